@@ -360,4 +360,73 @@ FROM (
 GROUP BY rank, label, link_type
 ORDER BY rank, total_ns DESC, label, link_type;
 
+-- 9. What is slow, in words? What the command said when it wrote the file; of a comparison, what
+-- changed.
+CREATE OR REPLACE PERFETTO VIEW verdict AS
+SELECT name AS sentence
+FROM drawn
+WHERE rank IS NULL AND trim(label) IN ('What is slow', 'What changed')
+ORDER BY id;
+
+-- 10. Who waits for whom in collectives? By rank, the rank that came last, also where that was not
+-- profiled; waited_for_rank is NULL where it is only known that another one was late. Several
+-- waits at the same moment count once.
+CREATE OR REPLACE PERFETTO VIEW waited_for AS
+SELECT
+  rank,
+  iif(name GLOB 'Waiting for rank *', cast_int!(substr(name, 18)), NULL)
+    AS waited_for_rank,
+  name GLOB 'Waiting for rank *' AND name NOT GLOB '*(not profiled)' AS profiled,
+  count(*) AS times,
+  sum(dur) AS waited_ns,
+  max(dur) AS longest_ns
+FROM drawn
+WHERE layer = 'Overlap Analysis' AND label = 'Waiting'
+GROUP BY rank, name
+ORDER BY waited_ns DESC, rank, waited_for_rank;
+
+-- 11. Why does the device idle? Idle time of each rank by cause, and by the call that the host was
+-- in meanwhile.
+CREATE OR REPLACE PERFETTO VIEW idle_slices AS
+SELECT id, ts, dur, rank, name AS cause, arg_name(args, 'call') AS call
+FROM drawn
+WHERE layer = 'Overlap Analysis' AND label = 'Idle' AND dur > 0;
+
+CREATE OR REPLACE PERFETTO VIEW idle_causes AS
+SELECT
+  rank, cause, count(*) AS slices, sum(dur) AS total_ns, max(dur) AS longest_ns,
+  round(100.0 * sum(dur) / sum(sum(dur)) OVER (PARTITION BY rank), 1) AS percent
+FROM idle_slices
+GROUP BY rank, cause
+ORDER BY rank, total_ns DESC, cause;
+
+CREATE OR REPLACE PERFETTO VIEW idle_calls AS
+SELECT rank, cause, call, count(*) AS slices, sum(dur) AS total_ns, max(dur) AS longest_ns
+FROM idle_slices
+WHERE call IS NOT NULL
+GROUP BY rank, cause, call
+ORDER BY rank, total_ns DESC, cause, call;
+
+-- 12. What determined how long a step took? The critical path segment by segment, and summed up by
+-- step, rank and kind of segment: the segments of a step last from the device end of the step
+-- before to its own. Where rank is NULL, it is not known which one it was.
+CREATE OR REPLACE PERFETTO VIEW path_segments AS
+SELECT
+  id, ts, dur,
+  arg_number(args, 'debug', 'iteration') AS step,
+  arg_number(args, 'debug', 'rank') AS on_rank,
+  arg_name(args, 'kind') AS kind,
+  arg_name(args, 'name') AS task,
+  name
+FROM drawn
+WHERE rank IS NULL AND label = 'Critical path';
+
+CREATE OR REPLACE PERFETTO VIEW critical_path AS
+SELECT
+  step, on_rank AS rank, kind, count(*) AS segments, sum(dur) AS total_ns,
+  round(100.0 * sum(dur) / sum(sum(dur)) OVER (PARTITION BY step), 1) AS percent
+FROM path_segments
+GROUP BY step, on_rank, kind
+ORDER BY step, total_ns DESC, rank, kind;
+
 SELECT * FROM slowest_steps;

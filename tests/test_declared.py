@@ -22,7 +22,7 @@ from timeline.declarations import (
     with_keywords,
 )
 from timeline.keywords import CompareKeywords, ExportKeywords
-from timeline.options import ExportOptions, ReadingOptions
+from timeline.options import CompareOptions, ExportOptions, ReadingOptions
 from timeline.selection import Selection
 
 DECLARING = (Selection, ExportOptions, ReadingOptions)
@@ -88,6 +88,7 @@ def test_every_keyword_of_the_library_is_declared() -> None:
     known = {one.keyword: one for each in DECLARING[1:] for one in options_in(each)}
     assert {*ExportKeywords.__annotations__} == {*known, "progress"} - {"output"}
     compared = {name for name, one in known.items() if one.compare is not None}
+    compared |= {one.keyword for one in options_in(CompareOptions)}
     assert {*CompareKeywords.__annotations__} == {*compared, "progress"} - {"output"}
 
 

@@ -24,6 +24,7 @@ from timeline.layers import (
     ARGS_MESSAGES,
     LAYERS,
     NOUNS,
+    OF_ALL_RANKS,
     SIZE_LAYERS,
     Layer,
     LayerName,
@@ -56,6 +57,8 @@ def test_the_names_that_type_checkers_know_are_the_values() -> None:
 def test_each_kind_of_slice_is_of_a_layer() -> None:
     """Each has one noun, and its typed args, if any, one number and one extension."""
     kinds = {one.kind: one for layer in LAYERS for one in layer.slices}
+    assert not set(kinds) & {one.kind for one in OF_ALL_RANKS}
+    kinds |= {one.kind: one for one in OF_ALL_RANKS}
     assert set(kinds) == set(NOUNS) == set(SliceKind)
     for layer in LAYERS:
         assert all(kinds[one.kind] == one for one in layer.slices)
@@ -233,7 +236,7 @@ def test_a_layer_more_is_in_the_help(run: Run) -> None:
 def test_a_layer_more_is_counted(run: Run, shelf: ProfileShelf, tmp_path: Path) -> None:
     """Where a limit is kept, the report tells the resolution of its slices, under their kind."""
     path, target = shelf.get("torch-db").path, tmp_path / "small.pftrace"
-    report = json.loads(run(path, "--kind", "detail", "--limit", "8KB", "--json", "-o", target))
+    report = json.loads(run(path, "--kind", "detail", "--limit", "16KB", "--json", "-o", target))
     counted = {one["layer"]: one for one in report["resolution"]}
     task, long_task = counted["task"], counted["long_task"]
     assert long_task["exact"] + long_task["gathered"] == task["exact"] + task["gathered"] > 0

@@ -155,7 +155,7 @@ class RegressionError(TimelineError):
     """The new run of a comparison is slower than its gate allows; all files are written."""
 
     exit_code = 5
-    usual_advice = "Look at what it says of causes, or raise --fail-above."
+    usual_advice = "Check the causes that are printed, or raise --fail-above."
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -21,6 +21,7 @@ __all__ = [
     "HOST_LAYERS",
     "LAYERS",
     "NOUNS",
+    "OF_ALL_RANKS",
     "SIZE_LAYERS",
     "ArgsMessage",
     "Layer",
@@ -323,11 +324,11 @@ LAYERS: tuple[LayerSpec, ...] = (
 )
 """The layers of one rank in the order in which they are painted."""
 
-_OF_ALL_RANKS = (SliceSpec(SliceKind.CRITICAL_PATH, "segments"),)
+OF_ALL_RANKS = (SliceSpec(SliceKind.CRITICAL_PATH, "segments"),)
 """Slices of rows that are those of no rank."""
 _SLICES = {
     slices.kind: slices
-    for slices in (*(slices for layer in LAYERS for slices in layer.slices), *_OF_ALL_RANKS)
+    for slices in (*(slices for layer in LAYERS for slices in layer.slices), *OF_ALL_RANKS)
 }
 NOUNS: Mapping[SliceKind, str] = {kind: slices.noun for kind, slices in _SLICES.items()}
 """What several slices of a kind are called."""

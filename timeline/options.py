@@ -195,8 +195,8 @@ class ExportOptions:
     causes: bool = option(
         "--causes",
         group=Group.DRAW,
-        help="say why devices wait and idle, which reads HCCL tasks and host calls too "
-        "(default: do)",
+        help="say why devices wait and idle, for which HCCL tasks and host calls are read too "
+        "(default: yes)",
         default=True,
     )
     output: Path | None = option(

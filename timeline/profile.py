@@ -214,7 +214,7 @@ class Profile:
         """How many ns earlier the selection would end if a rank were as fast as the others.
 
         The run is played again, with each task of the rank, and what its host does between two
-        launches, no longer than the median of the other ranks. That is an estimate: within 3% where
+        launches, no longer than the median of the other ranks. That is an estimate: within 5% where
         simulated clusters tell the truth, and unproven beyond. None where a rank came last to some
         collective that is not profiled, and without other ranks.
 

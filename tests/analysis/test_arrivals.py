@@ -126,7 +126,7 @@ def test_nothing_is_said_where_nothing_tells() -> None:
     cluster = simulate(8, groups=[ONE_GROUP], profiled=[0, 1], ops=4)
     waiting = measure_waiting(cluster.ranks)
     assert not len(waiting.waits)
-    assert waiting.stragglers.untold.tolist() == [4, 4]
+    assert waiting.stragglers.unknown.tolist() == [4, 4]
     assert waiting.stragglers.shared.tolist() == [0, 0]
     assert (waiting.basis.compared, waiting.basis.collectives) == (0, 4)
 
@@ -141,7 +141,7 @@ def test_tasks_without_names_tell_nothing() -> None:
 
     waiting = measure_waiting(without_metadata(cluster, unnamed))
     assert not len(waiting.waits)
-    assert waiting.stragglers.nameless.tolist() == [4, 4]
+    assert waiting.stragglers.unnamed.tolist() == [4, 4]
 
 
 def test_what_is_not_read_is_not_known() -> None:

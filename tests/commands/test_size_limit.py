@@ -97,7 +97,7 @@ def test_words_of_the_limit(command: Command, shelf: ProfileShelf) -> None:
     long = shelf.get("torch-db", steps=6)
     arguments = ("--kind", "detail", "--fit", "steps", "-o", "out.pftrace")
     size = command.report(long.path, *arguments)["outputs"][0]["bytes"]
-    limited = (*arguments, "--limit", f"{size * 2 // 3}B", "--force")
+    limited = (*arguments, "--limit", f"{size * 3 // 4}B", "--force")
     outcome = command(long.path, *limited)
     assert outcome.code == 0
     assert re.search(r"^Wrote out\.pftrace .* steps 1(-\d|,2)? of 6$", outcome.out, re.MULTILINE)

@@ -55,8 +55,11 @@ def test_no_output_is_stored(stored: Any) -> None:
 
 
 def test_every_cell_runs_and_shows_its_table(shown: list[str]) -> None:
-    """The ranks, their overlap, the slowest step, its operators, and what was written."""
-    opened, overlap, steps, _plot, operators, report, _closed = shown
+    """Ranks, overlap, waits, idle time, the slowest step, its path and operators, and the file."""
+    opened, overlap, waiting, idle, steps, _plot, path, operators, report, _closed = shown
+    assert "waited_for_rank" in waiting
+    assert "waiting_for_data" in idle
+    assert "computing" in path
     for rank in range(4):
         assert f"<tr><td>{rank}</td><td>trace_view.json</td>" in opened
     assert overlap.count("<tr>") == 1 + 4

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from simulator.model import RankRun, Run, Task
@@ -18,6 +19,7 @@ from tests.support.loaded_picture import LoadedPicture
 from tests.support.perfetto_sql import Row, TraceProcessor
 from tests.support.places import ROOT
 from tests.support.profile_shelf import ProfileShelf
+from timeline import open_profile, read_verdict
 from timeline.cli.main import main
 
 QUERIES = ROOT / "examples" / "queries.sql"
@@ -40,7 +42,12 @@ class Asked:
     run: Run
     processor: TraceProcessor
     layout: str
-    is_json: bool
+    profile: Path
+    path: Path
+
+    @property
+    def is_json(self) -> bool:
+        return self.path.suffix == ".json"
 
     def rows(self, sql: str) -> list[Row]:
         return self.processor.rows(sql)
@@ -56,11 +63,12 @@ def asked(shelf: ProfileShelf, folder: Path, layout: str, *arguments: str) -> As
     profile = shelf.get(layout, **RUN)
     words = ["--kind", "detail", "-o", "timeline.pftrace", *arguments]
     at = len(words) - words[::-1].index("-o")
-    words[at] = str(folder / words[at])
+    target = folder / words[at]
+    words[at] = str(target)
     assert main([str(profile.path), "-q", *words]) == 0
-    processor = TraceProcessor.load(Path(words[at]).read_bytes())
+    processor = TraceProcessor.load(target.read_bytes())
     processor.rows(QUERIES.read_text(encoding="utf-8"))
-    return Asked(profile.run, processor, layout, words[at].endswith(".json"))
+    return Asked(profile.run, processor, layout, profile.path, target)
 
 
 @pytest.fixture(scope="module", params=CASES)
@@ -269,6 +277,50 @@ def plane_sums(tasks: Iterable[Task]) -> tuple[int, int, int, int]:
         sum(task.duration_ns for task, one in held if one.kind == "Notify_Wait"),
         sum(one.size_bytes for _, one in held),
     )
+
+
+def test_verdict(case: Asked) -> None:
+    """The sentences that lie in the file, in their order."""
+    said = [text for (text,) in case.rows("SELECT sentence FROM verdict")]
+    filed = read_verdict(case.path)
+    assert len(said) > 2
+    assert said == list(filed.sentences)
+
+
+def test_waited_for(case: Asked) -> None:
+    """Whom each of the two ranks waited for, as the report sums it up."""
+    found = case.rows("SELECT rank, waited_for_rank, profiled, waited_ns FROM waited_for")
+    with open_profile(case.profile) as profile:
+        wanted = profile.waiting()
+    columns = ("rank", "waited_for_rank", "profiled", "waited_ns")
+    assert sorted(found) == sorted(zip(*(wanted[name].tolist() for name in columns), strict=True))
+
+
+def test_idle_causes(case: Asked) -> None:
+    """Causes make up the idle time of each rank, and calls no more than their causes."""
+    found = case.rows("SELECT rank, sum(total_ns) FROM idle_causes GROUP BY rank ORDER BY rank")
+    with open_profile(case.profile) as profile:
+        wanted = profile.idle()
+    of_all = wanted.take(np.ma.getmaskarray(wanted["step"]))
+    sums = Counter[int]()
+    for rank, total_ns in zip(of_all["rank"].tolist(), of_all["total_ns"].tolist(), strict=True):
+        sums[rank] += total_ns
+    assert found == sorted(sums.items())
+    assert case.rows(
+        "SELECT count(*) FROM idle_calls JOIN idle_causes USING (rank, cause)"
+        " WHERE idle_calls.total_ns > idle_causes.total_ns"
+    ) == [(0,)]
+
+
+def test_critical_path(case: Asked) -> None:
+    """By step, rank and kind what the segments of the library add up to."""
+    found = case.rows("SELECT step, rank, kind, total_ns FROM critical_path")
+    with open_profile(case.profile) as profile:
+        wanted = profile.critical_path()
+    sums = Counter[tuple[int, int, str]]()
+    for row in wanted.to_dicts():
+        sums[row["step"], row["rank"], row["kind"]] += row["duration_ns"]
+    assert {tuple(row[:3]): row[3] for row in found} == sums
 
 
 def test_a_summary_answers_what_is_in_it(shelf: ProfileShelf, tmp_path: Path) -> None:

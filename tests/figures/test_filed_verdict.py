@@ -149,7 +149,7 @@ def test_no_paths_of_the_machine() -> None:
         "null",
         "[" * 100_000,
         '{"version":"1","kind":"summary","sentences":"one"}',
-        '{"version":"1","kind":"summary","sentences":[],"format":2}',
+        '{"version":"1","kind":"summary","sentences":[],"schema":2}',
         '{"version":"1","kind":"s","sentences":[],"verdict":{}}',
         '{"version":"1","kind":"s","sentences":[],"figures":{"steps":{"columns":{"a":[[]]}}}}',
         '{"version":"1","kind":"s","sentences":[],"figures":{"steps":{"columns":{"a":[1e999]}}}}',

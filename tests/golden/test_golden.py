@@ -34,7 +34,11 @@ def load(shelf: ProfileShelf, tmp_path_factory: pytest.TempPathFactory) -> Load:
     @functools.cache
     def loaded(layout: str, run: str, options: str) -> TraceProcessor:
         target = tmp_path_factory.mktemp("golden") / "timeline.pftrace"
-        profile = shelf.get(layout, **json.loads(run))
+        parameters = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in json.loads(run).items()
+        }
+        profile = shelf.get(layout, **parameters)
         assert main([str(profile.path), "-q", "-o", str(target), *json.loads(options)]) == 0
         return TraceProcessor.load(target.read_bytes())
 

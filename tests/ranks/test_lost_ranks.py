@@ -156,6 +156,7 @@ ERRORS: list[TimelineError] = [
     errors.UsageError("ranks: no number."),
     errors.SelectionError("rank 9 is not in run."),
     errors.LimitError("the limit is too small."),
+    errors.RegressionError("steps are longer."),
 ]
 
 

@@ -28,14 +28,14 @@ class LastArrivals(ColumnTable):
     """Who came last to an op: one row per rank and op, in the order of `SharedOps`.
 
     known: whether anything tells that. whole: whether it is the last of all members; otherwise
-    others that nothing is known of may have come later, and last_rank is NO_ID. nameless: whether
+    others that nothing is known of may have come later, and last_rank is NO_ID. unnamed: whether
     HCCL tasks are there that say neither what they are nor whom they talk to. members: how many
     there are, 0 where that is not known. The others are as in `Waits`.
     """
 
     known: Bool = column(np.bool_)
     whole: Bool = column(np.bool_)
-    nameless: Bool = column(np.bool_)
+    unnamed: Bool = column(np.bool_)
     members: Int64 = column(np.int64)
     last: Int64 = column(np.int64)
     last_row: Int64 = column(np.int64)
@@ -102,8 +102,8 @@ def find_last_arrivals(
 
     views, arrivals = _views(ranks, shared), _arrivals(ranks, shared)
     candidates = _candidates(arrivals, shared, numbers, start_ns)
-    is_nameless = arrivals.tasks & (arrivals.peers == 0)
-    members, whole = _members(views, arrivals, is_nameless, shared)
+    is_unnamed = arrivals.tasks & (arrivals.peers == 0)
+    members, whole = _members(views, arrivals, is_unnamed, shared)
     lead_ns = np.maximum(arrivals.record_ns, start_ns) - start_ns
     is_later = (
         whole[of]
@@ -119,7 +119,7 @@ def find_last_arrivals(
     return LastArrivals(
         is_whole | (arrivals.peers > 0),
         is_whole,
-        is_nameless,
+        is_unnamed,
         members[of],
         np.where(by_ops, last[of], NO_ID),
         np.where(by_ops, last_row[of], NO_ID),
@@ -196,7 +196,7 @@ def _view(
 
 
 def _members(
-    views: _Views, arrivals: Arrivals, is_nameless: Bool, shared: SharedOps
+    views: _Views, arrivals: Arrivals, is_unnamed: Bool, shared: SharedOps
 ) -> tuple[Int64, Bool]:
     """How many members each op has, 0 where that is not known; and whether all are told of.
 
@@ -220,7 +220,7 @@ def _members(
     peers = over_ops(np.maximum, arrivals.peers, shared)
     is_global = over_ops(np.minimum, views.is_global.astype(np.int64), shared) == 1
     recorded = over_ops(np.minimum, views.recorded.astype(np.int64), shared) == 1
-    nameless = over_ops(np.maximum, is_nameless.astype(np.int64), shared) == 1
+    unnamed = over_ops(np.maximum, is_unnamed.astype(np.int64), shared) == 1
     told = (size > 0) & ((joined >= size) | (is_global & (peers >= size - 1)))
     taken = (
         (size == 0)
@@ -228,7 +228,7 @@ def _members(
         & (greatest["most"] == 0)
         & (greatest["least"] <= joined)
         & recorded
-        & ~nameless
+        & ~unnamed
     )
     return size, told | taken
 

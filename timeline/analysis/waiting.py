@@ -72,9 +72,9 @@ class Stragglers(ColumnTable):
 
     shared: its collectives of which it is known who came last, of others or by its own HCCL tasks.
     Of the rest it is not: unmatched: other ranks of the group have nothing to compare with; alone:
-    no other rank of the group is in the selection; untold: some are, and nothing tells when others
-    came; nameless: its HCCL tasks have neither names nor ranks. shared_ns, unmatched_ns, alone_ns,
-    untold_ns, nameless_ns: the time that they took, point_to_point_ns what sends and receives took.
+    no other rank of the group is in the selection; unknown: some are, and nothing tells when others
+    came; unnamed: its HCCL tasks have neither names nor ranks. shared_ns, unmatched_ns, alone_ns,
+    unknown_ns, unnamed_ns: the time that they took, point_to_point_ns what sends and receives took.
     times_last: how often it came last. waited_ns: how long it waited. caused_ns: how long others
     that are read waited for it, of which compute_late_ns while it computed longer than they did,
     and host_late_ns while its device had idled longer. slowest_ns: the longest it kept one waiting.
@@ -93,10 +93,10 @@ class Stragglers(ColumnTable):
     compute_late_ns: Int64 = column(np.int64)
     host_late_ns: Int64 = column(np.int64)
     slowest_ns: Int64 = column(np.int64)
-    untold: Int64 = column(np.int64, 0)
-    nameless: Int64 = column(np.int64, 0)
-    untold_ns: Int64 = column(np.int64, 0)
-    nameless_ns: Int64 = column(np.int64, 0)
+    unknown: Int64 = column(np.int64, 0)
+    unnamed: Int64 = column(np.int64, 0)
+    unknown_ns: Int64 = column(np.int64, 0)
+    unnamed_ns: Int64 = column(np.int64, 0)
 
 
 @dataclass(frozen=True)
@@ -256,7 +256,7 @@ def _parties(
     """For each rank the `_Party` of each of its ops."""
     joined = np.bincount(shared.op, minlength=shared.count)[shared.op]
     told = np.select(
-        [arrivals.known, arrivals.nameless, joined > 1],
+        [arrivals.known, arrivals.unnamed, joined > 1],
         [_Party.SHARED, _Party.NAMELESS, _Party.UNTOLD],
         _Party.NOT_SELECTED,
     )

@@ -47,13 +47,13 @@ https://ui.perfetto.dev, and say what is slow.
   # did my change help? (see tlexport compare --help)
   tlexport compare before after
 
-  # what did the command say of this file?
+  # what does this file say is slow? (without the profile)
   tlexport show timeline.pftrace
 """
 COMPARE_USAGE = "%(prog)s compare BASE NEW [options]"
 COMPARE_DESCRIPTION = """\
-Compare two runs: what takes longer, by part, step, rank, operator and collective;
-and draw both in one timeline, aligned at their first step.
+Compare two runs: what takes longer and why, by part, step, rank, operator and
+collective; and draw both in one timeline, aligned at their first step.
 
   # did my change help?
   tlexport compare before after
@@ -88,6 +88,13 @@ exit codes:
   130  interrupted
   143  terminated
 """
+SHOW_EPILOG = """\
+exit codes:
+  0    shown
+  1    the file cannot be read, or says nothing
+  2    usage
+  130  interrupted
+"""
 
 
 SHELLS = {
@@ -112,11 +119,12 @@ class ViewOptions:
     open: bool = option(
         "--open",
         group=Group.VIEW,
-        help="open the file at ui.perfetto.dev: overlap pinned, the slowest step in view",
+        help="open the file at ui.perfetto.dev: the slowest step in view, overlap of the rank that "
+        "others wait for pinned",
         default=False,
         compare=InCompare(
-            "open the file at ui.perfetto.dev: overlap of both runs pinned, the step that changed "
-            "most in view"
+            "open the file at ui.perfetto.dev: the step that changed most in view, overlap of both "
+            "runs pinned"
         ),
     )
     offline: bool = option(
@@ -322,6 +330,7 @@ def build_show_parser() -> Parser:
     if Path("show").exists():
         advice += "; for the profile that is called show: tlexport ./show"
     parser = Parser(SHOW_USAGE, SHOW_DESCRIPTION, advice)
+    parser.epilog = SHOW_EPILOG
     parser.add_argument(
         "file", metavar="FILE", help="a .pftrace or .json file that tlexport wrote, or one with .gz"
     )

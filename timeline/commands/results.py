@@ -75,8 +75,8 @@ def _waiting_warnings(joined: JoinedRanks, selection: Selection) -> Iterator[str
     looked = all(facts.collectives.arrivals.recorded for facts in joined.facts)
     left = [
         (
-            stragglers.nameless,
-            stragglers.nameless_ns,
+            stragglers.unnamed,
+            stragglers.unnamed_ns,
             "HCCL tasks are recorded without names and ranks, as at level 0 of the profiler",
         )
     ]
@@ -89,8 +89,8 @@ def _waiting_warnings(joined: JoinedRanks, selection: Selection) -> Iterator[str
                 "the other ranks have none that ran with them",
             ),
             (
-                stragglers.untold,
-                stragglers.untold_ns,
+                stragglers.unknown,
+                stragglers.unknown_ns,
                 f"not all ranks of the group are {where}, and no HCCL tasks tell when those came",
             ),
         ]

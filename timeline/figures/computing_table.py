@@ -10,7 +10,7 @@ import numpy as np
 from timeline.analysis.computing_causes import ComputingCause, computing_causes
 from timeline.analysis.rank_facts import RankFacts
 from timeline.figures.table import Table
-from timeline.units import spell_count, spell_duration
+from timeline.units import spell_count, spell_short
 
 __all__ = ["computing_sentences", "computing_table", "tell_computing"]
 
@@ -98,7 +98,7 @@ def _tell_work(row: Mapping[str, Any]) -> str:
 def _tell_difference(row: Mapping[str, Any]) -> str:
     more_ns = row["type_ns"] - row["peer_type_ns"]
     all_ns = row["computing_ns"] - row["peer_ns"]
-    return f"{row['type']} {spell_duration(more_ns)} more of {spell_duration(all_ns)} per step"
+    return f"{row['type']} {spell_short(more_ns)} more of {spell_short(all_ns)} per step"
 
 
 def _tell_known_frequency(row: Mapping[str, Any]) -> str:

@@ -29,7 +29,7 @@ CHECKSUM = "io.tlexport.verdict_crc32"
 """The fact that holds the CRC-32 of its UTF-8, in decimal digits."""
 MOST_BYTES = 64 * 1024
 """Of the text in UTF-8."""
-FORMAT = 1
+SCHEMA = 1
 """Raised when a reader of today could not read the text."""
 MOST_ROWS = 2_000
 """Of a table that is cut by its rows alone, before it is cut to the size."""
@@ -99,7 +99,7 @@ class FiledVerdict:
     figures: Figures | None = None
     comparison: Comparison | None = None
     left_out: dict[str, int] = field(default_factory=dict)
-    format: int = FORMAT
+    schema: int = SCHEMA
 
     @classmethod
     def of_export(
@@ -131,7 +131,7 @@ class FiledVerdict:
     def to_dict(self) -> dict[str, Any]:
         """What the file says as plain values, under the names of the report."""
         about: dict[str, Any] = {
-            "schema": self.format,
+            "schema": self.schema,
             "status": "ok",
             "version": self.version,
             "kind": self.kind,
@@ -183,7 +183,7 @@ class FiledVerdict:
             filed = msgspec.json.decode(text, type=cls, dec_hook=_column_from)
         except (msgspec.MsgspecError, RecursionError) as error:
             raise DamagedVerdictError("is of another version of tlexport") from error
-        if filed.format != FORMAT:
+        if filed.schema != SCHEMA:
             raise DamagedVerdictError("is of another version of tlexport")
         return replace(
             filed,

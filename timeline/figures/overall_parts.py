@@ -100,7 +100,11 @@ def overall_parts(
         _metrics(side, share, parts, vector_known=vector_known, copies_apart=copies_apart)
         for side, share, parts in zip(sides, shares, told_apart, strict=True)
     ]
-    names = [name for name in _ALL if any(metrics.get(name) is not None for metrics in found)]
+    names = [
+        name
+        for name in _ALL
+        if name[0] == WAITING or any(metrics.get(name) is not None for metrics in found)
+    ]
     unknown = [[metrics.get(name, 0) is None for name in names] for metrics in found]
     columns = [
         np.ma.masked_array([metrics.get(name) or 0 for name in names], mask, np.int64)

@@ -45,10 +45,10 @@ _COUNTED = frozenset(
         "unmatched_ns",
         "alone_ns",
         "point_to_point_ns",
-        "untold",
-        "nameless",
-        "untold_ns",
-        "nameless_ns",
+        "unknown",
+        "unnamed",
+        "unknown_ns",
+        "unnamed_ns",
     }
 )
 """Columns of `waiting` that say what it stands on, and are known even where nothing of it is."""
@@ -83,7 +83,7 @@ class Figures:
     that other ranks of the group have nothing to compare with; of whose group no other rank is in
     the selection), the time that they and sends and receives took, times_last, waited_ns,
     caused_ns (what others that are read waited for it), of which compute_late_ns and host_late_ns,
-    and slowest_ns (the longest that it kept one waiting); untold and nameless (collectives of
+    and slowest_ns (the longest that it kept one waiting); unknown and unnamed (collectives of
     which it is not known who came last, as not all members are read, or HCCL tasks have neither
     names nor ranks), and what they took. What tells of waiting is masked where nothing is known of
     any of its collectives."""
@@ -294,7 +294,7 @@ def _longest_ops(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
 def _waiting(facts: Sequence[RankFacts], stragglers: Stragglers) -> Table:
     ranks = np.array([rank.rank for rank in facts], np.int64)
     columns = {field.name: getattr(stragglers, field.name) for field in fields(stragglers)}
-    rest = sum(columns[name] for name in ("alone", "unmatched", "untold", "nameless"))
+    rest = sum(columns[name] for name in ("alone", "unmatched", "unknown", "unnamed"))
     unknown = (columns["shared"] == 0) & (rest > 0)
     shown = {
         name: values if name in _COUNTED else np.ma.masked_array(values, unknown)

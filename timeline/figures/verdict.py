@@ -188,8 +188,7 @@ class Verdict:
         yield from self._who_holds_up()
         yield words.step_sentence(self.mean)
         yield from self.bubbles
-        if not self.mean.steps:
-            yield from self._outside()
+        yield from self._outside()
         between, bounds = words.between_sentence(self.mean), bounds_sentence(self.bounds)
         yield from filter(None, [between, self.idle, bounds, self.ends])
         yield from self._slowest_step()

@@ -94,8 +94,8 @@ def _drawn(path: CriticalPath, strings: StringPool) -> SliceTable:
         [
             integers("iteration", path.steps.step[segments.path], NO_ID),
             integers("rank", segments.rank, NO_ID),
-            names("segment", kinds[segments.kind]),
-            names("what", what),
+            names("kind", kinds[segments.kind]),
+            names("name", what),
         ],
     )
 

@@ -36,7 +36,7 @@ def idle_tables(figures: Figures) -> Iterator[PageTable]:
         "idle",
         "Why devices idle",
         _columns(causes),
-        f"Between launched tasks lie at least {spell_duration(least_ns)}." if least_ns else "",
+        f"The device leaves at least {spell_duration(least_ns)} between tasks." if least_ns else "",
     )
     calls = sum_of_selection(figures.idle_calls, "cause", "call")
     if len(calls):
