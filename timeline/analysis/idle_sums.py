@@ -76,7 +76,7 @@ _WORDS = {
     IdleCause.QUEUED: "queued on the host",
     IdleCause.LAUNCH_CALL: "in launch calls",
     IdleCause.LAUNCH_LATENCY: "launch latency",
-    IdleCause.BETWEEN_TASKS: "between launched tasks",
+    IdleCause.BETWEEN_TASKS: "between tasks",
     IdleCause.LAUNCHED_BEFORE: "launched before the gap",
     IdleCause.OUTSIDE_CALLS: "outside any call",
     IdleCause.NOT_RECORDED: "launch not recorded",

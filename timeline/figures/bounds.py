@@ -22,7 +22,7 @@ _WORDS = {
     IdleCause.QUEUED.value: "from queuing on the host",
     IdleCause.LAUNCH_CALL.value: "from launch calls",
     IdleCause.LAUNCH_LATENCY.value: "from launch latency",
-    IdleCause.BETWEEN_TASKS.value: "from gaps between launched tasks",
+    IdleCause.BETWEEN_TASKS.value: "from gaps between tasks",
     IdleCause.LAUNCHED_BEFORE.value: "from gaps before tasks launched in time",
     IdleCause.OUTSIDE_CALLS.value: "where the host was outside any call",
 }
