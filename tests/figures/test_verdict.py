@@ -111,9 +111,10 @@ def test_the_slowest_rank(figures: Figures) -> None:
 
 @given(figures=_figures())
 def test_the_slowest_step(figures: Figures) -> None:
-    """Each graph and step is judged by the rank on which it took longest."""
+    """Each graph and step with tasks is judged by the rank on which it took longest."""
     verdict = Verdict.of(figures)
-    rows = [row for row in figures.steps.to_dicts() if row["span_ns"]]
+    every = [row for row in figures.steps.to_dicts() if row["span_ns"]]
+    rows = [row for row in every if row["tasks"]] or every
     graphs_of: dict[int, set[int]] = {}
     for row in rows:
         graphs_of.setdefault(row["rank"], set()).add(row["graph"])
@@ -128,7 +129,12 @@ def test_the_slowest_step(figures: Figures) -> None:
         assert row["span_ns"] == longest[row["graph"] if several else None, row["step"]]
     extreme = verdict.step_extreme
     ordinary: dict[Any, int] = {}
-    for row in (row for row in rows if row["ordinary"]):
+    plain = [row for row in every if row["ordinary"]]
+    graphs_of = {}
+    for row in plain:
+        graphs_of.setdefault(row["rank"], set()).add(row["graph"])
+    several = any(len(graphs) > 1 for graphs in graphs_of.values())
+    for row in plain:
         key = (row["graph"] if several else None, row["step"])
         ordinary[key] = max(ordinary.get(key, 0), row["span_ns"])
     if len(set(ordinary.values())) < 2:

@@ -118,8 +118,9 @@ class Verdict:
     def of(cls, figures: Figures) -> Verdict:
         """The verdict on some ranks."""
         steps = slowest_rank_of_each_step(figures.steps)
-        worked = steps["tasks"] > 0 if len(steps) else np.zeros(0, np.bool_)
-        measured = steps.take(worked) if worked.any() else steps
+        worked = figures.steps.take(figures.steps["tasks"] > 0) if len(steps) else steps
+        measured = slowest_rank_of_each_step(worked)
+        measured = measured if len(measured) else steps
         totals = total_by_type(figures.operators)
         communication = totals["communication"] == 1
         mean, means = MeanStep.of(figures), mean_steps(figures)
