@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -23,7 +24,8 @@ from timeline.analysis.op_arrivals import OpArrivals, op_arrivals
 from timeline.analysis.path_items import PathItems, PathKind, RankPath
 from timeline.analysis.rank_path import rank_path
 from timeline.analysis.waiting import measure_waiting
-from timeline.records.tables import NO_ID, NO_TIME, Records
+from timeline.records.clock import ClockMove
+from timeline.records.tables import NO_ID, NO_TIME, Records, Tasks
 
 LAST = 1000
 """Random times lie below."""
@@ -210,3 +212,24 @@ def test_paths_of_random_records_are_whole(seed: int, steps: int, tasks: int, op
         made, PathSteps.of(len(ends_ns), {"start_ns": starts_ns, "end_ns": ends_ns})
     )
     _check(found)
+
+
+def test_marks_of_the_profiler_are_not_in_a_path() -> None:
+    """What works nothing, long before and after the kernels, neither begins nor ends a path."""
+    records = random_records(0, Sizes(steps=1, tasks=20, ops=0, calls=30, samples=0), 1)
+    work = records.tasks.take(records.tasks.compute | records.tasks.copy)
+    mark = replace(
+        work.take(np.array([0])), compute=np.zeros(1, np.bool_), copy=np.zeros(1, np.bool_)
+    )
+    day_ns = 86_400_000_000_000
+    marks = [
+        replace(mark, start_ns=at, end_ns=at)
+        for at in (mark.start_ns - day_ns, mark.start_ns + day_ns)
+    ]
+    marked = replace(records, tasks=Tasks.concat([marks[0], work, marks[1]]))
+    selected = np.zeros(len(records.ops), np.bool_)
+    path = rank_path(marked, selected, np.empty(0, np.int64))
+    assert path.span_ns == (int(work.start_ns.min()), int(work.end_ns.max()))
+    moved = path.moved(ClockMove(offset_ns=5)).span_ns
+    assert moved == (path.span_ns[0] + 5, path.span_ns[1] + 5)
+    assert RankPath().moved(ClockMove(offset_ns=5)).span_ns is None

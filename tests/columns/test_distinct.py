@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 from timeline.columns import chunks
 from timeline.columns.columns import Int64
 from timeline.columns.constant import constant, is_constant
-from timeline.columns.distinct import distinct, distinct_pairs, distinct_values, map_values
+from timeline.columns.distinct import (
+    distinct,
+    distinct_pairs,
+    distinct_values,
+    map_values,
+    rows_by_value,
+)
 
 Integers = npt.NDArray[np.integer[Any]]
 FAR: dict[type[np.integer[Any]], list[int]] = {
@@ -79,3 +85,15 @@ def test_distinct_pairs_are_in_order_and_each_row_knows_its_own(
     rows = list(zip(first.tolist(), second.tolist(), strict=True))
     assert [tuple(pair) for pair in pairs.tolist()] == sorted(set(rows))
     assert [tuple(pair) for pair in pairs[which].tolist()] == rows
+
+
+@with_parts
+@given(values=st.lists(st.integers(0, 30)), wanted=st.sets(st.integers(0, 40)))
+def test_rows_by_value_are_those_of_each_value_that_is_wanted(
+    values: list[int], wanted: set[int]
+) -> None:
+    column, some = np.array(values, np.int64), np.array(sorted(wanted), np.int64)
+    found = {value: rows.tolist() for value, rows in rows_by_value(column, some)}
+    assert found == {
+        value: [row for row, held in enumerate(values) if held == value] for value in wanted
+    }

@@ -86,3 +86,20 @@ def test_the_rank_that_others_wait_for_is_the_one_to_gain_from() -> None:
     by_rank = [gain_ns or 0 for gain_ns in gains_ns]
     assert by_rank[2] > 20_000_000
     assert max(by_rank[:2] + by_rank[3:]) < by_rank[2] // 20
+
+
+def test_a_capture_without_steps_has_a_path_over_its_work() -> None:
+    """Profilers mark their own start and stop on the device, here a second after the last kernel.
+
+    The path is 11.4 ms as the kernels are, and no call is longer on it than it is.
+    """
+    with opened("msprof-single/cann9-matmul/PROF_000001_20260716234341283_00087317MDEDFEKD") as one:
+        table = path_of(one)
+        overlap = one.overlap().to_dicts()[0]
+        bounds = bound_table(one._measure(None, causes=True).figures).to_dicts()
+    path_ns = int(table["duration_ns"].sum())
+    assert path_ns == overlap["computing_ns"] + overlap["idle_ns"]
+    on_host = table.take(table["kind"] == "host")
+    assert (np.ma.filled(on_host["call_ns"], 0) < 0.5 * on_host["duration_ns"]).all()
+    at_most_ns = {row["cause"]: row["at_most_ns"] for row in bounds}
+    assert at_most_ns["outside_calls"] == pytest.approx(4_365_080)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.support.made_figures import made_report
 from tests.support.profile_shelf import ProfileShelf
 from timeline import export
+from timeline.figures.comparison import Comparison
 from timeline.figures.filed_verdict import (
     CHECKSUM,
     MOST_BYTES,
@@ -25,6 +26,7 @@ from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.reports.export_report import ExportReport
 from timeline.reports.terminal import LEAST_WIDTH, PIPE_WIDTH, Display, render_blocks
+from timeline.reports.terminal_comparison import comparison_text
 from timeline.reports.terminal_filed import filed_text
 from timeline.reports.terminal_idle import idle_grid
 from timeline.reports.terminal_verdict import verdict_text
@@ -86,6 +88,21 @@ def test_a_thousand_ranks(display: Display) -> None:
     assert found.left_out["verdict.ranks"] > 0
     shown = verdict_text(report.verdict, report.figures, display)
     assert filed_text(found, display) == shown
+
+
+def test_a_comparison_of_more_kinds_than_are_kept() -> None:
+    """How many ranks, steps and kinds of operator there were is said though rows are left out."""
+    runs = [made_report(512, 12, word=word, names=400).figures for word in ("one", "other")]
+    comparison = Comparison.of(runs[0], runs[1])
+    assert comparison.in_one_run["operators"] > 700
+    filed = FiledVerdict.of_comparison("0.1.0", "summary", comparison)
+    found = read_back(filed)
+    assert found.left_out["comparison.operators"] > 0
+    for display in DISPLAYS:
+        assert filed_text(found, display) == comparison_text(comparison, display)
+    fewer = read_back(filed, 16_000)
+    assert fewer.left_out["comparison.ranks"] > 0
+    assert "512 ranks: the " in filed_text(fewer, DISPLAYS[0])
 
 
 @settings(max_examples=60, deadline=None)

@@ -80,7 +80,7 @@ SAID = (
     ),
     (
         replace(ONE_OF_64, share=0.002),
-        "Ranks hardly wait for each other: 0.01 ms of every 3.07 ms step (<1% of the step), mostly "
+        "Ranks hardly wait in collectives: 0.01 ms of every 3.07 ms step (<1% of the step), mostly "
         "for rank 1.",
     ),
     (
@@ -106,8 +106,8 @@ def test_who_holds_up_whom(culprit: Culprit, sentence: str) -> None:
         ),
         (
             Lateness(Cause.HOST, 0.0, IdleCause.QUEUED, 400_000),
-            "Cause: its host launches late (100% of the lateness): 400 us longer than others per "
-            "step, queued on the host.",
+            "Cause: its host launches late (100% of the lateness): its device idles 400 us per "
+            "step longer than others (queued on the host).",
         ),
         (
             Lateness(Cause.INPUT, 0.0, IdleCause.WAITING_FOR_DATA, 400_000),

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from timeline.analysis.framework_calls import CallKind, FrameworkCalls, module_name
 from timeline.columns.chunks import chunks
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
-from timeline.columns.distinct import distinct, distinct_pairs
+from timeline.columns.distinct import distinct, distinct_pairs, rows_by_value
 from timeline.columns.nesting import find_parents, innermost, order_edges
 from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_ID, HostEvents, Records
@@ -100,9 +100,10 @@ def find_chains(
     columns = {name: np.array(values) for name, values in vars(found).items()}
     threads = host.thread[telling]
     asked_threads = host.thread[asked]
-    for thread in distinct(asked_threads).tolist():
-        of_thread = np.flatnonzero(threads == thread)
-        here = np.flatnonzero(asked_threads == thread)
+    some = distinct(asked_threads)
+    asking = dict(rows_by_value(asked_threads, some))
+    for thread, of_thread in rows_by_value(threads, some):
+        here = asking[thread]
         lane = _Lane.of(host, telling[of_thread], kinds[of_thread], asked[here])
         chains = lane.chains(calls, paths, forward_of, has_gradient)
         at = lane.around(host, asked[here])

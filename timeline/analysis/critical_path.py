@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,13 +16,15 @@ from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Spans
 
 __all__ = ["CriticalPath", "PathRank", "PathSteps", "Segments", "find_critical_path"]
 
-_BOUNDARIES = 5
-"""Moments that part the time from the end of an item to the end of what it waited for."""
+_BOUNDARIES = 6
+"""Moments from the end of the first item of a path to the end of what an item waited for."""
+_VISITS = 1 << 16
+"""Items of paths that are worked on at a time, unless one path has more."""
 
 
 @dataclass(frozen=True)
 class PathSteps(Spans):
-    """What has a path of its own, in order of end: a step, or the whole selection.
+    """What has a path of its own, in order of time, without overlaps: a step, or all that is read.
 
     start_ns: the last device end of the step before, the first device start of the first step.
     end_ns: its own last device end. graph is NO_GRAPH and step NO_ID where there is none.
@@ -89,13 +91,9 @@ def find_critical_path(ranks: Sequence[PathRank], steps: PathSteps) -> CriticalP
     strings = StringPool()
     gathered = _Gathered.of(ranks, strings)
     walk = _Walk(ranks)
-    made = [
-        gathered.segments(path, start_ns, end_ns, walk.back(start_ns, end_ns))
-        for path, (start_ns, end_ns) in enumerate(
-            zip(steps.start_ns.tolist(), steps.end_ns.tolist(), strict=True)
-        )
-    ]
-    segments = Segments.concat(made)
+    segments = Segments.concat(
+        gathered.segments(steps, first, visits) for first, visits in walk.all(steps)
+    )
     assert int((segments.end_ns - segments.start_ns).sum()) == int(
         (steps.end_ns - steps.start_ns).sum()
     ), "segments are cut from the whole of each path"
@@ -134,6 +132,19 @@ class _Walk:
         items = [_items_of_collectives(rank) for rank in ranks]
         self._others = [_others(at, rank, items) for at, rank in enumerate(ranks)]
         self._strangers = [_strangers(rank, its) for rank, its in zip(ranks, items, strict=True)]
+
+    def all(self, steps: PathSteps) -> Iterator[tuple[int, list[_Visits]]]:
+        """The items of the paths of some steps after another, and which step is the first."""
+        first, visits, count = 0, list[_Visits](), 0
+        spans = zip(steps.start_ns.tolist(), steps.end_ns.tolist(), strict=True)
+        for path, (start_ns, end_ns) in enumerate(spans):
+            visits.append(self.back(start_ns, end_ns))
+            count += len(visits[-1].item)
+            if count >= _VISITS:
+                yield first, visits
+                first, visits, count = path + 1, [], 0
+        if visits:
+            yield first, visits
 
     def back(self, start_ns: int, end_ns: int) -> _Visits:
         """The items on the path from one moment back to an earlier one.
@@ -253,35 +264,50 @@ class _Gathered:
         numbers = np.array([rank.rank for rank in ranks], np.int64)
         return cls(numbers, first, every, arrived_ns, stranger, group_before_ns)
 
-    def segments(self, path: int, start_ns: int, end_ns: int, visits: _Visits) -> Segments:
-        """Cut the time of a path at the moments at which its items change what they do."""
-        row, way = self.first[visits.rank] + visits.item, visits.way
+    def segments(self, steps: PathSteps, first: int, visits: Sequence[_Visits]) -> Segments:
+        """Cut the time of paths at the moments at which their items change what they do.
+
+        first: the step of the first path; those of the next ones follow.
+        """
+        counts = np.array([len(its.item) for its in visits], np.int64)
+        paths = first + np.arange(len(visits))
+        # From the last moment of all back to the first.
+        backwards = visits[::-1]
+        rank = np.concatenate([its.rank for its in backwards])
+        row = self.first[rank] + np.concatenate([its.item for its in backwards])
+        way = np.concatenate([its.way for its in backwards])
+        path = np.repeat(paths[::-1], counts[::-1])
+        ends = np.cumsum(counts[::-1])
+        begins = (ends - counts[::-1])[counts[::-1] > 0]
         items = self.items.take(row)
         moments, kinds = self._moments(row, way, items)
-        last_ns = items.end_ns[:1] if len(row) else np.array([start_ns], np.int64)
-        upto_ns = np.concatenate([last_ns, moments.reshape(-1)])
-        upto_ns = np.minimum.accumulate(np.minimum(upto_ns, end_ns))
-        upto_ns = np.maximum(upto_ns, start_ns)
-        from_ns = np.concatenate([[end_ns], upto_ns[:-1]])
-        kind = np.concatenate([[PathKind.BETWEEN_TASKS], kinds.reshape(-1)])
+        start_ns, end_ns = steps.start_ns[path], steps.end_ns[path]
+        # The part before the first moment of a path belongs to its first item.
+        moments[:, 0] = end_ns
+        moments[begins, 0] = items.end_ns[begins]
+        np.clip(moments, start_ns[:, None], end_ns[:, None], out=moments)
+        upto_ns = np.minimum.accumulate(moments.reshape(-1))
+        from_ns = np.concatenate([end_ns[:1], upto_ns[:-1]])
+        from_ns[begins * _BOUNDARIES] = end_ns[begins]
         kept = np.flatnonzero(from_ns > upto_ns)[::-1]
-        # The part before the first moment belongs to the first item.
-        visit = np.maximum(kept - 1, 0) // _BOUNDARIES
-        kind = kind[kept].astype(np.int32)
-        if not len(row):
-            return self._unknown(path, start_ns, end_ns)
+        visit = kept // _BOUNDARIES
+        kind = kinds.reshape(-1)[kept].astype(np.int32)
         on_host, unknown = kind == PathKind.HOST, kind == PathKind.NOT_PROFILED
         length_ns = from_ns[kept] - upto_ns[kept]
-        return Segments(
+        found = Segments(
             upto_ns[kept],
             from_ns[kept],
-            np.full(len(kept), path, np.int32),
-            np.where(unknown, self.stranger[row[visit]], self.ranks[visits.rank[visit]]),
+            path[visit].astype(np.int32),
+            np.where(unknown, self.stranger[row[visit]], self.ranks[rank[visit]]),
             ~unknown,
             kind,
             np.where(on_host, items.call[visit], items.name[visit]),
             np.where(on_host, np.minimum(items.call_ns[visit], length_ns), 0),
         )
+        if counts.all():
+            return found
+        found = Segments.concat([found, self._unknown(steps, paths[counts == 0])])
+        return found.take(np.argsort(found.path, kind="stable"))
 
     def _moments(
         self, row: Rows, way: Rows, items: PathItems
@@ -295,17 +321,19 @@ class _Gathered:
         goes_on = way == _ON
         moments = np.empty((len(row), _BOUNDARIES), np.int64)
         arrived_ns = np.where(goes_on, items.start_ns, self.arrived_ns[row])
-        moments[:, 0] = arrived_ns
-        moments[:, 1] = np.where(goes_on, items.launch_ns, arrived_ns)
-        moments[:, 2] = np.where(goes_on, items.asked_ns, arrived_ns)
-        moments[:, 3] = np.where(goes_on, items.host_ns, arrived_ns)
+        moments[:, 0] = items.end_ns
+        moments[:, 1] = arrived_ns
+        moments[:, 2] = np.where(goes_on, items.launch_ns, arrived_ns)
+        moments[:, 3] = np.where(goes_on, items.asked_ns, arrived_ns)
+        moments[:, 4] = np.where(goes_on, items.host_ns, arrived_ns)
         before_ns = np.where(has_before, self.items.end_ns[before], NO_TIME)
         since_ns = np.where(way == _NOT_PROFILED, self.group_before_ns[row], arrived_ns)
-        moments[:, 4] = np.where(goes_on, before_ns, since_ns)
+        moments[:, 5] = np.where(goes_on, before_ns, since_ns)
         kinds = np.empty((len(row), _BOUNDARIES), np.int64)
-        kinds[:, 0] = items.kind
-        kinds[:, 1:4] = [PathKind.LAUNCH, PathKind.QUEUED, PathKind.HOST]
-        kinds[:, 4] = np.where(goes_on, PathKind.BETWEEN_TASKS, PathKind.NOT_PROFILED)
+        kinds[:, 0] = PathKind.BETWEEN_TASKS
+        kinds[:, 1] = items.kind
+        kinds[:, 2:5] = [PathKind.LAUNCH, PathKind.QUEUED, PathKind.HOST]
+        kinds[:, 5] = np.where(goes_on, PathKind.BETWEEN_TASKS, PathKind.NOT_PROFILED)
         return moments, kinds
 
     def _own(self, row: Rows) -> Rows:
@@ -314,16 +342,17 @@ class _Gathered:
         own: Rows = row - self.first[rank]
         return own
 
-    def _unknown(self, path: int, start_ns: int, end_ns: int) -> Segments:
-        """The only segment of a path without any item."""
+    def _unknown(self, steps: PathSteps, paths: Rows) -> Segments:
+        """The only segment of each path without any item."""
+        some = paths[steps.end_ns[paths] > steps.start_ns[paths]]
         return Segments.of(
-            int(end_ns > start_ns),
+            len(some),
             {
-                "start_ns": [start_ns] * (end_ns > start_ns),
-                "end_ns": [end_ns] * (end_ns > start_ns),
-                "path": [path] * (end_ns > start_ns),
-                "rank": self.ranks[: end_ns > start_ns],
-                "kind": [PathKind.BETWEEN_TASKS] * (end_ns > start_ns),
+                "start_ns": steps.start_ns[some],
+                "end_ns": steps.end_ns[some],
+                "path": some,
+                "rank": np.full(len(some), self.ranks[0]),
+                "kind": np.full(len(some), PathKind.BETWEEN_TASKS),
             },
         )
 

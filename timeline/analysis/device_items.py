@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from timeline.columns.columns import Bool, Codes, Int64, Rows, column, rows_of_runs
-from timeline.columns.distinct import distinct
+from timeline.columns.distinct import distinct, rows_by_value
 from timeline.records.tables import (
     NO_ID,
     NO_TIME,
@@ -184,10 +184,11 @@ def _queued(records: Records, launch: Int64) -> Int64:
     launched = np.flatnonzero(launch != NO_ID)
     threads = host.thread[launch[launched]]
     taken_threads = host.thread[taken]
-    for thread in distinct(taken_threads).tolist():
-        of_thread = np.flatnonzero(taken_threads == thread)
-        of_thread = of_thread[np.argsort(host.start_ns[taken[of_thread]], kind="stable")]
-        asked = launched[threads == thread]
+    some = distinct(taken_threads)
+    launched_on = dict(rows_by_value(threads, some))
+    for thread, rows in rows_by_value(taken_threads, some):
+        of_thread = rows[np.argsort(host.start_ns[taken[rows]], kind="stable")]
+        asked = launched[launched_on[thread]]
         moments_ns = host.start_ns[launch[asked]]
         start_ns, end_ns = host.start_ns[taken[of_thread]], host.end_ns[taken[of_thread]]
         at = np.searchsorted(start_ns, moments_ns, side="right") - 1

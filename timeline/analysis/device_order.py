@@ -13,7 +13,7 @@ from timeline.analysis.call_kinds import names_waiting_for_device
 from timeline.analysis.device_items import DeviceItems, device_items
 from timeline.analysis.path_items import PathKind
 from timeline.columns.columns import Bool, Codes, Int64, Rows
-from timeline.columns.distinct import distinct
+from timeline.columns.distinct import distinct, rows_by_value
 from timeline.columns.intervals import open_at, union
 from timeline.records.tables import NO_ID, NO_TIME, Records, Tasks
 
@@ -87,10 +87,13 @@ def before_on_device(records: Records, items: DeviceItems) -> Rows:
     tasks = records.tasks
     waits = np.flatnonzero(_waits(records))
     found = last.copy()
-    for stream in distinct(items.stream[~items.is_op]).tolist():
-        its = np.flatnonzero((items.stream == stream) & ~items.is_op)
+    on_streams = np.flatnonzero(~items.is_op)
+    streams = distinct(items.stream[on_streams])
+    waits_of = dict(rows_by_value(tasks.stream[waits], streams))
+    for stream, places in rows_by_value(items.stream[on_streams], streams):
+        its = on_streams[places]
         on_stream = _Ends(items, its).before_items(items, its)
-        its_waits = waits[tasks.stream[waits] == stream]
+        its_waits = waits[waits_of[stream]]
         idle_since_ns = np.where(on_stream >= 0, items.end_ns[on_stream], NO_TIME)
         if len(waits):
             waited = _waited_between(tasks, its_waits, idle_since_ns, items.start_ns[its])

@@ -34,7 +34,7 @@ from timeline.analysis.overlap import Overlap, StepsApart
 from timeline.analysis.step_membership import NO_STEP, Membership
 from timeline.analysis.step_waits import data_aug_bounds
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
-from timeline.columns.distinct import distinct
+from timeline.columns.distinct import distinct, rows_by_value
 from timeline.columns.intervals import IntervalSet, open_at, union
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import NO_ID, NO_TIME, Records, StepPart
@@ -279,7 +279,7 @@ class _Parting:
     ) -> Parts:
         """Parts of some pieces; causes that tell nothing give way to a wait for data around."""
         codes = np.full(len(rows), CAUSES.index(cause)) if isinstance(cause, IdleCause) else cause
-        vague = np.isin(codes, _VAGUE) & self._preparing[rows]
+        vague = _IS_VAGUE[codes] & self._preparing[rows]
         codes = np.where(vague, CAUSES.index(IdleCause.WAITING_FOR_DATA), codes)
         if calls is None:
             calls = np.full(len(rows), NO_NAME, np.int32)
@@ -332,20 +332,19 @@ class _Parting:
         """The calls of each thread that some rows are asked of, and those rows."""
         host = self._host
         threads = host.thread[host_rows]
-        for thread in distinct(threads).tolist():
-            of_thread = np.flatnonzero(host.thread == thread)
+        some = distinct(threads)
+        asking = dict(rows_by_value(threads, some))
+        for thread, of_thread in rows_by_value(host.thread, some):
             calls = Calls(host.start_ns[of_thread], host.end_ns[of_thread], of_thread)
-            yield calls, rows[threads == thread]
+            yield calls, rows[asking[thread]]
 
     def _names(self, call: Int64) -> Codes:
         return np.append(self._host.name, np.int32(NO_NAME))[call]
 
 
-_VAGUE = [
-    CAUSES.index(cause)
-    for cause in (IdleCause.LAUNCHED_BEFORE, IdleCause.OUTSIDE_CALLS, IdleCause.NOT_RECORDED)
-]
+_VAGUE = (IdleCause.LAUNCHED_BEFORE, IdleCause.OUTSIDE_CALLS, IdleCause.NOT_RECORDED)
 """Causes that do not tell what the host did: a wait for data around them tells more."""
+_IS_VAGUE = np.array([cause in _VAGUE for cause in CAUSES])
 
 
 def _mask(codes: Codes, strings: StringPool) -> Bool:

@@ -267,7 +267,9 @@ class _Drawn(Spans):
         """Parts of one cause that touch as one, with the call in which most of it passed."""
         if not len(self):
             return self
-        parts = self.take(np.argsort(self.start_ns, kind="stable"))
+        parts = self
+        if (parts.start_ns[1:] < parts.start_ns[:-1]).any():
+            parts = self.take(np.argsort(self.start_ns, kind="stable"))
         goes_on = (
             (parts.start_ns[1:] == parts.end_ns[:-1])
             & (parts.cause[1:] == parts.cause[:-1])
@@ -277,14 +279,17 @@ class _Drawn(Spans):
         if len(first) == len(parts):
             return parts
         run = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(parts))))
-        by_call = np.lexsort((parts.call, run))
-        run, call = run[by_call], parts.call[by_call]
-        heads = np.flatnonzero(np.append(True, (run[1:] != run[:-1]) | (call[1:] != call[:-1])))
-        run, call = run[heads], call[heads]
+        key = run * (int(parts.call.max()) + 1) + parts.call
+        by_call = np.argsort(key, kind="stable")
+        key = key[by_call]
+        heads = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
+        run, call = run[by_call[heads]], parts.call[by_call[heads]]
         call_ns: Int64 = np.add.reduceat(parts.call_ns[by_call], heads)
         # Of each run the call with most time, the last in order of it.
-        order = np.lexsort((call_ns, run))
-        last = order[np.flatnonzero(np.append(run[order][1:] != run[order][:-1], True))]
+        begins = np.flatnonzero(np.append(True, run[1:] != run[:-1]))
+        most_ns = np.maximum.reduceat(call_ns, begins)
+        best = np.flatnonzero(call_ns == most_ns[run])
+        last = best[np.flatnonzero(np.append(run[best][1:] != run[best][:-1], True))]
         return _Drawn(
             parts.start_ns[first],
             parts.end_ns[np.append(first[1:], len(parts)) - 1],

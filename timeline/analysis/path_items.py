@@ -69,11 +69,19 @@ class PathItems(Spans):
 
 @dataclass(frozen=True)
 class RankPath:
-    """What of one rank can lie on the critical path; codes are positions in `strings`."""
+    """What of one rank can lie on the critical path; codes are positions in `strings`.
+
+    span_ns: first start and last end of its device work, None without any. Marks that work
+    nothing, such as those by which a profiler starts and stops, are not in it.
+    """
 
     strings: tuple[str, ...] = ("",)
     items: PathItems = field(default_factory=PathItems.empty)
+    span_ns: tuple[int, int] | None = None
 
     def moved(self, move: ClockMove) -> RankPath:
         """The items on another clock."""
-        return replace(self, items=self.items.moved(move))
+        span_ns = self.span_ns
+        if span_ns is not None:
+            span_ns = move.of_moment(span_ns[0]), move.of_moment(span_ns[1])
+        return replace(self, items=self.items.moved(move), span_ns=span_ns)

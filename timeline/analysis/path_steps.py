@@ -76,8 +76,8 @@ def _follows(facts: Sequence[RankFacts], step: Int64) -> np.ndarray[tuple[int], 
 
 
 def _whole(facts: Sequence[RankFacts]) -> PathSteps:
-    """One path from the first to the last moment on any device."""
-    spans = [rank.span_ns for rank in facts if rank.span_ns is not None]
+    """One path from the first start to the last end of work on any device."""
+    spans = [rank.path.span_ns for rank in facts if rank.path.span_ns is not None]
     if not spans:
         return PathSteps.empty()
     first_ns, last_ns = min(span[0] for span in spans), max(span[1] for span in spans)

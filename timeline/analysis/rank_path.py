@@ -19,7 +19,7 @@ from timeline.analysis.innermost_calls import Calls
 from timeline.analysis.longest_calls import longest_calls
 from timeline.analysis.path_items import PathItems, RankPath
 from timeline.columns.columns import Bool, Int64, Rows
-from timeline.columns.distinct import distinct
+from timeline.columns.distinct import distinct, rows_by_value
 from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_ID, NO_TIME, Records
 
@@ -45,9 +45,10 @@ def rank_path(records: Records, selected: Bool, step_ends_ns: Int64) -> RankPath
     before = before_on_device(records, items)
     made = _path_items(records, selected, items, before)
     kept = _reachable(made, step_ends_ns)
-    return _named(
+    path = _named(
         records, _renumbered(_with_calls(records, made, items.asked, kept, step_ends_ns), kept)
     )
+    return replace(path, span_ns=(int(items.start_ns.min()), int(items.end_ns.max())))
 
 
 def _path_items(records: Records, selected: Bool, items: DeviceItems, before: Rows) -> PathItems:
@@ -118,20 +119,20 @@ def _with_calls(
 ) -> PathItems:
     """The items, with the call that took most of the host time before those that are kept.
 
-    Paths end at the ends of steps, so no call before the last one counts.
+    Paths begin at the ends of steps, or with the first work of the device: no call before counts.
     """
     host = records.host
     ends_ns = np.sort(np.append(step_ends_ns, NO_TIME))
     step_ns = ends_ns[np.searchsorted(ends_ns, items.asked_ns, side="right") - 1]
     since_ns = np.maximum(items.host_ns, step_ns)
-    # Before the first end of a step, the host has run since its first call.
-    since_ns = np.maximum(since_ns, host.start_ns.min(initial=np.iinfo(np.int64).max))
+    since_ns = np.maximum(since_ns, items.start_ns.min(initial=np.iinfo(np.int64).max))
     rows = np.flatnonzero(kept & (since_ns < items.asked_ns) & (asked != NO_ID))
     call, call_ns = items.call.copy(), items.call_ns.copy()
     threads = host.thread[asked[rows]]
-    for thread in distinct(threads).tolist():
-        its = rows[threads == thread]
-        on_thread = np.flatnonzero(host.thread == thread)
+    some = distinct(threads)
+    asking = dict(rows_by_value(threads, some))
+    for thread, on_thread in rows_by_value(host.thread, some):
+        its = rows[asking[thread]]
         calls = Calls(host.start_ns[on_thread], host.end_ns[on_thread], on_thread)
         call[its], call_ns[its] = longest_calls(
             calls, host.name, since_ns[its], items.asked_ns[its]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,7 +12,17 @@ from timeline.columns.chunks import chunks, compute_in_chunks
 from timeline.columns.columns import Codes, Int64, Rows
 from timeline.columns.constant import constant, is_constant
 
-__all__ = ["dense_range", "distinct", "distinct_pairs", "distinct_values", "map_values"]
+__all__ = [
+    "dense_range",
+    "distinct",
+    "distinct_pairs",
+    "distinct_values",
+    "map_values",
+    "rows_by_value",
+]
+
+FEW_VALUES = 8
+"""So many values are compared with each row sooner than rows are sorted by them."""
 
 _Integer = TypeVar("_Integer", bound=np.integer[Any])
 _Meaning = TypeVar("_Meaning", bound=np.generic)
@@ -82,6 +92,27 @@ def distinct_pairs(first: Int64, second: Int64) -> tuple[npt.NDArray[np.int64], 
     width = max(1, len(others))
     keys, which = distinct_values(one * width + other)
     return np.stack([ones[keys // width], others[keys % width]], axis=1), which
+
+
+def rows_by_value(
+    values: npt.NDArray[_Integer], wanted: npt.NDArray[_Integer]
+) -> Iterator[tuple[int, Rows]]:
+    """Each of some distinct values, ascending, and the rows that hold it, ascending.
+
+    >>> [(v, rows.tolist()) for v, rows in rows_by_value(np.array([7, 3, 7]), np.array([3, 7]))]
+    [(3, [1]), (7, [0, 2])]
+    """
+    if len(wanted) <= FEW_VALUES:
+        for value in wanted.tolist():
+            yield value, np.flatnonzero(values == value)
+        return
+    rows = np.flatnonzero(np.isin(values, wanted))
+    rows = rows[np.argsort(values[rows], kind="stable")]
+    ordered = values[rows]
+    first = np.searchsorted(ordered, wanted, side="left").tolist()
+    stop = np.searchsorted(ordered, wanted, side="right").tolist()
+    for value, begin, end in zip(wanted.tolist(), first, stop, strict=True):
+        yield value, rows[begin:end]
 
 
 def _numbered(

@@ -61,9 +61,10 @@ def _empty_warnings(ranks: Sequence[RankFacts], selection: Selection) -> Iterato
             continue
         empty = facts.steps.iteration[~facts.step_totals.known].tolist()
         if empty:
+            marked = "is marked but has" if len(empty) == 1 else "are marked but have"
             yield (
-                f"rank {facts.rank}: steps {spell_ids(empty)} are marked but have no device tasks "
-                "in the profile."
+                f"rank {facts.rank}: {'step' if len(empty) == 1 else 'steps'} {spell_ids(empty)} "
+                f"{marked} no device tasks in the profile."
             )
 
 

@@ -12,7 +12,7 @@ from timeline.analysis.computing_classes import tells_vector
 from timeline.columns.columns import Int64
 from timeline.errors import spell_ids
 from timeline.figures.comparison_sentences import sentences_of
-from timeline.figures.operator_pairs import RunOperators, pair_operators
+from timeline.figures.operator_pairs import ONE_RUN_ONLY, RunOperators, pair_operators
 from timeline.figures.overall_parts import (
     EXPOSED,
     WHOLE,
@@ -67,7 +67,9 @@ class Comparison:
     and the columns of causes. frequencies: of the AI cores of each rank while they compute: rank,
     base_mhz, new_mhz.
 
-    warnings: in what the runs do not match. ranks_of_runs: how many of each did anything.
+    in_one_run: of operators and collectives, how many rows ran in one run only; row_counts: how
+    many rows steps and ranks have; a file keeps those where it leaves rows out. warnings: in what
+    the runs do not match. ranks_of_runs: how many of each did anything.
     base_steps_ns, new_steps_ns: the times of all steps of each run.
     """
 
@@ -91,6 +93,8 @@ class Comparison:
     ranks_of_runs: tuple[int, int] = (0, 0)
     base_steps_ns: Int64 = _no_times()
     new_steps_ns: Int64 = _no_times()
+    in_one_run: dict[str, int] = field(default_factory=dict)
+    row_counts: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -134,11 +138,12 @@ class Comparison:
             (rows_where(base.task_sums, "hccl", value), rows_where(new.task_sums, "hccl", value))
             for value in (0, 1)
         )
+        steps, ranks = _steps(base, new), _ranks(sides, counts)
         return cls(
             overall,
             causes_of(overall),
-            _steps(base, new),
-            _ranks(sides, counts),
+            steps,
+            ranks,
             operators,
             collectives,
             per_step,
@@ -162,6 +167,12 @@ class Comparison:
             (len(counts[0]), len(counts[1])),
             base_steps_ns,
             new_steps_ns,
+            {
+                name: sum(how == ONE_RUN_ONLY for how in table["matched"].tolist())
+                for name, table in (("operators", operators), ("collectives", collectives))
+                if len(table)
+            },
+            {"steps": len(steps), "ranks": len(ranks)},
         )
 
     @property

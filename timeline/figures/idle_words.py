@@ -123,12 +123,17 @@ def _calls(figures: Figures, cause: str, part: float) -> tuple[tuple[str, int], 
     )
 
 
-def idle_sentence(idle: MeanIdle, *, steps: int, span_ns: int) -> str | None:
+def idle_sentence(
+    idle: MeanIdle, *, steps: int, span_ns: int, computing: bool = True
+) -> str | None:
     """How long devices idle and why; None where that is a small share of a step.
 
     steps: ordinary ones, of which the mean is told if there are several. span_ns: from one to the
-    next.
+    next. computing: whether the profile holds what computes; else idle time is not known, but only
+    when devices wait for data.
     """
+    if not computing:
+        return _data_sentence(idle, steps, span_ns)
     total_ns, causes = idle.total_ns, idle.told(span_ns)
     if not causes:
         return None
@@ -140,6 +145,14 @@ def idle_sentence(idle: MeanIdle, *, steps: int, span_ns: int) -> str | None:
         return f"{head}: the launches that would tell why are not in this profile."
     told = ", ".join(_cause(idle, cause, cause_ns) for cause, cause_ns in causes)
     return f"{head}: {told}."
+
+
+def _data_sentence(idle: MeanIdle, steps: int, span_ns: int) -> str | None:
+    waited_ns = dict(idle.causes).get(IdleCause.WAITING_FOR_DATA.value, 0)
+    if waited_ns < LEAST_SHARE * span_ns:
+        return None
+    per = " per step, in and between steps" if steps > 1 else ""
+    return f"Waiting for data: {spell_like(waited_ns, waited_ns)}{per}."
 
 
 def _cause(idle: MeanIdle, cause: str, cause_ns: int) -> str:

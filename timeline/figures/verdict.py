@@ -79,16 +79,17 @@ class Verdict:
     """What is slow.
 
     ranks: a row per rank, `step_ns` the mean span of its ordinary steps. steps: a row per graph and
-    step, of the rank where it took longest. step_extreme: of ordinary steps. operators,
-    collectives: the types that took longest over all ranks, with their share of all computing or
-    communicating. stragglers: a row per rank that kept others waiting in collectives, who cost most
-    first. basis: what that stands on. held_up: who holds up the others. mean: where a mean ordinary
-    step goes, None where no rank did anything; mean_steps: the same, a row per rank. ends: at which
-    step device tasks end, where steps are marked beyond. idle: why devices idle. bounds: what could
-    be won at most. computing: by rank, the row of `Figures.computing_causes` of one that computes
-    longer than others. used_ranks, unused_ranks: how many ranks did anything, and how many nothing;
-    step_count: how many steps did. rank_means: of the columns of mean_steps over its ranks, None
-    where no rank tells it. bubbles: what is to be said of a pipeline.
+    step that has device tasks, of the rank where it took longest; of all, if no step has any.
+    step_extreme: of ordinary steps. operators, collectives: the types that took longest over all
+    ranks, with their share of all computing or communicating. stragglers: a row per rank that kept
+    others waiting in collectives, who cost most first. basis: what that stands on. held_up: who
+    holds up the others. mean: where a mean ordinary step goes, None where no rank did anything;
+    mean_steps: the same, a row per rank. ends: at which step device tasks end, where steps are
+    marked beyond. idle: why devices idle. bounds: what could be won at most. computing: by rank,
+    the row of `Figures.computing_causes` of one that computes longer than others. used_ranks,
+    unused_ranks: how many ranks did anything, and how many nothing; step_count: how many steps did,
+    measured_steps: how many of them are in steps. rank_means: of the columns of mean_steps over its
+    ranks, None where no rank tells it. bubbles: what is to be said of a pipeline.
     """
 
     ranks: Table
@@ -111,18 +112,21 @@ class Verdict:
     step_count: int = 0
     rank_means: dict[str, int | None] = field(default_factory=dict)
     bubbles: tuple[str, ...] = ()
+    measured_steps: int = 0
 
     @classmethod
     def of(cls, figures: Figures) -> Verdict:
         """The verdict on some ranks."""
         steps = slowest_rank_of_each_step(figures.steps)
+        worked = steps["tasks"] > 0 if len(steps) else np.zeros(0, np.bool_)
+        measured = steps.take(worked) if worked.any() else steps
         totals = total_by_type(figures.operators)
         communication = totals["communication"] == 1
         mean, means = MeanStep.of(figures), mean_steps(figures)
         idle = None if mean is None else mean_idle(figures, between_ns=mean.between_ns)
         return cls(
             figures.overlap,
-            steps,
+            measured,
             _rank_extreme(figures.overlap),
             _step_extreme(slowest_rank_of_each_step(figures.steps, ordinary=True)),
             _longest(totals, ~communication),
@@ -135,7 +139,12 @@ class Verdict:
             words.ends_sentence(figures.steps),
             None
             if mean is None or idle is None
-            else idle_sentence(idle, steps=mean.steps, span_ns=mean.period_ns),
+            else idle_sentence(
+                idle,
+                steps=mean.steps,
+                span_ns=mean.period_ns,
+                computing=mean.computing_ns > 0,
+            ),
             () if mean is None else find_bounds(figures, _lost(mean, idle)),
             {
                 row["rank"]: row
@@ -147,6 +156,7 @@ class Verdict:
             len(steps),
             {name: _mean_of(column) for name, column in means.columns.items()},
             tuple(pipeline_sentences(figures.pipeline)),
+            len(measured),
         )
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from timeline.analysis.culprit import Culprit, HeldUp
-from timeline.analysis.lateness import Cause, Lateness
+from timeline.analysis.lateness import Cause
 from timeline.analysis.waiting import Basis
 from timeline.figures.computing_table import tell_computing
 from timeline.figures.mean_step import MeanStep
@@ -44,7 +44,7 @@ def culprit_sentence(culprit: Culprit) -> str:
     waits = _of_a_step(culprit)
     if culprit.share < HARDLY:
         longest = f"rank {culprit.rank}" + ("" if culprit.profiled else ", which is not profiled")
-        return f"Ranks hardly wait for each other: {waits}, mostly for {longest}."
+        return f"Ranks hardly wait in collectives: {waits}, mostly for {longest}."
     if culprit.slow_link is not None:
         return f"{_named(culprit)} holds up the others: transfers to it take {waits} longer."
     if not culprit.profiled:
@@ -139,16 +139,18 @@ def cause_sentence(culprit: Culprit, computing: Mapping[str, Any] | None = None)
     late = f"({idles} of the lateness{rest})"
     if culprit.cause is Cause.INPUT:
         more = spell_short(lateness.idle_more_ns)
-        return f"Cause: its input is late {late}: it waits {more} longer for data per step."
-    return f"Cause: its host launches late {late}{_idles_more(lateness)}."
+        per = " per step" if culprit.ordinary > 1 else ""
+        return f"Cause: its input is late {late}: it waits {more} longer for data{per}."
+    return f"Cause: its host launches late {late}{_idles_more(culprit)}."
 
 
-def _idles_more(lateness: Lateness) -> str:
+def _idles_more(culprit: Culprit) -> str:
     """What its device idles longer for than others."""
+    lateness = culprit.lateness
     if lateness.idle_cause is None or not lateness.idle_more_ns:
         return ""
-    more = spell_short(lateness.idle_more_ns)
-    return f": {more} longer than others per step, {lateness.idle_cause.words}"
+    more, per = spell_short(lateness.idle_more_ns), " per step" if culprit.ordinary > 1 else ""
+    return f": its device idles {more}{per} longer than others ({lateness.idle_cause.words})"
 
 
 def no_culprit_sentence(held: HeldUp) -> str | None:
@@ -162,7 +164,7 @@ def no_culprit_sentence(held: HeldUp) -> str | None:
         )
     waits = _of_a_step(held)
     if held.share < HARDLY:
-        return f"Ranks hardly wait for each other: {waits}."
+        return f"Ranks hardly wait in collectives: {waits}."
     if held.unknown_ns * 2 > held.waited_ns:
         return (
             f"Ranks wait at least {waits}; for whom is not known, since not all ranks of their "

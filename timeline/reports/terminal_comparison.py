@@ -12,7 +12,6 @@ from rich.text import Text
 from timeline.figures.comparison import Comparison
 from timeline.figures.comparison_sentences import NOTABLE
 from timeline.figures.gate import Gate
-from timeline.figures.operator_pairs import ONE_RUN_ONLY
 from timeline.figures.overall_parts import WHOLE
 from timeline.figures.table import Table
 from timeline.reports.comparison_rows import (
@@ -67,16 +66,19 @@ def _blocks(
     yield [_overall(comparison, display, whole_ns)]
     most = (MOST_VERBOSE,) * 3 if verbose else (MOST_RANKS, MOST_STEPS, MOST_OPERATORS)
     if len(comparison.ranks) > 1:
-        yield _first("rank", comparison.ranks, display, most[0], whole_ns)
+        count = comparison.row_counts["ranks"]
+        yield _first("rank", comparison.ranks, display, most[0], whole_ns, count)
     if len(comparison.steps) > 1:
         title = "step on the device" + (", slowest rank" if len(comparison.ranks) > 1 else "")
-        yield _first(title, _named_steps(comparison.steps), display, most[1], whole_ns)
-    for title, table in (
-        ("operator", comparison.operators),
-        ("communication", comparison.collectives),
+        count = comparison.row_counts["steps"]
+        yield _first(title, _named_steps(comparison.steps), display, most[1], whole_ns, count)
+    for title, column, table in (
+        ("operator", "operators", comparison.operators),
+        ("communication", "collectives", comparison.collectives),
     ):
         if len(table):
-            yield _operators(title, table, display, whole_ns, most[2])
+            alone = comparison.in_one_run[column]
+            yield _operators(title, table, display, whole_ns, most[2], alone)
     tables = _TABLES if verbose else _TABLES[:TOLD_TABLES]
     for title, column, names_of in tables:
         shown = notable_rows(getattr(comparison, column), whole_ns, most[2])
@@ -162,30 +164,32 @@ def _named_steps(steps: Table) -> Table:
 
 
 def _first(
-    title: str, table: Table, display: Display, most: int, whole_ns: int
+    title: str, table: Table, display: Display, most: int, whole_ns: int, rows_of_all: int
 ) -> list[RenderableType]:
     """The rows that changed most, in their own order; the first column names them."""
     noun = next(iter(table.columns))
     changed = sorted(range(len(table)), key=lambda at: -abs(int(table["delta_ns"][at])))
     shown = table.take(np.array(sorted(changed[:most]), np.intp))
     rows: list[RenderableType] = [_grid(shown, display, title, shown[noun].tolist(), whole_ns)]
-    if len(shown) < len(table):
-        count = spell_count(len(table), noun)
-        rows.append(Text(f"{count}: the {most} that changed most; all: --json"))
+    if len(shown) < rows_of_all:
+        count = spell_count(rows_of_all, noun)
+        rows.append(Text(f"{count}: the {len(shown)} that changed most; all: --json"))
     return rows
 
 
 def _operators(
-    title: str, table: Table, display: Display, whole_ns: int, most: int
+    title: str, table: Table, display: Display, whole_ns: int, most: int, alone: int
 ) -> list[RenderableType]:
-    """What lost most, then what won most; a change that no step notices is none."""
+    """What lost most, then what won most; a change that no step notices is none.
+
+    alone: how many kinds ran in one run only.
+    """
     rows: list[RenderableType] = []
     shown = worst_and_best(table, whole_ns, most)
     if len(shown):
         rows.append(_grid(shown, display, title, operator_names(shown), whole_ns))
     else:
         rows.append(Text(f"No {title} changed by {LEAST:.1%} of a whole."))
-    alone = sum(how == ONE_RUN_ONLY for how in table["matched"].tolist())
     if alone:
         kinds = spell_count(alone, "kind")
         rows.append(Text(f"{kinds} of {title} ran in one run only; all: --csv FILE"))

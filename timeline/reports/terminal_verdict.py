@@ -66,7 +66,7 @@ class _Blocks:
     def all(self) -> Iterator[Sequence[RenderableType]]:
         sentences = [name_text(line, self.display) for line in self.verdict.sentences()]
         if not sentences:
-            yield [Text("The selection holds no device records: there is nothing to compare.")]
+            yield [Text("The selection holds no device records: what is slow is not known.")]
             return
         sentences[0].stylize("bold")
         yield sentences
@@ -171,9 +171,12 @@ class _Blocks:
             ]
             grid.add(labels, row, _SLOW if (row["graph"], row["step"]) == worst else "")
         yield grid.grid
-        if len(shown) < self.verdict.step_count:
-            count = spell_count(self.verdict.step_count, "step")
+        every, measured = self.verdict.step_count, self.verdict.measured_steps
+        if len(shown) < measured:
+            count = spell_count(measured, "step")
             yield Text(f"{count}: the slowest {MOST_STEPS}; all: --csv FILE")
+        if measured < every:
+            yield Text(f"{spell_count(every - measured, 'step')} without device tasks.")
 
     # -- who came last -----------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from timeline.columns.chunks import rows_where
 from timeline.columns.columns import Int64, Rows
 from timeline.columns.strings import StringPool
 from timeline.records.tables import FORWARD_BACKWARD, FlowEnd, Flows
@@ -29,8 +30,14 @@ def gradient_arrows(
         forward_thread: (n,) the thread that ran forward, which backward calls alone name; else at
             most 0.
     """
-    backward = _firsts(np.flatnonzero((number > 0) & (forward_thread > 0)), number, start_ns)
-    forward = _firsts(np.flatnonzero((number > 0) & (forward_thread <= 0)), number, -start_ns)
+    numbered = rows_where(lambda some: some > 0, number)
+    is_backward = forward_thread[numbered] > 0
+    backward = numbered[is_backward]
+    backward = _firsts(backward, number[backward], start_ns[backward])
+    forward = numbered[~is_backward]
+    # Most numbers of forward are not asked for: inference has no gradients at all.
+    forward = forward[np.isin(number[forward], number[backward])]
+    forward = _firsts(forward, number[forward], -start_ns[forward])
     source, target = pairs_by_key(number[forward], number[backward])
     return build_arrows(
         strings,
@@ -42,7 +49,8 @@ def gradient_arrows(
 
 
 def _firsts(rows: Rows, number: Int64, key: Int64) -> Rows:
-    """The row of each number that has the least key."""
-    ordered = rows[np.lexsort((key[rows], number[rows]))]
-    _, first = np.unique(number[ordered], return_index=True)
-    return ordered[first]
+    """The row of each number that has the least key, in order of number."""
+    order = np.lexsort((key, number))
+    ordered = number[order]
+    first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
+    return rows[order[first]]
