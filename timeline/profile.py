@@ -221,7 +221,7 @@ class Profile:
         Raises:
             TimelineError: as `overlap`.
         """
-        from timeline.analysis.estimates import estimated_gain_ns
+        from timeline.analysis.path.estimates import estimated_gain_ns
 
         self.check_open()
         chosen = replace(selection or Selection(), layers=None)

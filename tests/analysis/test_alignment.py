@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.support.simulated_cluster import Cluster, simulate
 from timeline.analysis.alignment import align
 from timeline.analysis.clocks import RankClock, join_clocks
-from timeline.analysis.collectives import Collectives, RankCollectives
+from timeline.analysis.waits.collectives import Collectives, RankCollectives
 from timeline.columns.columns import Int64
 from timeline.records.clock import Clock, ClockMove
 

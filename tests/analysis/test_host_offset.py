@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.support.made_launches import Arrow, Call, Op, Step, Task, made_records
 from tests.support.places import DATA
 from tests.support.run_command import Command
-from timeline.analysis.device_items import MOST_HOST_OFFSET_NS, device_items
 from timeline.analysis.host_offset import drop_backward_arrows, fit_host_clock
+from timeline.analysis.idle.device_items import MOST_HOST_OFFSET_NS, device_items
 from timeline.analysis.step_membership import assign_steps
 from timeline.layers import Layer
 from timeline.options import StepOperators

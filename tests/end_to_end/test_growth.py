@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from tests.support.random_records import Sizes, random_records
-from timeline.analysis.path_steps import critical_path
-from timeline.analysis.waiting import measure_waiting
+from timeline.analysis.path.path_steps import critical_path
+from timeline.analysis.waits.waiting import measure_waiting
 from timeline.ranks.rank_work import RankRequest, draw_rank_from_records
 from timeline.records.tables import Records
 from timeline.selection import SUMMARY_LAYERS, Selection

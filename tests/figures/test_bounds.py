@@ -7,7 +7,7 @@ import pytest
 import timeline
 from simulator.scenario import Scenario
 from tests.support.faulty_clusters import Cluster, on_disk
-from timeline.analysis.idle_sums import IdleCause
+from timeline.analysis.idle.idle_sums import IdleCause
 from timeline.figures.bound_table import HOST, WAITING, bound_table
 from timeline.figures.bounds import Bound, bounds_sentence, find_bounds
 from timeline.figures.rank_tables import Figures

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timeline.analysis.idle_sums import IdleCause
+from timeline.analysis.idle.idle_sums import IdleCause
 from timeline.figures.idle_words import LEAST_SHARE, MOST_CAUSES, MeanIdle, idle_sentence
 
 MS = 1_000_000

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timeline.analysis.culprit import Culprit, HeldUp, Waiter
-from timeline.analysis.idle_sums import IdleCause
-from timeline.analysis.lateness import Cause, Lateness
-from timeline.analysis.slow_links import SlowLink
+from timeline.analysis.idle.idle_sums import IdleCause
+from timeline.analysis.waits.culprit import Culprit, HeldUp, Waiter
+from timeline.analysis.waits.lateness import Cause, Lateness
+from timeline.analysis.waits.slow_links import SlowLink
 from timeline.figures import verdict_words as words
 from timeline.figures.mean_step import MeanStep
 

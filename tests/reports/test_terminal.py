@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.support.profile_shelf import ProfileShelf, change_events
-from timeline.analysis.culprit import HeldUp
+from timeline.analysis.waits.culprit import HeldUp
 from timeline.cli.main import main
 from timeline.commands.export import export
 from timeline.figures.rank_tables import PARTS

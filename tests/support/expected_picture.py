@@ -22,7 +22,7 @@ from simulator.overlap import (
     free_segments,
     overlap_segments,
 )
-from timeline.analysis.launching_operators import with_launchers
+from timeline.analysis.work.launching_operators import with_launchers
 from timeline.records.tables import (
     NO_CONTEXT,
     NO_GRAPH,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.analysis.collectives import RankCollectives, rank_collectives
+from timeline.analysis.waits.collectives import RankCollectives, rank_collectives
 from timeline.columns.columns import Int64
 from timeline.columns.strings import StringPool
 from timeline.records.clock import ClockMove

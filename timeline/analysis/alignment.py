@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.analysis.collectives import RankCollectives, kind_numbers
-from timeline.analysis.shared_ops import Segments, SharedOps, find_shared_ops
+from timeline.analysis.waits.collectives import RankCollectives, kind_numbers
+from timeline.analysis.waits.shared_ops import Segments, SharedOps, find_shared_ops
 from timeline.columns.columns import Bool, Float64, Int64, Rows
 from timeline.columns.distinct import distinct, distinct_values
 from timeline.records.collective_kinds import POINT_TO_POINT

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from timeline.analysis.operators import OperatorTimes
 from timeline.analysis.overlap import OverlapTotals
+from timeline.analysis.work.operators import OperatorTimes
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.group_by import group_by
 from timeline.columns.strings import NO_NAME, StringPool

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from timeline.analysis.collectives import RankCollectives
+from timeline.analysis.waits.collectives import RankCollectives
 from timeline.errors import SelectionError, spell_ids
 from timeline.options import ClockOptions
 from timeline.records.clock import Clock, ClockMove

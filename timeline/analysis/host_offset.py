@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from timeline.analysis.device_items import MOST_HOST_OFFSET_NS
+from timeline.analysis.idle.device_items import MOST_HOST_OFFSET_NS
 from timeline.columns.columns import Bool, Int64
 from timeline.layers import Layer
 from timeline.records.clock import ClockMove

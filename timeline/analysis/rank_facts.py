@@ -8,23 +8,23 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from timeline.analysis.checks import Measured, RankChecks, rank_checks
-from timeline.analysis.collectives import RankCollectives
-from timeline.analysis.computed_work import RankWork
 from timeline.analysis.contents import find_graphs, is_monotonic
 from timeline.analysis.cut import device_span_ns
-from timeline.analysis.idle_sums import IdleTimes
-from timeline.analysis.launching_operators import LauncherFigures
+from timeline.analysis.idle.idle_sums import IdleTimes
 from timeline.analysis.leading_detail import count_detail_rows, detail_omission
-from timeline.analysis.links import RankLinks, rank_links
 from timeline.analysis.memory_peaks import MemoryPeaks
-from timeline.analysis.operators import OperatorFigures, operator_figures
 from timeline.analysis.overlap import FreeParts, OverlapTotals
-from timeline.analysis.path_items import RankPath
+from timeline.analysis.path.path_items import RankPath
+from timeline.analysis.path.replay_items import RankReplay
 from timeline.analysis.recorded_steps import RecordedSteps
-from timeline.analysis.replay_items import RankReplay
 from timeline.analysis.selected_rank import SelectedRank
 from timeline.analysis.step_waits import StepWaits, step_waits
-from timeline.analysis.task_sums import TaskSums
+from timeline.analysis.waits.collectives import RankCollectives
+from timeline.analysis.waits.links import RankLinks, rank_links
+from timeline.analysis.work.computed_work import RankWork
+from timeline.analysis.work.launching_operators import LauncherFigures
+from timeline.analysis.work.operators import OperatorFigures, operator_figures
+from timeline.analysis.work.task_sums import TaskSums
 from timeline.columns.columns import Int64
 from timeline.columns.distinct import distinct
 from timeline.columns.intervals import IntervalSet, union

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
-from timeline.analysis.framework_calls import MARKS
 from timeline.analysis.leading_detail import Leading
 from timeline.analysis.ordinary_steps import measured_steps, ordinary_steps
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import DrawOptions
+from timeline.analysis.work.framework_calls import MARKS
 from timeline.commands.inputs import open_if_path, with_drawn_layers
 from timeline.commands.outputs import check_can_draw, check_targets
 from timeline.commands.results import (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from timeline.analysis.estimates import gain_of_culprit_ns
+from timeline.analysis.path.estimates import gain_of_culprit_ns
 from timeline.analysis.selected_rank import DrawOptions
 from timeline.commands.inputs import open_if_path, with_drawn_layers
 from timeline.commands.narrower import narrower_command

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from timeline.analysis.bounds import most_won_by_waiting, most_won_on_path
-from timeline.analysis.path_items import PathKind
+from timeline.analysis.path.bounds import most_won_by_waiting, most_won_on_path
+from timeline.analysis.path.path_items import PathKind
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.group_by import group_by
 from timeline.figures.path_table import path_parts

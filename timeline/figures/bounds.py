@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from timeline.analysis.idle_sums import IdleCause
+from timeline.analysis.idle.idle_sums import IdleCause
 from timeline.figures.bound_table import COPIES, WAITING, bound_table
 from timeline.figures.rank_tables import Figures
 

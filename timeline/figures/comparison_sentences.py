@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from timeline.analysis.idle_sums import IdleCause
+from timeline.analysis.idle.idle_sums import IdleCause
 from timeline.errors import spell_ids
 from timeline.figures.overall_parts import (
     AT_ONCE,

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from timeline.analysis.computing_causes import ComputingCause, computing_causes
 from timeline.analysis.rank_facts import RankFacts
+from timeline.analysis.work.computing_causes import ComputingCause, computing_causes
 from timeline.figures.table import Table
 from timeline.units import spell_count, spell_short
 

@@ -12,8 +12,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from timeline.analysis.culprit import HeldUp
-from timeline.analysis.idle_sums import MOST_CALLS
+from timeline.analysis.idle.idle_sums import MOST_CALLS
+from timeline.analysis.waits.culprit import HeldUp
 from timeline.figures.comparison import Comparison
 from timeline.figures.idle_table import least_gap_ns, sum_of_selection
 from timeline.figures.rank_tables import Figures

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from timeline.analysis.idle_sums import CAUSES, MOST_CALLS, IdleCause, IdleTimes
+from timeline.analysis.idle.idle_sums import CAUSES, MOST_CALLS, IdleCause, IdleTimes
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.step_membership import NO_STEP
 from timeline.columns.columns import Int64

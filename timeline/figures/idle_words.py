@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from timeline.analysis.idle_sums import IdleCause
+from timeline.analysis.idle.idle_sums import IdleCause
 from timeline.figures.rank_tables import Figures
 from timeline.figures.short_names import shortened
 from timeline.figures.table import Table

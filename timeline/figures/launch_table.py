@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from timeline.analysis.launching_operators import LauncherFigures, LauncherTimes, Phase
 from timeline.analysis.rank_facts import RankFacts
+from timeline.analysis.work.launching_operators import LauncherFigures, LauncherTimes, Phase
 from timeline.figures.table import Table
 
 __all__ = ["launch_table", "module_table", "total_over_ranks"]

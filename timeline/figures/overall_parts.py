@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from timeline.analysis.computing_classes import CLASSES, computing_class
-from timeline.analysis.idle_sums import IdleCause
+from timeline.analysis.idle.idle_sums import IdleCause
+from timeline.analysis.work.computing_classes import CLASSES, computing_class
 from timeline.figures.rank_tables import Figures, extent_ns
 from timeline.figures.table import Table
 

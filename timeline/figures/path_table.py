@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from timeline.analysis.critical_path import CriticalPath
-from timeline.analysis.path_items import PathKind
+from timeline.analysis.path.critical_path import CriticalPath
+from timeline.analysis.path.path_items import PathKind
 from timeline.columns.columns import Int64
 from timeline.columns.group_by import group_by
 from timeline.figures.table import Table

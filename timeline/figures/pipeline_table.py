@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from timeline.analysis.pipeline import Bubbles, measure_bubbles
 from timeline.analysis.rank_facts import RankFacts
-from timeline.analysis.waiting import Pairs
+from timeline.analysis.waits.pipeline import Bubbles, measure_bubbles
+from timeline.analysis.waits.waiting import Pairs
 from timeline.columns.columns import Bool, Int64
 from timeline.figures.table import Table
 from timeline.records.tables import NO_ID

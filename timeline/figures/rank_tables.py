@@ -12,14 +12,14 @@ import numpy.typing as npt
 
 from timeline.analysis.checks import PARTS as CHECKED
 from timeline.analysis.checks import RankChecks, known_reasons
-from timeline.analysis.collectives import NO_KIND
-from timeline.analysis.critical_path import CriticalPath
-from timeline.analysis.culprit import HeldUp, find_culprit
-from timeline.analysis.exposed_waiting import split_exposed
 from timeline.analysis.ordinary_steps import ordinary_steps
+from timeline.analysis.path.critical_path import CriticalPath
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.step_waits import data_aug_bounds
-from timeline.analysis.waiting import Basis, Stragglers, Waiting, Waits
+from timeline.analysis.waits.collectives import NO_KIND
+from timeline.analysis.waits.culprit import HeldUp, find_culprit
+from timeline.analysis.waits.exposed_waiting import split_exposed
+from timeline.analysis.waits.waiting import Basis, Stragglers, Waiting, Waits
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct_pairs
 from timeline.figures.comparison_tables import length_table, memory_table, task_sum_table

@@ -2,8 +2,8 @@
 
 Sentences, shares and extremes are found here, in the tables of `timeline/figures/rank_tables.py`.
 What those hold is summed for each rank: device time of ranks and steps in
-`timeline/analysis/overlap.py`, operators in `timeline/analysis/operators.py`, and waiting in
-`timeline/analysis/waiting.py`.
+`timeline/analysis/overlap.py`, operators in `timeline/analysis/work/operators.py`, and waiting in
+`timeline/analysis/waits/waiting.py`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from timeline.analysis.culprit import Culprit, HeldUp
 from timeline.analysis.ordinary_steps import has_several_graphs
-from timeline.analysis.waiting import Basis
+from timeline.analysis.waits.culprit import Culprit, HeldUp
+from timeline.analysis.waits.waiting import Basis
 from timeline.columns.columns import Bool, Int64
 from timeline.figures import verdict_words as words
 from timeline.figures.bound_table import COPIES, WAITING

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from timeline.analysis.culprit import Culprit, HeldUp
-from timeline.analysis.lateness import Cause
-from timeline.analysis.waiting import Basis
+from timeline.analysis.waits.culprit import Culprit, HeldUp
+from timeline.analysis.waits.lateness import Cause
+from timeline.analysis.waits.waiting import Basis
 from timeline.figures.computing_table import tell_computing
 from timeline.figures.mean_step import MeanStep
 from timeline.figures.table import Table

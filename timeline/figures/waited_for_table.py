@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from timeline.analysis.rank_facts import RankFacts
-from timeline.analysis.waiting import WaitedFor
+from timeline.analysis.waits.waiting import WaitedFor
 from timeline.figures.table import Table
 from timeline.records.tables import NO_ID
 

@@ -8,16 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from timeline.analysis.collectives import RankCollectives, rank_collectives
-from timeline.analysis.computed_work import computed_work
 from timeline.analysis.cut import Cut, cut, cut_steps, cut_window
 from timeline.analysis.drawn_records import drawn_records, omissions_of_drawn
-from timeline.analysis.idle_causes import measure_idle
-from timeline.analysis.lateness import fetching_ns
-from timeline.analysis.launching_operators import launcher_figures, with_launchers
+from timeline.analysis.idle.idle_causes import measure_idle
 from timeline.analysis.leading_detail import Leading, with_leading_detail
 from timeline.analysis.memory_peaks import memory_peaks
-from timeline.analysis.op_delays import op_delays
 from timeline.analysis.ordinary_steps import measured_steps, ordinary_steps
 from timeline.analysis.overlap import (
     StepsApart,
@@ -25,17 +20,22 @@ from timeline.analysis.overlap import (
     measure_overlap,
     measure_overlap_of_stretches,
 )
+from timeline.analysis.path.op_delays import op_delays
+from timeline.analysis.path.rank_path import rank_path
+from timeline.analysis.path.rank_replay import rank_replay
 from timeline.analysis.rank_facts import (
     ProfileFacts,
     RankFacts,
     collect_facts,
     collect_profile_facts,
 )
-from timeline.analysis.rank_path import rank_path
-from timeline.analysis.rank_replay import rank_replay
 from timeline.analysis.selected_rank import DrawOptions, SelectedRank
 from timeline.analysis.step_membership import NO_STEP
-from timeline.analysis.task_sums import sum_tasks
+from timeline.analysis.waits.collectives import RankCollectives, rank_collectives
+from timeline.analysis.waits.lateness import fetching_ns
+from timeline.analysis.work.computed_work import computed_work
+from timeline.analysis.work.launching_operators import launcher_figures, with_launchers
+from timeline.analysis.work.task_sums import sum_tasks
 from timeline.encoders.formats import format_of
 from timeline.fitting.coarsen_ranks import coarsen_ranks
 from timeline.layers import HOST_LAYERS, Layer

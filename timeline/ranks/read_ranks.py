@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from timeline.analysis.clocks import JoinedClock, RankClock, join_clocks
-from timeline.analysis.critical_path import CriticalPath
-from timeline.analysis.launch_order import match_by_order
 from timeline.analysis.leading_detail import Leading
 from timeline.analysis.ordinary_steps import ordinary_steps
-from timeline.analysis.path_steps import critical_path
+from timeline.analysis.path.critical_path import CriticalPath
+from timeline.analysis.path.path_steps import critical_path
 from timeline.analysis.rank_facts import RankFacts
-from timeline.analysis.waiting import Waiting, measure_waiting
+from timeline.analysis.waits.launch_order import match_by_order
+from timeline.analysis.waits.waiting import Waiting, measure_waiting
 from timeline.errors import SelectionError
 from timeline.layers import Layer
 from timeline.options import ClockOptions, ReadingOptions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.table import Table as Grid
 
-from timeline.analysis.idle_sums import IdleCause
+from timeline.analysis.idle.idle_sums import IdleCause
 from timeline.figures.idle_table import least_gap_ns, sum_of_selection
 from timeline.figures.rank_tables import Figures
 from timeline.reports.terminal import Display, name_text, named_grid

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from timeline.analysis.critical_path import CriticalPath
+from timeline.analysis.path.critical_path import CriticalPath
 from timeline.analysis.rank_facts import RankFacts
 from timeline.tracks import descriptions
 from timeline.tracks.model import Samples, Slices, Track

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from timeline.analysis.critical_path import CriticalPath, Segments
-from timeline.analysis.path_items import PathKind
+from timeline.analysis.path.critical_path import CriticalPath, Segments
+from timeline.analysis.path.path_items import PathKind
 from timeline.columns.columns import Codes, Rows
 from timeline.columns.distinct import distinct_values
 from timeline.columns.group_by import group_numbers

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from timeline.analysis.idle_sums import CAUSES, IdleParts
+from timeline.analysis.idle.idle_sums import CAUSES, IdleParts
 from timeline.analysis.overlap import OverlapTotals
 from timeline.analysis.selected_rank import SelectedRank
 from timeline.analysis.step_waits import data_aug_bounds

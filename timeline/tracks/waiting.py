@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from timeline.analysis.collectives import RankCollectives
-from timeline.analysis.waiting import Pairs, Waiting, Waits
+from timeline.analysis.waits.collectives import RankCollectives
+from timeline.analysis.waits.waiting import Pairs, Waiting, Waits
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct, distinct_pairs
 from timeline.columns.strings import StringPool

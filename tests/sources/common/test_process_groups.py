@@ -15,7 +15,7 @@ import pytest
 from tests.support.profile_shelf import Profile, ProfileShelf
 from tests.support.read_profiles import lost_rows, records_of
 from timeline import Selection, open_profile
-from timeline.analysis.group_members import (
+from timeline.analysis.waits.group_members import (
     find_groups,
     group_in_name,
     group_number,

@@ -9,8 +9,8 @@ import pytest
 
 from tests.support.kineto_traces import CALL, KERNEL, Write, read, spelled
 from tests.support.profile_shelf import Event
-from timeline.analysis.collectives import rank_collectives
-from timeline.analysis.group_members import find_groups
+from timeline.analysis.waits.collectives import rank_collectives
+from timeline.analysis.waits.group_members import find_groups
 from timeline.columns.strings import StringPool
 from timeline.layers import Layer
 from timeline.records.collective_kinds import collective_kind

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from timeline.analysis.idle_sums import IdleCause
+from timeline.analysis.idle.idle_sums import IdleCause
 from timeline.figures.idle_table import least_gap_ns, sum_of_selection
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table

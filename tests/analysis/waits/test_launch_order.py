@@ -1,0 +1,211 @@
+"""Proves that collectives are paired truly where ranks hold different parts of their order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from timeline.analysis.alignment import align
+from timeline.analysis.waits.collectives import RankCollectives, rank_collectives
+from timeline.analysis.waits.launch_order import match_by_order
+from timeline.analysis.waits.waiting import measure_waiting
+from timeline.columns.columns import Int64
+from timeline.columns.strings import StringPool
+from timeline.records.tables import NO_ID, NO_TIME, CommunicationOps, Records
+
+STEP_OPS = 9
+KINDS = ("all_reduce", "all_to_all", "all_reduce", "all_gather", "all_to_all")
+
+
+@dataclass(frozen=True)
+class Held:
+    """The part that a rank recorded: not the first, not the last, and not the launch of some.
+
+    lost: numbers of ops that it lost in between.
+    """
+
+    front: int = 0
+    back: int = 0
+    running: int = 0
+    lost: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Run:
+    """What all ranks ran: (ops, ranks) times, and the kind of each op."""
+
+    start_ns: Int64
+    end_ns: Int64
+    kinds: tuple[str, ...]
+    group: str = "0"
+
+    def recorded(self, rank: int, held: Held, *, steps: bool = False) -> RankCollectives:
+        """The collectives of one rank, as far as it recorded them."""
+        numbers = self.numbers(held)
+        strings = StringPool()
+        start_ns = self.start_ns[numbers, rank]
+        running = np.arange(len(numbers)) < held.running
+        ops = CommunicationOps.of(
+            len(numbers),
+            {
+                "start_ns": start_ns,
+                "end_ns": self.end_ns[numbers, rank],
+                "launch_ns": np.where(running, NO_TIME, start_ns - 1000),
+                "name": strings.codes([self.kinds[number] for number in numbers.tolist()]),
+                "group": strings.codes(["NCCL"] * len(numbers)),
+                "group_name": strings.codes([self.group] * len(numbers)),
+            },
+        )
+        iterations = np.where(running | (not steps), NO_ID, numbers // STEP_OPS)
+        return rank_collectives(
+            Records(rank, strings, ops=ops, hardware="GPU", numbered_ops=False), iterations
+        )
+
+    def numbers(self, held: Held) -> Int64:
+        """The numbers of the ops that a rank recorded."""
+        every = np.arange(held.front, len(self.kinds) - held.back)
+        return every[~np.isin(every, held.lost)]
+
+
+def run(
+    ranks: int,
+    count: int,
+    *,
+    kinds: Sequence[str] = KINDS,
+    seed: int = 1,
+    offset_ns: int = 0,
+    group: str = "0",
+    late: int | None = None,
+) -> Run:
+    """Collectives that all ranks ran one after another, each recorded on its own clock.
+
+    Every rank computes for a time of its own before each; nobody leaves before the last has come.
+
+    Args:
+        offset_ns: how far clocks are off at most.
+        late: a rank that computes 2 ms longer than the others each time.
+    """
+    chance = np.random.default_rng(seed)
+    own_ns = chance.integers(0, 500_000, (count, ranks))
+    computed_ns = chance.integers(100_000, 3_000_000, (count, 1)) + own_ns
+    if late is not None:
+        computed_ns[:, late] += 2_000_000
+    start_ns, end_ns = np.zeros((2, count, ranks), np.int64)
+    now_ns = chance.integers(0, 500_000, ranks) + 10**18
+    for number in range(count):
+        start_ns[number] = now_ns + computed_ns[number]
+        length_ns = int(chance.integers(20_000, 400_000))
+        end_ns[number] = start_ns[number].max() + length_ns + chance.integers(0, 2000, ranks)
+        now_ns = end_ns[number]
+    off_ns = chance.integers(-offset_ns, offset_ns + 1, ranks)
+    named = tuple(kinds[number % len(kinds)] for number in range(count))
+    return Run(start_ns + off_ns, end_ns + off_ns, named, group)
+
+
+def pairs(whole: Run, held: Sequence[Held], ranks: Sequence[RankCollectives]) -> tuple[int, int]:
+    """How many ops of ranks are one by their keys, and how many of these are not in truth."""
+    number_of: dict[int, set[int]] = {}
+    count: dict[int, int] = {}
+    for part, rank in zip(held, ranks, strict=True):
+        for key, number in zip(rank.ops.key.tolist(), whole.numbers(part).tolist(), strict=True):
+            if key != NO_ID:
+                number_of.setdefault(key, set()).add(number)
+                count[key] = count.get(key, 0) + 1
+    true = sum(one for key, one in count.items() if len(number_of[key]) == 1 and one > 1)
+    return true, sum(1 for numbers in number_of.values() if len(numbers) > 1)
+
+
+held_parts = st.builds(Held, st.integers(0, 12), st.integers(0, 12), st.integers(0, 5))
+
+
+@given(
+    held=st.lists(held_parts, min_size=2, max_size=5),
+    seed=st.integers(0, 1 << 30),
+    kinds=st.sampled_from([KINDS, ("all_reduce",), ("all_to_all", "all_reduce")]),
+    offset_ns=st.sampled_from([0, 50_000, 10_000_000_000]),
+    steps=st.booleans(),
+)
+@settings(max_examples=150)
+def test_pairs_are_true_or_none(
+    held: list[Held], seed: int, kinds: tuple[str, ...], offset_ns: int, steps: bool
+) -> None:
+    """However many ops a rank lacks at the front and the back, and however clocks are off."""
+    whole = run(len(held), 45, kinds=kinds, seed=seed, offset_ns=offset_ns)
+    ranks = [whole.recorded(rank, part, steps=steps) for rank, part in enumerate(held)]
+    true, false = pairs(whole, held, match_by_order(ranks))
+    assert false == 0
+    common = set.intersection(*(set(whole.numbers(part).tolist()) for part in held))
+    assert true >= len(held) * len(common)
+
+
+@given(held=st.lists(held_parts, min_size=2, max_size=4), seed=st.integers(0, 1 << 30))
+@settings(max_examples=60)
+def test_few_ops_make_no_false_waits(held: list[Held], seed: int) -> None:
+    """Of a short run ranks may hold none in common, or so few that nothing can be told."""
+    whole = run(len(held), 13, kinds=("all_reduce",), seed=seed)
+    assert_true_waits(whole, held)
+
+
+@given(lost=st.lists(st.integers(0, 59), min_size=2, max_size=4), seed=st.integers(0, 1 << 30))
+@settings(max_examples=40)
+def test_records_lost_in_between_make_no_false_waits(lost: list[int], seed: int) -> None:
+    """A profiler that drops records shifts all behind them."""
+    held = [Held(lost=(number,)) for number in lost]
+    assert_true_waits(run(len(held), 60, seed=seed), held)
+
+
+def assert_true_waits(whole: Run, held: Sequence[Held]) -> None:
+    """Whoever is said to have waited did so in the op that the last rank came to."""
+    ranks = [whole.recorded(rank, part) for rank, part in enumerate(held)]
+    waits = measure_waiting(match_by_order(ranks)).waits
+    numbers = [whole.numbers(part) for part in held]
+    for rank, row, last, last_row in zip(
+        waits.rank.tolist(),
+        waits.row.tolist(),
+        waits.last.tolist(),
+        waits.last_row.tolist(),
+        strict=True,
+    ):
+        assert numbers[rank][row] == numbers[last][last_row]
+
+
+def test_ops_that_ran_before_the_capture_began_are_matched_from_the_back() -> None:
+    """Ranks hold four, four, three and four of them, and the late rank is named."""
+    held = [Held(0, 0, 4), Held(0, 0, 4), Held(1, 0, 3), Held(0, 0, 4)]
+    whole = run(4, 30, late=2)
+    waiting = measure_waiting(
+        match_by_order([whole.recorded(rank, part) for rank, part in enumerate(held)])
+    )
+    assert waiting.stragglers.shared.tolist() == [30, 30, 29, 30]
+    assert int(np.argmax(waiting.stragglers.caused_ns)) == 2
+    assert waiting.stragglers.times_last.tolist()[2] >= 28
+
+
+@pytest.mark.parametrize("offset_ns", [0, 3_000_000])
+def test_groups_are_not_mixed(offset_ns: int) -> None:
+    """Two groups of two ranks run the same kinds at other times: no clock moves, nobody waits."""
+    one, other = run(2, 12, seed=1, group="0 [0, 1]"), run(2, 12, seed=2, group="1 [2, 3]")
+    late = Run(other.start_ns + offset_ns, other.end_ns + offset_ns, other.kinds, other.group)
+    ranks = [part.recorded(rank, Held()) for part in (one, late) for rank in (0, 1)]
+    matched = match_by_order(ranks)
+    found = align(matched)
+    assert np.abs(found.offsets_ns).max() < 2000
+    assert found.island.tolist() in ([0, 0, 2, 2], [-1, -1, -1, -1])
+    stragglers = measure_waiting(matched).stragglers
+    assert stragglers.shared.tolist() == [12] * 4
+    assert measure_waiting(matched[:3]).stragglers.alone.tolist() == [0, 0, 12]
+
+
+def test_kinds_that_differ_are_no_pair() -> None:
+    """Ranks that did other things at one place did not do one thing there."""
+    whole = run(2, 20, kinds=("all_reduce",))
+    odd = Run(whole.start_ns, whole.end_ns, ("all_gather",) * 20)
+    matched = match_by_order([whole.recorded(0, Held()), odd.recorded(1, Held())])
+    told = measure_waiting(matched)
+    assert told.stragglers.unmatched.tolist() == [20, 20]
+    assert (told.basis.compared, told.basis.collectives) == (0, 20)

@@ -1,0 +1,357 @@
+"""Proves that times of operators equal what a plain walk over all tasks and ops adds up."""
+
+from __future__ import annotations
+
+import csv
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.places import DATA
+from tests.support.profile_shelf import ProfileShelf
+from timeline.analysis.work.operator_names import operator_type
+from timeline.analysis.work.operators import LONGEST_OPS, OperatorFigures, operator_figures
+from timeline.columns.strings import StringPool
+from timeline.commands.export import export
+from timeline.figures.table import Table
+from timeline.figures.verdict import total_by_type
+from timeline.records.collective_kinds import collective_kind
+from timeline.records.tables import GPU, CommunicationOps, Records, Tasks
+from timeline.selection import Kind
+
+NAMES = (
+    "trans_TransData_0",
+    "Default/network/Cast-op239",
+    "aclnnMm_MatMulCommon_MatMulV2",
+    "",
+    "task 4 (AI CORE)",
+)
+TYPES = ("", "", "Cast", "MatMulV2", "N/A")
+CORES = ("AI_CORE", "AI_CPU", "")
+OPS = ("hcom_allReduce__586_0_1", "Default/AllReduce-op7", "hcom_receive__1_2_3", "own")
+Key = tuple[bool, str, str, str]
+Times = tuple[int, int, int, int]
+"""Count, total, shortest and longest."""
+
+
+@st.composite
+def _records(draw: st.DrawFn) -> Records:
+    """A rank with some tasks, of which some compute, and some ops."""
+    strings = StringPool()
+    task = st.tuples(
+        st.integers(0, 50),
+        st.integers(0, 9),
+        st.sampled_from(NAMES),
+        st.sampled_from(TYPES),
+        st.sampled_from(CORES),
+        st.booleans(),
+    )
+    op = st.tuples(st.integers(0, 50), st.integers(0, 9), st.sampled_from(OPS))
+    tasks, ops = draw(st.lists(task, max_size=15)), draw(st.lists(op, max_size=30))
+    return Records(
+        0,
+        strings,
+        tasks=Tasks.of(
+            len(tasks),
+            {
+                "start_ns": [one[0] for one in tasks],
+                "end_ns": [one[0] + one[1] for one in tasks],
+                "name": strings.codes(one[2] for one in tasks),
+                "op_type": strings.codes(one[3] for one in tasks),
+                "task_type": strings.codes(one[4] for one in tasks),
+                "compute": [one[5] for one in tasks],
+            },
+        ),
+        ops=CommunicationOps.of(
+            len(ops),
+            {
+                "start_ns": [one[0] for one in ops],
+                "end_ns": [one[0] + one[1] for one in ops],
+                "name": strings.codes(one[2] for one in ops),
+                "group": strings.codes("group" for _ in ops),
+            },
+        ),
+    )
+
+
+def _walked(records: Records, *, by_name: bool) -> dict[Key, Times]:
+    lengths: dict[Key, list[int]] = defaultdict(list)
+    strings, tasks, ops = records.strings, records.tasks, records.ops
+    for at in range(len(tasks)):
+        if tasks.compute[at]:
+            name = strings[tasks.name[at]]
+            core = strings[tasks.task_type[at]]
+            kind = strings[tasks.op_type[at]] or operator_type(name) or core
+            key = (False, kind, core, name if by_name else "")
+            lengths[key].append(int(tasks.end_ns[at] - tasks.start_ns[at]))
+    for at in range(len(ops)):
+        name = strings[ops.name[at]]
+        key = (True, collective_kind(name), "", name if by_name else "")
+        lengths[key].append(int(ops.end_ns[at] - ops.start_ns[at]))
+    return {key: (len(found), sum(found), min(found), max(found)) for key, found in lengths.items()}
+
+
+def _found(figures: OperatorFigures) -> Iterator[tuple[Key, Times]]:
+    times, strings = figures.times, figures.strings
+    for at in range(len(times)):
+        kind, core, name = (strings[one[at]] for one in (times.type, times.core, times.name))
+        yield (
+            (bool(times.communication[at]), kind, core, name),
+            (
+                int(times.count[at]),
+                int(times.total_ns[at]),
+                int(times.shortest_ns[at]),
+                int(times.longest_ns[at]),
+            ),
+        )
+
+
+@given(records=_records(), by_name=st.booleans())
+def test_times_are_those_of_a_plain_walk(records: Records, by_name: bool) -> None:
+    """Count, sum, shortest and longest per type and core (and name), each pair in one row."""
+    ids = np.arange(len(records.ops))
+    figures = operator_figures(records, ids, most_names=1000 if by_name else 0)
+    found = list(_found(figures))
+    assert len({key for key, _ in found}) == len(found)
+    assert dict(found) == _walked(records, by_name=by_name)
+
+
+@given(records=_records(), by_name=st.booleans())
+def test_single_lengths_are_those_of_the_sums(records: Records, by_name: bool) -> None:
+    """Each is of one operator, all of an operator add up to it; of too many none is told."""
+    ids = np.arange(len(records.ops))
+    count = int(records.tasks.compute.sum()) + len(records.ops)
+    names = 1000 if by_name else 0
+    figures = operator_figures(records, ids, most_names=names, most_lengths=count)
+    times, lengths = figures.times, figures.lengths
+    assert len(lengths) == (count if count else 0)
+    for row in range(len(times)):
+        own = lengths.length_ns[lengths.operator == row]
+        assert (len(own), int(own.sum())) == (int(times.count[row]), int(times.total_ns[row]))
+        assert (own.min(), own.max()) == (times.shortest_ns[row], times.longest_ns[row])
+    fewer = operator_figures(records, ids, most_names=names, most_lengths=count - 1)
+    assert len(fewer.lengths) == 0
+    assert list(_found(fewer)) == list(_found(figures))
+
+
+def test_types_of_gpus_are_those_of_launching_operators() -> None:
+    """Else the kernel's own; kernels of one graph of a compiler are one type."""
+    strings = StringPool()
+    gemm = "void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_64x64>(cutlass_80_x::Params)"
+    rows = [
+        (gemm, "aten::mm", "aten::mm"),
+        (gemm, "", "CUTLASS GEMM"),
+        (gemm, "## Call CompiledFxGraph 1 ##", "CUTLASS GEMM"),
+        ("triton_poi_fused_add_1", "triton_poi_fused_add_1", "triton_poi_fused_add"),
+        ("triton_poi_fused_add_2", "", "triton_poi_fused_add"),
+    ]
+    tasks = Tasks.of(
+        len(rows),
+        {
+            "start_ns": range(len(rows)),
+            "end_ns": range(1, len(rows) + 1),
+            "name": strings.codes(row[0] for row in rows),
+            "op_type": strings.codes(row[1] for row in rows),
+            "compute": [True] * len(rows),
+        },
+    )
+    figures = operator_figures(Records(0, strings, tasks=tasks, hardware=GPU), np.arange(0))
+    found = {
+        figures.strings[kind]: count
+        for kind, count in zip(
+            figures.times.type.tolist(), figures.times.count.tolist(), strict=True
+        )
+    }
+    assert found == {"aten::mm": 1, "CUTLASS GEMM": 2, "triton_poi_fused_add": 2}
+
+
+@given(records=_records())
+def test_the_longest_ops_are_the_longest(records: Records) -> None:
+    """Longest first, with the name and step of each."""
+    ids = np.arange(len(records.ops)) + 100
+    longest = operator_figures(records, ids)
+    lengths = records.ops.end_ns - records.ops.start_ns
+    found = longest.longest
+    assert (found.end_ns - found.start_ns).tolist() == sorted(lengths.tolist())[::-1][:LONGEST_OPS]
+    assert len(set(found.iteration.tolist())) == len(found)
+    for at in range(len(found)):
+        row = int(found.iteration[at]) - 100
+        assert longest.strings[found.name[at]] == records.strings[records.ops.name[row]]
+        assert found.start_ns[at] == records.ops.start_ns[row]
+
+
+@given(
+    rows=st.lists(
+        st.tuples(
+            st.integers(0, 1),
+            st.sampled_from(["A", "B", "C"]),
+            st.sampled_from(["", "AI_CORE"]),
+            st.integers(1, 9),
+            st.integers(0, 99),
+            st.integers(0, 9),
+            st.integers(0, 99),
+        ),
+        max_size=12,
+    )
+)
+def test_totals_by_type_are_those_of_all_ranks(
+    rows: list[tuple[int, str, str, int, int, int, int]],
+) -> None:
+    """Rows of one type and core become one, longest first."""
+    names = ("communication", "type", "core", "count", "total_ns", "shortest_ns", "longest_ns")
+    columns = {
+        name: np.array([row[at] for row in rows], object if at in (1, 2) else np.int64)
+        for at, name in enumerate(names)
+    }
+    wanted: dict[tuple[int, str, str], Times] = {}
+    for communication, kind, core, *one in rows:
+        old = wanted.get((communication, kind, core), (0, 0, 1 << 60, 0))
+        wanted[communication, kind, core] = (
+            old[0] + one[0],
+            old[1] + one[1],
+            min(old[2], one[2]),
+            max(old[3], one[3]),
+        )
+    found = [tuple(row) for row in total_by_type(Table(columns))]
+    assert {row[:3]: row[3:] for row in found} == wanted
+    assert len(found) == len(wanted)
+    assert [row[4] for row in found] == sorted((row[4] for row in found), reverse=True)
+
+
+HASH = "0123456789abcdef0123456789abcdef"
+TYPES_BY_NAME = {
+    # operators of graphs, with the numbers of their copies; versions have one digit
+    "Default/network/Cast-op239": "Cast",
+    "Default/network-Part/gradients/Conv2DBackpropInput-op3": "Conv2DBackpropInput",
+    "Default/network/FusionOp_Conv2D_ReluV2-op3": "FusionOp_Conv2D_ReluV2",
+    "Default/network/Fused_Add_split-op17": "Fused_Add_split",
+    "Add116": "Add",
+    "Conv2D12": "Conv2D",
+    "Conv2D": "Conv2D",
+    "TopKV241": "TopKV2",
+    "SoftmaxV2": "SoftmaxV2",
+    "RealDiv53": "RealDiv",
+    "MyPool2dGrad71LeftMatMul": "MatMul",
+    "ReduceMean12_MemSet": "MemSet",
+    "atomic_memset-1_271": "MemSet",
+    "trans_TransData_0": "TransData",
+    "trans_Cast_10": "Cast",
+    "QuantMatMulV3_12": "QuantMatMulV3",
+    # single calls
+    "aclnnAdd_AddAiCore_Add": "Add",
+    "aclnnMm_MatMulCommon_MemSet": "MemSet",
+    "aclnnPool2dBackward_TransDataSpecial_TransData": "TransData",
+    "aclnnSift_SiftKernel_sift_custom": "sift_custom",
+    "aclnnSift": "Sift",
+    # what the compiler calls kernels
+    f"Add_{HASH}_high_performance_210000000": "Add",
+    f"FlashScore_{HASH}_10000000000022420943_mix_aic": "FlashScore",
+    f"Diag_{HASH}_high_precision_mix_aic_mix_aiv__kernel0": "Diag",
+    f"te_gatherv2_{HASH}{HASH}_1__kernel0": "gatherv2",
+    f"te_cast_{HASH}_static_bin": "cast",
+    "Fused_Mul_13570952190744021808_0__kernel0": "Fused_Mul",
+    "Foo_0_mix_aic": "Foo",
+    "matmul_custom_1301_mix_aiv": "matmul_custom",
+    # kernels that are no operators
+    "add_kernel": "add_kernel",
+    "_slot_mapping_kernel": "_slot_mapping_kernel",
+    "LAB_relu_kernel_2d": "LAB_relu_kernel_2d",
+    "sparse_kernel_aic8_tile256": "sparse_kernel_aic8_tile256",
+    "fused_high_performance": "fused_high_performance",
+    "void ops::add_custom<half, 4>(unsigned char*)": "add_custom",
+    "_Z10add_customPhS_": "add_custom",
+    # types of tasks that have no name
+    "KERNEL_AIVEC": "KERNEL_AIVEC",
+    "TASK_TIMEOUT_SET": "TASK_TIMEOUT_SET",
+    # places of tasks that have no name: what ran them tells more
+    "stream 3 task 4 (AI CORE)": "",
+    "task 4 context 2 (AI CPU)": "",
+    "": "",
+}
+
+
+@pytest.mark.parametrize(("name", "kind"), TYPES_BY_NAME.items())
+def test_types_told_by_names(name: str, kind: str) -> None:
+    assert operator_type(name) == kind
+
+
+@given(st.text("aZ09_-/<>(),:* é", max_size=30) | st.text(max_size=20))
+def test_no_name_makes_debris_of_a_type(name: str) -> None:
+    """A type holds no bracket that a template or a parameter began, whatever the name is."""
+    assert not set(operator_type(name)) & set("<(")
+
+
+def test_tasks_without_a_name_have_the_type_of_what_ran_them(
+    shelf: ProfileShelf, tmp_path: Path
+) -> None:
+    """Raw data tells neither names nor types of operators."""
+    for kind in Kind:
+        target = tmp_path / f"{kind.value}.pftrace"
+        report = export(shelf.get("raw").path, target, kind=kind).to_dict()
+        operators = report["verdict"]["operators"]
+        assert operators
+        assert all(operator["type"] == operator["core"] for operator in operators)
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason=f"the real captures are not in {DATA}")
+@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize(
+    ("capture", "types"),
+    [
+        ("cann9-matmul/PROF_000001_20260716*", {"BatchMatMulV2"}),
+        ("cann9-div/PROF_*", {"RealDiv"}),
+        ("cann9-add/PROF_000001_20260716124543725*", {"add_kernel"}),
+        ("cann9-relu/PROF_*", {"PYPTO_relu_kernel_2d"}),
+        ("cann-ffts/PROF_*", {"spmm_kernel_aic8_ktile256"}),
+    ],
+)
+def test_types_of_real_captures_that_name_none(
+    tmp_path: Path, capture: str, types: set[str], kind: Kind
+) -> None:
+    """Each ran one operator, of which only the name is known; one tells its type."""
+    (path,) = (DATA / "msprof-single").glob(capture)
+    report = export(path, tmp_path / "timeline.pftrace", kind=kind).to_dict()
+    assert {operator["type"] for operator in report["verdict"]["operators"]} == types
+
+
+def real_names() -> set[tuple[str, str]]:
+    """Names of operators with the types that databases beside the project give them."""
+    found: set[tuple[str, str]] = set()
+    query = """SELECT names.value, types.value FROM COMPUTE_TASK_INFO
+        JOIN STRING_IDS AS names ON names.id = name
+        JOIN STRING_IDS AS types ON types.id = opType WHERE types.value <> 'N/A'"""
+    for path in DATA.glob("torch-npu-db*/*/*/ascend_pytorch_profiler_*.db"):
+        with closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as database:
+            found.update(database.execute(query))
+    return found
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason=f"the real captures are not in {DATA}")
+def test_types_told_by_real_names_of_databases() -> None:
+    """All but those that their name does not hold: variants that end in D, and fused parts."""
+    names = real_names()
+    wrong = {name for name, kind in names if operator_type(name) != kind}
+    assert len(names) > 200
+    assert len(wrong) <= 0.07 * len(names), wrong
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason=f"the real captures are not in {DATA}")
+def test_types_told_by_real_names() -> None:
+    """The type of every operator of a real run follows from its name; vendors give both."""
+    told = 0
+    for path in DATA.rglob("kernel_details.csv"):
+        with path.open(encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                if row["Accelerator Core"] in ("HCCL", "COMMUNICATION"):
+                    assert collective_kind(row["Name"]) != row["Name"]
+                else:
+                    assert operator_type(row["Name"]) == row["Type"], row["Name"]
+                    told += 1
+    assert told > 100

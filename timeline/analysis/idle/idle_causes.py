@@ -1,0 +1,375 @@
+"""Why a device idles: idle time parted by cause, with the host call that ran meanwhile."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from timeline.analysis.idle.call_kinds import (
+    fetching_names,
+    names_waiting_for_data,
+    names_waiting_for_device,
+)
+from timeline.analysis.idle.device_items import DeviceItems, device_items
+from timeline.analysis.idle.idle_gaps import (
+    Gaps,
+    IdleStretches,
+    gaps_of_selection,
+    gaps_of_steps,
+    item_steps,
+)
+from timeline.analysis.idle.idle_sums import (
+    CAUSES,
+    IdleCause,
+    IdleParts,
+    IdleSums,
+    IdleTimes,
+    Parts,
+)
+from timeline.analysis.idle.innermost_calls import Calls, cut_at, part_by_call
+from timeline.analysis.overlap import Overlap, StepsApart
+from timeline.analysis.step_membership import NO_STEP, Membership
+from timeline.analysis.step_waits import data_aug_bounds
+from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
+from timeline.columns.distinct import distinct, rows_by_value
+from timeline.columns.intervals import IntervalSet, open_at, union
+from timeline.columns.strings import NO_NAME, StringPool
+from timeline.records.tables import NO_ID, NO_TIME, Records, StepPart
+
+__all__ = ["RankIdle", "measure_idle"]
+
+LONG_BEFORE_NS = 50_000
+"""What was launched so long before a gap did not wait for its launch."""
+LEAST_GAPS = 10
+"""So many gaps of what was launched long before tell the device's own least gap."""
+LEAST_SHARE = 0.05
+"""The least gap is the one that this share of them does not exceed."""
+_NEVER, _ALWAYS = np.iinfo(np.int64).max, np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True)
+class RankIdle:
+    """Why a rank idles, of what is selected of it.
+
+    parts: the idle time of the whole selection, exactly, in order. times: the sums of it, and of
+    the idle time of each step.
+    """
+
+    parts: IdleParts = field(default_factory=IdleParts.empty)
+    times: IdleTimes = field(default_factory=IdleTimes)
+
+
+class _Phase(enum.IntEnum):
+    """What part of a stretch lies between which moments of what ends it."""
+
+    BEFORE_ASKED = 0
+    BEFORE_LAUNCH = 1
+    LAUNCHING = 2
+    LAUNCHED = 3
+    BETWEEN = 4
+
+
+@dataclass(frozen=True)
+class _Ends(ColumnTable):
+    """What ends each gap: when it was asked for and launched, and by which rows of host events.
+
+    Moments that are not known lie before all times, or behind them, so that what counts from them
+    is all of the gap, or nothing.
+    """
+
+    asked_ns: Int64 = column(np.int64)
+    launch_start_ns: Int64 = column(np.int64)
+    launch_end_ns: Int64 = column(np.int64)
+    asked: Int64 = column(np.int64)
+    launch: Int64 = column(np.int64)
+
+    @classmethod
+    def of_gaps(cls, items: DeviceItems, item: Int64) -> _Ends:
+        """The ends of gaps, given the row of the item that ends each."""
+        asked_ns, asked, launch = (
+            _values(values, item, absent)
+            for values, absent in (
+                (items.asked_ns, NO_TIME),
+                (items.asked, NO_ID),
+                (items.launch, NO_ID),
+            )
+        )
+        launched = launch != NO_ID
+        start_ns, end_ns = (
+            np.where(launched, _values(values, item, NO_TIME), _NEVER)
+            for values in (items.launch_start_ns, items.launch_end_ns)
+        )
+        return cls(
+            np.where(asked_ns == NO_TIME, _ALWAYS, asked_ns), start_ns, end_ns, asked, launch
+        )
+
+
+def _values(values: Int64, rows: Int64, absent: int) -> Int64:
+    # NO_ID, which is -1, picks what stands at the end.
+    return np.append(values, absent)[rows]
+
+
+@dataclass(frozen=True)
+class _Stretches:
+    """All idle stretches that differ: those of the selection, then those of steps alone.
+
+    gaps: those of both; at: the stretches. gap_of_all, gap_of_step: the gap of the selection, and
+    of a step, in which each counts; NO_ID for none.
+    """
+
+    gaps: Gaps
+    at: IdleStretches
+    gap_of_all: Int64
+    gap_of_step: Int64
+
+    @classmethod
+    def of(cls, whole: tuple[Gaps, IdleStretches], steps: tuple[Gaps, IdleStretches]) -> _Stretches:
+        """Most stretches of steps are those of the selection too, and worked out only once."""
+        all_gaps, all_at = whole
+        step_gaps, step_at = steps
+        at = np.searchsorted(all_at.start_ns, step_at.start_ns)
+        at = np.minimum(at, max(len(all_at) - 1, 0))
+        same = np.full(len(step_at), bool(len(all_at)))
+        if len(all_at):
+            one, other = all_gaps.take(all_at.gap[at]), step_gaps.take(step_at.gap)
+            for left, right in (
+                (all_at.start_ns[at], step_at.start_ns),
+                (all_at.end_ns[at], step_at.end_ns),
+                (one.start_ns, other.start_ns),
+                (one.end_ns, other.end_ns),
+                (one.item, other.item),
+            ):
+                same &= left == right
+        # One stretch counts for one step at most.
+        shared, first = np.unique(at[same], return_index=True)
+        matched = np.zeros(len(step_at), np.bool_)
+        matched[np.flatnonzero(same)[first]] = True
+        rest = step_at.take(~matched)
+        count = len(all_gaps)
+        gap_of_step = np.full(len(all_at), NO_ID)
+        gap_of_step[shared] = step_at.gap[matched][np.argsort(at[matched], kind="stable")] + count
+        return cls(
+            Gaps.concat([all_gaps, step_gaps]),
+            IdleStretches.concat(
+                [all_at, IdleStretches(rest.start_ns, rest.end_ns, rest.gap + count)]
+            ),
+            np.concatenate([all_at.gap, np.full(len(rest), NO_ID)]),
+            np.concatenate([gap_of_step, rest.gap + count]),
+        )
+
+
+def measure_idle(
+    records: Records, membership: Membership, overlap: Overlap, apart: StepsApart
+) -> RankIdle:
+    """Part the idle time of a selection, and of each of its steps, by cause.
+
+    overlap: of the selection; apart: its steps. For each gap it is asked what ended it, and what
+    the host did until that was asked for, taken out of a queue and launched.
+    """
+    items = device_items(records)
+    stretches = _Stretches.of(
+        gaps_of_selection(overlap, items),
+        gaps_of_steps(apart, items, item_steps(items, membership)),
+    )
+    ends = _Ends.of_gaps(items, stretches.gaps.item)
+    least_ns = _least_gap_ns(stretches, ends)
+    sums = IdleSums(
+        stretches.gap_of_all, stretches.gap_of_step, stretches.gaps.step, records.strings
+    )
+    for parts in _Parting(records, stretches, ends, least_ns).parts():
+        sums.add(parts)
+    return RankIdle(sums.parts(), sums.times(least_ns))
+
+
+def _least_gap_ns(stretches: _Stretches, ends: _Ends) -> int:
+    """The device's own least gap, by gaps of the selection that nothing on the host explains."""
+    gaps = stretches.gaps
+    idle_ns = np.zeros(len(gaps), np.int64)
+    np.add.at(idle_ns, stretches.at.gap, stretches.at.end_ns - stretches.at.start_ns)
+    length_ns = gaps.end_ns - gaps.start_ns
+    without_copies = idle_ns == length_ns
+    early = ends.launch_end_ns <= gaps.start_ns - LONG_BEFORE_NS
+    telling = length_ns[(gaps.step == NO_STEP) & early & without_copies]
+    if len(telling) < LEAST_GAPS:
+        return 0
+    return int(np.quantile(telling, LEAST_SHARE, method="lower"))
+
+
+class _Parting:
+    """Parts idle stretches by cause and by the call that is open."""
+
+    def __init__(self, records: Records, stretches: _Stretches, ends: _Ends, least_ns: int) -> None:
+        self._records, self._host, self._strings = records, records.host, records.strings
+        self._ends, self._least_ns = ends, least_ns
+        fetching, preparing = _fetching(records), _preparing(records)
+        edges_ns = np.unique(
+            np.concatenate(
+                [fetching.start_ns, fetching.end_ns, preparing.start_ns, preparing.end_ns]
+            )
+        )
+        self._of, self._start_ns, self._end_ns = cut_at(
+            stretches.at.start_ns, stretches.at.end_ns, edges_ns
+        )
+        self._gap = stretches.at.gap[self._of]
+        self._gap_start_ns = stretches.gaps.start_ns[self._gap]
+        self._gap_end_ns = stretches.gaps.end_ns[self._gap]
+        self._fetching = _inside(self._start_ns, fetching)
+        self._preparing = _inside(self._start_ns, preparing)
+
+    def parts(self) -> Iterator[Parts]:
+        """All parts: together they are the stretches."""
+        for phase, rows, start_ns, end_ns in self._phases():
+            told = self._fetching[rows] & (phase != _Phase.BETWEEN)
+            yield self._parts(rows[told], start_ns[told], end_ns[told], IdleCause.WAITING_FOR_DATA)
+            rest = ~told
+            yield from self._of_phase(phase, rows[rest], start_ns[rest], end_ns[rest])
+
+    def _phases(self) -> Iterator[tuple[_Phase, Rows, Int64, Int64]]:
+        """The pieces of stretches between the moments of what ends their gaps."""
+        ends = self._ends.take(self._gap)
+        cut_ns = np.maximum(self._gap_end_ns - self._least_ns, self._start_ns)
+        cut_ns = np.minimum(cut_ns, self._end_ns)
+        from_ns = self._start_ns
+        moments = (ends.asked_ns, ends.launch_start_ns, ends.launch_end_ns, cut_ns, self._end_ns)
+        for phase, moment_ns in zip(_Phase, moments, strict=True):
+            most_ns = self._end_ns if phase is _Phase.BETWEEN else cut_ns
+            to_ns = np.minimum(np.maximum(moment_ns, from_ns), most_ns)
+            rows = np.flatnonzero(to_ns > from_ns)
+            yield phase, rows, from_ns[rows], to_ns[rows]
+            from_ns = to_ns
+
+    def _of_phase(
+        self, phase: _Phase, rows: Rows, start_ns: Int64, end_ns: Int64
+    ) -> Iterator[Parts]:
+        asked, launch = (
+            values[self._gap[rows]] for values in (self._ends.asked, self._ends.launch)
+        )
+        launched = launch != NO_ID
+        if phase is _Phase.BEFORE_ASKED:
+            yield from self._before_asked(rows, start_ns, end_ns, asked)
+        elif phase is _Phase.BEFORE_LAUNCH:
+            some = ~launched
+            yield self._parts(rows[some], start_ns[some], end_ns[some], IdleCause.NOT_RECORDED)
+            yield from self._queued(
+                rows[launched], start_ns[launched], end_ns[launched], launch[launched]
+            )
+        elif phase is _Phase.LAUNCHING:
+            calls = self._host.name[launch]
+            yield self._parts(rows, start_ns, end_ns, IdleCause.LAUNCH_CALL, calls)
+        elif phase is _Phase.LAUNCHED:
+            before = self._ends.launch_end_ns[self._gap[rows]] <= self._gap_start_ns[rows]
+            for some, cause in (
+                (before, IdleCause.LAUNCHED_BEFORE),
+                (~before, IdleCause.LAUNCH_LATENCY),
+            ):
+                yield self._parts(rows[some], start_ns[some], end_ns[some], cause)
+        else:
+            yield self._parts(rows, start_ns, end_ns, IdleCause.BETWEEN_TASKS)
+
+    def _parts(
+        self,
+        rows: Rows,
+        start_ns: Int64,
+        end_ns: Int64,
+        cause: IdleCause | Int64,
+        calls: Codes | None = None,
+    ) -> Parts:
+        """Parts of some pieces; causes that tell nothing give way to a wait for data around."""
+        codes = np.full(len(rows), CAUSES.index(cause)) if isinstance(cause, IdleCause) else cause
+        vague = _IS_VAGUE[codes] & self._preparing[rows]
+        codes = np.where(vague, CAUSES.index(IdleCause.WAITING_FOR_DATA), codes)
+        if calls is None:
+            calls = np.full(len(rows), NO_NAME, np.int32)
+        return Parts(start_ns, end_ns, self._of[rows].astype(np.int64), codes, calls)
+
+    def _before_asked(
+        self, rows: Rows, start_ns: Int64, end_ns: Int64, asked: Int64
+    ) -> Iterator[Parts]:
+        """What the thread did that was to ask: waited for data or the device, or other things."""
+        unknown = asked == NO_ID
+        yield self._parts(
+            rows[unknown], start_ns[unknown], end_ns[unknown], IdleCause.HOST_NOT_ASKED
+        )
+        for_data = _mask(names_waiting_for_data(self._strings), self._strings)
+        for_device = _mask(names_waiting_for_device(self._strings), self._strings)
+        known = np.flatnonzero(~unknown)
+        for calls, of_thread in self._by_thread(known, asked[known]):
+            for window in part_by_call(calls, start_ns[of_thread], end_ns[of_thread]):
+                parts, names = window.stretches, self._host.name[window.calls.row]
+                call = parts.call
+                cause = np.where(
+                    call == NO_ID,
+                    CAUSES.index(IdleCause.OUTSIDE_CALLS),
+                    CAUSES.index(IdleCause.HOST_NOT_ASKED),
+                )
+                for names_meant, meaning in (
+                    (for_device, IdleCause.HOST_WAITED_FOR_DEVICE),
+                    (for_data, IdleCause.WAITING_FOR_DATA),
+                ):
+                    around = window.innermost_of(names_meant[names])
+                    call = np.where(around == NO_ID, call, around)
+                    cause = np.where(around == NO_ID, cause, CAUSES.index(meaning))
+                piece = rows[of_thread[parts.stretch]]
+                yield self._parts(piece, parts.start_ns, parts.end_ns, cause, self._names(call))
+
+    def _queued(self, rows: Rows, start_ns: Int64, end_ns: Int64, launch: Int64) -> Iterator[Parts]:
+        """What the thread did that was to launch."""
+        for calls, of_thread in self._by_thread(np.arange(len(rows)), launch):
+            for window in part_by_call(calls, start_ns[of_thread], end_ns[of_thread]):
+                parts = window.stretches
+                yield self._parts(
+                    rows[of_thread[parts.stretch]],
+                    parts.start_ns,
+                    parts.end_ns,
+                    IdleCause.QUEUED,
+                    self._names(parts.call),
+                )
+
+    def _by_thread(self, rows: Rows, host_rows: Int64) -> Iterator[tuple[Calls, Rows]]:
+        """The calls of each thread that some rows are asked of, and those rows."""
+        host = self._host
+        threads = host.thread[host_rows]
+        some = distinct(threads)
+        asking = dict(rows_by_value(threads, some))
+        for thread, of_thread in rows_by_value(host.thread, some):
+            calls = Calls(host.start_ns[of_thread], host.end_ns[of_thread], of_thread)
+            yield calls, rows[asking[thread]]
+
+    def _names(self, call: Int64) -> Codes:
+        return np.append(self._host.name, np.int32(NO_NAME))[call]
+
+
+_VAGUE = (IdleCause.LAUNCHED_BEFORE, IdleCause.OUTSIDE_CALLS, IdleCause.NOT_RECORDED)
+"""Causes that do not tell what the host did: a wait for data around them tells more."""
+_IS_VAGUE = np.array([cause in _VAGUE for cause in CAUSES])
+
+
+def _mask(codes: Codes, strings: StringPool) -> Bool:
+    found = np.zeros(len(strings), np.bool_)
+    found[codes] = True
+    return found
+
+
+def _inside(moments_ns: Int64, intervals: IntervalSet) -> Bool:
+    return open_at(moments_ns, intervals.start_ns, intervals.end_ns) >= 0
+
+
+def _fetching(records: Records) -> IntervalSet:
+    """When the device fetches data: as it marks that, or by tasks that do not compute."""
+    parts, tasks = records.parts, records.tasks
+    marked = parts.kind == StepPart.GET_NEXT
+    named = np.isin(tasks.name, fetching_names(records.strings)) & ~tasks.compute
+    return union(
+        np.concatenate([parts.start_ns[marked], tasks.start_ns[named]]),
+        np.concatenate([parts.end_ns[marked], tasks.end_ns[named]]),
+    )
+
+
+def _preparing(records: Records) -> IntervalSet:
+    """Data Aug Bound: from the latest end of any step of the device to the FP start of the next."""
+    start_ns, end_ns = data_aug_bounds(records.steps.take(~records.steps.host))
+    known = start_ns != NO_TIME
+    return union(start_ns[known], np.maximum(start_ns, end_ns)[known])

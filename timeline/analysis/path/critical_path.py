@@ -1,0 +1,365 @@
+"""CriticalPath: the chain of segments, across ranks, that determined how long each step took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from timeline.analysis.path.op_arrivals import OpArrivals
+from timeline.analysis.path.path_items import PathItems, PathKind, RankPath
+from timeline.columns.columns import Bool, Codes, Int64, Rows, column
+from timeline.columns.strings import NO_NAME, StringPool
+from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Spans
+
+__all__ = ["CriticalPath", "PathRank", "PathSteps", "Segments", "find_critical_path"]
+
+_BOUNDARIES = 6
+"""Moments from the end of the first item of a path to the end of what an item waited for."""
+_VISITS = 1 << 16
+"""Items of paths that are worked on at a time, unless one path has more."""
+
+
+@dataclass(frozen=True)
+class PathSteps(Spans):
+    """What has a path of its own, in order of time, without overlaps: a step, or all that is read.
+
+    start_ns: the last device end of the step before, the first device start of the first step.
+    end_ns: its own last device end. graph is NO_GRAPH and step NO_ID where there is none.
+    """
+
+    graph: Int64 = column(np.int64, NO_GRAPH)
+    step: Int64 = column(np.int64, NO_ID)
+
+
+@dataclass(frozen=True)
+class Segments(Spans):
+    """Segments of paths in order of path, then time; those of a path follow without a gap.
+
+    path: row of PathSteps. rank: NO_ID where it is not known which. profiled: whether it is among
+    the ranks read. kind: a PathKind. name: what ran or was waited for, or, on the host, the call
+    that took most of it. call_ns: how much of a segment on the host that call took.
+    """
+
+    path: Codes = column(np.int32)
+    rank: Int64 = column(np.int64)
+    profiled: Bool = column(np.bool_, 1)
+    kind: Codes = column(np.int32)
+    name: Codes = column(np.int32, NO_NAME)
+    call_ns: Int64 = column(np.int64, 0)
+
+
+@dataclass(frozen=True)
+class CriticalPath:
+    """The critical path of each step; codes are positions in `strings`."""
+
+    steps: PathSteps = field(default_factory=PathSteps.empty)
+    segments: Segments = field(default_factory=Segments.empty)
+    strings: tuple[str, ...] = ("",)
+
+    def total_ns(self) -> Int64:
+        """How long the path of each step is, (steps,)."""
+        return self.steps.end_ns - self.steps.start_ns
+
+
+@dataclass(frozen=True)
+class PathRank:
+    """One rank as a path goes through it: its number, its items, and who came last to its ops."""
+
+    rank: int
+    path: RankPath
+    arrivals: OpArrivals
+
+
+def find_critical_path(ranks: Sequence[PathRank], steps: PathSteps) -> CriticalPath:
+    """Go back from the end of each step to the end of the one before, along what was waited for.
+
+    At the end of an item the path goes back over its time, at a collective only to the arrival of
+    the rank that came last, and on there. At the start of an item it goes on at what let it start:
+    the host, if the task was launched after the device was ready for it, else the item before. A
+    rank that came last and is not profiled has all the time since the collective of its group
+    before. The segments of a step add up to its path, to the nanosecond.
+
+    Args:
+        ranks: on one clock.
+        steps: what paths are wanted of.
+    """
+    if not len(steps) or not ranks:
+        return CriticalPath()
+    strings = StringPool()
+    gathered = _Gathered.of(ranks, strings)
+    walk = _Walk(ranks)
+    segments = Segments.concat(
+        gathered.segments(steps, first, visits) for first, visits in walk.all(steps)
+    )
+    assert int((segments.end_ns - segments.start_ns).sum()) == int(
+        (steps.end_ns - steps.start_ns).sum()
+    ), "segments are cut from the whole of each path"
+    return CriticalPath(steps, segments, tuple(strings))
+
+
+_ON = 0
+"""The path goes on at what the item waited for."""
+_LEAVES = 1
+"""It goes on at the rank that came last to the op."""
+_NOT_PROFILED = 2
+"""The rank that came last is not profiled."""
+
+
+@dataclass(frozen=True)
+class _Visits:
+    """The items of a path, last first: (v,) position of the rank, row, and how the path goes on."""
+
+    rank: Rows
+    item: Rows
+    way: Rows
+
+
+class _Walk:
+    """Goes back along items and from rank to rank; what it needs of ranks is looked up once."""
+
+    def __init__(self, ranks: Sequence[PathRank]) -> None:
+        self._start_ns = [rank.path.items.start_ns for rank in ranks]
+        by_end = [np.argsort(rank.path.items.end_ns, kind="stable") for rank in ranks]
+        self._by_end = by_end
+        self._end_ns = [
+            rank.path.items.end_ns[order] for rank, order in zip(ranks, by_end, strict=True)
+        ]
+        self._ends_ns = [rank.path.items.end_ns for rank in ranks]
+        self._before: list[list[int]] = [rank.path.items.before.tolist() for rank in ranks]
+        items = [_items_of_collectives(rank) for rank in ranks]
+        self._others = [_others(at, rank, items) for at, rank in enumerate(ranks)]
+        self._strangers = [_strangers(rank, its) for rank, its in zip(ranks, items, strict=True)]
+
+    def all(self, steps: PathSteps) -> Iterator[tuple[int, list[_Visits]]]:
+        """The items of the paths of some steps after another, and which step is the first."""
+        first, visits, count = 0, list[_Visits](), 0
+        spans = zip(steps.start_ns.tolist(), steps.end_ns.tolist(), strict=True)
+        for path, (start_ns, end_ns) in enumerate(spans):
+            visits.append(self.back(start_ns, end_ns))
+            count += len(visits[-1].item)
+            if count >= _VISITS:
+                yield first, visits
+                first, visits, count = path + 1, [], 0
+        if visits:
+            yield first, visits
+
+    def back(self, start_ns: int, end_ns: int) -> _Visits:
+        """The items on the path from one moment back to an earlier one.
+
+        Within a rank the path only goes to earlier items, also when it comes back to the rank, so
+        that it ends whatever the clocks say.
+        """
+        at, item = self._last_item(end_ns)
+        lowest = [len(items) for items in self._before]
+        first = [int(np.searchsorted(rows, start_ns, side="right")) for rows in self._start_ns]
+        ranks, items, ways = list[int](), list[int](), list[int]()
+
+        def visit(way: int) -> None:
+            lowest[at] = item
+            ranks.append(at)
+            items.append(item)
+            ways.append(way)
+
+        while item >= 0:
+            other = self._others[at].get(item)
+            if other is not None and other[1] < lowest[other[0]]:
+                visit(_LEAVES)
+                at, item = other
+            elif item in self._strangers[at]:
+                visit(_NOT_PROFILED)
+                item = self._strangers[at][item]
+                if item >= 0 and int(self._ends_ns[at][item]) <= start_ns:
+                    break
+                continue
+            visit(_ON)
+            if item < first[at]:
+                break
+            item = self._before[at][item]
+        return _Visits(*(np.array(column, np.intp) for column in (ranks, items, ways)))
+
+    def _last_item(self, end_ns: int) -> tuple[int, int]:
+        """The rank and the row of the item that ended last until a moment; no row without any."""
+        found, last_ns = (0, NO_ID), NO_TIME
+        for at, (ends_ns, order) in enumerate(zip(self._end_ns, self._by_end, strict=True)):
+            row = int(np.searchsorted(ends_ns, end_ns, side="right")) - 1
+            if row >= 0 and int(ends_ns[row]) > last_ns:
+                found, last_ns = (at, int(order[row])), int(ends_ns[row])
+        return found
+
+
+def _items_of_collectives(rank: PathRank) -> Rows:
+    """The item of each collective of a rank, NO_ID for one that is none."""
+    collective = rank.path.items.collective
+    found = np.full(len(rank.arrivals), NO_ID, np.intp)
+    rows = np.flatnonzero(collective != NO_ID)
+    found[collective[rows]] = rows
+    return found
+
+
+def _others(own: int, rank: PathRank, items: Sequence[Rows]) -> dict[int, tuple[int, int]]:
+    """By item: position of the other rank that came last to the op, and its item there."""
+    arrivals = rank.arrivals
+    found = {}
+    for row in np.flatnonzero((arrivals.last != NO_ID) & (arrivals.last != own)).tolist():
+        at = int(arrivals.last[row])
+        item, other = int(items[own][row]), int(items[at][arrivals.last_row[row]])
+        if item >= 0 and other >= 0:
+            found[item] = (at, other)
+    return found
+
+
+def _strangers(rank: PathRank, items: Rows) -> dict[int, int]:
+    """By item of an op to which a rank came last that is not profiled: the op of the group before.
+
+    NO_ID where there is none.
+    """
+    arrivals = rank.arrivals
+    found = {}
+    for row in np.flatnonzero(arrivals.last == NO_ID).tolist():
+        item, before = int(items[row]), int(arrivals.before[row])
+        if item >= 0:
+            earlier = int(items[before]) if before != NO_ID else NO_ID
+            found[item] = earlier if earlier < item else NO_ID
+    return found
+
+
+@dataclass(frozen=True)
+class _Gathered:
+    """The items of all ranks behind each other, whose names are codes of one pool.
+
+    first: (ranks,) the first row of each; ranks: (ranks,) their numbers. For ops, arrived_ns is
+    when their last rank came, stranger its number, and group_before_ns the end of the op of the
+    group before.
+    """
+
+    ranks: Int64
+    first: Rows
+    items: PathItems
+    arrived_ns: Int64
+    stranger: Int64
+    group_before_ns: Int64
+
+    @classmethod
+    def of(cls, ranks: Sequence[PathRank], strings: StringPool) -> _Gathered:
+        sizes = [len(rank.path.items) for rank in ranks]
+        every = PathItems.concat([_renamed(rank.path, strings) for rank in ranks])
+        arrived_ns = every.start_ns.copy()
+        stranger = np.full(len(every), NO_ID, np.int64)
+        group_before_ns = np.full(len(every), NO_TIME, np.int64)
+        first = np.cumsum([0, *sizes[:-1]])
+        for rank, begin in zip(ranks, first.tolist(), strict=True):
+            items = _items_of_collectives(rank)
+            ops = np.flatnonzero(items != NO_ID)
+            rows, arrivals = begin + items[ops], rank.arrivals.take(ops)
+            arrived_ns[rows] = arrivals.arrived_ns
+            stranger[rows] = arrivals.last_rank
+            before = arrivals.before != NO_ID
+            earlier = items[arrivals.before[before]]
+            group_before_ns[rows[before]] = np.where(
+                earlier != NO_ID, every.end_ns[begin + earlier], NO_TIME
+            )
+        numbers = np.array([rank.rank for rank in ranks], np.int64)
+        return cls(numbers, first, every, arrived_ns, stranger, group_before_ns)
+
+    def segments(self, steps: PathSteps, first: int, visits: Sequence[_Visits]) -> Segments:
+        """Cut the time of paths at the moments at which their items change what they do.
+
+        first: the step of the first path; those of the next ones follow.
+        """
+        counts = np.array([len(its.item) for its in visits], np.int64)
+        paths = first + np.arange(len(visits))
+        # From the last moment of all back to the first.
+        backwards = visits[::-1]
+        rank = np.concatenate([its.rank for its in backwards])
+        row = self.first[rank] + np.concatenate([its.item for its in backwards])
+        way = np.concatenate([its.way for its in backwards])
+        path = np.repeat(paths[::-1], counts[::-1])
+        ends = np.cumsum(counts[::-1])
+        begins = (ends - counts[::-1])[counts[::-1] > 0]
+        items = self.items.take(row)
+        moments, kinds = self._moments(row, way, items)
+        start_ns, end_ns = steps.start_ns[path], steps.end_ns[path]
+        # The part before the first moment of a path belongs to its first item.
+        moments[:, 0] = end_ns
+        moments[begins, 0] = items.end_ns[begins]
+        np.clip(moments, start_ns[:, None], end_ns[:, None], out=moments)
+        upto_ns = np.minimum.accumulate(moments.reshape(-1))
+        from_ns = np.concatenate([end_ns[:1], upto_ns[:-1]])
+        from_ns[begins * _BOUNDARIES] = end_ns[begins]
+        kept = np.flatnonzero(from_ns > upto_ns)[::-1]
+        visit = kept // _BOUNDARIES
+        kind = kinds.reshape(-1)[kept].astype(np.int32)
+        on_host, unknown = kind == PathKind.HOST, kind == PathKind.NOT_PROFILED
+        length_ns = from_ns[kept] - upto_ns[kept]
+        found = Segments(
+            upto_ns[kept],
+            from_ns[kept],
+            path[visit].astype(np.int32),
+            np.where(unknown, self.stranger[row[visit]], self.ranks[rank[visit]]),
+            ~unknown,
+            kind,
+            np.where(on_host, items.call[visit], items.name[visit]),
+            np.where(on_host, np.minimum(items.call_ns[visit], length_ns), 0),
+        )
+        if counts.all():
+            return found
+        found = Segments.concat([found, self._unknown(steps, paths[counts == 0])])
+        return found.take(np.argsort(found.path, kind="stable"))
+
+    def _moments(
+        self, row: Rows, way: Rows, items: PathItems
+    ) -> tuple[Int64, npt.NDArray[np.int64]]:
+        """Where the time before each item is cut, (v, boundaries) descending, and the kinds above.
+
+        Where the path leaves an item earlier, the rest lies at its last moment.
+        """
+        has_before = items.before != NO_ID
+        before = np.where(has_before, row - self._own(row) + items.before, 0)
+        goes_on = way == _ON
+        moments = np.empty((len(row), _BOUNDARIES), np.int64)
+        arrived_ns = np.where(goes_on, items.start_ns, self.arrived_ns[row])
+        moments[:, 0] = items.end_ns
+        moments[:, 1] = arrived_ns
+        moments[:, 2] = np.where(goes_on, items.launch_ns, arrived_ns)
+        moments[:, 3] = np.where(goes_on, items.asked_ns, arrived_ns)
+        moments[:, 4] = np.where(goes_on, items.host_ns, arrived_ns)
+        before_ns = np.where(has_before, self.items.end_ns[before], NO_TIME)
+        since_ns = np.where(way == _NOT_PROFILED, self.group_before_ns[row], arrived_ns)
+        moments[:, 5] = np.where(goes_on, before_ns, since_ns)
+        kinds = np.empty((len(row), _BOUNDARIES), np.int64)
+        kinds[:, 0] = PathKind.BETWEEN_TASKS
+        kinds[:, 1] = items.kind
+        kinds[:, 2:5] = [PathKind.LAUNCH, PathKind.QUEUED, PathKind.HOST]
+        kinds[:, 5] = np.where(goes_on, PathKind.BETWEEN_TASKS, PathKind.NOT_PROFILED)
+        return moments, kinds
+
+    def _own(self, row: Rows) -> Rows:
+        """The row of each among the items of its own rank."""
+        rank = np.searchsorted(self.first, row, side="right") - 1
+        own: Rows = row - self.first[rank]
+        return own
+
+    def _unknown(self, steps: PathSteps, paths: Rows) -> Segments:
+        """The only segment of each path without any item."""
+        some = paths[steps.end_ns[paths] > steps.start_ns[paths]]
+        return Segments.of(
+            len(some),
+            {
+                "start_ns": steps.start_ns[some],
+                "end_ns": steps.end_ns[some],
+                "path": some,
+                "rank": np.full(len(some), self.ranks[0]),
+                "kind": np.full(len(some), PathKind.BETWEEN_TASKS),
+            },
+        )
+
+
+def _renamed(path: RankPath, strings: StringPool) -> PathItems:
+    """The items of a rank with names of the pool of all."""
+    codes = strings.codes(path.strings)
+    items = path.items
+    made = {name: getattr(items, name) for name in items.__dataclass_fields__}
+    return PathItems(**made | {"name": codes[items.name], "call": codes[items.call]})

@@ -1,0 +1,89 @@
+"""What has a critical path of its own: the steps over all ranks, or the whole selection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from timeline.analysis.path.critical_path import (
+    CriticalPath,
+    PathRank,
+    PathSteps,
+    find_critical_path,
+)
+from timeline.analysis.path.op_arrivals import op_arrivals
+from timeline.analysis.rank_facts import RankFacts
+from timeline.analysis.waits.waiting import Waiting
+from timeline.columns.columns import Int64
+from timeline.columns.distinct import distinct
+from timeline.columns.group_by import group_by
+from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME
+
+__all__ = ["critical_path", "path_steps"]
+
+
+def critical_path(facts: Sequence[RankFacts], waiting: Waiting) -> CriticalPath:
+    """The critical path of each step of some ranks, which are on one clock."""
+    arrivals = op_arrivals([rank.collectives for rank in facts], waiting)
+    ranks = [PathRank(rank.rank, rank.path, its) for rank, its in zip(facts, arrivals, strict=True)]
+    return find_critical_path(ranks, path_steps(facts))
+
+
+def path_steps(facts: Sequence[RankFacts]) -> PathSteps:
+    """What paths there are: of each step that has device tasks, or of all, where there is none.
+
+    Steps are matched by number, and by graph too where a rank has several. The path of a step
+    begins where that of the step that ended before it ends; where that is the first, or the step
+    before is not selected, no earlier than the first device start of its own.
+    """
+    keys, start_ns, end_ns = _spans(facts)
+    if not len(start_ns):
+        return _whole(facts)
+    groups = group_by(len(start_ns), keys)
+    first_ns, last_ns = groups.least(start_ns), groups.greatest(end_ns)
+    graph, step = keys[0][groups.first], keys[1][groups.first]
+    order = np.lexsort((first_ns, last_ns))
+    first_ns, last_ns, graph, step = first_ns[order], last_ns[order], graph[order], step[order]
+    follows = _follows(facts, step)
+    before_ns = np.concatenate([first_ns[:1], last_ns[:-1]])
+    since_ns = np.where(follows, before_ns, np.maximum(before_ns, first_ns))
+    return PathSteps(since_ns, last_ns, graph, step)
+
+
+def _spans(facts: Sequence[RankFacts]) -> tuple[list[Int64], Int64, Int64]:
+    """Graph and number, first start and last end on the device, of each step of each rank."""
+    nothing = [np.empty(0, np.int64)]
+    several = any(len(distinct(rank.steps.graph)) > 1 for rank in facts)
+    known = [rank.device_start_ns != NO_TIME for rank in facts]
+    graphs, steps, start_ns, end_ns = (
+        np.concatenate([nothing[0], *columns])
+        for columns in (
+            [rank.steps.graph[rows] for rank, rows in zip(facts, known, strict=True)],
+            [rank.steps.iteration[rows] for rank, rows in zip(facts, known, strict=True)],
+            [rank.device_start_ns[rows] for rank, rows in zip(facts, known, strict=True)],
+            [rank.device_end_ns[rows] for rank, rows in zip(facts, known, strict=True)],
+        )
+    )
+    if not several and len(distinct(graphs)) > 1:
+        # Ranks number their graphs each for itself.
+        graphs = np.full(len(graphs), NO_GRAPH, np.int64)
+    return [graphs, steps], start_ns, end_ns
+
+
+def _follows(facts: Sequence[RankFacts], step: Int64) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Whether the step that has the number before is selected too, where there is one."""
+    every = np.array(sorted({number for rank in facts for number in rank.profile.steps}), np.int64)
+    at = np.searchsorted(every, step)
+    before = np.where(at > 0, every[np.maximum(at - 1, 0)], NO_ID) if len(every) else step
+    found: np.ndarray[tuple[int], np.dtype[np.bool_]] = np.isin(before, step)
+    return found
+
+
+def _whole(facts: Sequence[RankFacts]) -> PathSteps:
+    """One path from the first start to the last end of work on any device."""
+    spans = [rank.path.span_ns for rank in facts if rank.path.span_ns is not None]
+    if not spans:
+        return PathSteps.empty()
+    first_ns, last_ns = min(span[0] for span in spans), max(span[1] for span in spans)
+    return PathSteps.of(1, {"start_ns": [first_ns], "end_ns": [last_ns]})

@@ -1,0 +1,260 @@
+"""The communication ops of one rank, with what other ranks recognise them by."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from timeline.analysis.waits.arrivals import RankArrivals, measure_arrivals
+from timeline.analysis.waits.group_members import group_in_name
+from timeline.columns.columns import Bool, Codes, Int64, Rows, column
+from timeline.columns.distinct import distinct, distinct_pairs
+from timeline.columns.intervals import covered_until, union
+from timeline.columns.strings import NO_NAME, StringPool
+from timeline.records.clock import ClockMove
+from timeline.records.collective_kinds import KINDS, UNKNOWN_OP, collective_kind
+from timeline.records.data_types import element_bytes
+from timeline.records.tables import NO_ID, NO_TIME, CommunicationOps, Records, Spans, Tasks
+
+__all__ = [
+    "NO_KIND",
+    "NO_SIGN",
+    "Collectives",
+    "RankCollectives",
+    "kind_numbers",
+    "mix_hashes",
+    "rank_collectives",
+]
+
+NO_KIND = -1
+"""Kind of an op whose name does not tell what it does."""
+NO_SIGN = -1
+"""Sign of an op of which nothing tells what it does."""
+_PAIRED = ("Send", "Receive")
+_VERB = re.compile(r"send|receive|recv", re.IGNORECASE)
+
+_Hashes = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Collectives(Spans):
+    """The communication ops of one rank, in order of their start.
+
+    kind: position in KINDS, NO_KIND for an op whose name does not tell what it does. key: the same
+    number on every rank that takes part in the op, and on no other op, NO_ID where that is not
+    known (see `match_by_order`). pair: the same for a send and the receive that gets it, NO_ID
+    for what is neither. communicator: the same for all ops of a group of ranks. sign: the same for
+    all ops that do the same, NO_SIGN where that is not known. sequence: its number among the ops of
+    its communicator, NO_ID where the source does not count them. launched: whether its launch is
+    in the profile. size_bytes: what one rank puts in (count and data type), NO_ID where that is
+    not known. moved_bytes: what it sends over links as the profiler sums it up, NO_ID likewise.
+    computing_before_ns and host_before_ns: how long its start depended on computing, and on the
+    host, since its op before (see `op_delays`); where causes are not asked for, how long the device
+    computed, and did nothing. selected: whether it is drawn; clocks are aligned by all ops, so that
+    a part of a profile lies where the whole does.
+    """
+
+    key: Int64 = column(np.int64)
+    pair: Int64 = column(np.int64, NO_ID)
+    communicator: Int64 = column(np.int64)
+    sign: Int64 = column(np.int64)
+    sequence: Int64 = column(np.int64, NO_ID)
+    launched: Bool = column(np.bool_, 0)
+    kind: Codes = column(np.int32)
+    name: Codes = column(np.int32)
+    group: Codes = column(np.int32)
+    iteration: Int64 = column(np.int64, NO_ID)
+    size_bytes: Int64 = column(np.int64, NO_ID)
+    moved_bytes: Int64 = column(np.int64, NO_ID)
+    computing_before_ns: Int64 = column(np.int64, 0)
+    host_before_ns: Int64 = column(np.int64, 0)
+    selected: Bool = column(np.bool_, 1)
+
+
+@dataclass(frozen=True)
+class RankCollectives:
+    """The collectives of one rank; codes are positions in `strings`."""
+
+    strings: tuple[str, ...] = ("",)
+    ops: Collectives = field(default_factory=Collectives.empty)
+    rank: int = NO_ID
+    """The global rank."""
+    arrivals: RankArrivals = field(default_factory=RankArrivals)
+    """When peers came to each op, as far as the rank's own HCCL tasks tell; without rows where
+    nobody looked."""
+
+    def moved(self, move: ClockMove) -> RankCollectives:
+        """The collectives, moved to another clock; what was summed stays."""
+        ops = self.ops
+        start_ns, end_ns = move.of(ops.start_ns), move.of(ops.end_ns)
+        return replace(
+            self,
+            ops=replace(ops, start_ns=start_ns, end_ns=end_ns),
+            arrivals=self.arrivals.moved(move),
+        )
+
+
+def rank_collectives(
+    records: Records,
+    iterations: Int64,
+    selected: Rows | None = None,
+    *,
+    read_ranks: frozenset[int] = frozenset(),
+    recorded: bool = True,
+) -> RankCollectives:
+    """The collectives of a rank.
+
+    Ranks name an op alike: HCCL numbers ops within their group
+    (`hcom_allReduce__GROUP_INDEX_ITERATION`), and a graph has the same names on every rank. So an
+    op is recognised by its name, its group where the source tells the group's own name, its step,
+    and how often that name came before in the step. Labels of groups ("Group 0") are numbered by
+    each rank for itself and tell nothing; neither do graph ids. Ops whose names only say what
+    they do have no key yet: that needs the other ranks.
+
+    Args:
+        records: all of the profile.
+        iterations: (ops,) the step of each op, NO_ID for none.
+        selected: rows of the ops that are drawn, None for all.
+        read_ranks: the ranks that are read.
+        recorded: whether HCCL tasks were read, if there are any.
+    """
+    order = np.argsort(records.ops.start_ns, kind="stable")
+    ops, iterations = records.ops.take(order), iterations[order]
+    pool, strings = records.strings, StringPool()
+    group = ops.group_name if records.numbered_ops else _names_of_groups(ops)
+    distinct, which = distinct_pairs(ops.name.astype(np.int64), group.astype(np.int64))
+    named = [(pool[name], pool[group]) for name, group in distinct.tolist()]
+    kinds = [collective_kind(name) for name, _ in named]
+    key, pair = _keys_by_name(named, which, iterations) if records.numbered_ops else _no_keys(ops)
+    computing_ns, idle_ns = _since_op_before(records.tasks, ops)
+    made = Collectives(
+        ops.start_ns,
+        ops.end_ns,
+        key,
+        pair,
+        mix_hashes(_hashed(group or group_in_name(name) for name, group in named))[which],
+        _signs(kinds)[which],
+        ops.sequence,
+        ops.launch_ns != NO_TIME,
+        kind_numbers(kinds)[which],
+        strings.translate(ops.name, pool),
+        strings.translate(ops.group, pool),
+        iterations,
+        _sizes_bytes(ops, pool),
+        ops.moved_bytes,
+        computing_ns,
+        idle_ns,
+        np.ones(len(ops), np.bool_) if selected is None else np.isin(order, selected),
+    )
+    arrivals = measure_arrivals(records, ops, read_ranks, recorded=recorded)
+    views = {strings.code(pool[label]): view for label, view in arrivals.views.items()}
+    arrivals = replace(arrivals, views=views)
+    return RankCollectives(tuple(strings), made, records.rank, arrivals)
+
+
+def _names_of_groups(ops: CommunicationOps) -> Codes:
+    """What ranks call the group of each op; its label where no other name is told."""
+    return np.where(ops.group_name == NO_NAME, ops.group, ops.group_name)
+
+
+def _keys_by_name(
+    named: Sequence[tuple[str, str]], which: Rows, iterations: Int64
+) -> tuple[Int64, Int64]:
+    """Keys of ops, and of sends with their receives, given distinct names and groups."""
+    turn = _turns(which, iterations)
+    pairs = _hashed(
+        f"{group}\0{_VERB.sub('', name)}" if collective_kind(name) in _PAIRED else ""
+        for name, group in named
+    )
+    key = mix_hashes(_hashed(f"{group}\0{name}" for name, group in named)[which], iterations, turn)
+    return key, np.where(pairs[which] == 0, NO_ID, mix_hashes(pairs[which], iterations, turn))
+
+
+def _no_keys(ops: CommunicationOps) -> tuple[Int64, Int64]:
+    nothing = np.full(len(ops), NO_ID, np.int64)
+    return nothing, nothing
+
+
+def _signs(kinds: Sequence[str]) -> Int64:
+    """What ops do, as numbers that are the same on all ranks."""
+    signs = mix_hashes(_hashed(kinds))
+    return np.where(
+        np.array([kind in ("", UNKNOWN_OP) for kind in kinds], np.bool_), NO_SIGN, signs
+    )
+
+
+def kind_numbers(kinds: Iterable[str]) -> Codes:
+    """Positions in KINDS, NO_KIND for what is not there."""
+    return np.array([KINDS.index(kind) if kind in KINDS else NO_KIND for kind in kinds], np.int32)
+
+
+def _hashed(texts: Iterable[str]) -> _Hashes:
+    """Hashes that are the same in every process; 0 for an empty text."""
+    return np.array(
+        [
+            int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+            if text
+            else 0
+            for text in texts
+        ],
+        np.uint64,
+    )
+
+
+def mix_hashes(hashes: _Hashes, *columns: Int64) -> Int64:
+    """Mix hashes with columns of numbers to one number per row, never negative (SplitMix64)."""
+    mixed = hashes
+    for values in columns:
+        mixed = mixed + values.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        mixed = mixed ^ (mixed >> np.uint64(31))
+    return (mixed >> np.uint64(1)).astype(np.int64)
+
+
+def _turns(which: Rows, iterations: Int64) -> Int64:
+    """How many rows of the same name and step come before each row."""
+    order = np.lexsort((which, iterations))
+    opens = np.ones(len(order), np.bool_)
+    opens[1:] = (np.diff(which[order]) != 0) | (np.diff(iterations[order]) != 0)
+    first = np.maximum.accumulate(np.where(opens, np.arange(len(order)), 0))
+    turn = np.empty(len(order), np.int64)
+    turn[order] = np.arange(len(order)) - first
+    return turn
+
+
+def _sizes_bytes(ops: CommunicationOps, pool: StringPool) -> Int64:
+    """Count times the bytes of an element."""
+    widths = np.full(len(pool), NO_ID, np.int64)
+    for code in distinct(ops.data_type).tolist():
+        widths[code] = element_bytes(pool[code]) or NO_ID
+    width = widths[ops.data_type]
+    known = (ops.count != NO_ID) & (width > 0)
+    return np.where(known, ops.count * width, NO_ID)
+
+
+def _since_op_before(tasks: Tasks, ops: CommunicationOps) -> tuple[Int64, Int64]:
+    """How long the device computed, and idled, from the end of the op before to each start.
+
+    Before the first op it counts from the first task. Ops are in order of their start.
+    """
+    if not len(ops):
+        return ops.start_ns, ops.start_ns
+    compute_start_ns, compute_end_ns = tasks.start_ns[tasks.compute], tasks.end_ns[tasks.compute]
+    computing = union(compute_start_ns, compute_end_ns)
+    busy = union(
+        np.concatenate([compute_start_ns, ops.start_ns]),
+        np.concatenate([compute_end_ns, ops.end_ns]),
+    )
+    ends_ns = np.sort(ops.end_ns)
+    before = np.searchsorted(ends_ns, ops.start_ns, side="right") - 1
+    first_ns = min(ops.start_ns[0], compute_start_ns.min(initial=ops.start_ns[0]))
+    since_ns = np.where(before >= 0, ends_ns[before], first_ns)
+    computing_ns = covered_until(computing, ops.start_ns) - covered_until(computing, since_ns)
+    busy_ns = covered_until(busy, ops.start_ns) - covered_until(busy, since_ns)
+    return computing_ns, ops.start_ns - since_ns - busy_ns

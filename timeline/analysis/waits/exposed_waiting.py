@@ -1,0 +1,89 @@
+"""What exposed communication consists of: waiting for the last rank, and transfer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from timeline.analysis.ordinary_steps import ordinary_ops
+from timeline.analysis.rank_facts import RankFacts
+from timeline.analysis.waits.waiting import Waits
+from timeline.columns.columns import Bool, ColumnTable, Int64, column
+from timeline.columns.intervals import IntervalSet, covered_until, subtract, union
+from timeline.records.tables import NO_TIME
+
+__all__ = ["ExposedParts", "split_exposed"]
+
+
+@dataclass(frozen=True)
+class ExposedParts(ColumnTable):
+    """One row per rank, of the communication ops of its ordinary steps.
+
+    exposed_ns: how long any of them ran while nothing computed. waiting_ns: the part of that which
+    is due to waiting for the last rank; transfer_ns: the rest, where it is known when that came.
+    What is left of exposed_ns is not known to be either.
+    """
+
+    exposed_ns: Int64 = column(np.int64)
+    waiting_ns: Int64 = column(np.int64)
+    transfer_ns: Int64 = column(np.int64)
+
+
+def split_exposed(
+    ranks: Sequence[RankFacts], waits: Waits, ordinary: Sequence[Bool]
+) -> ExposedParts:
+    """Split the exposed communication of all ranks, which are on one clock.
+
+    A moment in which one op waits and another transfers counts as waiting. Where an op waits while
+    the device computes, it transfers so much later: as much of its transfer as is exposed would
+    have been hidden, and is due to waiting.
+
+    Args:
+        ordinary: what `ordinary_steps` told of the ranks.
+    """
+    bounds = np.searchsorted(waits.rank, np.arange(len(ranks) + 1)).tolist()
+    chosen = ordinary_ops(ranks, ordinary)
+    rows = [
+        _split(rank, waits[bounds[at] : bounds[at + 1]], chosen[at])
+        for at, rank in enumerate(ranks)
+    ]
+    return ExposedParts.of(
+        len(rows),
+        {
+            name: [row[at] for row in rows]
+            for at, name in enumerate(("exposed_ns", "waiting_ns", "transfer_ns"))
+        },
+    )
+
+
+def _split(rank: RankFacts, waits: Waits, chosen: Bool) -> tuple[int, int, int]:
+    ops, its = rank.collectives.ops.take(chosen), waits.take(chosen[waits.row])
+    start_ns, end_ns = (
+        values[its.row] for values in (rank.collectives.ops.start_ns, rank.collectives.ops.end_ns)
+    )
+    came_ns = start_ns + its.waited_ns
+    known = its.transfer_ns != NO_TIME
+    waiting = union(start_ns, came_ns)
+    exposed = _common(union(ops.start_ns, ops.end_ns), rank.exposed)
+    transfer = _common(subtract(union(came_ns[known], end_ns[known]), waiting), exposed)
+    hidden_ns = its.waited_ns - _covered_ns(rank.exposed, start_ns, came_ns)
+    late_ns = np.where(known, _covered_ns(rank.exposed, came_ns, end_ns), 0)
+    put_off_ns = min(int(np.minimum(hidden_ns, late_ns).sum()), transfer.total_ns)
+    return (
+        exposed.total_ns,
+        _common(waiting, rank.exposed).total_ns + put_off_ns,
+        transfer.total_ns - put_off_ns,
+    )
+
+
+def _covered_ns(intervals: IntervalSet, start_ns: Int64, end_ns: Int64) -> Int64:
+    """How much of each of some times the intervals cover."""
+    covered: Int64 = covered_until(intervals, end_ns) - covered_until(intervals, start_ns)
+    return covered
+
+
+def _common(some: IntervalSet, others: IntervalSet) -> IntervalSet:
+    """The part of some intervals that others cover."""
+    return subtract(some, subtract(some, others))

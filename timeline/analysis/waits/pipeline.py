@@ -1,0 +1,234 @@
+"""The bubbles of pipelines: how long each stage waits, in each step, for what another sends it.
+
+Sends that reach a receive tell which ranks are neighbours. In each step the first one between two
+neighbours carries activations, so it leads from a stage to the next; what comes back are gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from timeline.analysis.waits.collectives import RankCollectives, kind_numbers
+from timeline.analysis.waits.waiting import Pairs
+from timeline.columns.columns import ColumnTable, Int64, column
+from timeline.columns.group_by import group_by
+from timeline.columns.intervals import IntervalSet, covered_until
+from timeline.records.tables import NO_ID, NO_TIME
+
+__all__ = ["Bubbles", "measure_bubbles"]
+
+MOST_UNMATCHED = 0.25
+"""A rank of whose sends and receives more are not matched has a neighbour that is not read."""
+
+
+@dataclass(frozen=True)
+class Bubbles(ColumnTable):
+    """One row per rank and step in which it receives, by rank, then step.
+
+    rank: position of the rank. iteration: number of the step, NO_ID outside of any. stage: its
+    place in its pipeline, from 0, of `stages`; micro_batches: how many ran through it in the step;
+    NO_ID where they are not known. receives: how many, of which the sends of `matched` are known.
+    bubble_ns: how long it waited in them, a moment in which several wait once; exposed_ns: of that,
+    while nothing computed. Waiting is over when the send begins; a receive whose send is not known
+    waits all the time.
+    """
+
+    rank: Int64 = column(np.int64)
+    iteration: Int64 = column(np.int64)
+    stage: Int64 = column(np.int64)
+    stages: Int64 = column(np.int64)
+    micro_batches: Int64 = column(np.int64)
+    receives: Int64 = column(np.int64)
+    matched: Int64 = column(np.int64)
+    bubble_ns: Int64 = column(np.int64)
+    exposed_ns: Int64 = column(np.int64)
+
+
+@dataclass(frozen=True)
+class _Receives(ColumnTable):
+    """The selected receives of all ranks, by rank, then start; sender, sent_ns: of their sends."""
+
+    rank: Int64 = column(np.int64)
+    iteration: Int64 = column(np.int64)
+    start_ns: Int64 = column(np.int64)
+    end_ns: Int64 = column(np.int64)
+    sender: Int64 = column(np.int64, NO_ID)
+    sent_ns: Int64 = column(np.int64, NO_TIME)
+
+
+def measure_bubbles(
+    ranks: Sequence[RankCollectives], exposed: Sequence[IntervalSet], pairs: Pairs
+) -> Bubbles:
+    """Measure the waiting in receives of all ranks, which are on one clock.
+
+    Args:
+        exposed: when communication of each rank ran and nothing computed.
+        pairs: of their sends and receives.
+    """
+    receives = _receives(ranks, pairs)
+    if not len(receives):
+        return Bubbles.empty()
+    came_ns = np.where(receives.sent_ns == NO_TIME, receives.end_ns, receives.sent_ns)
+    end_ns = np.clip(came_ns, receives.start_ns, receives.end_ns)
+    groups = group_by(len(receives), [receives.rank, receives.iteration])
+    rank, iteration = receives.rank[groups.first], receives.iteration[groups.first]
+    chains = _chains(ranks, pairs)
+    chain_of, stage, stages = np.full((3, len(ranks)), NO_ID, np.int64)
+    for number, chain in enumerate(chains):
+        chain_of[chain] = number
+        if not _has_neighbours_unread(ranks, pairs, chain):
+            stage[chain], stages[chain] = np.arange(len(chain)), len(chain)
+    made = Bubbles(
+        rank,
+        iteration,
+        stage[rank],
+        stages[rank],
+        _micro_batches(receives, chain_of, rank, iteration),
+        groups.sum(np.ones(len(receives), np.int64)),
+        groups.sum((receives.sender != NO_ID).astype(np.int64)),
+        *(groups.sum(times_ns) for times_ns in _waited_ns(receives, end_ns, exposed)),
+    )
+    return made.take(np.lexsort((made.iteration, made.rank)))
+
+
+def _receives(ranks: Sequence[RankCollectives], pairs: Pairs) -> _Receives:
+    kind = kind_numbers(["Receive"])[0]
+    sent_ns = _sent_ns(ranks, pairs)
+    order = np.argsort(pairs.receiver, kind="stable")
+    bounds = np.searchsorted(pairs.receiver[order], np.arange(len(ranks) + 1)).tolist()
+    parts = []
+    for at, rank in enumerate(ranks):
+        ops, its = rank.ops, order[bounds[at] : bounds[at + 1]]
+        sender, came_ns = np.full(len(ops), NO_ID, np.int64), np.full(len(ops), NO_TIME, np.int64)
+        sender[pairs.receive_row[its]] = pairs.sender[its]
+        came_ns[pairs.receive_row[its]] = sent_ns[its]
+        rows = np.flatnonzero(ops.selected & (ops.kind == kind))
+        rows = rows[np.argsort(ops.start_ns[rows], kind="stable")]
+        parts.append(
+            _Receives(
+                np.full(len(rows), at, np.int64),
+                ops.iteration[rows],
+                ops.start_ns[rows],
+                ops.end_ns[rows],
+                sender[rows],
+                came_ns[rows],
+            )
+        )
+    return _Receives.concat(parts)
+
+
+def _sent_ns(ranks: Sequence[RankCollectives], pairs: Pairs) -> Int64:
+    """When each send of some pairs, which are in order of their senders, began."""
+    return _of_sends(pairs, [rank.ops.start_ns for rank in ranks])
+
+
+def _of_sends(pairs: Pairs, columns: Sequence[Int64]) -> Int64:
+    """A column of the ops of each rank, taken at the sends of some pairs."""
+    found = np.zeros(len(pairs), np.int64)
+    for first, stop in _runs(pairs.sender):
+        if first < stop:
+            found[first:stop] = columns[pairs.sender[first]][pairs.send_row[first:stop]]
+    return found
+
+
+def _waited_ns(
+    receives: _Receives, end_ns: Int64, exposed: Sequence[IntervalSet]
+) -> tuple[Int64, Int64]:
+    """How much each receive adds to what those of its rank before it wait, and how much exposed.
+
+    end_ns: when waiting is over.
+    """
+    added_ns, exposed_ns = np.zeros((2, len(receives)), np.int64)
+    for first, stop in _runs(receives.rank):
+        start_ns = receives.start_ns[first:stop]
+        upto_ns = np.maximum.accumulate(end_ns[first:stop])
+        before_ns = np.concatenate([start_ns[:1], upto_ns[:-1]])
+        begin_ns = np.maximum(start_ns, before_ns)
+        until_ns = np.maximum(begin_ns, end_ns[first:stop])
+        its = exposed[receives.rank[first]]
+        added_ns[first:stop] = until_ns - begin_ns
+        exposed_ns[first:stop] = covered_until(its, until_ns) - covered_until(its, begin_ns)
+    return added_ns, exposed_ns
+
+
+def _runs(values: Int64) -> Iterator[tuple[int, int]]:
+    """First row and end of each run of equal values."""
+    yield from pairwise([0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)])
+
+
+# -- stages ----------------------------------------------------------------------------------------
+
+
+def _chains(ranks: Sequence[RankCollectives], pairs: Pairs) -> list[list[int]]:
+    """Positions of ranks that hand on from one to the next; what branches or returns is none."""
+    after: dict[int, set[int]] = {}
+    before: dict[int, set[int]] = {}
+    for one, next_one in _forward(ranks, pairs):
+        after.setdefault(one, set()).add(next_one)
+        before.setdefault(next_one, set()).add(one)
+    chains = []
+    for head in sorted(after.keys() - before.keys()):
+        chain = [head]
+        while (following := after.get(chain[-1])) and len(following) == 1:
+            (found,) = following
+            if found in chain or len(before[found]) > 1:
+                break
+            chain.append(found)
+        if chain[-1] not in after:
+            chains.append(chain)
+    return chains
+
+
+def _forward(ranks: Sequence[RankCollectives], pairs: Pairs) -> Iterator[tuple[int, int]]:
+    """Neighbours, each before the one to whom it sends first in most steps."""
+    start_ns = _sent_ns(ranks, pairs)
+    iteration = _of_sends(pairs, [rank.ops.iteration for rank in ranks])
+    low, high = np.minimum(pairs.sender, pairs.receiver), np.maximum(pairs.sender, pairs.receiver)
+    order = np.lexsort((start_ns, iteration, high, low))
+    ordered = pairs.take(order)
+    steps = group_by(len(ordered), [low[order], high[order], iteration[order]])
+    first = ordered.take(steps.first)
+    votes: dict[tuple[int, int], int] = {}
+    for sender, receiver in zip(first.sender.tolist(), first.receiver.tolist(), strict=True):
+        edge = min(sender, receiver), max(sender, receiver)
+        votes[edge] = votes.get(edge, 0) + (1 if sender < receiver else -1)
+    for (one, other), vote in votes.items():
+        if vote:
+            yield (one, other) if vote > 0 else (other, one)
+
+
+def _has_neighbours_unread(
+    ranks: Sequence[RankCollectives], pairs: Pairs, chain: Sequence[int]
+) -> bool:
+    """Whether a rank of a chain also sends to, or receives from, ranks that are not read."""
+    kinds = kind_numbers(["Send", "Receive"])
+    for at in chain:
+        ops = ranks[at].ops
+        passed = np.count_nonzero(ops.selected & np.isin(ops.kind, kinds))
+        matched = np.count_nonzero((pairs.sender == at) | (pairs.receiver == at))
+        if passed - matched > MOST_UNMATCHED * passed:
+            return True
+    return False
+
+
+def _micro_batches(receives: _Receives, chain_of: Int64, rank: Int64, iteration: Int64) -> Int64:
+    """How often ranks receive from each neighbour in a step, where all of a chain do equally often.
+
+    chain_of: the chain of each rank. rank, iteration: for which the numbers are wanted.
+    """
+    chain = chain_of[receives.rank]
+    in_chain = (receives.sender != NO_ID) & (chain != NO_ID)
+    its, chain = receives.take(in_chain), chain[in_chain]
+    edges = group_by(len(its), [chain, its.iteration, its.rank, its.sender])
+    counts = edges.sum(np.ones(len(its), np.int64))
+    chain, step = chain[edges.first], its.iteration[edges.first]
+    steps = group_by(len(counts), [chain, step])
+    least, greatest = steps.least(counts), steps.greatest(counts)
+    keys = zip(chain[steps.first].tolist(), step[steps.first].tolist(), strict=True)
+    told = dict(zip(keys, np.where(least == greatest, least, NO_ID).tolist(), strict=True))
+    wanted = zip(chain_of[rank].tolist(), iteration.tolist(), strict=True)
+    return np.array([told.get(key, NO_ID) for key in wanted], np.int64)

@@ -1,0 +1,130 @@
+"""SharedOps: the communication ops that several ranks take part in, found by their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from timeline.analysis.waits.collectives import Collectives
+from timeline.columns.columns import Bool, Float64, Int64, Rows
+from timeline.columns.distinct import distinct, distinct_values
+from timeline.records.tables import NO_ID
+
+__all__ = ["Segments", "SharedOps", "find_shared_ops"]
+
+
+@dataclass(frozen=True)
+class SharedOps:
+    """Who takes part in which op: a row per rank and op, ordered by op, then rank.
+
+    rank: (n,) position of the rank. row: (n,) its row among that rank's collectives. op: (n,)
+    number of the op from 0. group: (ops,) number of the set of ranks that take part. count: how
+    many ops there are.
+    """
+
+    rank: Rows
+    row: Rows
+    op: Rows
+    group: Rows
+    count: int
+
+    def take(self, parts: Sequence[Collectives], name: str) -> Int64:
+        """A column of the ranks' collectives, for each row."""
+        bases = np.cumsum([0, *(len(part) for part in parts)])
+        nothing = np.empty(0, np.int64)
+        values = np.concatenate([nothing, *(getattr(part, name) for part in parts)])
+        taken: Int64 = values[bases[self.rank] + self.row]
+        return taken
+
+    def first_rows(self) -> Rows:
+        """The first row of each op."""
+        return np.searchsorted(self.op, np.arange(self.count))
+
+    def apart(self, ops: Bool) -> SharedOps:
+        """The ops whose mask is true taken apart: each rank has one of its own."""
+        opens = ops[self.op]
+        opens[self.first_rows()] = True
+        return SharedOps(
+            self.rank,
+            self.row,
+            np.cumsum(opens) - 1,
+            self.group[self.op[opens]],
+            int(np.count_nonzero(opens)),
+        )
+
+    def rows_where(self, rows: Bool) -> SharedOps:
+        """The rows whose mask is true, and the ops that are left, numbered anew."""
+        left, op = np.unique(self.op[rows], return_inverse=True)
+        return SharedOps(self.rank[rows], self.row[rows], op, self.group[left], len(left))
+
+
+def find_shared_ops(
+    parts: Sequence[Collectives], wanted: Sequence[Bool], by: str = "key", *, least: int = 2
+) -> SharedOps:
+    """Find the ops that several ranks take part in.
+
+    Args:
+        wanted: for each rank, which of its collectives are looked at.
+        by: the column that is the same on all ranks of an op, NO_ID where that is not known.
+        least: how many ranks must take part.
+    """
+    rows = [
+        np.flatnonzero(is_wanted & (getattr(part, by) != NO_ID))
+        for part, is_wanted in zip(parts, wanted, strict=True)
+    ]
+    rank = np.repeat(np.arange(len(parts)), [len(part_rows) for part_rows in rows])
+    row = np.concatenate([np.empty(0, np.intp), *rows])
+    key = np.concatenate(
+        [
+            np.empty(0, np.int64),
+            *(getattr(part, by)[part_rows] for part, part_rows in zip(parts, rows, strict=True)),
+        ]
+    )
+    order = np.argsort(key, kind="stable")
+    rank, row, key = rank[order], row[order], key[order]
+    opens = np.ones(len(key), np.bool_)
+    opens[1:] = key[1:] != key[:-1]
+    op = np.cumsum(opens) - 1
+    size = np.bincount(op)
+    several = size[op] >= least if len(op) else np.zeros(0, np.bool_)
+    rank, row = rank[several], row[several]
+    op = (np.cumsum(opens & several) - 1)[several]
+    count = int(op[-1]) + 1 if len(op) else 0
+    return SharedOps(rank, row, op, _groups(rank, op, count, len(parts)), count)
+
+
+def _groups(rank: Rows, op: Rows, count: int, ranks: int) -> Rows:
+    """Number the sets of ranks: sets are told apart by the sum of a random number per rank."""
+    if not count:  # as of one rank alone, for which NumPy need not load its random numbers
+        return np.zeros(0, np.intp)
+    marks = np.random.default_rng(0).integers(0, 1 << 62, ranks, dtype=np.uint64)
+    sums = np.zeros(count, np.uint64)
+    np.add.at(sums, op, marks[rank])
+    return distinct_values(sums)[1]
+
+
+class Segments:
+    """Rows by the segment they belong to, found once for several questions.
+
+    segment: (n,) number of the segment of each row, below `count`.
+    """
+
+    def __init__(self, segment: Rows, count: int) -> None:
+        self._count = count
+        self._order = np.argsort(segment, kind="stable")
+        size = np.bincount(segment, minlength=count)
+        first = np.cumsum(size) - size
+        self._by_size = [
+            (np.flatnonzero(size == length), first[size == length], length)
+            for length in distinct(size[size > 0]).tolist()
+        ]
+
+    def medians(self, values: Float64) -> Float64:
+        """The median of the values of each segment; 0 for a segment without any."""
+        medians = np.zeros(self._count)
+        ordered = values[self._order]
+        for segments, first, size in self._by_size:
+            medians[segments] = np.median(ordered[first[:, None] + np.arange(size)], axis=1)
+        return medians

@@ -1,0 +1,440 @@
+"""Who waited for whom in the collectives that ranks share, and for how long."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from timeline.analysis.waits.collectives import RankCollectives, kind_numbers
+from timeline.analysis.waits.last_arrivals import LastArrivals, find_last_arrivals, over_ops
+from timeline.analysis.waits.matched_sends import Pairs, match_sends
+from timeline.analysis.waits.shared_ops import Segments, SharedOps, find_shared_ops
+from timeline.columns.columns import Bool, ColumnTable, Float64, Int64, Rows, column
+from timeline.columns.distinct import distinct
+from timeline.columns.group_by import group_by
+from timeline.records.collective_kinds import POINT_TO_POINT
+from timeline.records.tables import NO_ID, NO_TIME
+
+__all__ = [
+    "NO_BANDWIDTH",
+    "Basis",
+    "Pairs",
+    "Stragglers",
+    "WaitedFor",
+    "Waiting",
+    "Waits",
+    "measure_waiting",
+]
+
+NO_BANDWIDTH = float("nan")
+RING_PASSES = {"AllReduce": 2, "AllGather": 1, "ReduceScatter": 1, "AlltoAll": 1, "AlltoAllV": 1}
+"""How often a ring moves all but one rank's part of the data (bus bandwidth of nccl-tests)."""
+MOVES_ALL_ONCE = frozenset({"Broadcast", "Reduce"})
+"""Kinds that move all of the data once."""
+SIZE_IS_PER_RANK = frozenset({"AllGather", "ReduceScatter"})
+"""Kinds whose size, as a rank tells it, is one rank's part of the data."""
+LEAST_TOLD = 0.1
+"""So much of how late a rank is must be computing or idling since its op before."""
+
+
+@dataclass(frozen=True)
+class Waits(ColumnTable):
+    """One row per rank and collective of which it is known who came last, by rank, then row.
+
+    rank: position of the rank; row: its row among the rank's collectives; last and last_row: the
+    same of the rank that came last, at last_ns, NO_ID where that is not among the ranks read.
+    last_rank: its global rank, NO_ID where only "some rank" is known. last_profiled: whether it is
+    among the ranks read. waited_ns: from its own arrival to the last. after_first_ns: from the
+    first arrival to its own, NO_TIME where not every member is read. transfer_ns: from the last
+    arrival to its own end, NO_TIME where not every member's arrival is known. bandwidth: bytes per
+    ns that each link of the group moved meanwhile, NaN where it is not known.
+    """
+
+    rank: Int64 = column(np.int64)
+    row: Int64 = column(np.int64)
+    last: Int64 = column(np.int64)
+    last_row: Int64 = column(np.int64)
+    last_rank: Int64 = column(np.int64)
+    last_profiled: Bool = column(np.bool_)
+    last_ns: Int64 = column(np.int64)
+    waited_ns: Int64 = column(np.int64)
+    after_first_ns: Int64 = column(np.int64)
+    transfer_ns: Int64 = column(np.int64)
+    bandwidth: Float64 = column(np.float64, NO_BANDWIDTH)
+
+
+@dataclass(frozen=True)
+class Stragglers(ColumnTable):
+    """One row per rank, in order of rank.
+
+    shared: its collectives of which it is known who came last, of others or by its own HCCL tasks.
+    Of the rest it is not: unmatched: other ranks of the group have nothing to compare with; alone:
+    no other rank of the group is in the selection; unknown: some are, and nothing tells when others
+    came; unnamed: its HCCL tasks have neither names nor ranks. shared_ns, unmatched_ns, alone_ns,
+    unknown_ns, unnamed_ns: the time that they took, point_to_point_ns what sends and receives took.
+    times_last: how often it came last. waited_ns: how long it waited. caused_ns: how long others
+    that are read waited for it, of which compute_late_ns while it computed longer than they did,
+    and host_late_ns while its device had idled longer. slowest_ns: the longest it kept one waiting.
+    """
+
+    shared: Int64 = column(np.int64)
+    unmatched: Int64 = column(np.int64)
+    alone: Int64 = column(np.int64)
+    shared_ns: Int64 = column(np.int64)
+    unmatched_ns: Int64 = column(np.int64)
+    alone_ns: Int64 = column(np.int64)
+    point_to_point_ns: Int64 = column(np.int64)
+    times_last: Int64 = column(np.int64)
+    waited_ns: Int64 = column(np.int64)
+    caused_ns: Int64 = column(np.int64)
+    compute_late_ns: Int64 = column(np.int64)
+    host_late_ns: Int64 = column(np.int64)
+    slowest_ns: Int64 = column(np.int64)
+    unknown: Int64 = column(np.int64, 0)
+    unnamed: Int64 = column(np.int64, 0)
+    unknown_ns: Int64 = column(np.int64, 0)
+    unnamed_ns: Int64 = column(np.int64, 0)
+
+
+@dataclass(frozen=True)
+class WaitedFor(ColumnTable):
+    """One row per rank and whom it waited for, ordered by rank, the longest waits first.
+
+    rank: position of the rank that waited. last_rank: global rank of the one that came last, NO_ID
+    where only "some rank" is known. profiled: whether that is among the ranks read. times: in how
+    many collectives. waited_ns: for how long.
+    """
+
+    rank: Int64 = column(np.int64)
+    last_rank: Int64 = column(np.int64)
+    profiled: Bool = column(np.bool_)
+    times: Int64 = column(np.int64)
+    waited_ns: Int64 = column(np.int64)
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What is said of waiting stands on: collectives that were compared, of so many.
+
+    compared_ns: what they took on all ranks, of communication_ns that all ops took.
+    """
+
+    compared: int = 0
+    collectives: int = 0
+    compared_ns: int = 0
+    communication_ns: int = 0
+
+    @property
+    def share(self) -> float:
+        """The share of communication time that was compared."""
+        return self.compared_ns / self.communication_ns if self.communication_ns else 0.0
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Who waited for whom.
+
+    mismatched: ops that look alike on several ranks but were over on one before another came, so
+    that they cannot be one. compute_late_ns: (waits,) how much of each wait is due to the last rank
+    computing longer, and not to its device idling longer. slack_ns: how far the clocks may be off.
+    """
+
+    waits: Waits
+    stragglers: Stragglers
+    pairs: Pairs
+    mismatched: int
+    basis: Basis = field(default_factory=Basis)
+    waited_for: WaitedFor = field(default_factory=WaitedFor.empty)
+    compute_late_ns: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    slack_ns: int = 0
+
+
+def measure_waiting(ranks: Sequence[RankCollectives], slack_ns: int = 0) -> Waiting:
+    """Compare the arrivals at every collective of the selection.
+
+    Nobody leaves a collective before the last has come, which is what tells an op from another
+    that only looks like it.
+
+    Args:
+        ranks: on one clock.
+        slack_ns: how far the clocks may be off.
+    """
+    parts = [rank.ops for rank in ranks]
+    joint = [_joint(rank) for rank in ranks]
+    shared = find_shared_ops(parts, joint, least=1)
+    start_ns, end_ns = shared.take(parts, "start_ns"), shared.take(parts, "end_ns")
+    met = over_ops(np.maximum, start_ns, shared) <= over_ops(np.minimum, end_ns, shared) + slack_ns
+    mismatched = int(np.count_nonzero(~met))
+    if mismatched:  # each rank's own tasks may still tell
+        shared = shared.apart(~met)
+    arrivals = find_last_arrivals(ranks, shared, slack_ns)
+    waits = _waits(ranks, shared, arrivals)
+    known = shared.rows_where(arrivals.known)
+    parties = _parties(ranks, joint, shared, arrivals)
+    compute_late_ns = _compute_late_ns(ranks, known, waits)
+    order = np.lexsort((waits.row, waits.rank))
+    return Waiting(
+        waits.take(order),
+        _stragglers(ranks, parties, known, waits, compute_late_ns),
+        _pairs(ranks, slack_ns),
+        mismatched,
+        _basis(ranks, parties, known.count),
+        _waited_for(waits),
+        compute_late_ns[order],
+        slack_ns,
+    )
+
+
+def _waits(ranks: Sequence[RankCollectives], shared: SharedOps, arrivals: LastArrivals) -> Waits:
+    """How long each rank waited in the ops of which it is known, in the order of `shared`."""
+    parts = [rank.ops for rank in ranks]
+    start_ns, end_ns = shared.take(parts, "start_ns"), shared.take(parts, "end_ns")
+    last_ns, whole = arrivals.last_ns, arrivals.whole
+    joined = np.bincount(shared.op, minlength=shared.count)[shared.op]
+    all_read = whole & (joined >= arrivals.members)
+    first_ns = over_ops(np.minimum, start_ns, shared)[shared.op]
+    transfer_ns = np.where(whole, np.maximum(end_ns - last_ns, 0), NO_TIME)
+    return Waits(
+        shared.rank.astype(np.int64),
+        shared.row.astype(np.int64),
+        arrivals.last,
+        arrivals.last_row,
+        arrivals.last_rank,
+        arrivals.last_profiled,
+        last_ns,
+        np.maximum(np.minimum(last_ns, end_ns) - start_ns, 0),
+        np.where(all_read, start_ns - first_ns, NO_TIME),
+        transfer_ns,
+        _bandwidths(ranks, shared, arrivals.members, transfer_ns),
+    ).take(arrivals.known)
+
+
+def _waited_for(waits: Waits) -> WaitedFor:
+    """Whom each rank waited for, over all collectives."""
+    waited = waits.take(waits.waited_ns > 0)
+    groups = group_by(len(waited), [waited.rank, waited.last_rank])
+    rows = WaitedFor(
+        waited.rank[groups.first],
+        waited.last_rank[groups.first],
+        waited.last_profiled[groups.first],
+        groups.sum(np.ones(len(waited), np.int64)),
+        groups.sum(waited.waited_ns),
+    )
+    return rows.take(np.lexsort((rows.last_rank, -rows.waited_ns, rows.rank)))
+
+
+def _joint(rank: RankCollectives) -> Bool:
+    """The selected ops that a whole group joins."""
+    return rank.ops.selected & ~np.isin(rank.ops.kind, kind_numbers(POINT_TO_POINT))
+
+
+class _Party(enum.IntEnum):
+    """Who else takes part in an op, as far as it is known."""
+
+    NOT_SELECTED = 0
+    """The op itself is not selected."""
+    POINT_TO_POINT = 1
+    SHARED = 2
+    """It is known who came last."""
+    UNMATCHED = 3
+    ALONE = 4
+    UNTOLD = 5
+    """Other ranks have it too, but not all members, and nothing tells when those came."""
+    NAMELESS = 6
+    """Its HCCL tasks say neither what they are nor whom they talk to."""
+
+
+def _parties(
+    ranks: Sequence[RankCollectives],
+    joint: Sequence[Bool],
+    shared: SharedOps,
+    arrivals: LastArrivals,
+) -> list[Int64]:
+    """For each rank the `_Party` of each of its ops."""
+    joined = np.bincount(shared.op, minlength=shared.count)[shared.op]
+    told = np.select(
+        [arrivals.known, arrivals.unnamed, joined > 1],
+        [_Party.SHARED, _Party.NAMELESS, _Party.UNTOLD],
+        _Party.NOT_SELECTED,
+    )
+    groups = [
+        distinct(rank.ops.communicator[joins]) for rank, joins in zip(ranks, joint, strict=True)
+    ]
+    found, ranks_of = np.unique(
+        np.concatenate([np.empty(0, np.int64), *groups]), return_counts=True
+    )
+    several = found[ranks_of > 1]
+    parties = []
+    for at, (rank, joins) in enumerate(zip(ranks, joint, strict=True)):
+        party = np.where(rank.ops.selected, _Party.POINT_TO_POINT, _Party.NOT_SELECTED)
+        grouped = np.isin(rank.ops.communicator, several)
+        party[joins] = np.where(grouped[joins], _Party.UNMATCHED, _Party.ALONE)
+        rows = (shared.rank == at) & (told != _Party.NOT_SELECTED)
+        party[shared.row[rows]] = told[rows]
+        parties.append(party.astype(np.int64))
+    return parties
+
+
+_NOT_TOLD = (_Party.UNMATCHED, _Party.ALONE, _Party.UNTOLD, _Party.NAMELESS)
+
+
+def _basis(ranks: Sequence[RankCollectives], parties: Sequence[Int64], compared: int) -> Basis:
+    """How much of communication was compared.
+
+    Of what was not, a group has as many collectives as the rank that has most of them.
+    """
+    left = dict[int, int]()
+    compared_ns = communication_ns = 0
+    for rank, party in zip(ranks, parties, strict=True):
+        took_ns = rank.ops.end_ns - rank.ops.start_ns
+        compared_ns += int(took_ns[party == _Party.SHARED].sum())
+        communication_ns += int(took_ns[party != _Party.NOT_SELECTED].sum())
+        rest = rank.ops.communicator[np.isin(party, _NOT_TOLD)]
+        for group, count in zip(*np.unique(rest, return_counts=True), strict=True):
+            left[int(group)] = max(left.get(int(group), 0), int(count))
+    return Basis(compared, compared + sum(left.values()), compared_ns, communication_ns)
+
+
+def _bandwidths(
+    ranks: Sequence[RankCollectives], shared: SharedOps, members: Int64, transfer_ns: Int64
+) -> Float64:
+    """Bus bandwidth of each op in bytes per ns, which is GB/s.
+
+    members: of each op's group, 0 where that is not known.
+    """
+    size = shared.take([rank.ops for rank in ranks], "size_bytes")
+    kind = shared.take([rank.ops for rank in ranks], "kind")
+    moved = np.full(len(size), NO_BANDWIDTH)
+    known = (size != NO_ID) & (transfer_ns > 0) & (members > 1)
+    for name in (*RING_PASSES, *MOVES_ALL_ONCE):
+        rows = np.flatnonzero(known & (kind == kind_numbers([name])[0]))
+        count = members[rows]
+        data = size[rows] * count if name in SIZE_IS_PER_RANK else size[rows]
+        part = (count - 1) / count * RING_PASSES[name] if name in RING_PASSES else 1.0
+        moved[rows] = data * part
+    bandwidth = np.full(len(size), NO_BANDWIDTH)
+    bandwidth[known] = moved[known] / transfer_ns[known]
+    return bandwidth
+
+
+def _stragglers(
+    ranks: Sequence[RankCollectives],
+    parties: Sequence[Int64],
+    shared: SharedOps,
+    waits: Waits,
+    compute_late_ns: Int64,
+) -> Stragglers:
+    """Sum up over the collectives of each rank.
+
+    waits, compute_late_ns: in order of `shared`.
+    """
+    count = len(ranks)
+    is_last = (shared.rank == waits.last) & (shared.row == waits.last_row)
+    waited_by_op, compute_by_op = np.zeros((2, shared.count), np.int64)
+    np.add.at(waited_by_op, shared.op, waits.waited_ns)
+    np.add.at(compute_by_op, shared.op, compute_late_ns)
+    longest_by_op = over_ops(np.maximum, waits.waited_ns, shared)
+    late_rank, late_op = shared.rank[is_last], shared.op[is_last]
+    caused_ns = waited_by_op[late_op]
+    compute_ns = compute_by_op[late_op]
+    took_part, took_ns = _by_party(ranks, parties)
+    slowest_ns = np.zeros(count, np.int64)
+    np.maximum.at(slowest_ns, late_rank, longest_by_op[late_op])
+    return Stragglers(
+        took_part[_Party.SHARED],
+        took_part[_Party.UNMATCHED],
+        took_part[_Party.ALONE],
+        took_ns[_Party.SHARED],
+        took_ns[_Party.UNMATCHED],
+        took_ns[_Party.ALONE],
+        took_ns[_Party.POINT_TO_POINT],
+        np.bincount(late_rank, minlength=count).astype(np.int64),
+        _summed(shared.rank, waits.waited_ns, count),
+        _summed(late_rank, caused_ns, count),
+        _summed(late_rank, compute_ns, count),
+        _summed(late_rank, caused_ns - compute_ns, count),
+        slowest_ns,
+        took_part[_Party.UNTOLD],
+        took_part[_Party.NAMELESS],
+        took_ns[_Party.UNTOLD],
+        took_ns[_Party.NAMELESS],
+    )
+
+
+def _by_party(ranks: Sequence[RankCollectives], parties: Sequence[Int64]) -> tuple[Int64, Int64]:
+    """The number of ops, and what they took: (parties, ranks) each."""
+    count, took_ns = np.zeros((2, len(_Party), len(ranks)), np.int64)
+    for at, (rank, party) in enumerate(zip(ranks, parties, strict=True)):
+        np.add.at(count[:, at], party, 1)
+        np.add.at(took_ns[:, at], party, rank.ops.end_ns - rank.ops.start_ns)
+    return count, took_ns
+
+
+def _summed(rank: Rows, values: Int64, count: int) -> Int64:
+    total = np.zeros(count, np.int64)
+    np.add.at(total, rank, values)
+    return total
+
+
+def _compute_late_ns(ranks: Sequence[RankCollectives], shared: SharedOps, waits: Waits) -> Int64:
+    """How much of each wait is due to the last rank computing longer, in the order of `shared`.
+
+    Since its op before, its computing, and its host, took so much longer than the median of all. A
+    rank of which neither did, for how late it is, is still late by what it was late by before; by
+    its host where it never was.
+    """
+    parts = [rank.ops for rank in ranks]
+    ops = Segments(shared.op, shared.count)
+    is_last = (shared.rank == waits.last) & (shared.row == waits.last_row)
+    start_ns = shared.take(parts, "start_ns")
+    # Unix times of nanoseconds are no floats, times from the first arrival are.
+    after_ns = start_ns - over_ops(np.minimum, start_ns, shared)[shared.op]
+    computed_ns, idled_ns = (
+        shared.take(parts, name) for name in ("computing_before_ns", "host_before_ns")
+    )
+    late, more, idle = np.zeros((3, shared.count))
+    for found, values in ((late, after_ns), (more, computed_ns), (idle, idled_ns)):
+        excess = values - ops.medians(values.astype(np.float64))[shared.op]
+        found[shared.op[is_last]] = np.maximum(excess[is_last], 0.0)
+    both = more + idle
+    told = (both > 0) & (both >= LEAST_TOLD * late)
+    share = np.divide(more, both, out=np.zeros(shared.count), where=told)
+    order = np.flatnonzero(is_last)
+    order = order[np.lexsort((shared.row[order], shared.rank[order]))]
+    share[shared.op[order]] = _carried(share, told, shared.op[order], shared.rank[order])
+    return np.rint(waits.waited_ns * share[shared.op]).astype(np.int64)
+
+
+def _carried(share: Float64, told: Bool, ops: Rows, rank: Rows) -> Float64:
+    """The share of each op, in order of rank and time; of one not told, that of the one before."""
+    row = np.where(told[ops], np.arange(len(ops)), NO_ID)
+    last = np.maximum.accumulate(row)
+    same_rank = (last != NO_ID) & (rank[last] == rank)
+    carried: Float64 = np.where(same_rank, share[ops[last]], 0.0)
+    return carried
+
+
+def _pairs(ranks: Sequence[RankCollectives], slack_ns: int) -> Pairs:
+    """Match sends with receives."""
+    parts = [rank.ops for rank in ranks]
+    paired = find_shared_ops(
+        parts, [rank.ops.selected & (rank.ops.pair != NO_ID) for rank in ranks], "pair"
+    )
+    sends = paired.take(parts, "kind") == kind_numbers(["Send"])[0]
+    # A pair has one send and one receive; anything else is not understood.
+    clear = (np.bincount(paired.op, minlength=paired.count) == 2) & (
+        np.bincount(paired.op[sends], minlength=paired.count) == 1
+    )
+    rows = clear[paired.op]
+    send, receive = rows & sends, rows & ~sends
+    pairs = Pairs(
+        paired.rank[send].astype(np.int64),
+        paired.row[send].astype(np.int64),
+        paired.rank[receive].astype(np.int64),
+        paired.row[receive].astype(np.int64),
+    )
+    every = Pairs.concat([pairs, match_sends(ranks, slack_ns)])
+    return every.take(np.lexsort((every.send_row, every.sender)))

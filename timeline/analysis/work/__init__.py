@@ -1,0 +1,1 @@
+"""Whose work a device does: operators, kernels, what launched them, and why a rank takes longer."""

@@ -1,0 +1,128 @@
+"""Classes of computing, such as matmul, by the type, name and core of an operator."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from timeline.analysis.work.kernel_names import kernel_type
+from timeline.records.task_kinds import GPU_KERNEL_TYPES, Unit, unit_of
+
+__all__ = ["CLASSES", "computing_class", "tells_vector"]
+
+FLASH_ATTENTION, PAGED_ATTENTION = "flash attention", "paged attention"
+CONVOLUTION, MATMUL = "convolution", "matmul"
+OTHER_CUBE, VECTOR, EITHER = "other cube", "vector", "other cube and vector"
+TRANSPOSES, MOVES = "transposes and casts", "tensor moves"
+AI_CPU, OTHER = "AI CPU", "other"
+
+CLASSES = (
+    FLASH_ATTENTION,
+    PAGED_ATTENTION,
+    CONVOLUTION,
+    MATMUL,
+    OTHER_CUBE,
+    VECTOR,
+    EITHER,
+    TRANSPOSES,
+    MOVES,
+    AI_CPU,
+    OTHER,
+)
+"""All classes, in the order in which they are told."""
+
+_WORD = r"(?<![a-z0-9])(?:{})(?![a-z0-9])"
+"""A whole word between underscores and colons."""
+_GPU_CLASSES = tuple(
+    (label, re.compile(pattern))
+    for label, pattern in (
+        # Compiled kernels are named after operators beside which they only move or add up.
+        (VECTOR, r"^triton_(?:poi|red|per|for|spl|unk)_"),
+        (
+            PAGED_ATTENTION,
+            r"paged_?attention|unified_attention|withpagedkvcache|decode_attention"
+            r"|fwd_(?:grouped_)?kernel_stage",
+        ),
+        (
+            FLASH_ATTENTION,
+            r"flash(?!infer)|fmha|sdpa|scaled_dot_product|(?:efficient|fusion|fused)_?att|attn_(?:fwd|bwd)"
+            r"|efficient attention|^bwd_kernel_d|"
+            + _WORD.format("mha|mla|attention|flex_attention"),
+        ),
+        (
+            CONVOLUTION,
+            r"conv(?!ert)|igemm|im2d?2?col|col2im|winograd|[wd]grad_|fprop|bwd_weight|bwd_data",
+        ),
+        (
+            MATMUL,
+            _WORD.format(
+                r"\w*(?<!fb)gemm\w*|\w*matmul\w*|gemv|(?:add|b|badd|addb)?mm|(?:add)?mv|bmm"
+                r"|linear|nvjet\w*|cijk\w*|marlin\w*|fused_moe_kernel|wvsplitk\w*|splitkreduce_kernel"
+            )
+            + r"|^cublas|split-k",
+        ),
+        (
+            TRANSPOSES,
+            r"transpose|nchwtonhwc|nhwctonchw|^aten::(?:_?to_copy|_foreach_copy_|copy_|clone"
+            r"|contiguous|permute)$",
+        ),
+    )
+)
+"""What the launching operator or the kernel of a GPU is called, in small letters; the first that
+matches counts, and all else is vector."""
+
+
+def tells_vector(cores: Iterable[str]) -> bool:
+    """Whether a run tells vector cores from cube cores by the task types that it holds.
+
+    Traces call both AI_CORE, as do chips on which one core does both; GPUs have neither.
+    """
+    units = {unit_of(core) for core in cores}
+    return Unit.VECTOR in units or Unit.CUBE not in units
+
+
+def computing_class(kind: str, name: str, core: str, *, told: bool) -> str:
+    """The class of an operator, one of `CLASSES`.
+
+    Types decide as in the overall table of msprof-analyze compare: FlashAttention*,
+    PagedAttention*, Conv* and *MatMul*, then cube or vector by what ran it; vector operators that
+    only change layout or type (TransData, Transpose, Cast) are apart. Otherwise than there, types
+    decide on those too and not names, all tensor moves are apart and not those of copies alone,
+    and so is the AI CPU, which counts as vector there. Of kernels of GPUs the operator that
+    launched them decides, and then their own name.
+
+    Args:
+        kind: the type.
+        name: of the operator; needed for kernels of GPUs alone.
+        core: the task type.
+        told: whether cube and vector are told apart; see `tells_vector`.
+    """
+    lower, unit = kind.lower(), unit_of(core)
+    if core.lower() in GPU_KERNEL_TYPES:
+        found = _gpu_class(kind) or _gpu_class(kernel_type(name)) or VECTOR
+        return EITHER if found == VECTOR and not told else found
+    if "flashattention" in lower:
+        return FLASH_ATTENTION
+    if "pagedattention" in lower:
+        return PAGED_ATTENTION
+    if lower.startswith("conv"):
+        return CONVOLUTION
+    if "matmul" in lower:
+        return MATMUL
+    if unit is Unit.AI_CPU:
+        return AI_CPU
+    if lower.startswith(("transdata", "transpose", "cast")):
+        return TRANSPOSES
+    if lower.startswith("tensormove"):
+        return MOVES
+    if unit is Unit.CUBE:
+        return OTHER_CUBE if told else EITHER
+    if unit in (Unit.VECTOR, Unit.MIXED_VECTOR):
+        return VECTOR if told else EITHER
+    return OTHER
+
+
+def _gpu_class(name: str) -> str:
+    """The class that a name tells, empty for none."""
+    lower = name.lower()
+    return next((label for label, pattern in _GPU_CLASSES if pattern.search(lower)), "")

@@ -1,0 +1,337 @@
+"""Whose work each device item is: the operator that launched it, its module, and the phase."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from timeline.analysis.idle.device_items import DeviceItems, device_items
+from timeline.analysis.work.call_chains import NO_PATH, CallChains, ModulePaths, find_chains
+from timeline.analysis.work.framework_calls import launch_name
+from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
+from timeline.columns.constant import constant
+from timeline.columns.distinct import distinct
+from timeline.columns.group_by import group_by
+from timeline.columns.strings import NO_NAME, StringPool
+from timeline.records.tables import (
+    FORWARD_BACKWARD,
+    GPU,
+    NO_ID,
+    CommunicationOps,
+    FlowEnd,
+    Records,
+    Tasks,
+)
+
+__all__ = [
+    "MOST_ROWS",
+    "OTHERS",
+    "LauncherFigures",
+    "LauncherTimes",
+    "Launchers",
+    "Phase",
+    "launcher_figures",
+    "launchers",
+    "with_launchers",
+]
+
+MOST_ROWS = 1000
+"""Rows of a table of one rank; what is shortest then is one row, or modules are told less finely.
+"""
+OTHERS = "all others"
+"""What the rest of many launching operators is called."""
+_Item = TypeVar("_Item", bound=np.generic)
+_Table = TypeVar("_Table", Tasks, CommunicationOps)
+_GRADIENTS = "Gradients/"
+_NETWORK = "network"
+"""What the scopes of MindSpore's backward and of its network begin with."""
+_GRADIENT = re.compile(r"(?:/grad[A-Z][\w-]*)+$")
+"""What scopes of backward have behind those of their module."""
+
+
+class Phase(enum.IntEnum):
+    """The part of a training step that an item is of."""
+
+    UNKNOWN = 0
+    FORWARD = 1
+    BACKWARD = 2
+    OTHER = 3
+    """Such as the optimizer, or copies of inputs."""
+
+
+@dataclass(frozen=True)
+class Launchers(ColumnTable):
+    """Whose work each device item is: one row for each, codes of the rank's strings.
+
+    launched_by: the outermost operator around the call that asked for it, or that call itself
+    where no operator is; operator: the innermost. module: the path of modules and annotations
+    around it; of backward those of the forward call whose gradient it works out. phase: a Phase.
+    """
+
+    launched_by: Codes = column(np.int32, NO_NAME)
+    operator: Codes = column(np.int32, NO_NAME)
+    module: Codes = column(np.int32, NO_NAME)
+    phase: Int64 = column(np.int64, Phase.UNKNOWN)
+
+
+@dataclass(frozen=True)
+class LauncherTimes(ColumnTable):
+    """One row per launching operator, or per module: how often and how long it ran by phase.
+
+    Columns that are not told apart hold NO_NAME, as do those of items of which it is not known.
+    """
+
+    communication: Bool = column(np.bool_)
+    launched_by: Codes = column(np.int32, NO_NAME)
+    operator: Codes = column(np.int32, NO_NAME)
+    module: Codes = column(np.int32, NO_NAME)
+    phase: Int64 = column(np.int64)
+    count: Int64 = column(np.int64)
+    total_ns: Int64 = column(np.int64)
+    shortest_ns: Int64 = column(np.int64)
+    longest_ns: Int64 = column(np.int64)
+
+
+@dataclass(frozen=True)
+class LauncherFigures:
+    """The work of one rank by launching operator and by module; codes are positions in `strings`.
+
+    Each compute task and communication op is in one row of either table.
+    """
+
+    strings: tuple[str, ...] = ("",)
+    by_launch: LauncherTimes = field(default_factory=LauncherTimes.empty)
+    by_module: LauncherTimes = field(default_factory=LauncherTimes.empty)
+
+
+def launchers(records: Records, items: DeviceItems) -> Launchers:
+    """Find whose work the device items of a rank are.
+
+    Args:
+        records: of the rank, to whose strings paths of modules are added.
+        items: its device items.
+    """
+    strings, paths = records.strings, ModulePaths(records.strings)
+    known = np.flatnonzero(items.asked != NO_ID)
+    pairs = _forward_and_backward(records)
+    forward_rows = distinct(pairs[0])
+    asked = np.concatenate([items.asked[known], forward_rows])
+    chains = find_chains(records, asked, pairs, paths)
+    own, forward = (
+        chains.take(np.arange(len(known))),
+        chains.take(np.arange(len(known), len(asked))),
+    )
+    outermost = np.where(own.outermost != NO_ID, own.outermost, items.asked[known])
+    codes = strings.codes(paths.text(number) for number in range(len(paths)))
+    modules = codes[_with_forward(own, forward_rows, forward.path, paths)]
+    found = Launchers(
+        _put(len(items), known, _names(records, outermost)),
+        _put(len(items), known, _names(records, own.innermost)),
+        _put(len(items), known, modules),
+        _put(len(items), known, _phases(own)),
+    )
+    return _with_scopes(found, records, items)
+
+
+def _put(count: int, rows: Rows, values: npt.NDArray[_Item]) -> npt.NDArray[_Item]:
+    """A column that holds the values at some rows, and zeros elsewhere."""
+    column = np.zeros(count, values.dtype)
+    column[rows] = values
+    return column
+
+
+def _names(records: Records, rows: Int64) -> Codes:
+    """What the calls at some rows are called that launch, NO_NAME for NO_ID."""
+    strings = records.strings
+    found = np.append(records.host.name, np.int32(NO_NAME))[rows]
+    return strings.translate(found, strings, launch_name)
+
+
+def _forward_and_backward(records: Records) -> tuple[Rows, Rows]:
+    """The rows of forward calls, and of those that work out the gradient of each."""
+    flows, code = records.flows, records.strings.find(FORWARD_BACKWARD)
+    if code is None:
+        return np.empty(0, np.intp), np.empty(0, np.intp)
+    rows = np.flatnonzero(
+        (flows.category == code)
+        & (flows.source_kind == FlowEnd.HOST)
+        & (flows.target_kind == FlowEnd.HOST)
+    )
+    return flows.source_row[rows], flows.target_row[rows]
+
+
+def _with_forward(
+    chains: CallChains, forward_rows: Int64, forward_paths: Int64, paths: ModulePaths
+) -> Int64:
+    """The path of each, or that of its forward call where its own tells no more than a step."""
+    found = chains.path.copy()
+    poor = (found == NO_PATH) | np.array(paths.is_step)[found]
+    asked = np.flatnonzero(poor & (chains.paired != NO_ID))
+    found[asked] = forward_paths[np.searchsorted(forward_rows, chains.paired[asked])]
+    return found
+
+
+def _phases(chains: CallChains) -> Int64:
+    """The phase of each; UNKNOWN for all where nothing tells forward from backward."""
+    if not (chains.backward.any() and (chains.forward & ~chains.backward).any()):
+        return np.full(len(chains), Phase.UNKNOWN, np.int64)
+    forward = np.where(chains.forward, Phase.FORWARD, Phase.OTHER)
+    return np.where(chains.backward, Phase.BACKWARD, forward).astype(np.int64)
+
+
+def _with_scopes(found: Launchers, records: Records, items: DeviceItems) -> Launchers:
+    """The same, with the scopes in the names of operators as modules where there are no others.
+
+    Graphs name operators `Default/network/Conv2D-op1`, those of backward `Gradients/Default/...`.
+    """
+    names, strings = items.name, records.strings
+    if records.hardware == GPU or (found.module != NO_NAME).any():
+        return found
+    used = distinct(names)
+    scopes = [strings[code].rpartition("/")[0] for code in used.tolist()]
+    if not any(scopes):
+        return found
+    place = np.searchsorted(used, names)
+    modules = strings.codes(_module_of_scope(scope) for scope in scopes)
+    phase = found.phase
+    if any(scope.startswith(_GRADIENTS) for scope in scopes):
+        phases = np.array([_phase_of_scope(scope) for scope in scopes], np.int64)
+        phase = phases[place]
+    return Launchers(found.launched_by, found.operator, modules[place], phase)
+
+
+def _phase_of_scope(scope: str) -> Phase:
+    if not scope:
+        return Phase.UNKNOWN
+    if scope.startswith(_GRADIENTS):
+        return Phase.BACKWARD
+    is_forward = any(part.startswith(_NETWORK) for part in scope.split("/")[:2])
+    optimizes = "/optimizer-" in f"{scope}/"
+    return Phase.FORWARD if is_forward and not optimizes else Phase.OTHER
+
+
+def _module_of_scope(scope: str) -> str:
+    """The module that a scope is of, forward or backward.
+
+    >>> _module_of_scope("Gradients/Default/network/conv1-Conv2d/gradConv2D-expand")
+    'Default/network/conv1-Conv2d'
+    """
+    return _GRADIENT.sub("", scope.removeprefix(_GRADIENTS))
+
+
+def with_launchers(records: Records) -> Records:
+    """The records of a rank, whose tasks that compute and ops tell whose work they are."""
+    items = device_items(records)
+    found = launchers(records, items)
+    return replace(
+        records,
+        tasks=_filled(records.tasks, found, items, ~items.is_op),
+        ops=_filled(records.ops, found, items, items.is_op),
+    )
+
+
+def _filled(table: _Table, found: Launchers, items: DeviceItems, here: Bool) -> _Table:
+    """A table of which some items are rows, with what was found of those."""
+    rows = items.row[here].astype(np.intp)
+    columns: dict[str, Any] = {
+        name: _put(len(table), rows, values[here]) for name, values in vars(found).items()
+    }
+    return replace(table, **columns)
+
+
+def launcher_figures(records: Records) -> LauncherFigures:
+    """The times of tasks that compute and of ops by what launched them, and by module.
+
+    Sums are exact. There are at most MOST_ROWS rows each: of launching operators the longest, and
+    OTHERS; modules are cut to so many levels.
+
+    records: as `with_launchers` gives them, or some of those.
+    """
+    strings = StringPool()
+    every = LauncherTimes.concat(
+        [
+            _each(records, strings, records.tasks, np.flatnonzero(records.tasks.compute)),
+            _each(records, strings, records.ops, np.arange(len(records.ops))),
+        ]
+    )
+    nothing = constant(NO_NAME, len(every), np.int32)
+    by_launch = _summed(replace(every, module=nothing))
+    by_module = _cut_to_levels(replace(every, launched_by=nothing, operator=nothing), strings)
+    by_launch = _with_others(by_launch, ("launched_by", "operator"), strings)
+    return LauncherFigures(tuple(strings), by_launch, by_module)
+
+
+def _each(
+    records: Records, strings: StringPool, table: Tasks | CommunicationOps, rows: Rows
+) -> LauncherTimes:
+    """A row for each of some rows of a table."""
+    lengths_ns = table.end_ns[rows] - table.start_ns[rows]
+    names = {name: getattr(table, name)[rows] for name in _NAMES}
+    return LauncherTimes.of(
+        len(rows),
+        {
+            **{name: strings.translate(codes, records.strings) for name, codes in names.items()},
+            "communication": constant(table is records.ops, len(rows), np.bool_),
+            "phase": table.phase[rows],
+            "count": constant(1, len(rows), np.int64),
+            "total_ns": lengths_ns,
+            "shortest_ns": lengths_ns,
+            "longest_ns": lengths_ns,
+        },
+    )
+
+
+_NAMES = ("launched_by", "operator", "module")
+
+
+def _summed(times: LauncherTimes) -> LauncherTimes:
+    """One row for each combination of what is told apart, the longest first."""
+    names = ("communication", *_NAMES, "phase")
+    groups = group_by(len(times), [getattr(times, name).astype(np.int64) for name in names])
+    total_ns = groups.sum(times.total_ns)
+    summed = LauncherTimes.of(
+        len(groups.first),
+        {
+            **{name: getattr(times, name)[groups.first] for name in names},
+            "count": groups.sum(times.count),
+            "total_ns": total_ns,
+            "shortest_ns": groups.least(times.shortest_ns),
+            "longest_ns": groups.greatest(times.longest_ns),
+        },
+    )
+    return summed.take(np.argsort(-total_ns, kind="stable"))
+
+
+def _with_others(times: LauncherTimes, names: Iterable[str], strings: StringPool) -> LauncherTimes:
+    """The longest rows, and the rest by phase under one name; what is not known has none."""
+    if len(times) <= MOST_ROWS:
+        return times
+    rest, others = times[MOST_ROWS:], strings.code(OTHERS)
+    renamed: dict[str, Any] = {
+        name: np.where(getattr(rest, name) == NO_NAME, NO_NAME, others).astype(np.int32)
+        for name in names
+    }
+    return _summed(LauncherTimes.concat([times[:MOST_ROWS], replace(rest, **renamed)]))
+
+
+def _cut_to_levels(every: LauncherTimes, strings: StringPool) -> LauncherTimes:
+    """The times by module, with as many levels of their paths as rows allow."""
+    times = _summed(every)
+    levels = max((strings[code].count("/") for code in distinct(times.module).tolist()), default=0)
+    while len(times) > MOST_ROWS and levels:
+        cut = _outermost_levels(levels)
+        times = _summed(
+            replace(times, module=strings.translate(times.module, strings, cut)),
+        )
+        levels -= 1
+    return _with_others(times, ("module",), strings)
+
+
+def _outermost_levels(levels: int) -> Callable[[str], str]:
+    return lambda path: "/".join(path.split("/")[:levels])
