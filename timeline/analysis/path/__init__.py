@@ -1,1 +1,1 @@
-"""What determined when a step ended: the critical path, what could be won, and what is estimated."""
+"""What determined when a step ended: the critical path, what could be won, and estimates of it."""
