@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import timeline
 from simulator.scenario import Scenario
 from tests.support.faulty_clusters import Cluster, on_disk
 from timeline.analysis.idle.idle_sums import IdleCause
-from timeline.figures.bound_table import HOST, WAITING, bound_table
+from timeline.figures.bound_table import COPIES, HOST, WAITING, bound_table
 from timeline.figures.bounds import Bound, bounds_sentence, find_bounds
 from timeline.figures.rank_tables import Figures
 from timeline.figures.verdict import Verdict
@@ -68,6 +70,17 @@ def test_idle_time_on_the_path_is_no_more_than_the_path_may_idle(cause: str) -> 
     for row in bound_table(figures).to_dicts():
         if row["cause"] in causes:
             assert row["at_most_ns"] <= idle_ns
+
+
+@pytest.mark.parametrize("cause", FAULTS)
+def test_a_path_that_only_computes_has_nothing_to_win_beside_waiting(cause: str) -> None:
+    """So it is of a card that ran a single kernel, whose path has no other segment."""
+    figures = _figures(Cluster(4, 1, FAULTS[cause]), healthy=False)
+    path = figures.critical_path
+    computing = path.take(path["kind"] == "computing")
+    bounds = bound_table(replace(figures, critical_path=computing)).to_dicts()
+    assert {row["cause"] for row in bounds} > {COPIES, HOST}
+    assert not any(row["at_most_ns"] for row in bounds if row["cause"] != WAITING)
 
 
 def test_nothing_is_offered_that_is_not_lost() -> None:
