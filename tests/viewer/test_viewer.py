@@ -324,6 +324,23 @@ def test_the_slowest_step_is_in_view_in_the_time_of_the_file(
     assert last_ns - first_ns < 1.2 * (step_end_ns - step_start_ns)
 
 
+def test_all_device_work_of_the_slowest_step_is_in_view(
+    shelf: ProfileShelf, tmp_path: Path
+) -> None:
+    """The device begins and ends a step after the host does."""
+    profile = shelf.get("torch-text", ranks=2, steps=5)
+    report = export(profile.path, tmp_path / "x.pftrace")
+    view, slowest = view_of(report), report.verdict.step_extreme
+    assert view.visible_ns is not None
+    assert slowest is not None
+    steps = report.verdict.steps.to_dicts()
+    (step,) = [row for row in steps if row["step"] == slowest.slowest]
+    device_end_ns = step["device_start_ns"] + step["span_ns"]
+    assert device_end_ns > step["end_ns"]
+    first_ns, last_ns = (time_ns - view.output.offset_ns for time_ns in view.visible_ns)
+    assert first_ns <= step["start_ns"] < device_end_ns <= last_ns
+
+
 def bounds_of(processor: TraceProcessor) -> tuple[int, int]:
     """The first and the last moment of a trace."""
     both = "SELECT ts, ts + dur AS end FROM slice UNION ALL SELECT ts, ts FROM counter"
@@ -464,7 +481,7 @@ def test_open_leads_a_browser_to_the_file_and_ends(run: Callable[..., Shown]) ->
     (command,) = json.loads(parameters(link)["startupCommands"])
     assert command["id"] == "dev.perfetto.PinTracksByRegex"
     assert command["args"][1] == "path", "without it, the UI asks the user"
-    told = "step 3 of ranks 1 and 0, the slowest, in view ..."
+    told = "the slowest step, 3, in view ..."
     assert shown.err == f"Opening x.pftrace at {UI}, {told}\nOpened x.pftrace.\n"
     assert "Wrote x.pftrace" in shown.out
     assert "drag" not in shown.out

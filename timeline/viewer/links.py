@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import urllib.parse
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,12 +50,8 @@ def view_of(report: ExportReport) -> View:
         return View(output, None, _pinned(report, output), "all of it")
     step_ns = _slowest_step_ns(report, slowest)
     output = max(report.outputs, key=lambda output: _shared_ns(output.drawn_ns, step_ns))
-    description = f"step {slowest.slowest} of {_spelled(_telling_ranks(report))}, the slowest,"
+    description = f"the slowest step, {slowest.slowest},"
     return View(output, visible_ns(output, step_ns), _pinned(report, output), description)
-
-
-def _spelled(ranks: Sequence[int]) -> str:
-    return f"rank{'s' if len(ranks) > 1 else ''} {' and '.join(map(str, ranks))}"
 
 
 def _slowest_step_ns(report: ExportReport, slowest: Extreme) -> tuple[int, int]:
@@ -65,8 +60,8 @@ def _slowest_step_ns(report: ExportReport, slowest: Extreme) -> tuple[int, int]:
     if slowest.graph is not None:
         is_it &= np.ma.filled(steps["graph"], NO_GRAPH) == slowest.graph
     at = int(np.argmax(is_it))
-    start_ns, end_ns = int(steps["start_ns"][at]), int(steps["end_ns"][at])
-    return start_ns, max(end_ns, start_ns + int(steps["span_ns"][at]))
+    device_end_ns = steps["device_start_ns"][at] + steps["span_ns"][at]
+    return int(steps["start_ns"][at]), int(max(steps["end_ns"][at], device_end_ns))
 
 
 def _shared_ns(some_ns: tuple[int, int], other_ns: tuple[int, int]) -> int:
