@@ -20,6 +20,7 @@ from tests.support.profile_shelf import ProfileShelf
 from timeline.cli.main import main
 from timeline.commands.export import export
 from timeline.errors import OutputError
+from timeline.figures.bound_table import bound_table
 from timeline.figures.short_names import shortened
 from timeline.figures.verdict import total_by_type
 from timeline.records.tables import Omission, OmissionCode
@@ -160,6 +161,36 @@ def test_who_waits_is_told(shelf: ProfileShelf, here: Path) -> None:
     assert [text for text, _ in head] == ["From", "To 0", "To 1", "To 2"]
     told = {float(value or text) for row in rows for text, value in row[1:] if text}
     assert told == set(slowest)
+
+
+def test_the_culprit_is_marked_in_the_headline(shelf: ProfileShelf, here: Path) -> None:
+    """The sentence stays the same; where nobody is blamed, nothing is marked."""
+    report = export(shelf.get("torch-text", ranks=3).path, "a.pftrace")
+    culprit = report.verdict.culprit
+    assert culprit is not None
+    assert report.verdict.slow_rank == culprit.rank
+    content = render_export_page(report).decode()
+    marked = f'<strong class="culprit">Rank {culprit.rank}</strong>'
+    assert content.count('<strong class="culprit">') == content.count(marked) == 1
+    first = next(report.verdict.sentences())
+    assert first in re.sub(r"</?strong[^>]*>", "", content)
+    alone = export(shelf.get("torch-text", ranks=1).path, "b.pftrace")
+    assert '<strong class="culprit">' not in render_export_page(alone).decode()
+
+
+def test_the_critical_path_and_what_there_is_to_win_are_told(
+    shelf: ProfileShelf, here: Path
+) -> None:
+    """By rank and kind, all of the path; every bound that is not 0."""
+    report = export(shelf.get("torch-text", ranks=3).path, "a.pftrace")
+    parsed, path = read(render_export_page(report)), report.figures.critical_path
+    times = list(map(int, parsed.column("path", "Time")))
+    assert sum(times) == path["duration_ns"].sum()
+    assert times == sorted(times, reverse=True)
+    pairs = set(zip(path["rank"].tolist(), path["kind"].tolist(), strict=True))
+    assert len(times) == len(pairs)
+    bounds = bound_table(report.figures)["at_most_ns"]
+    assert list(map(int, parsed.column("bounds", "At most"))) == bounds[bounds > 0].tolist()
 
 
 def test_sizes_that_nothing_tells_are_no_sizes() -> None:

@@ -11,6 +11,7 @@ from timeline.reports.html import export_tables
 from timeline.reports.html.drawing import MOST_DRAWN
 from timeline.reports.html.idle_tables import idle_tables
 from timeline.reports.html.palette import PARTS
+from timeline.reports.html.path_tables import path_tables
 from timeline.reports.html.pictures import draw_rank_bars, draw_steps
 from timeline.reports.html.rendering import (
     Tile,
@@ -31,6 +32,7 @@ def render_export_page(report: ExportReport) -> bytes:
     sheet = StyleSheet()
     content = {
         "title": page_title(report),
+        "culprit": _culprit(report),
         "sentences": [printable(sentence) for sentence in report.verdict.sentences()],
         "tiles": list(_tiles(report)),
         "report": report,
@@ -40,6 +42,13 @@ def render_export_page(report: ExportReport) -> bytes:
         **_listed(report),
     }
     return render_page("page.html", content, sheet)
+
+
+def _culprit(report: ExportReport) -> str:
+    """How the first sentence begins where it blames a rank; empty where it does not."""
+    culprit = report.verdict.culprit
+    named = culprit is not None and culprit.rank == report.verdict.slow_rank
+    return f"Rank {culprit.rank}" if culprit is not None and named else ""
 
 
 def _tiles(report: ExportReport) -> Iterator[Tile]:
@@ -101,5 +110,6 @@ def _listed(report: ExportReport) -> dict[str, object]:
         "longest_table": export_tables.longest_op_table(report),
         "idle_tables": list(idle_tables(report.figures)),
         "wait_tables": list(wait_tables(report.figures)),
+        "path_tables": list(path_tables(report.figures)),
         "sources_table": export_tables.source_table(report),
     }

@@ -62,5 +62,5 @@ def _columns(rows: Table) -> list[Column | None]:
         text_column("Host call", rows["call"]) if "call" in rows.columns else None,
         integer_column("Gaps", rows["gaps"]) if "gaps" in rows.columns else None,
         time_column("Time", rows["total_ns"], bars=True),
-        share_column("Of it", rows["share"], 1),
+        share_column("Share of idle", rows["share"], 1),
     ]

@@ -25,6 +25,7 @@ __all__ = [
     "rate_column",
     "share_column",
     "size_column",
+    "spell_rank",
     "text_column",
     "time_column",
 ]
@@ -102,6 +103,13 @@ def text_column(title: str, values: npt.NDArray[Any]) -> Column | None:
         for short, text in zip(shortened(spelled, LONG), spelled, strict=True)
     )
     return Column(title, False, tuple(cells))
+
+
+def spell_rank(number: int | None, profiled: object) -> str:
+    """A rank that need not be in the profile, or be known."""
+    if number is None:
+        return "another rank"
+    return f"rank {number}" if profiled else f"rank {number} (not profiled)"
 
 
 def integer_column(title: str, values: npt.NDArray[Any]) -> Column | None:

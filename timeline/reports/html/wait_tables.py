@@ -16,6 +16,7 @@ from timeline.reports.html.page_table import (
     page_table,
     rate_column,
     size_column,
+    spell_rank,
     text_column,
     time_column,
 )
@@ -72,18 +73,13 @@ def _waited_for(waited_for: Table) -> PageTable:
     order = np.argsort(-waited_for["waited_ns"], kind="stable")
     shown = waited_for.take(order[:MOST_ROWS])
     left = len(waited_for) - len(shown)
-    names = [
-        "another rank" if number is None else f"rank {number}" + ("" if read else " (not read)")
-        for number, read in zip(
-            shown["waited_for_rank"].tolist(), shown["profiled"].tolist(), strict=True
-        )
-    ]
+    names = map(spell_rank, shown["waited_for_rank"].tolist(), shown["profiled"].tolist())
     return page_table(
         "waits",
         "Waits in collectives",
         [
             integer_column("Rank", shown["rank"]),
-            text_column("Waited for", np.array(names, object)),
+            text_column("Waited for", np.array(list(names), object)),
             integer_column("Times", shown["times"]),
             time_column("Waited", shown["waited_ns"], bars=True),
         ],

@@ -1,0 +1,81 @@
+"""The tables of a page on what determined how long steps took, and what there is to win at most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from timeline.analysis.idle.idle_sums import IdleCause
+from timeline.columns.group_by import group_by
+from timeline.figures.bound_table import COPIES, HOST, WAITING, bound_table
+from timeline.figures.path_table import path_parts
+from timeline.figures.rank_tables import Figures
+from timeline.figures.table import Table
+from timeline.records.tables import NO_ID
+from timeline.reports.html.page_table import (
+    PageTable,
+    page_table,
+    share_column,
+    spell_rank,
+    text_column,
+    time_column,
+)
+from timeline.units import spell_count
+
+__all__ = ["path_tables"]
+
+MOST_ROWS = 24
+_CAUSES = {
+    WAITING: "Waiting",
+    COPIES: "Copies",
+    HOST: "Everything the host does",
+    **{cause.value: cause.label for cause in IdleCause},
+}
+
+
+def path_tables(figures: Figures) -> Iterator[PageTable]:
+    """What is on the critical path of all steps, and the bounds of what is won, if any is known."""
+    if not len(figures.critical_path):
+        return
+    yield _parts(path_parts(figures.critical_path))
+    bounds = bound_table(figures)
+    bounds = bounds.take(bounds["at_most_ns"] > 0) if len(bounds) else bounds
+    if len(bounds):
+        causes = [_CAUSES[cause] for cause in bounds["cause"].tolist()]
+        yield page_table(
+            "bounds",
+            "At most to win",
+            [
+                text_column("Less of", np.array(causes, object)),
+                time_column("At most", bounds["at_most_ns"]),
+                share_column("Share of path", bounds["at_most_ns"], bounds["path_ns"]),
+            ],
+            "Over ordinary steps. What is won of one cause may be lost to another.",
+        )
+
+
+def _parts(parts: Table) -> PageTable:
+    """A row per rank and kind of segment, over all steps, the longest first."""
+    rank, profiled = np.ma.filled(parts["rank"], NO_ID), parts["profiled"].astype(np.int64)
+    _, kind = np.unique(parts["kind"].astype(str), return_inverse=True)
+    groups = group_by(len(parts), [rank, profiled, kind.astype(np.int64)])
+    total_ns = groups.sum(parts["total_ns"])
+    order = np.argsort(-total_ns, kind="stable")
+    shown = parts.take(groups.first[order[:MOST_ROWS]])
+    left = len(order) - len(shown)
+    ranks = map(spell_rank, shown["rank"].tolist(), shown["profiled"].tolist())
+    kinds = [kind.replace("_", " ").capitalize() for kind in shown["kind"].tolist()]
+    return page_table(
+        "path",
+        "What is on the path",
+        [
+            text_column("Rank", np.array(list(ranks), object)),
+            text_column("Segments", np.array(kinds, object)),
+            time_column("Time", total_ns[order[:MOST_ROWS]]),
+            share_column("Share of path", total_ns[order[:MOST_ROWS]], int(total_ns.sum())),
+        ],
+        f"{spell_count(left, 'more row')}, all shorter, in the JSON report (--json)."
+        if left
+        else "",
+    )
