@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import timeline
@@ -68,6 +70,17 @@ def test_idle_time_on_the_path_is_no_more_than_the_path_may_idle(cause: str) -> 
     for row in bound_table(figures).to_dicts():
         if row["cause"] in causes:
             assert row["at_most_ns"] <= idle_ns
+
+
+def test_nothing_is_won_where_the_path_only_computes() -> None:
+    """As where a window lies inside one task, while other streams and ranks idle."""
+    figures = _figures(Cluster(4, 1, FAULTS["computing"]), healthy=False)
+    path = figures.critical_path
+    computing = replace(figures, critical_path=path.take(path["kind"] == "computing"))
+    bounds = {row["cause"]: row["at_most_ns"] for row in bound_table(computing).to_dicts()}
+    causes = {one.value for one in IdleCause} | {HOST}
+    assert len(bounds.keys() & causes) > 2
+    assert {bounds[cause] for cause in bounds.keys() & causes} == {0}
 
 
 def test_nothing_is_offered_that_is_not_lost() -> None:
