@@ -282,7 +282,8 @@ class CompareOptions:
     """What a comparison does besides what an export does.
 
     markdown: a file for the comparison in short, for a merge request. fail_above: by what share of
-    one a step may be longer before the gate fails; None has no gate.
+    one a step may be longer before the gate fails; None has no gate. It does not fail on fewer than
+    five steps, only on none: then times from end to end count.
     """
 
     markdown: Path | None = option(
@@ -296,7 +297,7 @@ class CompareOptions:
         "--fail-above",
         group=Group.OUTPUT,
         help="end with exit code 5 when the median step is longer by more than that, and the "
-        "quartiles of both runs do not overlap",
+        "quartiles of both runs, of five steps or more, do not overlap",
         metavar="PERCENT",
         read=_read_share,
         completion=Completion({"5%": "", "10%": ""}),

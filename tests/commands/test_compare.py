@@ -25,6 +25,7 @@ from timeline.cli.main import main
 from timeline.cli.parser import build_compare_parser
 from timeline.figures.comparison import Comparison
 from timeline.figures.overall_parts import AT_ONCE, WHOLE
+from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.reports.html import render_comparison_page
 from timeline.reports.terminal import Display
@@ -191,6 +192,40 @@ def test_a_run_without_device_records_is_told() -> None:
         assert f"{run_name}: holds no device records of the selection." in comparison.warnings
         assert list(comparison.sentences()) == []
         assert "nothing to compare" in comparison_text(comparison, Display(80, "utf-8", False))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "rank"),
+    [
+        # They change places: in all, nobody waits longer.
+        ((60_000, 0), (0, 60_000), None),
+        ((60_000, 0), (0, 60_001), None),
+        ((60_000, 0), (60_000, 0), None),
+        ((60_000, 0), (90_000, 0), 0),
+        ((60_000, 90_000), (60_000, 30_000), 1),
+    ],
+)
+def test_one_rank_is_named_if_most_of_the_change_in_waiting_is_for_it(
+    before: tuple[int, int], after: tuple[int, int], rank: int | None
+) -> None:
+    figures = made_report(2, 3).figures
+
+    def waits(times_ns: tuple[int, int]) -> Figures:
+        table = {
+            "rank": np.array([1, 0]),
+            "waited_for_rank": np.ma.masked_array([0, 1], [False, False]),
+            "profiled": np.array([1, 1]),
+            "times": np.array([3, 3]),
+            "waited_ns": np.array(times_ns),
+        }
+        # So that something changed besides.
+        its = figures.overlap.columns
+        overlap = {**its, "computing_ns": its["computing_ns"] + sum(times_ns)}
+        return replace(figures, waited_for=Table(table), overlap=Table(overlap))
+
+    causes = Comparison.of(waits(before), waits(after)).rank_causes
+    named = set(causes["rank"].tolist()) if len(causes) else set()
+    assert named == (set() if rank is None else {rank})
 
 
 # -- the timeline ----------------------------------------------------------------------------------

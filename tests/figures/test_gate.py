@@ -22,8 +22,10 @@ NOISY = [80, 90, 100, 130, 160]
         ([time + 20 for time in STEADY], STEADY, 0.05, 102 / 122, False, False),
         # Longer by more than is allowed, but a quarter of the steps before were as long.
         (NOISY, [110, 111, 112, 113, 114], 0.05, 1.12, False, False),
-        # With few steps the median decides alone.
-        ([100, 100, 100, 100], [120] * 9, 0.05, 1.2, None, True),
+        # A few steps do not tell a change from noise.
+        ([100, 100, 100, 100], [120] * 9, 0.05, 1.2, None, False),
+        ([100] * 9, [120, 120, 120, 120], 0.05, 1.2, None, False),
+        ([100], [900], 0.05, 9.0, None, False),
         ([100], [104], 0.05, 1.04, None, False),
         # Without steps the times from end to end do.
         ([], [120], 0.05, 1.5, None, True),
@@ -43,6 +45,16 @@ def test_the_median_and_the_quartiles_decide(
     assert (gate.separated, gate.failed) == (separated, failed)
     assert ("fails" in gate.sentence()) == failed
     assert bool(gate.warning) == (separated is None)
+
+
+@pytest.mark.parametrize(("base", "new"), [([100] * 4, [120] * 9), ([100] * 9, [120] * 4)])
+def test_too_few_steps_pass_and_say_why(base: list[int], new: list[int]) -> None:
+    gate = Gate.of(0.05, np.array(base), np.array(new), (0, 0))
+    told = f"fewer than {LEAST_STEPS} steps do not tell a change from noise"
+    assert "passes" in gate.sentence()
+    assert told in gate.sentence()
+    assert f"does not fail on {len(base)} and {len(new)} steps" in gate.warning
+    assert gate.to_dict()["separated"] is None
 
 
 def test_nothing_is_judged_of_a_run_that_holds_nothing() -> None:

@@ -8,7 +8,6 @@ from timeline.analysis.path.bounds import most_won_by_waiting, most_won_on_path
 from timeline.analysis.path.path_items import PathKind
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.group_by import group_by
-from timeline.figures.path_table import path_parts
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.records.tables import NO_ID
@@ -132,15 +131,12 @@ def _copies(figures: Figures) -> Table:
 
 def _on_path(path: Table, rows: Table) -> Int64:
     """How long the path of the step of each row is on its rank."""
-    if not len(path):
-        return np.zeros(len(rows), np.int64)
-    parts = path_parts(path)
-    parts = parts.take(parts["profiled"].astype(np.bool_))
-    step = np.concatenate([_filled(parts, "step"), _filled(rows, "step")])
-    rank = np.concatenate([_filled(parts, "rank"), rows["rank"]])
+    known = path.take(path["profiled"].astype(np.bool_))
+    step = np.concatenate([_filled(known, "step"), _filled(rows, "step")])
+    rank = np.concatenate([_filled(known, "rank"), rows["rank"]])
     groups = group_by(len(step), [step, rank])
-    spent_ns = np.concatenate([parts["total_ns"], np.zeros(len(rows), np.int64)])
-    on_path_ns: Int64 = groups.sum(spent_ns)[groups.group[len(parts) :]]
+    spent_ns = np.concatenate([known["duration_ns"], np.zeros(len(rows), np.int64)])
+    on_path_ns: Int64 = groups.sum(spent_ns)[groups.group[len(known) :]]
     return on_path_ns
 
 

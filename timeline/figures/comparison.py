@@ -245,7 +245,8 @@ def _most_waited_for(waiting: Table) -> int | None:
     known = [row for row in waiting.to_dicts() if row["waited_for_rank"] is not None]
     most = max(known, key=lambda row: abs(row["delta_ns"]), default=None)
     all_ns = int(waiting["delta_ns"].sum()) if len(waiting) else 0
-    if most is None or not most["delta_ns"] or 2 * most["delta_ns"] / all_ns <= 1:
+    # Of two ranks that changed places, waiting may have changed by nothing in all.
+    if most is None or not all_ns or 2 * most["delta_ns"] / all_ns <= 1:
         return None
     return int(most["waited_for_rank"])
 

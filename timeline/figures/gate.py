@@ -22,9 +22,10 @@ class Gate:
 
     limit: the share that is allowed. ratio: the median step of the new run as a multiple of that of
     the base, None where a run holds nothing. separated: whether the quartiles of the new run lie
-    above those of the base; None where a run has fewer than `LEAST_STEPS` steps, where the ratio
-    decides alone. failed: whether the run is slower than allowed. base_ns, new_ns: the medians;
-    base_steps, new_steps: of how many steps; 0 where they are times from end to end.
+    above those of the base; None where a run has fewer than `LEAST_STEPS` steps. failed: whether
+    the run is slower than allowed; never where a run has too few steps for quartiles. base_ns,
+    new_ns: the medians; base_steps, new_steps: of how many steps. Where a run has no steps at all,
+    these are 0, and times are from end to end, whose ratio decides alone.
     """
 
     limit: float
@@ -59,7 +60,7 @@ class Gate:
     ) -> Gate:
         ratio = new_ns / base_ns if base_ns and new_ns else None
         longer = ratio is not None and ratio > 1 + limit
-        failed = longer and separated is not False
+        failed = longer and (separated is True or not any(steps))
         return cls(limit, ratio, separated, failed, base_ns, new_ns, *steps)
 
     @property
@@ -72,8 +73,8 @@ class Gate:
         if self.separated is None:
             steps = " and ".join(str(count) for count in (self.base_steps, self.new_steps))
             return (
-                f"the gate stands on {steps} steps: with fewer than {LEAST_STEPS} nothing tells a "
-                "change from noise, so the median decides alone."
+                f"the gate does not fail on {steps} steps: fewer than {LEAST_STEPS} do not tell a "
+                "change from noise."
             )
         return ""
 
@@ -85,13 +86,16 @@ class Gate:
         what = "median step" if self.base_steps else "end to end"
         times = f"{spell_duration(self.base_ns)} before, {spell_duration(self.new_ns)} now"
         verdict = "fails" if self.failed else "passes"
-        noise = ", but the quartiles of both runs overlap" if self._is_noise else ""
-        return f"Gate of {limit} {verdict}: {what} {self.ratio - 1:+.1%} ({times}){noise}."
+        return f"Gate of {limit} {verdict}: {what} {self.ratio - 1:+.1%} ({times}){self._pardon}."
 
     @property
-    def _is_noise(self) -> bool:
-        """Whether nothing but overlapping quartiles lets it pass."""
-        return self.separated is False and self.ratio is not None and self.ratio > 1 + self.limit
+    def _pardon(self) -> str:
+        """What lets it pass though the median step is longer than allowed."""
+        if self.failed or self.ratio is None or self.ratio <= 1 + self.limit:
+            return ""
+        if self.separated is None:
+            return f", but fewer than {LEAST_STEPS} steps do not tell a change from noise"
+        return ", but the quartiles of both runs overlap"
 
     def to_dict(self) -> dict[str, Any]:
         """The gate as plain values."""

@@ -165,7 +165,8 @@ def _most_common(digests: _Hashes) -> tuple[int, Bool]:
 def _mean_frequency_mhz(records: Records, rows: Rows) -> float | None:
     """The mean frequency of the AI Core while tasks run, each ns of a task counting alike.
 
-    A sample holds until the next one of its series. What several series tell is averaged.
+    A sample holds until the next one of its series. What several series tell is averaged. A core
+    that computes has a frequency: samples of 0 MHz tell none.
     """
     group = records.strings.find(AI_CORE_FREQUENCY)
     start_ns, end_ns = records.tasks.start_ns[rows], records.tasks.end_ns[rows]
@@ -173,8 +174,10 @@ def _mean_frequency_mhz(records: Records, rows: Rows) -> float | None:
     if group is None or not all_ns:
         return None
     means = []
+    value = records.samples.value
+    told = np.isfinite(value) & (value > 0)
     for series in np.flatnonzero(records.series.group == group).tolist():
-        samples = records.samples.take(records.samples.series == series)
+        samples = records.samples.take((records.samples.series == series) & told)
         if len(samples):
             held = _HeldValues.of(samples)
             means.append(float((held.sum(end_ns) - held.sum(start_ns)).sum()) / all_ns)
