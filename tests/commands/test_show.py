@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,6 +19,9 @@ import timeline
 from tests.support.profile_shelf import Profile, ProfileShelf
 from tests.support.run_command import Command
 from timeline.errors import SourceError, TimelineError
+from timeline.figures.filed_verdict import CHECKSUM, TEXT, DamagedVerdictError, FiledVerdict
+from timeline.reports.terminal import Display
+from timeline.reports.terminal_filed import filed_text
 from timeline.tracks.verdict_row import WHAT_CHANGED, WHAT_IS_SLOW
 
 SUFFIXES = (".pftrace", ".pftrace.gz", ".json", ".json.gz")
@@ -28,6 +34,12 @@ WAYS = (
     ("--kind", "detail", "--limit", "SMALL", "--fit", "split"),
     ("--group-by", "rank", "--args", "none"),
 )
+
+WRONG: tuple[Any, ...] = (
+    *(0, -1, 2**63 - 1, -(2**63), 2**64, 1.5, True, None, "", "N/A", "\0"),
+    *([], [1], [None], ["x"], {}, {"a": 1}, {"columns": {}}),
+)
+DISPLAYS = (Display(20, "ascii", terminal=False), Display(200, "utf-8", terminal=True))
 
 ROW = """
 SELECT slice.name, COALESCE(EXTRACT_ARG(arg_set_id, 'debug.see_why'),
@@ -193,6 +205,65 @@ def test_damaged_files(suffix: str, profile: Profile, tmp_path: Path, data: st.D
         assert timeline.read_verdict(changed).sentences == said
     except TimelineError as error:
         assert isinstance(error, SourceError)
+
+
+def changed_payload(filed: dict[str, Any], random: Random) -> None:
+    """Remove, empty or replace one to three values anywhere in what a file says."""
+    for _ in range(random.randint(1, 3)):
+        places: dict[str, list[tuple[Any, Any]]] = {}
+        waiting: list[tuple[Any, str]] = [(filed, "")]
+        while waiting:
+            holder, path = waiting.pop()
+            keys = list(holder) if isinstance(holder, dict) else range(len(holder))
+            for key in keys:
+                name = f"{path}.{key}" if isinstance(holder, dict) else f"{path}[]"
+                places.setdefault(name, []).append((holder, key))
+                if isinstance(holder[key], (dict, list)):
+                    waiting.append((holder[key], name))
+        if not places:
+            return
+        holder, key = random.choice(places[random.choice(list(places))])
+        match random.randrange(4):
+            case 0:
+                del holder[key]
+            case 1 if isinstance(holder[key], list):
+                holder[key].clear()
+            case 2 if isinstance(holder, list):
+                holder[:] = [random.choice(WRONG)] * len(holder)
+            case _:
+                holder[key] = random.choice(WRONG)
+
+
+@pytest.mark.parametrize("what", ["verdict", "comparison"])
+def test_payloads_of_others(what: str, shelf: ProfileShelf, tmp_path: Path) -> None:
+    """Whatever a file says with a right checksum is shown on any display, or refused."""
+    file = tmp_path / "out.json"
+    base = shelf.get("torch-db", steps=3).path
+    if what == "verdict":
+        timeline.export(base, file)
+    else:
+        timeline.compare(base, shelf.get("torch-db", steps=6).path, file)
+    said = timeline.read_verdict(file)
+    assert (said.comparison is None) is (what == "verdict")
+    facts = dict(json.loads(file.read_bytes())["otherData"])
+    random, outcomes = Random(1), set()
+    for _ in range(250):
+        filed = json.loads(facts[TEXT])
+        changed_payload(filed, random)
+        text = json.dumps(filed)
+        try:
+            found = FiledVerdict.from_attributes(
+                {TEXT: text, CHECKSUM: str(zlib.crc32(text.encode()))}
+            )
+        except DamagedVerdictError:
+            outcomes.add("refused")
+            continue
+        assert found is not None
+        found.to_json()
+        for display in DISPLAYS:
+            filed_text(found, display, verbose=True)
+        outcomes.add("shown")
+    assert outcomes == {"refused", "shown"}
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)

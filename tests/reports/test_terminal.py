@@ -20,8 +20,9 @@ from timeline.figures.rank_tables import PARTS
 from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict
 from timeline.reports.export_report import ExportReport
-from timeline.reports.terminal import PIPE_WIDTH, Display
+from timeline.reports.terminal import PIPE_WIDTH, Display, render_blocks
 from timeline.reports.terminal_verdict import FEW_RANKS, MOST_STEPS, verdict_text
+from timeline.reports.times_grid import MOST_BAR, TimesGrid
 from timeline.units import spell_share, spell_short
 
 WIDTHS = (60, 80, 120)
@@ -128,6 +129,20 @@ def test_the_bar_has_the_parts(report: ExportReport) -> None:
     for bar, row in zip(bars[1:], reversed(rows), strict=True):
         assert len(bar) == len(bars[1])
         assert abs(bar.count("█") / len(bar) - row["computing_ns"] / row["span_ns"]) < 1 / len(bar)
+
+
+def test_the_bar_of_a_step_without_device_work() -> None:
+    """A step in which nothing ran has an empty bar, and parts beyond a step do not lengthen it."""
+    times = {name: np.array([0, 10**18]) for name in PARTS}
+    table = Table({"span_ns": np.array([0, 5]), **times})
+    wide = Display(200, "utf-8", terminal=True)
+    grid = TimesGrid(wide, ["rank", "time"], table)
+    for row in table.to_dicts():
+        grid.add(["0", "-"], row)
+    lines = render_blocks([[grid.grid]], wide).splitlines()
+    empty, full = (len(re.findall("[█▒░·]", line)) for line in lines[-2:])
+    assert empty == 0
+    assert 0 < full <= MOST_BAR
 
 
 @pytest.mark.parametrize("ranks", [9, 1000])

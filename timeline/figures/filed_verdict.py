@@ -15,6 +15,7 @@ import numpy.typing as npt
 from timeline.analysis.idle.idle_sums import MOST_CALLS
 from timeline.analysis.waits.culprit import HeldUp
 from timeline.figures.comparison import Comparison
+from timeline.figures.filed_tables import comparison_fault, verdict_fault
 from timeline.figures.idle_table import least_gap_ns, sum_of_selection
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
@@ -185,11 +186,23 @@ class FiledVerdict:
             raise DamagedVerdictError("is of another version of tlexport") from error
         if filed.schema != SCHEMA:
             raise DamagedVerdictError("is of another version of tlexport")
+        if (fault := filed._fault()) is not None:
+            raise DamagedVerdictError(f"is of another version of tlexport ({fault})")
         return replace(
             filed,
             verdict=_saying(_SaidVerdict, filed.verdict, filed.sentences),
             comparison=_saying(_SaidComparison, filed.comparison, filed.sentences),
         )
+
+    def _fault(self) -> str | None:
+        """Of what no text can be made; None where it can be of all."""
+        if (self.verdict is None) is not (self.figures is None):
+            return "figures are not those of a verdict"
+        if self.comparison is not None and self.sentences:
+            return comparison_fault(self.comparison)
+        if self.verdict is not None and self.figures is not None and self.sentences:
+            return verdict_fault(self.verdict, self.figures)
+        return None
 
     def _with_few_rows(self) -> FiledVerdict:
         """The same with no table so long that it takes time to see how much room it needs."""

@@ -115,11 +115,12 @@ class TimesGrid:
 
     def _bar(self, row: Mapping[str, Any]) -> Text:
         bar = Text()
-        span_ns, upto_ns, drawn = row["span_ns"], 0, 0
+        # A file may say of its steps what no profile does.
+        span_ns, upto_ns, drawn = max(row["span_ns"], 1), 0, 0
         for part in _PARTS:
             if part.mark:
                 upto_ns += row[part.column] or 0
-                cells = round(self._bar_width * upto_ns / span_ns) - drawn
+                cells = round(self._bar_width * min(max(upto_ns, 0), span_ns) / span_ns) - drawn
                 bar.append(self._mark(part) * cells, style=part.style)
                 drawn += cells
         return bar
