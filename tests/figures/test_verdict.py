@@ -131,7 +131,7 @@ def test_the_slowest_step(figures: Figures) -> None:
     ordinary: dict[Any, int] = {}
     plain = [row for row in every if row["ordinary"]]
     graphs_of = {}
-    for row in plain:
+    for row in every:
         graphs_of.setdefault(row["rank"], set()).add(row["graph"])
     several = any(len(graphs) > 1 for graphs in graphs_of.values())
     for row in plain:

@@ -166,14 +166,20 @@ class Verdict:
         return self.held_up.culprit
 
     @property
+    def notable_culprit(self) -> Culprit | None:
+        """The culprit, where others wait for it notably."""
+        culprit = self.culprit
+        return None if culprit is None or culprit.share < words.HARDLY else culprit
+
+    @property
     def slow_rank(self) -> int | None:
         """The culprit, where others wait for it notably.
 
         Where nothing tells who waits for whom, the rank whose steps take notably longer.
         """
-        culprit, extreme = self.culprit, self.rank_extreme
-        if culprit is not None:
-            return culprit.rank if culprit.share >= words.HARDLY else None
+        extreme = self.rank_extreme
+        if self.culprit is not None:
+            return None if self.notable_culprit is None else self.notable_culprit.rank
         if extreme is None or self.held_up.waited_ns or extreme.spread < NOTABLE:
             return None
         return extreme.slowest
@@ -184,8 +190,8 @@ class Verdict:
 
         Without a culprit, the rank on which the slowest step was slowest; none where nothing tells.
         """
-        culprit, step, rank = self.culprit, self.step_extreme, self.rank_extreme
-        if culprit is not None and culprit.share >= words.HARDLY:
+        culprit, step, rank = self.notable_culprit, self.step_extreme, self.rank_extreme
+        if culprit is not None:
             waits = culprit.waiters[0].rank
             return (culprit.rank, waits) if culprit.profiled else (waits,)
         if step is not None and step.rank is not None:
@@ -215,7 +221,7 @@ class Verdict:
             yield from filter(None, [words.no_culprit_sentence(self.held_up)])
         else:
             yield words.culprit_sentence(culprit)
-            if self.slow_rank is not None:
+            if self.notable_culprit is not None:
                 yield words.cause_sentence(culprit, self.computing.get(culprit.rank))
         if self.held_up.waited_ns:
             yield from filter(None, [words.basis_sentence(self.basis)])

@@ -202,7 +202,7 @@ class _Parting:
     """Parts idle stretches by cause and by the call that is open."""
 
     def __init__(self, records: Records, stretches: _Stretches, ends: _Ends, least_ns: int) -> None:
-        self._records, self._host, self._strings = records, records.host, records.strings
+        self._host, self._strings = records.host, records.strings
         self._ends, self._least_ns = ends, least_ns
         fetching, preparing = _fetching(records), _preparing(records)
         edges_ns = np.unique(

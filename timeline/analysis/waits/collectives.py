@@ -127,8 +127,8 @@ def rank_collectives(
     ops, iterations = records.ops.take(order), iterations[order]
     pool, strings = records.strings, StringPool()
     group = ops.group_name if records.numbered_ops else _names_of_groups(ops)
-    distinct, which = distinct_pairs(ops.name.astype(np.int64), group.astype(np.int64))
-    named = [(pool[name], pool[group]) for name, group in distinct.tolist()]
+    pairs, which = distinct_pairs(ops.name.astype(np.int64), group.astype(np.int64))
+    named = [(pool[name], pool[group]) for name, group in pairs.tolist()]
     kinds = [collective_kind(name) for name, _ in named]
     key, pair = _keys_by_name(named, which, iterations) if records.numbered_ops else _no_keys(ops)
     computing_ns, idle_ns = _since_op_before(records.tasks, ops)

@@ -64,11 +64,6 @@ class Culprit:
     slow_link: SlowLink | None = None
     """The links that are its cause, where they are: then others wait for their transfers."""
 
-    @property
-    def each_ns(self) -> int:
-        """How long each of those that wait for it does so in a mean step."""
-        return round(self.share * self.step_ns)
-
     def to_dict(self) -> dict[str, Any]:
         """The culprit under the names of the report."""
         return {

@@ -1,4 +1,4 @@
-"""Why a rank comes late: it computes longer, its device idles longer, and what that is due to."""
+"""Why a rank comes late: by its computing or by its host, and what that is due to."""
 
 from __future__ import annotations
 

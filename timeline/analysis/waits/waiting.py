@@ -37,7 +37,7 @@ MOVES_ALL_ONCE = frozenset({"Broadcast", "Reduce"})
 SIZE_IS_PER_RANK = frozenset({"AllGather", "ReduceScatter"})
 """Kinds whose size, as a rank tells it, is one rank's part of the data."""
 LEAST_TOLD = 0.1
-"""So much of how late a rank is must be computing or idling since its op before."""
+"""So much of how late a rank is must be due to its computing or its host since its op before."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ class Stragglers(ColumnTable):
     came; unnamed: its HCCL tasks have neither names nor ranks. shared_ns, unmatched_ns, alone_ns,
     unknown_ns, unnamed_ns: the time that they took, point_to_point_ns what sends and receives took.
     times_last: how often it came last. waited_ns: how long it waited. caused_ns: how long others
-    that are read waited for it, of which compute_late_ns while it computed longer than they did,
-    and host_late_ns while its device had idled longer. slowest_ns: the longest it kept one waiting.
+    that are read waited for it, of which compute_late_ns is due to its computing longer than they
+    did, and host_late_ns to its host. slowest_ns: the longest it kept one waiting.
     """
 
     shared: Int64 = column(np.int64)
@@ -139,7 +139,7 @@ class Waiting:
 
     mismatched: ops that look alike on several ranks but were over on one before another came, so
     that they cannot be one. compute_late_ns: (waits,) how much of each wait is due to the last rank
-    computing longer, and not to its device idling longer. slack_ns: how far the clocks may be off.
+    computing longer, and not to its host. slack_ns: how far the clocks may be off.
     """
 
     waits: Waits
@@ -392,16 +392,16 @@ def _compute_late_ns(ranks: Sequence[RankCollectives], shared: SharedOps, waits:
     start_ns = shared.take(parts, "start_ns")
     # Unix times of nanoseconds are no floats, times from the first arrival are.
     after_ns = start_ns - over_ops(np.minimum, start_ns, shared)[shared.op]
-    computed_ns, idled_ns = (
+    computing_ns, host_ns = (
         shared.take(parts, name) for name in ("computing_before_ns", "host_before_ns")
     )
-    late, more, idle = np.zeros((3, shared.count))
-    for found, values in ((late, after_ns), (more, computed_ns), (idle, idled_ns)):
+    late, compute, host = np.zeros((3, shared.count))
+    for found, values in ((late, after_ns), (compute, computing_ns), (host, host_ns)):
         excess = values - ops.medians(values.astype(np.float64))[shared.op]
         found[shared.op[is_last]] = np.maximum(excess[is_last], 0.0)
-    both = more + idle
+    both = compute + host
     told = (both > 0) & (both >= LEAST_TOLD * late)
-    share = np.divide(more, both, out=np.zeros(shared.count), where=told)
+    share = np.divide(compute, both, out=np.zeros(shared.count), where=told)
     order = np.flatnonzero(is_last)
     order = order[np.lexsort((shared.row[order], shared.rank[order]))]
     share[shared.op[order]] = _carried(share, told, shared.op[order], shared.rank[order])

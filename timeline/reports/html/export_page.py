@@ -46,9 +46,8 @@ def render_export_page(report: ExportReport) -> bytes:
 
 def _culprit(report: ExportReport) -> str:
     """How the first sentence begins where it blames a rank; empty where it does not."""
-    culprit = report.verdict.culprit
-    named = culprit is not None and culprit.rank == report.verdict.slow_rank
-    return f"Rank {culprit.rank}" if culprit is not None and named else ""
+    culprit = report.verdict.notable_culprit
+    return "" if culprit is None else f"Rank {culprit.rank}"
 
 
 def _tiles(report: ExportReport) -> Iterator[Tile]:
