@@ -6,13 +6,9 @@ import numpy as np
 
 from timeline.analysis.path.path_items import PathItems, PathKind
 from timeline.columns.columns import Int64, Rows
-from timeline.records.tables import NO_ID, NO_TIME
+from timeline.records.tables import NO_ID
 
 __all__ = ["op_delays"]
-
-_KINDS = (PathKind.LAUNCH, PathKind.QUEUED, PathKind.HOST, PathKind.BETWEEN_TASKS)
-"""Of the time before an item, from its start back."""
-_OF_HOST = [PathKind.HOST, PathKind.QUEUED, PathKind.LAUNCH]
 
 
 def op_delays(items: PathItems, ops: int) -> tuple[Int64, Int64]:
@@ -34,24 +30,40 @@ def op_delays(items: PathItems, ops: int) -> tuple[Int64, Int64]:
     if not len(rows):
         return computing_ns, host_ns
     since_ns = _came_before(items, rows)
-    op, item = _visits(items, rows, since_ns)
-    begin_ns = since_ns[op]
+    until = _last_on_path(items, rows, since_ns)
     # An op itself is not part of what it waits for.
-    upto_ns = np.where(item == rows[op], items.start_ns[item], items.end_ns[item])
-    before = items.before[item]
-    before_ns = np.where(before != NO_ID, items.end_ns[before], NO_TIME)
-    cuts_ns = [upto_ns, items.start_ns[item], items.launch_ns[item], items.asked_ns[item]]
-    cuts_ns += [items.host_ns[item], before_ns]
-    cuts_ns = [np.maximum(moments_ns, begin_ns) for moments_ns in cuts_ns]
-    collective = items.collective[rows][op]
-    for at, kind in enumerate((None, *_KINDS)):
-        spent_ns = np.maximum(cuts_ns[at] - cuts_ns[at + 1], 0)
-        if kind is None:
-            own = items.kind[item] == PathKind.COMPUTING
-            np.add.at(computing_ns, collective[own], spent_ns[own])
-        elif kind in _OF_HOST:
-            np.add.at(host_ns, collective, spent_ns)
+    first = _spent(items, rows, since_ns, items.start_ns[rows])
+    last = _spent(items, until, since_ns, items.end_ns[until])
+    led = np.flatnonzero(until != rows)
+    before = items.before[rows[led]]
+    begin_ns = np.where(items.before != NO_ID, items.end_ns[items.before], items.start_ns)
+    whole = _spent(items, np.arange(len(items)), begin_ns, items.end_ns)
+    for found, of_first, of_last, of_all in zip(
+        (computing_ns, host_ns), first, last, whole, strict=True
+    ):
+        upto_ns = _along_path(items, of_all)
+        of_first[led] += of_last[led] + upto_ns[before] - upto_ns[until[led]]
+        found[items.collective[rows]] = of_first
     return computing_ns, host_ns
+
+
+def _spent(items: PathItems, rows: Rows, since_ns: Int64, upto_ns: Int64) -> tuple[Int64, Int64]:
+    """How long items compute, and the host delays them, between two moments: (k,) each."""
+    start_ns, host_ns = (
+        np.maximum(moments_ns[rows], since_ns) for moments_ns in (items.start_ns, items.host_ns)
+    )
+    computing_ns = np.where(items.kind[rows] == PathKind.COMPUTING, upto_ns - start_ns, 0)
+    return np.maximum(computing_ns, 0), np.maximum(start_ns - host_ns, 0)
+
+
+def _along_path(items: PathItems, spent_ns: Int64) -> Int64:
+    """The sum over each item and all that lead to it, but not over the first of them, (items,)."""
+    sums = [0] * len(items)
+    each = zip(items.before.tolist(), spent_ns.tolist(), strict=True)
+    for row, (before, spent) in enumerate(each):
+        if before != NO_ID:
+            sums[row] = sums[before] + spent
+    return np.array(sums, np.int64)
 
 
 def _came_before(items: PathItems, rows: Rows) -> Int64:
@@ -62,14 +74,27 @@ def _came_before(items: PathItems, rows: Rows) -> Int64:
     return np.minimum(since_ns, items.start_ns[rows])
 
 
-def _visits(items: PathItems, rows: Rows, since_ns: Int64) -> tuple[Rows, Rows]:
-    """The items that lead to each op, back to a moment: positions in rows, and rows of items."""
+def _last_on_path(items: PathItems, rows: Rows, since_ns: Int64) -> Rows:
+    """The first in time of the items that lead to each op and end after a moment, or the op.
+
+    Items end later than those that lead to them, so that jumps to far ones, as of a skip list, find
+    it in a time that grows with the logarithm of their number.
+    """
     before, ends_ns = items.before.tolist(), items.end_ns.tolist()
-    ops, visited = list[int](), list[int]()
-    for op, (row, begin_ns) in enumerate(zip(rows.tolist(), since_ns.tolist(), strict=True)):
+    depth, jump = list[int](), list[int]()
+    for row, one in enumerate(before):
+        if one == NO_ID:
+            depth.append(0)
+            jump.append(row)
+            continue
+        far = jump[one]
+        even = depth[one] - depth[far] == depth[far] - depth[jump[far]]
+        depth.append(depth[one] + 1)
+        jump.append(jump[far] if even else one)
+    found = list[int]()
+    for row, begin_ns in zip(rows.tolist(), since_ns.tolist(), strict=True):
         item = row
-        while item >= 0 and (item == row or ends_ns[item] > begin_ns):
-            ops.append(op)
-            visited.append(item)
-            item = before[item]
-    return np.array(ops, np.intp), np.array(visited, np.intp)
+        while before[item] != NO_ID and ends_ns[before[item]] > begin_ns:
+            item = jump[item] if ends_ns[jump[item]] > begin_ns else before[item]
+        found.append(item)
+    return np.array(found, np.intp)
