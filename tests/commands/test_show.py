@@ -234,6 +234,16 @@ def changed_payload(filed: dict[str, Any], random: Random) -> None:
                 holder[key] = random.choice(WRONG)
 
 
+@pytest.mark.parametrize(
+    "text", ["", "null", "[]", "{}", "\ud800", '{"version":"\udcff"}', "[" * 99_999]
+)
+def test_payloads_that_are_none(text: str) -> None:
+    """Text that is no object of a verdict, or no text at all, is refused."""
+    checksum = str(zlib.crc32(text.encode("utf-8", "surrogatepass")))
+    with pytest.raises(DamagedVerdictError):
+        FiledVerdict.from_attributes({TEXT: text, CHECKSUM: checksum})
+
+
 @pytest.mark.parametrize("what", ["verdict", "comparison"])
 def test_payloads_of_others(what: str, shelf: ProfileShelf, tmp_path: Path) -> None:
     """Whatever a file says with a right checksum is shown on any display, or refused."""

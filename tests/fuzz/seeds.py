@@ -17,11 +17,15 @@ import apsw
 from simulator.model import Run
 from simulator.simulation import make_run
 from tests.support.profile_shelf import WRITERS
+from timeline.commands.compare import compare
+from timeline.commands.export import export
+from timeline.figures.filed_verdict import TEXT
 from timeline.sources.common.counter_tables import database_tables
 
 __all__ = [
     "database_seeds",
     "file_seeds",
+    "filed_seeds",
     "metadata_seeds",
     "small_run",
     "table_seeds",
@@ -251,3 +255,16 @@ def metadata_seeds() -> list[bytes]:
             merged |= json.loads(text)
     few = {key: value for key, value in merged.items() if not isinstance(value, (dict, list))}
     return [*found, json.dumps(few).encode(), b'{"rank_id": 0}', b'{"rank_id": "0"}', b"{}"]
+
+
+# -- written files -------------------------------------------------------------------------------
+
+
+def filed_seeds() -> list[bytes]:
+    """What the file of an export says, and that of a comparison, as JSON text."""
+    with tempfile.TemporaryDirectory(prefix="tlexport-seeds-") as name:
+        capture, base, new = (Path(name, part) for part in ("capture", "base.json", "new.json"))
+        write_capture("torch-db", capture)
+        export(capture, base)
+        compare(capture, capture, new)
+        return [json.loads(path.read_bytes())["otherData"][TEXT].encode() for path in (base, new)]

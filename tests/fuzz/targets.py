@@ -6,10 +6,11 @@ whose fuzzed files hold the input, and gives the records, or None where the read
 
 from __future__ import annotations
 
+import tempfile
+import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from zlib import crc32
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from tests.fuzz.promises import BrokenPromise
 from tests.fuzz.seeds import (
     database_seeds,
     file_seeds,
+    filed_seeds,
     metadata_seeds,
     table_seeds,
     trace_events,
@@ -28,8 +30,13 @@ from tests.fuzz.seeds import (
 from tests.fuzz.shrink import shrink_text
 from tests.fuzz.target import Form, target
 from timeline.columns.strings import StringPool
+from timeline.commands.compare import compare
+from timeline.commands.show import read_verdict
 from timeline.errors import SourceError, TimelineError
+from timeline.figures.filed_verdict import CHECKSUM, TEXT, DamagedVerdictError, FiledVerdict
 from timeline.records.tables import Records, Tasks
+from timeline.reports.terminal import Display
+from timeline.reports.terminal_filed import filed_text
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.ascend_trace import reader
 from timeline.sources.ascend_trace.events import ASCEND
@@ -138,7 +145,7 @@ def mindstudio(capture: Path) -> Records:
 def blocks(capture: Path) -> None:
     """A file that is read in blocks, and of which few events are held, reads as one that is not."""
     path = _one(capture, "trace_view.json")
-    small = 1 + crc32(path.read_bytes()) % 300
+    small = 1 + zlib.crc32(path.read_bytes()) % 300
     damage = LossLog(path)
     whole = _events_or_refusal(path, BLOCK_BYTES, damage)
     cut = _events_or_refusal(path, small, LossLog(path))
@@ -278,6 +285,51 @@ def metadata(capture: Path) -> None:
             refusals.append(error)
     if refusals:
         raise refusals[0]
+
+
+# -- written files -------------------------------------------------------------------------------
+
+FILED = Form(".json", 65_536, json_change(lambda: ()), shrink_text)
+DISPLAYS = (Display(20, "ascii", terminal=False), Display(200, "utf-8", terminal=True))
+
+
+def _filed(directory: Path) -> list[Path]:
+    payload = directory / "payload"
+    payload.touch()
+    return [payload]
+
+
+@target("show", form=FILED, capture=_filed, seeds=filed_seeds)
+def shown(capture: Path) -> None:
+    """What a file says, whatever that is, with a right checksum."""
+    payload = capture / "payload"
+    text = payload.read_bytes().decode("utf-8", "surrogateescape")
+    checksum = str(zlib.crc32(text.encode("utf-8", "surrogatepass")))
+    try:
+        filed = FiledVerdict.from_attributes({TEXT: text, CHECKSUM: checksum})
+    except DamagedVerdictError as error:
+        raise SourceError(payload, str(error)) from error
+    if filed is None:
+        raise BrokenPromise("a verdict is not found")
+    filed.to_json()
+    for display in DISPLAYS:
+        filed_text(filed, display, verbose=True)
+
+
+@target("compare", form=SQLITE, capture=files("torch-db", "*profiler_0.db"), seeds=database_seeds)
+def compared(capture: Path) -> None:
+    """A capture, compared with itself: every time is the same, and what it says can be shown."""
+    known = {_assigned(capture): 0}
+    with tempfile.TemporaryDirectory(prefix="tlexport-compared-") as name:
+        output = Path(name, "both.json")
+        report = compare(capture, capture, output, assign_rank=known, jobs=1)
+        filed = read_verdict(output)
+    comparison = report.comparison
+    for table in (comparison.overall, comparison.steps, comparison.operators):
+        if len(table) and np.ma.filled(table["delta_ns"], 0).any():
+            raise BrokenPromise("a run differs from itself")
+    for display in DISPLAYS:
+        filed_text(filed, display, verbose=True)
 
 
 # -- other layouts -------------------------------------------------------------------------------

@@ -182,7 +182,7 @@ class FiledVerdict:
             raise DamagedVerdictError("was changed since it was written")
         try:
             filed = msgspec.json.decode(text, type=cls, dec_hook=_column_from)
-        except (msgspec.MsgspecError, RecursionError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise DamagedVerdictError("is of another version of tlexport") from error
         if filed.schema != SCHEMA:
             raise DamagedVerdictError("is of another version of tlexport")
