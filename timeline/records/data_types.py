@@ -25,6 +25,10 @@ _NAMED = {
 """Names without their bits (c10::ScalarType of PyTorch), and those whose digits are none."""
 
 
+_MOST_DIGITS = 4
+"""Of a number of bits; a longer number in a name is none."""
+
+
 def element_bytes(name: str) -> int | None:
     """The bytes of one element, None where the name does not tell.
 
@@ -32,9 +36,13 @@ def element_bytes(name: str) -> int | None:
 
     >>> element_bytes("FP32"), element_bytes("BFloat16"), element_bytes("Long")
     (4, 2, 8)
+    >>> element_bytes("9" * 30) is None
+    True
     """
     named = _NAMED.get(name.lower())
     if named is not None:
         return named
     bits = _BITS.search(name)
-    return int(bits[0]) // 8 or None if bits else None
+    if bits is None or len(bits[0]) > _MOST_DIGITS:
+        return None
+    return int(bits[0]) // 8 or None
