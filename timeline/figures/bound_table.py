@@ -132,6 +132,8 @@ def _copies(figures: Figures) -> Table:
 
 def _on_path(path: Table, rows: Table) -> Int64:
     """How long the path of the step of each row is on its rank."""
+    if not len(path):
+        return np.zeros(len(rows), np.int64)
     parts = path_parts(path)
     parts = parts.take(parts["profiled"].astype(np.bool_))
     step = np.concatenate([_filled(parts, "step"), _filled(rows, "step")])
