@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 import timeline
 from simulator.scenario import Scenario
 from tests.support.faulty_clusters import Cluster, on_disk
+from tests.support.profile_shelf import ProfileShelf
 from timeline.analysis.idle.idle_sums import IdleCause
 from timeline.figures.bound_table import COPIES, HOST, WAITING, bound_table
 from timeline.figures.bounds import Bound, bounds_sentence, find_bounds
@@ -102,3 +106,14 @@ def test_bounds_in_words() -> None:
         "On the critical path, at most 14% to win from waiting, 6% where the host had not asked."
     )
     assert bounds_sentence(bounds[2:]) is None
+
+
+def test_a_path_of_communication_alone(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """Where nothing but communication lies on the path, copies and idle time win nothing."""
+    profile = shutil.copytree(shelf.get("torch-text", ranks=1).path, tmp_path / "profile")
+    plane = {"ph": "M", "name": "process_name", "pid": 7, "args": {"name": "HCCL"}}
+    events = [plane, {"ph": "X", "pid": 7, "ts": 3, "dur": 4}]
+    for file in profile.rglob("trace_view.json"):
+        file.write_text(json.dumps(events), encoding="utf-8")
+    report = timeline.export(profile, tmp_path / "out.pftrace")
+    assert {bound.what: bound.share for bound in report.verdict.bounds}.get("copies", 0) == 0
