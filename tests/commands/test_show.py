@@ -197,7 +197,7 @@ def test_damaged_files(suffix: str, profile: Profile, tmp_path: Path, data: st.D
     content = bytearray(file.read_bytes())
     said = timeline.read_verdict(file).sentences
     for _ in range(data.draw(st.integers(1, 3))):
-        at = data.draw(st.integers(0, min(len(content), 4_000)))
+        at = data.draw(st.integers(0, 4_000)) % (len(content) + 1)
         content[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
     changed = tmp_path / "changed"
     changed.write_bytes(content)
