@@ -181,10 +181,11 @@ def _draw_selected(
         named_operators=request.named_operators,
         most_lengths=request.most_lengths,
     )
-    if request.causes and request.leading is None:  # facts were read before otherwise
-        facts = _with_causes(facts, part, collectives)
-    if request.estimate:
-        facts = replace(facts, replay=rank_replay(part.records, collectives.ops.selected))
+    if request.leading is None:  # these facts were read before otherwise
+        if request.causes:
+            facts = _with_causes(facts, part, collectives)
+        if request.estimate:
+            facts = replace(facts, replay=rank_replay(part.records, collectives.ops.selected))
     if request.most_lengths:
         ordinary = _ordinary_facts(facts, records, part, request)
         facts = replace(_with_sums(facts, part), ordinary=ordinary)

@@ -281,7 +281,9 @@ def _read_window(
     selection = request.selection
     assert selection.window is not None
     cheap = replace(selection, layers=SUMMARY_LAYERS, window=None)
-    spans = replace(request, selection=cheap, draw=False, causes=False)
+    spans = replace(
+        request, selection=cheap, draw=False, causes=False, estimate=False, most_lengths=0
+    )
     read = list(workers.results(sources, draw_rank_from_source, [spans] * len(sources)))
     here = [source for source, _ in read]
     facts = [rank.facts for rank in _with_collectives_matched([rank for _, rank in read])]
