@@ -228,6 +228,152 @@ class Profile:
         known = _read(*self._reader, chosen, causes=True, estimate=True, caller=_CALLER_OF_ESTIMATE)
         return estimated_gain_ns(known.facts, known.waiting, rank)
 
+    def flops(self, selection: Selection | None = None) -> Table:
+        """A row per rank, step, scope and operator whose floating-point operations were counted.
+
+        rank, level (rank, step, scope or operator), name, parent (of a scope), step, unit (all,
+        cube
+        or vector), flop, flop_per_s, utilization (0 to 1).
+
+        Raises:
+            TimelineError: as `overlap`.
+        """
+        return self._measure(selection).figures.flops
+
+    def data_preparation(self, selection: Selection | None = None) -> Table:
+        """A row per rank: what limits the preparation of its data.
+
+        rank, bottleneck (processing, sending, none), empty_share (of the host queue), operations
+        (ids
+        that limit the pipeline), cpu_busy.
+
+        Raises:
+            TimelineError: as `overlap`.
+        """
+        return self._measure(selection).figures.data_preparation
+
+    def data_queues(self, selection: Selection | None = None) -> Table:
+        """A row per rank and queue of its data.
+
+        rank, queue (host, device, to device), records, empty, full, capacity, and the means get_ns,
+        push_ns and total_ns of a record.
+
+        Raises:
+            TimelineError: as `overlap`.
+        """
+        return self._measure(selection).figures.data_queues
+
+    def data_pipeline(self, selection: Selection | None = None) -> Table:
+        """A row per rank and operation of the pipeline of its data.
+
+        rank, op, type, workers, parent, children, samples, capacity, mean_size, usage, empty_share,
+        cpu_user, cpu_system, bottleneck, advice.
+
+        Raises:
+            TimelineError: as `overlap`.
+        """
+        return self._measure(selection).figures.data_pipeline
+
+    def operator_steps(self, selection: Selection | None = None) -> Table:
+        """A row per rank, step and operator: how often and how long it ran.
+
+        rank, step, level (type, name, kernel), side, type, name, shapes, count, total_ns, mean_ns.
+
+        Raises:
+            TimelineError: as `overlap`.
+        """
+        return self._measure(selection).figures.operator_steps
+
+    def step_trace(self, selection: Selection | None = None) -> Table:
+        """A row per rank, graph and step of the step trace, and their means over all but the first.
+
+        rank, graph, step (masked in means), of (steps or file in means), start_ns, total_ns,
+        interval_ns, fp_bp_ns, tail_ns, fp_start, bp_end.
+
+        Raises:
+            TimelineError: as `overlap`.
+        """
+        return self._measure(selection).figures.step_trace
+
+    def parallel(self, selection: Selection | None = None) -> Table:
+        """One row, or none: how the run is split over ranks.
+
+        mode, stages, ranks, stage_ranks.
+
+        Raises:
+            TimelineError: as `overlap`.
+        """
+        return self._measure(selection).figures.parallel
+
+    def parallel_times(self, selection: Selection | None = None) -> Table:
+        """A row per rank and step: what it computes, and communicates while it does not.
+
+        rank, stage, step, of, computing_ns, communication_alone_ns, stage_ns, receive_alone_ns,
+        collective_alone_ns.
+
+        Raises:
+            TimelineError: as `overlap`.
+        """
+        return self._measure(selection).figures.parallel_times
+
+    def links(self, selection: Selection | None = None) -> Table:
+        """A row per rank and link between ranks.
+
+        rank, source_rank, target_rank, link, count, size_bytes, total_ns, bandwidth_gb_s, group.
+
+        Raises:
+            TimelineError: as `overlap`.
+        """
+        return self._measure(selection).figures.links
+
+    def framework(self, selection: Selection | None = None) -> Table:
+        """A row per operator as the framework describes it.
+
+        rank, graph, stream, task, name, type, block_dim, inputs, outputs.
+
+        Raises:
+            TimelineError: as `overlap`.
+        """
+        return self._measure(selection).figures.framework
+
+    def memory_graphs(self, selection: Selection | None = None) -> Table:
+        """A row per rank and graph: how much memory it holds at most.
+
+        rank, graph, static_bytes, peak_bytes, peak_node, peak_operator, capacity_bytes, nodes,
+        tensors, fp_start, bp_end.
+
+        Raises:
+            TimelineError: as `overlap`.
+        """
+        return self._measure(selection).figures.memory_graphs
+
+    def advice(self, selection: Selection | None = None) -> Table:
+        """A row per number that is above its threshold, and what to do about it.
+
+        about, rank, stage, source_rank, target_rank, link, op, value, unit, mean, share, threshold,
+        text; the worst first.
+
+        Raises:
+            TimelineError: as `overlap`.
+        """
+        return self._measure(selection).figures.advice
+
+    def memory(
+        self, selection: Selection | None = None, by: Literal["operator", "tensor"] = "operator"
+    ) -> Table:
+        """A row per rank, graph and operator of it in the order in which they run, or per tensor.
+
+        rank, graph, node, name, use_bytes, size_bytes, change_bytes; by tensor rank, graph, tensor,
+        type, size_bytes, first and last (nodes), operator, at_peak.
+
+        Raises:
+            TimelineError: as `overlap`.
+        """
+        if by not in ("operator", "tensor"):
+            raise UsageError(f"by={by!r}: memory is told apart by operator or tensor.")
+        figures = self._measure(selection).figures
+        return figures.memory_operators if by == "operator" else figures.memory_tensors
+
     def omissions(self, selection: Selection | None = None) -> Table:
         """Which records of the selection are in no figure: rank, reason, rows, loss.
 

@@ -31,6 +31,7 @@ from timeline.columns.intervals import IntervalSet, union
 from timeline.layers import LAYERS, Layer, LayerSpec
 from timeline.records.clock import ClockMove
 from timeline.records.counting_rules import CommunicationRule, FreeRule
+from timeline.records.profiler_tables.profiler_tables import ProfilerTables
 from timeline.records.tables import NO_TIME, RUNTIME_LAYERS, Omission, Records, Steps
 from timeline.records.vendor import UnusedFile
 from timeline.selection import Selection
@@ -139,6 +140,8 @@ class RankFacts:
     selected."""
     fetching_ns: int = 0
     """How long its host waited for data, where causes are asked for; 0 where no such call is."""
+    profiler_tables: ProfilerTables = field(default_factory=ProfilerTables)
+    """What of the small tables beside the capture is selected."""
 
     @property
     def rank(self) -> int:
@@ -245,4 +248,5 @@ def collect_facts(
         recorded=selected.cut.recorded,
         exposed=selected.overlap.not_overlapped,
         idle=None if selected.idle is None else selected.idle.times,
+        profiler_tables=records.profiler_tables.selected(selection.steps, selection.graphs),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import pairwise
 from typing import Any
 
@@ -22,12 +22,33 @@ from timeline.analysis.waits.exposed_waiting import split_exposed
 from timeline.analysis.waits.waiting import Basis, Stragglers, Waiting, Waits
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct_pairs
+from timeline.figures.advice import advice_table
+from timeline.figures.cluster_advice import cluster_advice
 from timeline.figures.comparison_tables import length_table, memory_table, task_sum_table
 from timeline.figures.computing_table import computing_table
+from timeline.figures.data_advice import data_advice
+from timeline.figures.data_tables import (
+    data_pipeline_table,
+    data_preparation_table,
+    data_queue_table,
+)
+from timeline.figures.flops_table import flops_table
 from timeline.figures.idle_table import idle_by_call, idle_by_cause
 from timeline.figures.launch_table import launch_table, module_table
+from timeline.figures.memory_graph_tables import (
+    memory_graph_table,
+    memory_operator_table,
+    memory_tensor_table,
+)
+from timeline.figures.operator_tables import (
+    framework_table,
+    operator_step_table,
+    operator_sum_table,
+)
+from timeline.figures.parallel_tables import parallel_table, parallel_times_table
 from timeline.figures.path_table import path_table
 from timeline.figures.pipeline_table import pipeline_table
+from timeline.figures.step_trace_table import step_trace_table
 from timeline.figures.table import Table, join_columns
 from timeline.figures.waited_for_table import waited_for_table
 from timeline.records.collective_kinds import KINDS
@@ -148,6 +169,34 @@ class Figures:
     computed), share and exposed_share of the step, and ideal_share of the bubble,
     (stages - 1) / (micro_batches + stages - 1); masked where nothing tells them.
     ordinary: whether the step is."""
+    flops: Table = field(default_factory=lambda: Table({}))
+    """See `flops_table`."""
+    data_preparation: Table = field(default_factory=lambda: Table({}))
+    """See `data_preparation_table`."""
+    data_queues: Table = field(default_factory=lambda: Table({}))
+    """See `data_queue_table`."""
+    data_pipeline: Table = field(default_factory=lambda: Table({}))
+    """See `data_pipeline_table`."""
+    operator_sums: Table = field(default_factory=lambda: Table({}))
+    """See `operator_sum_table`."""
+    operator_steps: Table = field(default_factory=lambda: Table({}))
+    """See `operator_step_table`."""
+    framework: Table = field(default_factory=lambda: Table({}))
+    """See `framework_table`."""
+    step_trace: Table = field(default_factory=lambda: Table({}))
+    """See `step_trace_table`."""
+    parallel: Table = field(default_factory=lambda: Table({}))
+    """See `parallel_table`."""
+    parallel_times: Table = field(default_factory=lambda: Table({}))
+    """See `parallel_times_table`."""
+    memory_graphs: Table = field(default_factory=lambda: Table({}))
+    """See `memory_graph_table`."""
+    memory_operators: Table = field(default_factory=lambda: Table({}))
+    """See `memory_operator_table`."""
+    memory_tensors: Table = field(default_factory=lambda: Table({}))
+    """See `memory_tensor_table`."""
+    advice: Table = field(default_factory=lambda: Table({}))
+    """See `advice_table`."""
 
     @classmethod
     def of(
@@ -181,6 +230,35 @@ class Figures:
             memory=memory_table(facts),
             lengths=length_table(facts),
             pipeline=pipeline_table(facts, waiting.pairs, ordinary),
+            flops=flops_table(facts),
+            data_preparation=data_preparation_table(facts),
+            data_queues=data_queue_table(facts),
+            data_pipeline=data_pipeline_table(facts),
+            operator_sums=operator_sum_table(facts),
+            operator_steps=operator_step_table(facts),
+            framework=framework_table(facts),
+            step_trace=step_trace_table(facts),
+            parallel=parallel_table(facts),
+            parallel_times=parallel_times_table(facts),
+            memory_graphs=memory_graph_table(facts),
+            memory_operators=memory_operator_table(facts),
+            memory_tensors=memory_tensor_table(facts),
+        ).with_advice()
+
+    def with_advice(self) -> Figures:
+        """The figures with what they advise."""
+        return replace(
+            self,
+            advice=advice_table(
+                (
+                    *data_advice(
+                        self.data_preparation, self.data_queues, self.data_pipeline, self.step_trace
+                    ),
+                    *cluster_advice(
+                        self.step_trace, self.flops, self.links, self.parallel, self.parallel_times
+                    ),
+                )
+            ),
         )
 
 

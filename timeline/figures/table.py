@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,26 @@ class Table:
     """
 
     columns: Mapping[str, npt.NDArray[Any]]
+
+    @classmethod
+    def of_rows(cls, kinds: Mapping[str, type], rows: Iterable[Sequence[Any]]) -> Table:
+        """A table of few rows, each with a value for each column, None where it is not given.
+
+        kinds: int, float or object for texts and lists, by the name of the column.
+        """
+        columns: dict[str, npt.NDArray[Any]] = {}
+        found = list(rows)
+        for at, (name, kind) in enumerate(kinds.items()):
+            values = [row[at] for row in found]
+            if kind is object:
+                column = np.empty(len(values), object)
+                column[:] = values
+            else:
+                absent = [value is None for value in values]
+                given = np.array([value or 0 for value in values], np.dtype(kind))
+                column = np.ma.masked_array(given, absent) if any(absent) else given
+            columns[name] = column
+        return cls(columns)
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))

@@ -19,6 +19,8 @@ from timeline.columns.strings import NO_NAME, StringPool
 from timeline.layers import Layer
 from timeline.records.clock import ClockMove
 from timeline.records.counting_rules import CommunicationRule, FreeRule
+from timeline.records.not_given import FLOAT_NOT_GIVEN, NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
+from timeline.records.profiler_tables.profiler_tables import ProfilerTables
 from timeline.records.vendor import UnusedFile, VendorFigures, VendorLinks
 
 __all__ = [
@@ -51,15 +53,6 @@ __all__ = [
     "rows_by_reason",
 ]
 
-NO_GRAPH = 4294967295
-"""Graph of a task that belongs to none: single operators, step mode (UINT32_MAX in all layouts)."""
-NO_CONTEXT = 4294967295
-"""Context of a task that is not a sub-task of an FFTS+ task."""
-NO_ID = -1
-"""An id that the source does not give."""
-NO_TIME = np.iinfo(np.int64).min
-"""A moment that the source does not give."""
-FLOAT_NOT_GIVEN = float("nan")
 GPU = "GPU"
 """What the devices of PyTorch's own profiles are called."""
 AI_CORE_FREQUENCY = "AI Core Freq"
@@ -387,6 +380,8 @@ class Records:
     host_offset_ns: int = 0
     """What host times were moved by, so that nothing starts before the call that launched it."""
     members: GroupMembers = field(default_factory=GroupMembers.empty)
+    profiler_tables: ProfilerTables = field(default_factory=ProfilerTables)
+    """The small tables beside the capture."""
 
     def holds_layer(self, name: str) -> bool:
         """Whether there are host events of a layer of this name."""

@@ -245,6 +245,20 @@ class ExportReport:
             "idle": idle_dicts(self.figures.idle, self.figures.idle_calls),
             "critical_path": list(path_rows(self.figures.critical_path)),
             "pipeline": self.figures.pipeline.to_dicts(),
+            "flops": self.figures.flops.to_dicts(),
+            "data_preparation": self.figures.data_preparation.to_dicts(),
+            "data_queues": self.figures.data_queues.to_dicts(),
+            "data_pipeline": self.figures.data_pipeline.to_dicts(),
+            "operators": self.figures.operator_sums.to_dicts(),
+            "operator_steps": self.figures.operator_steps.to_dicts(),
+            "step_trace": self.figures.step_trace.to_dicts(),
+            "parallel": next(iter(self.figures.parallel.to_dicts()), None),
+            "parallel_times": self.figures.parallel_times.to_dicts(),
+            "framework": []
+            if any(rank.tasks for rank in self.ranks)
+            else self.figures.framework.to_dicts(),
+            "memory_graphs": self.figures.memory_graphs.to_dicts(),
+            "advice": self.figures.advice.to_dicts(),
         }
 
     def _verdict_dict(self) -> dict[str, Any]:

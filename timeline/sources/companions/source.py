@@ -19,6 +19,7 @@ from timeline.sources.common.process_groups import METADATA
 from timeline.sources.companions.file_kinds import Use, find_kind, kinds_for
 from timeline.sources.companions.host_files import find_cpu_operators, find_host_files
 from timeline.sources.files.opened import files_by_name, find_file
+from timeline.sources.profiler_tables.file_kinds import TableFiles, find_table_files
 from timeline.sources.source import (
     MINDSTUDIO_OUTPUT,
     OUTPUT,
@@ -112,8 +113,11 @@ class WithCompanionFiles:
         tables = [path for paths in self._tables(*Use).values() for path in paths]
         hosts = find_host_files(self.hosts, self.identity.rank).values()
         metadata = self._metadata()
+        small = [path for paths in self._profiler_tables().values() for path in paths]
         return tuple(
-            dict.fromkeys((*self.main.files, *tables, *hosts, *([metadata] if metadata else [])))
+            dict.fromkeys(
+                (*self.main.files, *tables, *hosts, *small, *([metadata] if metadata else []))
+            )
         )
 
     def read(self, wanted: ReadRequest) -> Records:
@@ -143,7 +147,22 @@ class WithCompanionFiles:
             records = with_mindspore_host(records, files, self.hosts, self.clock, wanted)
         if not wanted.measures:
             return records
+        if tables_of_rank := self._profiler_tables():
+            from timeline.sources.profiler_tables.read import with_profiler_tables
+
+            records = with_profiler_tables(records, tables_of_rank)
         return replace(records, unused=(*records.unused, *sorted(set(self._unused()))))
+
+    def _profiler_tables(self) -> TableFiles:
+        """The small tables of the rank, in the directories where MindSpore leaves them."""
+        return find_table_files(self.hosts, self._number)
+
+    @property
+    def _number(self) -> int:
+        """The number in the names of files of the rank."""
+        device = self.capture.device
+        is_numbered = self.capture.format.ids is not None and device is not None
+        return device if is_numbered and device is not None else self.identity.rank
 
     def _metadata(self) -> Path | None:
         """The metadata of the framework, which lies beside what it made or the data of msprof."""

@@ -1,0 +1,1 @@
+"""The small tables that a profiler leaves beside the timeline of a rank, as they are read."""

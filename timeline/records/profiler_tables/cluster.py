@@ -1,0 +1,61 @@
+"""How a run is split over ranks, and what each rank computes and communicates in a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, column
+from timeline.columns.strings import NO_NAME
+from timeline.records.not_given import NO_ID, NO_TIME
+
+__all__ = ["CollectiveSums", "LinkSums", "ParallelStrategies", "ParallelTimes"]
+
+
+@dataclass(frozen=True)
+class ParallelStrategies(ColumnTable):
+    """How the run is split, as a file of the rank tells it."""
+
+    mode: Codes = column(np.int32, NO_NAME)
+    stages: Int64 = column(np.int64, NO_ID)
+    ranks: Int64 = column(np.int64, NO_ID)
+    stage: Int64 = column(np.int64, NO_ID)
+    """Of the rank itself, from 0."""
+
+
+@dataclass(frozen=True)
+class ParallelTimes(ColumnTable):
+    """A row per step: how long a rank computes, communicates alone, and receives alone."""
+
+    step: Int64 = column(np.int64, NO_ID)
+    mean: Bool = column(np.bool_, 0)
+    """Whether it is the mean that the file holds."""
+    stage: Int64 = column(np.int64, NO_ID)
+    computing_ns: Int64 = column(np.int64, NO_TIME)
+    communication_alone_ns: Int64 = column(np.int64, NO_TIME)
+    stage_ns: Int64 = column(np.int64, NO_TIME)
+    receive_alone_ns: Int64 = column(np.int64, NO_TIME)
+    collective_alone_ns: Int64 = column(np.int64, NO_TIME)
+
+
+@dataclass(frozen=True)
+class LinkSums(ColumnTable):
+    """A row per step and link: what moved over it; ranks are as the file writes them."""
+
+    step: Int64 = column(np.int64, NO_ID)
+    source_rank: Int64 = column(np.int64)
+    target_rank: Int64 = column(np.int64)
+    link: Codes = column(np.int32)
+    size_bytes: Int64 = column(np.int64)
+    total_ns: Int64 = column(np.int64)
+
+
+@dataclass(frozen=True)
+class CollectiveSums(ColumnTable):
+    """A row per step and communication op."""
+
+    step: Int64 = column(np.int64, NO_ID)
+    name: Codes = column(np.int32)
+    total_ns: Int64 = column(np.int64)
+    waited_ns: Int64 = column(np.int64)

@@ -1,0 +1,54 @@
+"""Which tensors a graph holds, and how long each lives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from timeline.columns.columns import Codes, ColumnTable, Int64, column
+from timeline.columns.strings import NO_NAME
+from timeline.records.not_given import NO_GRAPH, NO_ID
+
+__all__ = ["MemoryGraphs", "MemoryNodes", "MemoryTensors", "NodeTensors"]
+
+
+@dataclass(frozen=True)
+class MemoryGraphs(ColumnTable):
+    """A row per graph: what it always holds, and what the device has."""
+
+    graph: Int64 = column(np.int64, NO_GRAPH)
+    static_bytes: Int64 = column(np.int64, NO_ID)
+    capacity_bytes: Int64 = column(np.int64, NO_ID)
+
+
+@dataclass(frozen=True)
+class MemoryNodes(ColumnTable):
+    """A row per node, in the order in which a graph runs them."""
+
+    graph: Int64 = column(np.int64, NO_GRAPH)
+    node: Int64 = column(np.int64)
+    """Its place in that order, from 0."""
+    name: Codes = column(np.int32)
+
+
+@dataclass(frozen=True)
+class MemoryTensors(ColumnTable):
+    """A row per tensor: its size, and from which to which node it lives."""
+
+    graph: Int64 = column(np.int64, NO_GRAPH)
+    tensor: Int64 = column(np.int64)
+    size_bytes: Int64 = column(np.int64)
+    kind: Codes = column(np.int32, NO_NAME)
+    first: Int64 = column(np.int64)
+    last: Int64 = column(np.int64)
+    life: Codes = column(np.int32, NO_NAME)
+
+
+@dataclass(frozen=True)
+class NodeTensors(ColumnTable):
+    """A row per tensor that a node puts out or works in."""
+
+    graph: Int64 = column(np.int64, NO_GRAPH)
+    node: Int64 = column(np.int64)
+    tensor: Int64 = column(np.int64)

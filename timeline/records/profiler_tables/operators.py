@@ -1,0 +1,76 @@
+"""Sums of operators that the profiler made, and what it knows of each."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+import numpy as np
+
+from timeline.columns.columns import Codes, ColumnTable, Int64, column
+from timeline.columns.strings import NO_NAME
+from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
+
+__all__ = ["FrameworkOperators", "OperatorRuns", "OperatorSource", "OperatorSums", "RunLevel"]
+
+
+class OperatorSource(enum.IntEnum):
+    """Which file a sum of operators is of."""
+
+    AICORE_INTERMEDIATE = 0
+    AICPU_INTERMEDIATE = 1
+    AICPU = 2
+
+
+@dataclass(frozen=True)
+class OperatorSums(ColumnTable):
+    """A row per source and type of operator, or per operator where the file tells them apart."""
+
+    source: Int64 = column(np.int64)
+    kind: Codes = column(np.int32, NO_NAME)
+    name: Codes = column(np.int32, NO_NAME)
+    """NO_NAME in the row of a type."""
+    core: Codes = column(np.int32, NO_NAME)
+    count: Int64 = column(np.int64)
+    total_ns: Int64 = column(np.int64, NO_TIME)
+    dispatch_ns: Int64 = column(np.int64, NO_TIME)
+    run_ns: Int64 = column(np.int64, NO_TIME)
+
+
+class RunLevel(enum.IntEnum):
+    """What runs of operators are told apart by."""
+
+    TYPE = 0
+    NAME = 1
+    KERNEL = 2
+
+
+@dataclass(frozen=True)
+class OperatorRuns(ColumnTable):
+    """A row per step and type, operator or kernel: how often and how long it ran."""
+
+    step: Int64 = column(np.int64, NO_ID)
+    level: Int64 = column(np.int64)
+    side: Codes = column(np.int32, NO_NAME)
+    kind: Codes = column(np.int32, NO_NAME)
+    name: Codes = column(np.int32, NO_NAME)
+    shapes: Codes = column(np.int32, NO_NAME)
+    count: Int64 = column(np.int64)
+    total_ns: Int64 = column(np.int64)
+
+
+@dataclass(frozen=True)
+class FrameworkOperators(ColumnTable):
+    """A row per operator that the host described to the device.
+
+    inputs, outputs: JSON lists of objects with format, type and shape.
+    """
+
+    graph: Int64 = column(np.int64, NO_GRAPH)
+    stream: Int64 = column(np.int64, NO_ID)
+    task: Int64 = column(np.int64, NO_ID)
+    name: Codes = column(np.int32)
+    kind: Codes = column(np.int32, NO_NAME)
+    blocks: Int64 = column(np.int64, NO_ID)
+    inputs: Codes = column(np.int32, NO_NAME)
+    outputs: Codes = column(np.int32, NO_NAME)

@@ -1,0 +1,33 @@
+"""What the step trace of MindSpore tells beside the steps themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, column
+from timeline.columns.strings import NO_NAME
+from timeline.records.not_given import NO_ID, NO_TIME
+
+__all__ = ["StepPoints", "StepTraceMeans"]
+
+
+@dataclass(frozen=True)
+class StepTraceMeans(ColumnTable):
+    """The last row of a step trace, which is the mean of its steps but the first."""
+
+    step: Int64 = column(np.int64, NO_ID)
+    mean: Bool = column(np.bool_, 1)
+    total_ns: Int64 = column(np.int64, NO_TIME)
+    interval_ns: Int64 = column(np.int64, NO_TIME)
+    fp_bp_ns: Int64 = column(np.int64, NO_TIME)
+    tail_ns: Int64 = column(np.int64, NO_TIME)
+
+
+@dataclass(frozen=True)
+class StepPoints(ColumnTable):
+    """The operators at which forward begins and backward ends."""
+
+    fp_start: Codes = column(np.int32, NO_NAME)
+    bp_end: Codes = column(np.int32, NO_NAME)

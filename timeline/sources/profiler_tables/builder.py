@@ -1,0 +1,49 @@
+"""Collects the tables that files fill, and what of them cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from timeline.columns.columns import ColumnTable
+from timeline.columns.strings import StringPool
+from timeline.errors import SourceError
+from timeline.records.profiler_tables.profiler_tables import ProfilerTables
+from timeline.records.tables import Omission
+from timeline.sources.common.losses import LossLog, unreadable_file
+
+__all__ = ["TablesBuilder"]
+
+
+class TablesBuilder:
+    """The tables of one rank while its files are read.
+
+    rank: whose they are. strings: takes the texts of all tables.
+    """
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self.strings = StringPool()
+        self._parts: dict[type[ColumnTable], list[ColumnTable]] = {}
+        self._omissions: list[Omission] = []
+
+    def add(self, kind: type[ColumnTable], count: int, columns: Mapping[str, Any]) -> None:
+        """Add rows to a table; columns as for `ColumnTable.of`."""
+        self._parts.setdefault(kind, []).append(kind.of(count, columns))
+
+    @contextmanager
+    def reading(self, path: Path) -> Iterator[LossLog]:
+        """Read one file: takes what is damaged in it, and counts it where it cannot be read."""
+        losses = LossLog(path)
+        try:
+            yield losses
+        except SourceError as error:
+            self._omissions.append(unreadable_file(error, self.rank))
+        self._omissions += losses.omissions(self.rank)
+
+    def build(self) -> tuple[ProfilerTables, tuple[Omission, ...]]:
+        """All tables, and what could not be read of their files."""
+        tables = {kind: kind.concat(parts) for kind, parts in self._parts.items()}
+        return ProfilerTables(self.strings, tables), tuple(self._omissions)

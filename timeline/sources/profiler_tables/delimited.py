@@ -1,0 +1,173 @@
+"""Tables of delimited text, each a declaration, and the one reader that follows it."""
+
+from __future__ import annotations
+
+import csv
+import enum
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+
+from timeline.columns.columns import ColumnTable
+from timeline.sources.common.losses import LossLog
+from timeline.sources.decoders.text_lines import read_lines
+from timeline.sources.profiler_tables.builder import TablesBuilder
+
+__all__ = ["Cell", "DelimitedTable", "Row", "Unit", "quantity", "read_rows", "read_table"]
+
+NOT_GIVEN = frozenset({"", "-", "N/A", "NA", "None", "null", "nan"})
+_MOST_INTEGER = (1 << 63) - 1
+
+
+class Unit(enum.Enum):
+    """What a cell holds: a text, or how many of the column's unit one of the cell's is."""
+
+    TEXT = None
+    NUMBER = Decimal(1)
+    TICKS = Decimal(10)
+    """Of 10 ns."""
+    NANOSECONDS = Decimal("1.0")
+    MICROSECONDS = Decimal(1_000)
+    MILLISECONDS = Decimal(1_000_000)
+    KILOBYTES = Decimal("1e3")
+    """Of 1000 bytes."""
+    PERCENT = Decimal("0.01")
+    MEGA = Decimal("1e6")
+    """MFLOP, as FLOP."""
+    GIGA = Decimal("1e9")
+    """GFLOP/s, as FLOP/s."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A column of a file: the field that it fills, and what headers call it, newest first.
+
+    required: whether a row without it is damaged.
+    """
+
+    field: str
+    names: tuple[str, ...]
+    unit: Unit = Unit.TEXT
+    required: bool = True
+
+
+@dataclass(frozen=True)
+class DelimitedTable:
+    """A kind of file with a header: the table that its rows fill, and its cells."""
+
+    fills: type[ColumnTable]
+    cells: tuple[Cell, ...]
+    delimiter: str | None = ","
+    """None for any blanks."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """The cells of a line, without blanks around them."""
+
+    line: int
+    cells: tuple[str, ...]
+
+
+def read_rows(path: Path, losses: LossLog, delimiter: str | None = ",") -> Iterator[Row]:
+    """The rows of a delimited text that are not empty; delimiters in quotes are of a cell.
+
+    Raises:
+        SourceError: the file cannot be read.
+    """
+    for lines in read_lines(path, losses):
+        for at, number in enumerate(lines.numbers.tolist()):
+            text = lines.text(at).decode("utf-8", "replace").strip("\r")
+            if not text.strip():
+                continue
+            cells = text.split() if delimiter is None else _split(text, delimiter)
+            yield Row(number, tuple(cell.strip() for cell in cells))
+
+
+def _split(text: str, delimiter: str) -> list[str]:
+    if '"' not in text:
+        return text.split(delimiter)
+    csv.field_size_limit(max(csv.field_size_limit(), len(text) + 1))
+    return next(csv.reader([text], delimiter=delimiter, skipinitialspace=True), [])
+
+
+def quantity(text: str, unit: Unit) -> int | float | None:
+    """The number in a text in the unit of the column; None where there is none.
+
+    Whole units are exact integers, rounded to the nearest; percents are floats from 0 to 1.
+    """
+    if unit.value is None or text in NOT_GIVEN:
+        return None
+    try:
+        number = Decimal(text) * unit.value
+    except InvalidOperation:
+        return None
+    if not number.is_finite() or abs(number) > _MOST_INTEGER:
+        return None
+    return float(number) if unit is Unit.PERCENT else int(number.to_integral_value())
+
+
+def read_table(path: Path, declared: DelimitedTable, into: TablesBuilder) -> None:
+    """Read a file with a header into the table that is declared for it; damage is counted."""
+    with into.reading(path) as losses:
+        rows = read_rows(path, losses, declared.delimiter)
+        header = next(rows, None)
+        if header is None:
+            return
+        places = _places(declared.cells, header.cells)
+        missing = [one for one in declared.cells if one.required and one.field not in places]
+        if missing:
+            losses.add(
+                f"headers without {missing[0].names[0]}, with all rows", f"line {header.line}"
+            )
+            return
+        columns: dict[str, list[int | float]] = {field: [] for field in places}
+        absent = {one.name: one.metadata["default"] for one in fields(declared.fills)}
+        count = 0
+        for row in rows:
+            found = _values(declared.cells, places, row, absent, into)
+            if found is None:
+                losses.add("rows with a cell that cannot be read", f"line {row.line}")
+                continue
+            count += 1
+            for field, value in found.items():
+                columns[field].append(value)
+        into.add(declared.fills, count, columns)
+
+
+def _places(cells: Sequence[Cell], header: Sequence[str]) -> dict[str, int]:
+    """Where the cell of each field lies in a row."""
+    known = {name.strip().lower(): at for at, name in reversed(list(enumerate(header)))}
+    found = {}
+    for cell in cells:
+        place = next((known[name] for name in cell.names if name in known), None)
+        if place is not None:
+            found[cell.field] = place
+    return found
+
+
+def _values(
+    cells: Sequence[Cell],
+    places: dict[str, int],
+    row: Row,
+    absent: dict[str, float],
+    into: TablesBuilder,
+) -> dict[str, int | float] | None:
+    """The values of a row by field; None where a cell that must be there is not."""
+    found: dict[str, int | float] = {}
+    for cell in cells:
+        place = places.get(cell.field)
+        if place is None:
+            continue
+        text = row.cells[place] if place < len(row.cells) else ""
+        if cell.unit is Unit.TEXT:
+            found[cell.field] = into.strings.code(text)
+            continue
+        value = quantity(text, cell.unit)
+        if value is None:
+            if cell.required or text not in NOT_GIVEN:
+                return None
+            value = absent[cell.field]
+        found[cell.field] = value
+    return found

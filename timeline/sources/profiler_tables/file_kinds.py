@@ -1,0 +1,165 @@
+"""The files of small tables: the one place that knows their names, and finds those of a rank."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from timeline.sources.files.opened import files_by_name
+
+__all__ = ["FILE_KINDS", "TableFile", "TableFiles", "Topic", "find_table_files", "table_ranks"]
+
+
+class Topic(enum.Enum):
+    """What files are about; each topic has a module that reads them."""
+
+    FLOPS = "flops"
+    DATA_PREPARATION = "data preparation"
+    STEP_TRACE = "step trace"
+    CLUSTER = "cluster"
+    OPERATORS = "operators"
+    MEMORY_GRAPHS = "memory graphs"
+
+
+class TableFile(enum.Enum):
+    """A kind of file."""
+
+    FLOPS = enum.auto()
+    FLOPS_SUMMARY = enum.auto()
+    FLOPS_SCOPE = enum.auto()
+    FLOPS_STEPS = enum.auto()
+    DEVICE_QUEUE = enum.auto()
+    ITERATOR_QUEUE = enum.auto()
+    GET_NEXT = enum.auto()
+    GET_NEXT_GPU = enum.auto()
+    PIPELINE = enum.auto()
+    PIPELINE_TABLE = enum.auto()
+    PROCESSORS = enum.auto()
+    ENQUEUED = enum.auto()
+    STEP_TRACE = enum.auto()
+    STEP_POINTS = enum.auto()
+    PARALLEL_TIMES = enum.auto()
+    HCCL = enum.auto()
+    PARALLEL_STRATEGY = enum.auto()
+    PROFILER_INFO = enum.auto()
+    AICPU_SUMS = enum.auto()
+    AICORE_TYPES = enum.auto()
+    AICORE_DETAIL = enum.auto()
+    FRAMEWORK = enum.auto()
+    DYNAMIC_SHAPES = enum.auto()
+    GRAPH_DESCRIPTIONS = enum.auto()
+    TASK_DESCRIPTIONS = enum.auto()
+    STEP_MARKS = enum.auto()
+    AICPU_LOG = enum.auto()
+    AICPU_TEXT = enum.auto()
+    MEMORY_USAGE = enum.auto()
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """Files of one kind.
+
+    pattern: a regular expression of their names, without a suffix of compression, in which `{id}`
+    stands for the number of the rank. alone: whether one of them makes a directory a profile.
+    """
+
+    file: TableFile
+    topic: Topic
+    pattern: str
+    alone: bool = True
+
+
+_SLICE = r"\.slice_(?P<slice>\d+)"
+_VM = r"Framework\.host\.(?:vm\.|vm_){}\.?{{id}}(?:\.JOB\w+)?" + _SLICE
+FILE_KINDS: tuple[FileKind, ...] = (
+    FileKind(TableFile.FLOPS, Topic.FLOPS, r"flops_{id}\.txt"),
+    FileKind(TableFile.FLOPS_SUMMARY, Topic.FLOPS, r"flops_summary_{id}\.json"),
+    FileKind(TableFile.FLOPS_SCOPE, Topic.FLOPS, r"flops_scope_{id}\.json"),
+    FileKind(TableFile.FLOPS_STEPS, Topic.FLOPS, r"flops_utilization_step_{id}\.json"),
+    FileKind(TableFile.DEVICE_QUEUE, Topic.DATA_PREPARATION, r"device_queue_profiling_{id}\.txt"),
+    FileKind(
+        TableFile.ITERATOR_QUEUE, Topic.DATA_PREPARATION, r"dataset_iterator_profiling_{id}\.txt"
+    ),
+    FileKind(TableFile.GET_NEXT, Topic.DATA_PREPARATION, r"minddata_aicpu_{id}\.txt"),
+    FileKind(
+        TableFile.GET_NEXT_GPU, Topic.DATA_PREPARATION, r"minddata_getnext_profiling_{id}\.txt"
+    ),
+    FileKind(TableFile.PIPELINE, Topic.DATA_PREPARATION, r"pipeline_profiling_{id}\.json"),
+    FileKind(TableFile.PIPELINE_TABLE, Topic.DATA_PREPARATION, r"minddata_pipeline_raw_{id}\.csv"),
+    FileKind(TableFile.PROCESSORS, Topic.DATA_PREPARATION, r"minddata_cpu_utilization_{id}\.json"),
+    FileKind(
+        TableFile.ENQUEUED, Topic.DATA_PREPARATION, r"DATA_PREPROCESS\.dev\.TDT\.{id}" + _SLICE
+    ),
+    FileKind(TableFile.STEP_TRACE, Topic.STEP_TRACE, r"step_trace_raw_{id}_detail_time\.csv"),
+    FileKind(
+        TableFile.STEP_POINTS,
+        Topic.STEP_TRACE,
+        r"step_trace_point_info(?:_{id})?\.json",
+        alone=False,
+    ),
+    FileKind(
+        TableFile.PARALLEL_TIMES,
+        Topic.CLUSTER,
+        r"ascend_cluster_analyse_(?P<mode>[a-z-]+)_(?P<stages>\d+)_(?P<ranks>\d+)_{id}\.csv",
+    ),
+    FileKind(TableFile.HCCL, Topic.CLUSTER, r"hccl_raw_{id}\.csv"),
+    FileKind(TableFile.PARALLEL_STRATEGY, Topic.CLUSTER, r"parallel_strategy_{id}\.json"),
+    FileKind(TableFile.PROFILER_INFO, Topic.CLUSTER, r"profiler_info_{id}\.json", alone=False),
+    FileKind(TableFile.AICPU_SUMS, Topic.OPERATORS, r"aicpu_intermediate_{id}\.csv"),
+    FileKind(TableFile.AICORE_TYPES, Topic.OPERATORS, r"aicore_intermediate_{id}_type\.csv"),
+    FileKind(TableFile.AICORE_DETAIL, Topic.OPERATORS, r"aicore_intermediate_{id}_detail\.csv"),
+    FileKind(TableFile.FRAMEWORK, Topic.OPERATORS, r"framework_raw_{id}\.csv"),
+    FileKind(TableFile.DYNAMIC_SHAPES, Topic.OPERATORS, r"dynamic_shape_info_{id}\.json"),
+    FileKind(
+        TableFile.GRAPH_DESCRIPTIONS, Topic.OPERATORS, _VM.format("graph_desc_info"), alone=False
+    ),
+    FileKind(
+        TableFile.TASK_DESCRIPTIONS, Topic.OPERATORS, _VM.format("task_desc_info"), alone=False
+    ),
+    FileKind(TableFile.STEP_MARKS, Topic.STEP_TRACE, _VM.format("point"), alone=False),
+    FileKind(TableFile.AICPU_LOG, Topic.OPERATORS, r"DATA_PREPROCESS\.dev\.AICPU\.{id}" + _SLICE),
+    FileKind(TableFile.AICPU_TEXT, Topic.OPERATORS, r"output_data_preprocess_aicpu_{id}\.txt"),
+    FileKind(TableFile.MEMORY_USAGE, Topic.MEMORY_GRAPHS, r"memory_usage_{id}\.pb"),
+)
+TableFiles = Mapping[TableFile, tuple[Path, ...]]
+"""The files of a rank by kind; slices in their order."""
+
+
+def find_table_files(directories: Sequence[Path], number: int) -> TableFiles:
+    """The files of the rank, or device, of a number; of each kind those of the first directory.
+
+    Raises:
+        SourceError: a directory cannot be read.
+    """
+    patterns = {
+        kind.file: re.compile(kind.pattern.replace("{id}", str(number)), re.ASCII)
+        for kind in FILE_KINDS
+    }
+    found: dict[TableFile, tuple[Path, ...]] = {}
+    for directory in directories:
+        if not directory.is_dir():
+            continue
+        held = files_by_name(directory)
+        for file, pattern in patterns.items():
+            matches = [(match, held[name]) for name in held if (match := pattern.fullmatch(name))]
+            if matches and file not in found:
+                matches.sort(key=lambda one: int(one[0].groupdict().get("slice") or 0))
+                found[file] = tuple(path for _, path in matches)
+    return found
+
+
+def table_ranks(names: Iterable[str]) -> list[int]:
+    """The numbers in the names of files that make a directory a profile, ascending."""
+    pattern = re.compile(
+        "|".join(
+            re.sub(r"\(\?P<\w+>", "(?:", kind.pattern).replace("{id}", r"(0|[1-9]\d{0,8})")
+            for kind in FILE_KINDS
+            if kind.alone
+        ),
+        re.ASCII,
+    )
+    matches = filter(None, map(pattern.fullmatch, names))
+    return sorted({int(next(filter(None, match.groups()))) for match in matches})
