@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from simulator.model import RankRun, Run
+from simulator.writers.mindspore.tables.aicpu_log import write_aicpu_log
 from simulator.writers.mindspore.text import TextFiles
 
 TopicWriter = Callable[[Run, RankRun, Path], None]
@@ -21,7 +22,8 @@ def write_step_trace(run: Run, rank: RankRun, profiler: Path) -> None:
 
 TOPICS: tuple[TopicWriter, ...] = (
     write_step_trace,
-)  # fmt: skip
+    write_aicpu_log,
+)
 """The writer of each topic; that of TOPIC lies in the module of its name beside this one."""
 
 
