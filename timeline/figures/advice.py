@@ -61,13 +61,18 @@ def advice_table(advice: Iterable[Advice]) -> Table:
     return Table.of_rows(_COLUMNS, [astuple(one)[: len(_COLUMNS)] for one in _worst_first(advice)])
 
 
-def worst_of_each(advice: Iterable[Advice]) -> Iterator[Advice]:
-    """What a verdict tells: of each subject the worst, the worst subject first."""
-    told: set[str] = set()
-    for one in _worst_first(advice):
-        if one.severity > NEVER_TOLD and one.about not in told:
-            told.add(one.about)
-            yield one
+def worst_of_each(advice: Iterable[Advice], rank: int | None = None) -> Iterator[Advice]:
+    """What a verdict tells: of each subject the worst, the worst subject first.
+
+    rank: of what there is about this one, that is told.
+    """
+    worst = [one for one in _worst_first(advice) if one.severity > NEVER_TOLD]
+    told: dict[str, Advice] = {}
+    for one in worst:
+        before = told.setdefault(one.about, one)
+        if one.rank == rank != before.rank:
+            told[one.about] = one
+    yield from told.values()
 
 
 def _worst_first(advice: Iterable[Advice]) -> list[Advice]:

@@ -66,7 +66,9 @@ def data_advice(
             yield _sending(rank, host, device)
         for one, share in sorted(_shares(operations.get(rank, [])), key=_worst):
             text = _operation_text(
-                one, is_known=row["bottleneck"] is not None, several=len(rows) > 1
+                one,
+                is_known=row["bottleneck"] == Bottleneck.PROCESSING.value,
+                several=len(rows) > 1,
             )
             yield _operation(one, share, severity, text)
         if row["cpu_busy"] is not None and row["cpu_busy"] > MOST_BUSY:
@@ -140,7 +142,7 @@ def _operation(one: Row, share: float, severity: float, text: str) -> Advice:
 
 
 def _operation_text(one: Row, *, is_known: bool, several: bool) -> str:
-    """Which operation it is likely; is_known: whether it was said before that data is late."""
+    """Which operation it is likely; is_known: whether it is said before that data is late."""
     rank, fills = one["rank"], ""
     if one["usage"] is not None:
         fills = f", which fills {one['usage']:.0%} of its queue"

@@ -137,7 +137,9 @@ class Verdict:
         between = None if mean is None else words.between_sentence(mean)
         # What passes between steps is told once.
         told_before = {STEP_INTERVAL} if starved is not None or between is not None else set()
-        told = [one for one in worst_of_each(figures.all_advice()) if one.about not in told_before]
+        late = starved or figures.held_up.culprit
+        worst = worst_of_each(figures.all_advice(), None if late is None else late.rank)
+        told = [one for one in worst if one.about not in told_before]
         return cls(
             figures.overlap,
             measured,
