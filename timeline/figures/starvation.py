@@ -19,9 +19,11 @@ from timeline.figures.table import Table
 
 __all__ = ["LEAST_SHARE", "find_starved"]
 
-LEAST_SHARE = 0.1
-"""A device that idles for data a smaller part of the time from one step to the next is not said to.
-"""
+LEAST_SHARE = 0.5
+"""Every device waits some time for data: a smaller part of the time from one step to the next is
+nothing to begin with."""
+LEAST_SHARE_OF_LATE = 0.1
+"""The same where queues of the rank say that data is late."""
 _LATE = {Bottleneck.PROCESSING.value, Bottleneck.SENDING.value}
 
 
@@ -44,19 +46,23 @@ class _Loss:
     def share(self) -> float:
         return self.data_ns / max(self.period_ns, 1)
 
-    @property
-    def is_largest(self) -> bool:
-        return self.share >= LEAST_SHARE and self.data_ns > self.most_ns
+    def is_told(self, bottleneck: str | None) -> bool:
+        """Whether it is, given what limits the preparation of data of the rank."""
+        if bottleneck == Bottleneck.NONE.value:
+            return False
+        least = LEAST_SHARE_OF_LATE if bottleneck in _LATE else LEAST_SHARE
+        return self.share >= least and self.data_ns > self.most_ns
 
 
 def find_starved(figures: Figures) -> Culprit | None:
     """The rank whose device idles longest for data, None where none is said to idle for it.
 
     A device idles for data if that takes LEAST_SHARE at least of the time from one step to the
-    next, and more than each other loss: exposed communication, copies, and every other cause of
-    idle time. How long it does is the idle time whose cause is waiting for data; where queues say
-    that data is late, or there are no tasks, the interval of the step trace, if that is longer. A
-    rank in whose queues there always was data does not idle for it.
+    next, or LEAST_SHARE_OF_LATE where queues say that data is late, and more than each other loss:
+    exposed communication, copies, and every other cause of idle time. How long it does is the idle
+    time whose cause is waiting for data; where queues say that data is late, or there are no tasks,
+    the interval of the step trace, if that is longer. A rank in whose queues there was data does
+    not idle for it.
 
     Where others wait still longer for a rank, or for that rank because of its input, who holds up
     whom tells more: then None.
@@ -75,11 +81,7 @@ def find_starved(figures: Figures) -> Culprit | None:
             found[loss.rank] = _Loss(
                 loss.rank, loss.data_ns, max(loss.most_ns, known.most_ns), loss.period_ns, 0
             )
-    starved = [
-        loss
-        for loss in found.values()
-        if loss.is_largest and bottlenecks.get(loss.rank) != Bottleneck.NONE.value
-    ]
+    starved = [loss for loss in found.values() if loss.is_told(bottlenecks.get(loss.rank))]
     if not starved:
         return None
     worst = max(starved, key=lambda loss: (loss.data_ns, -loss.rank))
