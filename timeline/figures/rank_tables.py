@@ -35,11 +35,7 @@ from timeline.figures.data_tables import (
 from timeline.figures.flops_table import flops_table
 from timeline.figures.idle_table import idle_by_call, idle_by_cause
 from timeline.figures.launch_table import launch_table, module_table
-from timeline.figures.memory_graph_tables import (
-    memory_graph_table,
-    memory_operator_table,
-    memory_tensor_table,
-)
+from timeline.figures.memory_graph_tables import memory_tables
 from timeline.figures.operator_tables import (
     framework_table,
     operator_step_table,
@@ -190,11 +186,11 @@ class Figures:
     parallel_times: Table = field(default_factory=lambda: Table({}))
     """See `parallel_times_table`."""
     memory_graphs: Table = field(default_factory=lambda: Table({}))
-    """See `memory_graph_table`."""
+    """See `MemoryTables`."""
     memory_operators: Table = field(default_factory=lambda: Table({}))
-    """See `memory_operator_table`."""
+    """See `MemoryTables`."""
     memory_tensors: Table = field(default_factory=lambda: Table({}))
-    """See `memory_tensor_table`."""
+    """See `MemoryTables`."""
     advice: Table = field(default_factory=lambda: Table({}))
     """See `advice_table`."""
 
@@ -206,6 +202,7 @@ class Figures:
         ordinary = ordinary_steps(facts)
         bounds = np.searchsorted(waiting.waits.rank, np.arange(len(facts) + 1)).tolist()
         waits = [waiting.waits.take(np.arange(*pair)) for pair in pairwise(bounds)]
+        memory = memory_tables(facts)
         return cls(
             _joined([_overlap(rank, its) for rank, its in zip(facts, ordinary, strict=True)]),
             _joined([_steps(rank, its) for rank, its in zip(facts, ordinary, strict=True)]),
@@ -240,9 +237,9 @@ class Figures:
             step_trace=step_trace_table(facts),
             parallel=parallel_table(facts),
             parallel_times=parallel_times_table(facts),
-            memory_graphs=memory_graph_table(facts),
-            memory_operators=memory_operator_table(facts),
-            memory_tensors=memory_tensor_table(facts),
+            memory_graphs=memory.graphs,
+            memory_operators=memory.operators,
+            memory_tensors=memory.tensors,
         ).with_advice()
 
     def with_advice(self) -> Figures:
