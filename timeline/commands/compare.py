@@ -26,6 +26,7 @@ from timeline.commands.results import (
 )
 from timeline.declarations import fill, with_keywords
 from timeline.encoders.drafts import Draft, write_drafts
+from timeline.analysis.work.framework_sums import OperatorRules
 from timeline.encoders.formats import format_of
 from timeline.errors import UsageError
 from timeline.figures.comparison import Comparison
@@ -91,6 +92,10 @@ def compare(
         markdown: a file for it in short, for a merge request.
         fail_above: the share by which the median step may be longer, such as 0.05 or "5%". The
             report says in `gate` whether it is more; nothing is raised.
+        max_kernels: an operator of the framework that launched more kernels gives way to those
+            inside it, in the tables of operators; at least 4.
+        map_operators: new names of operators and modules by old ones, or a JSON file of those.
+        match_shapes: whether operators of other shapes are others.
         selection, kind, group_by, merge_graphs, scopes, args, causes, limit, force: as for
             `export`.
         assign_rank, align, offset, fp_start, bp_end, jobs, executor, keep_going, progress: how
@@ -194,6 +199,9 @@ class _ComparisonWriter:
             named_operators=most_names(ranks),
             causes=options.causes,
             most_lengths=MOST_LENGTHS // ranks,
+            framework=OperatorRules(self._more.max_kernels or 0, self._more.match_shapes)
+            if options.causes
+            else None,
         )
         with worker_pool_for(sources, profile.reading, profile.progress) as workers:
             joined = read_ranks(sources, request, workers, profile.path)
