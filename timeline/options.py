@@ -358,7 +358,7 @@ class CompareOptions:
     map_operators: Mapping[str, str] = option(
         "--map-operators",
         group=Group.DRAW,
-        help="a JSON object of names of operators and modules, each with the name it is compared by",
+        help="a JSON object of names of operators and modules, with the names they compare by",
         metavar="FILE.json",
         read=_read_operator_names,
     )

@@ -106,6 +106,7 @@ class FrameworkSums:
     has_operators: bool = False
     has_allocations: bool = False
     modules_left_out: int = 0
+    on_gpu: bool = False
 
 
 def sum_framework(records: Records, rules: OperatorRules) -> FrameworkSums:
@@ -127,6 +128,7 @@ def sum_framework(records: Records, rules: OperatorRules) -> FrameworkSums:
         has_operators=True,
         has_allocations=len(records.allocations) > 0,
         modules_left_out=left_out,
+        on_gpu=records.hardware == GPU,
         strings=tuple(strings),
     )
 
@@ -303,8 +305,7 @@ def _allocated(records: Records, operators: CallTree) -> tuple[Int64, Int64]:
 
 
 def _enqueued_ns(records: Records, moments_ns: Int64) -> Int64:
-    """When what leaves the queue at each moment was put there; before all times where nothing does.
-    """
+    """When what leaves the queue at each moment was put there, before all times for nothing."""
     flows, host = records.flows, records.host
     code = records.strings.find(_TASK_QUEUE)
     rows = np.flatnonzero(
@@ -374,18 +375,19 @@ def _module_times(
     backward_ns = _by_path(behind, kernels.length_ns, count)
     has_backward = np.zeros(count, np.bool_)
     has_backward[label[label != _NO_LABEL]] = True
-    around = _paths_around(paths)
-    every = list[ModuleTimes]()
-    for backward, self_ns in ((False, forward_ns), (True, backward_ns)):
-        total_ns, asked = self_ns.copy(), has_backward.copy() if backward else None
-        for number in range(count - 1, NO_PATH, -1):  # a path is numbered behind those around it
-            total_ns[around[number]] += total_ns[number]
-            if asked is not None:
-                asked[around[number]] |= asked[number]
-        number = np.arange(1, count) if asked is None else np.flatnonzero(asked[1:]) + 1
-        texts = strings.codes(paths.text(one) for one in number.tolist())
-        flag = np.full(len(number), backward)
-        every.append(ModuleTimes(texts, flag, self_ns[number], total_ns[number]))
+    outer, every = _paths_around(paths), list[ModuleTimes]()
+    for backward, self_ns, asked in (
+        (False, forward_ns, np.ones(count, np.bool_)),
+        (True, backward_ns, has_backward),
+    ):
+        total_ns = self_ns.copy()
+        for one in range(count - 1, NO_PATH, -1):  # a path is numbered behind those around it
+            total_ns[outer[one]] += total_ns[one]
+            asked[outer[one]] |= asked[one]
+        some = np.flatnonzero(asked[1:]) + 1
+        texts = strings.codes(map(paths.text, some.tolist()))
+        flag = np.full(len(some), backward)
+        every.append(ModuleTimes(texts, flag, self_ns[some], total_ns[some]))
     found = ModuleTimes.concat(every)
     longest = np.sort(np.argsort(-found.total_ns, kind="stable")[:MOST_ROWS])
     return found.take(longest), len(found) - len(longest)
@@ -405,9 +407,7 @@ def _paths_around(paths: ModulePaths) -> list[int]:
     return [number[paths.text(one).rpartition("/")[0]] for one in range(len(paths))]
 
 
-def _backward_paths(
-    records: Records, operators: CallTree, modules: CallTree, path: Int64
-) -> Int64:
+def _backward_paths(records: Records, operators: CallTree, modules: CallTree, path: Int64) -> Int64:
     """The path of the module whose gradient each operator works out, _NO_LABEL for none.
 
     An arrow from forward to backward begins in the module, and ends in the operator of the
