@@ -117,7 +117,8 @@ class Figures:
     links: Table
     """A row per rank and link: source_rank, target_rank, link, count, size_bytes, total_ns,
     bandwidth_gb_s; of HCCL tasks, else of the profiler's own sums, which have no count; group:
-    None, or that which ranks are numbers of, where the members of several are not known."""
+    None, or that which ranks are numbers of, where the members of several are not known;
+    numbered_in: `run`, or `group` where source_rank and target_rank are numbers inside a group."""
 
     checks: Table = field(default_factory=lambda: Table({}))
     """A row per number of the profiler that ours was compared with: rank, file, what, numbers (how
@@ -439,6 +440,8 @@ def _kind_names(facts: RankFacts, rows: npt.NDArray[np.intp]) -> npt.NDArray[Any
 
 def _links(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
     times = facts.links.times
+    groups = [facts.links.strings[code] or None for code in times.group]
+    inside = [facts.links.in_groups or group is not None for group in groups]
     return {
         "rank": np.full(len(times), facts.rank, np.int64),
         "source_rank": times.source_rank,
@@ -448,7 +451,8 @@ def _links(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
         "size_bytes": times.size_bytes,
         "total_ns": times.total_ns,
         "bandwidth_gb_s": times.size_bytes / np.maximum(times.total_ns, 1),
-        "group": np.array([facts.links.strings[code] or None for code in times.group], object),
+        "group": np.array(groups, object),
+        "numbered_in": np.array(["group" if one else "run" for one in inside], object),
     }
 
 
