@@ -22,6 +22,7 @@ from timeline.analysis.waits.exposed_waiting import split_exposed
 from timeline.analysis.waits.waiting import Basis, Stragglers, Waiting, Waits
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct_pairs
+from timeline.columns.group_by import group_by
 from timeline.figures.advice import advice_table
 from timeline.figures.cluster_advice import cluster_advice
 from timeline.figures.comparison_tables import length_table, memory_table, task_sum_table
@@ -52,6 +53,7 @@ from timeline.figures.step_trace_table import step_trace_table
 from timeline.figures.table import Table, join_columns
 from timeline.figures.waited_for_table import waited_for_table
 from timeline.records.collective_kinds import KINDS
+from timeline.records.profiler_tables.cluster import CollectiveSums
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Steps
 from timeline.records.vendor import Measure
 
@@ -113,7 +115,8 @@ class Figures:
     moved_bytes (what it sends over links, as the profiler sums it up), total_ns, waited_ns,
     transfer_ns (from the last arrival on) and bandwidth_gb_s of the bus. Sizes are masked where
     no op tells them, waited_ns where nothing tells when other ranks came, transfer_ns where not
-    every member's arrival is known, and the bandwidth where the number of members is not."""
+    every member's arrival is known, and the bandwidth where the number of members is not. Of a rank
+    without any, what hccl_raw sums up: then group is empty, and times are those of their tasks."""
     links: Table
     """A row per rank and link: source_rank, target_rank, link, count, size_bytes, total_ns,
     bandwidth_gb_s; of HCCL tasks, else of the profiler's own sums, which have no count; group:
@@ -390,6 +393,8 @@ def _exposed(facts: Sequence[RankFacts], waiting: Waiting, ordinary: Sequence[Bo
 
 def _collectives(facts: RankFacts, waits: Waits) -> dict[str, npt.NDArray[Any]]:
     ops, strings = facts.collectives.ops, np.array(facts.collectives.strings, object)
+    if not len(ops):
+        return _filed_collectives(facts)
     nothing = np.zeros(len(ops), np.int64)
     waited_ns, transfer_ns, moved = nothing.copy(), nothing.copy(), np.zeros(len(ops))
     known, transferred = nothing.copy(), nothing.copy()
@@ -427,6 +432,27 @@ def _collectives(facts: RankFacts, waits: Waits) -> dict[str, npt.NDArray[Any]]:
         "waited_ns": np.ma.masked_array(total(waited_ns), unknown),
         "transfer_ns": np.ma.masked_array(total(transfer_ns), total(transferred) == 0),
         "bandwidth_gb_s": np.ma.masked_array(carried / np.maximum(over_ns, 1), over_ns == 0),
+    }
+
+
+def _filed_collectives(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
+    """The sums of hccl_raw, which tells no moments and no sizes of single ops."""
+    sums = facts.profiler_tables.of(CollectiveSums)
+    kinds = group_by(len(sums), [sums.kind])
+    names = [facts.profiler_tables.strings[code] for code in sums.kind[kinds.first].tolist()]
+    waited_ns, transfer_ns = kinds.sum(sums.waited_ns), kinds.sum(sums.transfer_ns)
+    absent = _given(np.full(len(names), NO_ID), NO_ID)
+    return {
+        "rank": np.full(len(names), facts.rank, np.int64),
+        "kind": np.array(names, object),
+        "group": np.full(len(names), "", object),
+        "count": kinds.sum(sums.count),
+        "size_bytes": absent,
+        "moved_bytes": absent,
+        "total_ns": waited_ns + transfer_ns,
+        "waited_ns": waited_ns,
+        "transfer_ns": transfer_ns,
+        "bandwidth_gb_s": absent.astype(np.float64),
     }
 
 
