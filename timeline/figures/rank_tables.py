@@ -22,6 +22,7 @@ from timeline.analysis.waits.exposed_waiting import split_exposed
 from timeline.analysis.waits.waiting import Basis, Stragglers, Waiting, Waits
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct_pairs
+from timeline.columns.group_by import group_by
 from timeline.figures.advice import advice_table
 from timeline.figures.cluster_advice import cluster_advice
 from timeline.figures.comparison_tables import (
@@ -54,6 +55,7 @@ from timeline.figures.step_trace_table import step_trace_table
 from timeline.figures.table import Table, join_columns
 from timeline.figures.waited_for_table import waited_for_table
 from timeline.records.collective_kinds import KINDS
+from timeline.records.profiler_tables.cluster import CollectiveSums
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Steps
 from timeline.records.vendor import Measure
 
@@ -115,11 +117,13 @@ class Figures:
     moved_bytes (what it sends over links, as the profiler sums it up), total_ns, waited_ns,
     transfer_ns (from the last arrival on) and bandwidth_gb_s of the bus. Sizes are masked where
     no op tells them, waited_ns where nothing tells when other ranks came, transfer_ns where not
-    every member's arrival is known, and the bandwidth where the number of members is not."""
+    every member's arrival is known, and the bandwidth where the number of members is not. Of a rank
+    without any, what hccl_raw sums up: then group is empty, and times are those of their tasks."""
     links: Table
     """A row per rank and link: source_rank, target_rank, link, count, size_bytes, total_ns,
     bandwidth_gb_s; of HCCL tasks, else of the profiler's own sums, which have no count; group:
-    None, or that which ranks are numbers of, where the members of several are not known."""
+    None, or that which ranks are numbers of, where the members of several are not known;
+    numbered_in: `run`, or `group` where source_rank and target_rank are numbers inside a group."""
 
     checks: Table = field(default_factory=lambda: Table({}))
     """A row per number of the profiler that ours was compared with: rank, file, what, numbers (how
@@ -401,6 +405,8 @@ def _exposed(facts: Sequence[RankFacts], waiting: Waiting, ordinary: Sequence[Bo
 
 def _collectives(facts: RankFacts, waits: Waits) -> dict[str, npt.NDArray[Any]]:
     ops, strings = facts.collectives.ops, np.array(facts.collectives.strings, object)
+    if not len(ops):
+        return _filed_collectives(facts)
     nothing = np.zeros(len(ops), np.int64)
     waited_ns, transfer_ns, moved = nothing.copy(), nothing.copy(), np.zeros(len(ops))
     known, transferred = nothing.copy(), nothing.copy()
@@ -441,6 +447,27 @@ def _collectives(facts: RankFacts, waits: Waits) -> dict[str, npt.NDArray[Any]]:
     }
 
 
+def _filed_collectives(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
+    """The sums of hccl_raw, which tells no moments and no sizes of single ops."""
+    sums = facts.profiler_tables.of(CollectiveSums)
+    kinds = group_by(len(sums), [sums.kind])
+    names = [facts.profiler_tables.strings[code] for code in sums.kind[kinds.first].tolist()]
+    waited_ns, transfer_ns = kinds.sum(sums.waited_ns), kinds.sum(sums.transfer_ns)
+    absent = _given(np.full(len(names), NO_ID), NO_ID)
+    return {
+        "rank": np.full(len(names), facts.rank, np.int64),
+        "kind": np.array(names, object),
+        "group": np.full(len(names), "", object),
+        "count": kinds.sum(sums.count),
+        "size_bytes": absent,
+        "moved_bytes": absent,
+        "total_ns": waited_ns + transfer_ns,
+        "waited_ns": waited_ns,
+        "transfer_ns": transfer_ns,
+        "bandwidth_gb_s": absent.astype(np.float64),
+    }
+
+
 def _kind_names(facts: RankFacts, rows: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
     """What each op does; its name where that does not tell."""
     ops = facts.collectives.ops
@@ -451,6 +478,8 @@ def _kind_names(facts: RankFacts, rows: npt.NDArray[np.intp]) -> npt.NDArray[Any
 
 def _links(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
     times = facts.links.times
+    groups = [facts.links.strings[code] or None for code in times.group]
+    inside = [facts.links.in_groups or group is not None for group in groups]
     return {
         "rank": np.full(len(times), facts.rank, np.int64),
         "source_rank": times.source_rank,
@@ -460,7 +489,8 @@ def _links(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
         "size_bytes": times.size_bytes,
         "total_ns": times.total_ns,
         "bandwidth_gb_s": times.size_bytes / np.maximum(times.total_ns, 1),
-        "group": np.array([facts.links.strings[code] or None for code in times.group], object),
+        "group": np.array(groups, object),
+        "numbered_in": np.array(["group" if one else "run" for one in inside], object),
     }
 
 
