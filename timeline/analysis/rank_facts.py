@@ -22,6 +22,7 @@ from timeline.analysis.step_waits import StepWaits, step_waits
 from timeline.analysis.waits.collectives import RankCollectives
 from timeline.analysis.waits.links import RankLinks, rank_links
 from timeline.analysis.work.computed_work import RankWork
+from timeline.analysis.work.framework_sums import FrameworkSums
 from timeline.analysis.work.launching_operators import LauncherFigures
 from timeline.analysis.work.operators import OperatorFigures, operator_figures
 from timeline.analysis.work.task_sums import TaskSums
@@ -141,6 +142,9 @@ class RankFacts:
     fetching_ns: int = 0
     """How long its host waited for data, where causes are asked for; 0 where no such call is."""
     profiler_tables: ProfilerTables = field(default_factory=ProfilerTables)
+    framework: FrameworkSums = field(default_factory=FrameworkSums)
+    """What operators and modules of the framework launched and allocated, for a comparison that
+    asks for causes."""
     """What of the small tables beside the capture is selected."""
 
     @property

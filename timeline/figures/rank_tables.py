@@ -24,7 +24,13 @@ from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct_pairs
 from timeline.figures.advice import advice_table
 from timeline.figures.cluster_advice import cluster_advice
-from timeline.figures.comparison_tables import length_table, memory_table, task_sum_table
+from timeline.figures.comparison_tables import (
+    framework_module_table,
+    framework_operator_table,
+    length_table,
+    memory_table,
+    task_sum_table,
+)
 from timeline.figures.computing_table import computing_table
 from timeline.figures.data_advice import data_advice
 from timeline.figures.data_tables import (
@@ -193,6 +199,13 @@ class Figures:
     """See `MemoryTables`."""
     advice: Table = field(default_factory=lambda: Table({}))
     """See `advice_table`."""
+    framework_operators: Table = field(default_factory=lambda: Table({}))
+    """For a comparison, a row per rank, name of operators that are shown, and shapes (empty where
+    they are not told apart): count, total_ns, size_bytes and held_ns as in `OperatorTimes`, and
+    allocates, 1 where allocations were recorded."""
+    framework_modules: Table = field(default_factory=lambda: Table({}))
+    """For a comparison, a row per rank, path of modules and direction, `forward` or `backward`:
+    self_ns and total_ns as in `ModuleTimes`."""
 
     @classmethod
     def of(
@@ -240,6 +253,8 @@ class Figures:
             memory_graphs=memory.graphs,
             memory_operators=memory.operators,
             memory_tensors=memory.tensors,
+            framework_operators=framework_operator_table(facts),
+            framework_modules=framework_module_table(facts),
         ).with_advice()
 
     def with_advice(self) -> Figures:
