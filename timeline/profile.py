@@ -339,13 +339,16 @@ class Profile:
     def memory_graphs(self, selection: Selection | None = None) -> Table:
         """A row per rank and graph: how much memory it holds at most.
 
-        rank, graph, static_bytes, peak_bytes, peak_node, peak_operator, capacity_bytes, nodes,
-        tensors, fp_start, bp_end.
+        rank, graph, static_bytes (what it holds whatever runs), peak_bytes, peak_node and
+        peak_operator (the first at which it does), capacity_bytes (of the device), nodes and
+        tensors (their numbers), fp_start and bp_end (operators). Of torch_npu, whose allocations
+        were recorded as they happened, a row per rank: peak_operator is the last that allocated
+        before the peak, tensors is the number of allocations, and the rest is masked.
 
         Raises:
             TimelineError: as `overlap`.
         """
-        return self._measure(selection).figures.memory_graphs
+        return self._measure(selection, memory=True).figures.memory_graphs
 
     def advice(self, selection: Selection | None = None) -> Table:
         """A row per number that is above its threshold, and what to do about it.
@@ -363,15 +366,18 @@ class Profile:
     ) -> Table:
         """A row per rank, graph and operator of it in the order in which they run, or per tensor.
 
-        rank, graph, node, name, use_bytes, size_bytes, change_bytes; by tensor rank, graph, tensor,
-        type, size_bytes, first and last (nodes), operator, at_peak.
+        rank, graph, node, name, use_bytes (what the graph holds then), size_bytes (what the
+        operator puts out and works in), change_bytes (of the use, since the operator before). By
+        tensor: rank, graph, tensor, type, size_bytes, first and last (the nodes at which it lives),
+        operator (which makes it), at_peak (whether it lives at the peak). Where torch_npu recorded
+        allocations, they are a row each, in order of time, without a graph and nodes.
 
         Raises:
             TimelineError: as `overlap`.
         """
         if by not in ("operator", "tensor"):
             raise UsageError(f"by={by!r}: memory is told apart by operator or tensor.")
-        figures = self._measure(selection).figures
+        figures = self._measure(selection, memory=True).figures
         return figures.memory_operators if by == "operator" else figures.memory_tensors
 
     def omissions(self, selection: Selection | None = None) -> Table:
@@ -398,10 +404,15 @@ class Profile:
             raise UsageError(f"the profile {self.path} is closed; open it again.")
 
     def _measure(
-        self, selection: Selection | None, *, by_name: bool = False, causes: bool = False
+        self,
+        selection: Selection | None,
+        *,
+        by_name: bool = False,
+        causes: bool = False,
+        memory: bool = False,
     ) -> _Measured:
         self.check_open()
-        return self._read(replace(selection or Selection(), layers=None), by_name, causes)
+        return self._read(replace(selection or Selection(), layers=None), by_name, causes, memory)
 
     def __enter__(self) -> Profile:
         return self
@@ -488,11 +499,14 @@ def _measure(
     selection: Selection,
     by_name: bool,
     causes: bool,
+    memory: bool,
 ) -> _Measured:
     """Read the figures of a selection, and warn of what they do not hold."""
     from timeline.figures.rank_tables import Figures
 
-    known = _read(path, sources, reading, progress, selection, by_name=by_name, causes=causes)
+    known = _read(
+        path, sources, reading, progress, selection, by_name=by_name, causes=causes, memory=memory
+    )
     omissions = [omission for facts in known.facts for omission in facts.omissions]
     return _Measured(Figures.of(known.facts, known.waiting, known.path), _table_of(omissions))
 
@@ -507,6 +521,7 @@ def _read(
     by_name: bool = False,
     causes: bool = False,
     estimate: bool = False,
+    memory: bool = False,
     caller: int = _CALLER_OF_FIGURES,
 ) -> KnownRanks:
     """Read what is known of a selection, and warn of what that does not hold.
@@ -525,6 +540,7 @@ def _read(
             by_name=by_name,
             causes=causes,
             estimate=estimate,
+            memory=memory,
         )
     finally:
         progress.finish()

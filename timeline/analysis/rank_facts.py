@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from timeline.analysis.allocated_memory import AllocatedMemory
 from timeline.analysis.checks import Measured, RankChecks, rank_checks
 from timeline.analysis.contents import find_graphs, is_monotonic
 from timeline.analysis.cut import device_span_ns
@@ -143,10 +144,12 @@ class RankFacts:
     fetching_ns: int = 0
     """How long its host waited for data, where causes are asked for; 0 where no such call is."""
     profiler_tables: ProfilerTables = field(default_factory=ProfilerTables)
+    """What of the small tables beside the capture is selected."""
     framework: FrameworkSums = field(default_factory=FrameworkSums)
     """What operators and modules of the framework launched and allocated, for a comparison that
     asks for causes."""
-    """What of the small tables beside the capture is selected."""
+    allocated: AllocatedMemory = field(default_factory=AllocatedMemory)
+    """What operators of the framework allocated and when most was held, where that is asked for."""
 
     @property
     def rank(self) -> int:

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
+from timeline.analysis.allocated_memory import allocated_memory
 from timeline.analysis.cut import Cut, cut, cut_steps, cut_window
 from timeline.analysis.drawn_records import drawn_records, omissions_of_drawn
 from timeline.analysis.idle.idle_causes import measure_idle
 from timeline.analysis.leading_detail import Leading, with_leading_detail
 from timeline.analysis.memory_peaks import memory_peaks
+from timeline.analysis.memory_samples import with_memory_of_graphs
 from timeline.analysis.ordinary_steps import measured_steps, ordinary_steps
 from timeline.analysis.overlap import (
     StepsApart,
@@ -85,7 +87,8 @@ class RankRequest:
     waits and idles. estimate: whether they hold what gains are estimated of. most_lengths: see
     `collect_facts`; what only a comparison shows. read_ranks: all ranks that are read with this
     one. framework: how operators of the framework are told apart, where facts tell what they
-    launched; those need host calls, so causes.
+    launched; those need host calls, so causes. most_allocations: how many allocations of memory
+    facts tell one by one; 0 to tell nothing of them.
     """
 
     selection: Selection
@@ -105,6 +108,7 @@ class RankRequest:
     most_lengths: int = 0
     read_ranks: frozenset[int] = frozenset()
     framework: OperatorRules | None = None
+    most_allocations: int = 0
 
     @property
     def drawn_layers(self) -> frozenset[Layer]:
@@ -113,8 +117,9 @@ class RankRequest:
 
     @property
     def read_layers(self) -> frozenset[Layer]:
-        """The layers whose records are read: what is drawn, and what tells causes."""
-        return self.drawn_layers | CAUSE_LAYERS if self.causes else self.drawn_layers
+        """The layers whose records are read: what is drawn, and what tells causes and memory."""
+        layers = self.drawn_layers | (CAUSE_LAYERS if self.causes else frozenset())
+        return layers | {Layer.COUNTERS} if self.most_allocations else layers
 
 
 def draw_rank_from_source(source: Source, request: RankRequest) -> DrawnRank:
@@ -130,6 +135,7 @@ def draw_rank_from_source(source: Source, request: RankRequest) -> DrawnRank:
         frequency=request.causes,
         operators=request.framework is not None,
         shapes=request.framework is not None and request.framework.with_shapes,
+        allocations=request.most_allocations > 0,
     )
     records = read_rank(source, wanted, request.operators, request.clock.align)
     return draw_rank_from_records(records, request)
@@ -139,6 +145,8 @@ def draw_rank_from_records(records: Records, request: RankRequest) -> DrawnRank:
     """Draw what is selected of a rank's records, whose steps are known."""
     if request.causes:
         records = with_launchers(records)
+    if Layer.COUNTERS in request.drawn_layers:
+        records = with_memory_of_graphs(records)
     told = replace(records, omissions=omissions_of_drawn(records, request.drawn_layers))
     facts, tracks = _draw_selected(collect_profile_facts(told), records, request)
     fair_bytes = max(LEAST_RANK_BYTES, request.limit_bytes * DENSEST_RANK // request.ranks)
@@ -189,6 +197,9 @@ def _draw_selected(
     if request.leading is None:  # these facts were read before otherwise
         if request.causes:
             facts = _with_causes(facts, part, collectives)
+        if request.most_allocations:
+            allocated = allocated_memory(part.records, request.most_allocations)
+            facts = replace(facts, allocated=allocated)
         if request.estimate:
             facts = replace(facts, replay=rank_replay(part.records, collectives.ops.selected))
     if request.most_lengths:

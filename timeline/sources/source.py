@@ -57,7 +57,8 @@ class ReadRequest:
     measures: whether what the profiler itself measured is wanted, and what lies unused beside it.
     frequency: whether the frequency of the AI Core is wanted, even if no layer shows counters.
     operators: whether it is wanted which calls of the framework are operators, and what memory they
-    allocated. shapes: whether the shapes of their inputs are.
+    allocated. shapes: whether the shapes of their inputs are. allocations: whether it is wanted
+    what they allocated, and no more of them.
     """
 
     layers: frozenset[Layer]
@@ -67,6 +68,12 @@ class ReadRequest:
     frequency: bool = False
     operators: bool = False
     shapes: bool = False
+    allocations: bool = False
+
+    @property
+    def with_allocations(self) -> bool:
+        """Whether it is wanted what operators of the framework allocated."""
+        return self.operators or self.allocations
 
     @property
     def with_names(self) -> bool:

@@ -132,7 +132,7 @@ class WithCompanionFiles:
             from timeline.sources.companions.csv_counters import with_csv_counters
 
             records = with_csv_counters(records, tables, device)
-        if wanted.operators and (tables := self._tables(Use.COUNTERS)):
+        if wanted.with_allocations and (tables := self._tables(Use.COUNTERS)):
             from timeline.sources.companions.csv_counters import with_allocations
 
             counted = Layer.COUNTERS in wanted.layers
