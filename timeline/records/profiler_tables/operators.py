@@ -22,27 +22,32 @@ class OperatorSource(enum.IntEnum):
     AICPU = 2
 
 
-@dataclass(frozen=True)
-class OperatorSums(ColumnTable):
-    """A row per source and type of operator, or per operator where the file tells them apart."""
-
-    source: Int64 = column(np.int64)
-    kind: Codes = column(np.int32, NO_NAME)
-    name: Codes = column(np.int32, NO_NAME)
-    """NO_NAME in the row of a type."""
-    core: Codes = column(np.int32, NO_NAME)
-    count: Int64 = column(np.int64)
-    total_ns: Int64 = column(np.int64, NO_TIME)
-    dispatch_ns: Int64 = column(np.int64, NO_TIME)
-    run_ns: Int64 = column(np.int64, NO_TIME)
-
-
 class RunLevel(enum.IntEnum):
-    """What runs of operators are told apart by."""
+    """What operators are told apart by."""
 
     TYPE = 0
     NAME = 1
     KERNEL = 2
+
+
+@dataclass(frozen=True)
+class OperatorSums(ColumnTable):
+    """A row per source and type of operator, and per operator where the file tells those apart.
+
+    count, total_ns and mean_ns: as far as the file tells them.
+    """
+
+    source: Int64 = column(np.int64)
+    level: Int64 = column(np.int64)
+    kind: Codes = column(np.int32, NO_NAME)
+    name: Codes = column(np.int32, NO_NAME)
+    """NO_NAME in the row of a type."""
+    core: Codes = column(np.int32, NO_NAME)
+    count: Int64 = column(np.int64, NO_ID)
+    total_ns: Int64 = column(np.int64, NO_TIME)
+    mean_ns: Int64 = column(np.int64, NO_TIME)
+    dispatch_ns: Int64 = column(np.int64, NO_TIME)
+    run_ns: Int64 = column(np.int64, NO_TIME)
 
 
 @dataclass(frozen=True)
