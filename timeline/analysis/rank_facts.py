@@ -23,6 +23,7 @@ from timeline.analysis.waits.collectives import RankCollectives
 from timeline.analysis.waits.links import RankLinks, rank_links
 from timeline.analysis.work.computed_work import RankWork
 from timeline.analysis.work.launching_operators import LauncherFigures
+from timeline.analysis.work.operator_steps import OperatorSteps
 from timeline.analysis.work.operators import OperatorFigures, operator_figures
 from timeline.analysis.work.task_sums import TaskSums
 from timeline.columns.columns import Int64
@@ -142,6 +143,8 @@ class RankFacts:
     """How long its host waited for data, where causes are asked for; 0 where no such call is."""
     profiler_tables: ProfilerTables = field(default_factory=ProfilerTables)
     """What of the small tables beside the capture is selected."""
+    operator_steps: OperatorSteps = field(default_factory=OperatorSteps)
+    """What runs in each step; nothing where only ordinary steps are compared."""
 
     @property
     def rank(self) -> int:

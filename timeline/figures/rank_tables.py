@@ -42,6 +42,7 @@ from timeline.figures.memory_graph_tables import (
 )
 from timeline.figures.operator_tables import (
     framework_table,
+    operator_detail_table,
     operator_step_table,
     operator_sum_table,
 )
@@ -197,6 +198,8 @@ class Figures:
     """See `memory_tensor_table`."""
     advice: Table = field(default_factory=lambda: Table({}))
     """See `advice_table`."""
+    operator_details: Table = field(default_factory=lambda: Table({}))
+    """See `operator_detail_table`."""
 
     @classmethod
     def of(
@@ -235,6 +238,7 @@ class Figures:
             data_queues=data_queue_table(facts),
             data_pipeline=data_pipeline_table(facts),
             operator_sums=operator_sum_table(facts),
+            operator_details=operator_detail_table(facts),
             operator_steps=operator_step_table(facts),
             framework=framework_table(facts),
             step_trace=step_trace_table(facts),

@@ -35,6 +35,7 @@ from timeline.analysis.waits.collectives import RankCollectives, rank_collective
 from timeline.analysis.waits.lateness import fetching_ns
 from timeline.analysis.work.computed_work import computed_work
 from timeline.analysis.work.launching_operators import launcher_figures, with_launchers
+from timeline.analysis.work.operator_steps import EVERY_ROW, operator_steps
 from timeline.analysis.work.task_sums import sum_tasks
 from timeline.encoders.formats import format_of
 from timeline.fitting.coarsen_ranks import coarsen_ranks
@@ -68,6 +69,8 @@ MOST_ELEMENTS = 1 << 24
 """Slices and samples that all ranks together may send, if none is dense: about 800 MB."""
 CAUSE_LAYERS = HOST_LAYERS | {Layer.COMMUNICATION, Layer.ARROWS}
 """Whose records tell why a device waits and idles."""
+MOST_STEP_ROWS = 10_000
+"""Rows of operators by step that all ranks together may have, unless every one is asked for."""
 LEAST_RANK_BYTES = 1 << 20
 """A rank of this size is sent fast; many small ones are gathered together, which is better."""
 
@@ -83,7 +86,7 @@ class RankRequest:
     how many operators of a rank facts tell apart by name. causes: whether facts tell why the device
     waits and idles. estimate: whether they hold what gains are estimated of. most_lengths: see
     `collect_facts`; what only a comparison shows. read_ranks: all ranks that are read with this
-    one.
+    one. every_run: whether facts tell each operator and its shapes in each step, however many.
     """
 
     selection: Selection
@@ -102,6 +105,7 @@ class RankRequest:
     estimate: bool = False
     most_lengths: int = 0
     read_ranks: frozenset[int] = frozenset()
+    every_run: bool = False
 
     @property
     def drawn_layers(self) -> frozenset[Layer]:
@@ -123,7 +127,7 @@ def draw_rank_from_source(source: Source, request: RankRequest) -> DrawnRank:
     wanted = ReadRequest(
         request.read_layers,
         request.args is Args.ALL,
-        request.named_operators > 0,
+        request.named_operators > 0 or request.every_run,
         frequency=request.causes,
     )
     records = read_rank(source, wanted, request.operators, request.clock.align)
@@ -182,6 +186,8 @@ def _draw_selected(
         most_lengths=request.most_lengths,
     )
     if request.leading is None:  # these facts were read before otherwise
+        if not request.most_lengths:
+            facts = _with_operator_steps(facts, part, request)
         if request.causes:
             facts = _with_causes(facts, part, collectives)
         if request.estimate:
@@ -192,6 +198,18 @@ def _draw_selected(
     if not request.draw:
         return facts, RankTracks(records.rank, (), 0)
     return facts, draw_rank(selected, request.options, arg_filter(request.args))
+
+
+def _with_operator_steps(facts: RankFacts, part: Cut, request: RankRequest) -> RankFacts:
+    """The facts with what runs in each step, which a comparison does not show."""
+    steps = operator_steps(
+        part.records,
+        part.membership,
+        facts.profiler_tables,
+        most=EVERY_ROW if request.every_run else max(1, MOST_STEP_ROWS // request.ranks),
+        names=request.every_run,
+    )
+    return replace(facts, operator_steps=steps)
 
 
 def _collectives_of(records: Records, part: Cut, request: RankRequest) -> RankCollectives:

@@ -117,11 +117,13 @@ def read_facts(
     by_name: bool = False,
     causes: bool = False,
     estimate: bool = False,
+    every_run: bool = False,
 ) -> KnownRanks:
     """Read what is selected of some ranks, as far as figures need it.
 
     by_name: whether operators are told apart by name, and not by type alone. causes: whether it is
-    asked why devices wait and idle. estimate: whether gains are to be estimated.
+    asked why devices wait and idle. estimate: whether gains are to be estimated. every_run: see
+    `RankRequest`.
 
     Raises:
         SelectionError: a rank, a graph, a step or the window is not there.
@@ -138,6 +140,7 @@ def read_facts(
         named_operators=EVERY_NAME if by_name else 0,
         causes=causes,
         estimate=estimate,
+        every_run=every_run,
     )
     with worker_pool_for(chosen, reading, progress) as workers:
         joined = read_ranks(chosen, request, workers, path)

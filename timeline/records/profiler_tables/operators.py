@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.columns.columns import Codes, ColumnTable, Int64, column
+from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, column
 from timeline.columns.strings import NO_NAME
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 
@@ -52,7 +52,11 @@ class OperatorSums(ColumnTable):
 
 @dataclass(frozen=True)
 class OperatorRuns(ColumnTable):
-    """A row per step and type, operator or kernel: how often and how long it ran."""
+    """A row per step and type, operator or kernel: how often and how long it ran.
+
+    rest: whether the row sums up all types that have none of their own; without a step it is of
+    several.
+    """
 
     step: Int64 = column(np.int64, NO_ID)
     level: Int64 = column(np.int64)
@@ -62,6 +66,7 @@ class OperatorRuns(ColumnTable):
     shapes: Codes = column(np.int32, NO_NAME)
     count: Int64 = column(np.int64)
     total_ns: Int64 = column(np.int64)
+    rest: Bool = column(np.bool_, False)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from timeline.records.profiler_tables.operators import (
     OperatorSums,
     RunLevel,
 )
+from timeline.sources.profiler_tables.aicpu_log import read_aicpu_tasks
 from timeline.sources.profiler_tables.builder import TablesBuilder
 from timeline.sources.profiler_tables.delimited import Cell, DelimitedTable, Unit, read_columns
 from timeline.sources.profiler_tables.dynamic_shapes import read_dynamic_shapes
@@ -93,6 +94,9 @@ def read_operators(files: TableFiles, into: TablesBuilder) -> None:
     described = read_framework(files, into)
     for path in files.get(TableFile.AICPU_SUMS, ()):
         _add_cpu_sums(path, into)
+    tasks = read_aicpu_tasks(files, into)
+    lengths_ns = (tasks.total_ns, tasks.dispatch_ns, tasks.run_ns)
+    _add_cpu_runs(OperatorSource.AICPU, tasks.kind, tasks.name, lengths_ns, into)
     types = files.get(TableFile.AICORE_TYPES, ())
     for path in types:
         _add_core_types(path, into)
@@ -106,7 +110,7 @@ def _add_cpu_sums(path: Path, into: TablesBuilder) -> None:
     runs = _CpuRuns.of(*read_columns(path, _CPU_RUNS, into))
     known = (runs.start_ns != NO_TIME) & (runs.end_ns >= runs.start_ns)
     kind = [into.strings.code(_type_of(into.strings[code])) for code in runs.name.tolist()]
-    add_cpu_runs(
+    _add_cpu_runs(
         OperatorSource.AICPU_INTERMEDIATE,
         np.array(kind, np.int32),
         runs.name,
@@ -115,7 +119,7 @@ def _add_cpu_sums(path: Path, into: TablesBuilder) -> None:
     )
 
 
-def add_cpu_runs(
+def _add_cpu_runs(
     source: OperatorSource,
     kind: Codes,
     name: Codes,
