@@ -10,6 +10,7 @@ import numpy.typing as npt
 import orjson
 
 from timeline.analysis.rank_facts import RankFacts
+from timeline.analysis.work.operator_steps import OperatorSteps
 from timeline.columns.columns import Bool, Codes, Int64
 from timeline.columns.group_by import group_by
 from timeline.figures.table import Table, join_columns
@@ -29,6 +30,7 @@ __all__ = [
     "operator_detail_table",
     "operator_step_table",
     "operator_sum_table",
+    "told_operator_step_table",
     "with_file_sums",
 ]
 
@@ -69,6 +71,8 @@ FRAMEWORK: Mapping[str, type] = {
 }
 
 
+MOST_TOLD_STEPS = 20_000
+"""Rows of operators by step in a report."""
 _TASKS = "tasks"
 
 
@@ -174,15 +178,26 @@ def operator_step_table(facts: Sequence[RankFacts]) -> Table:
     total_ns, mean_ns. A row of a level type without a type sums up those that take least; without a
     step, those of several.
     """
-    return _joined([_steps_of(rank) for rank in facts], OPERATOR_STEPS)
+    return _joined([_steps_of(rank.rank, rank.operator_steps) for rank in facts], OPERATOR_STEPS)
 
 
-def _steps_of(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
-    runs = facts.operator_steps.runs
-    strings = np.array(facts.operator_steps.strings, object)
+def told_operator_step_table(facts: Sequence[RankFacts], steps: Table) -> Table:
+    """The rows of `operator_step_table` that a report tells: a limited number.
+
+    steps: all rows.
+    """
+    if len(steps) <= MOST_TOLD_STEPS:
+        return steps
+    most = max(1, MOST_TOLD_STEPS // len(facts))
+    told = [_steps_of(rank.rank, rank.operator_steps.limited(most)) for rank in facts]
+    return _joined(told, OPERATOR_STEPS)
+
+
+def _steps_of(rank: int, steps: OperatorSteps) -> dict[str, npt.NDArray[Any]]:
+    runs, strings = steps.runs, np.array(steps.strings, object)
     levels = np.array([level.name.lower() for level in RunLevel], object)
     return {
-        "rank": np.full(len(runs), facts.rank, np.int64),
+        "rank": np.full(len(runs), rank, np.int64),
         "step": np.ma.masked_equal(runs.step, NO_ID),
         "level": levels[runs.level],
         "side": _or_none(strings[runs.side]),

@@ -45,6 +45,7 @@ from timeline.figures.operator_tables import (
     operator_detail_table,
     operator_step_table,
     operator_sum_table,
+    told_operator_step_table,
 )
 from timeline.figures.parallel_tables import parallel_table, parallel_times_table
 from timeline.figures.path_table import path_table
@@ -200,6 +201,8 @@ class Figures:
     """See `advice_table`."""
     operator_details: Table = field(default_factory=lambda: Table({}))
     """See `operator_detail_table`."""
+    told_operator_steps: Table = field(default_factory=lambda: Table({}))
+    """See `told_operator_step_table`."""
 
     @classmethod
     def of(
@@ -209,6 +212,7 @@ class Figures:
         ordinary = ordinary_steps(facts)
         bounds = np.searchsorted(waiting.waits.rank, np.arange(len(facts) + 1)).tolist()
         waits = [waiting.waits.take(np.arange(*pair)) for pair in pairwise(bounds)]
+        operator_steps = operator_step_table(facts)
         return cls(
             _joined([_overlap(rank, its) for rank, its in zip(facts, ordinary, strict=True)]),
             _joined([_steps(rank, its) for rank, its in zip(facts, ordinary, strict=True)]),
@@ -239,7 +243,8 @@ class Figures:
             data_pipeline=data_pipeline_table(facts),
             operator_sums=operator_sum_table(facts),
             operator_details=operator_detail_table(facts),
-            operator_steps=operator_step_table(facts),
+            operator_steps=operator_steps,
+            told_operator_steps=told_operator_step_table(facts, operator_steps),
             framework=framework_table(facts),
             step_trace=step_trace_table(facts),
             parallel=parallel_table(facts),

@@ -69,8 +69,9 @@ MOST_ELEMENTS = 1 << 24
 """Slices and samples that all ranks together may send, if none is dense: about 800 MB."""
 CAUSE_LAYERS = HOST_LAYERS | {Layer.COMMUNICATION, Layer.ARROWS}
 """Whose records tell why a device waits and idles."""
-MOST_STEP_ROWS = 10_000
-"""Rows of operators by step that all ranks together may have, unless every one is asked for."""
+MOST_STEP_ROWS, LEAST_STEP_ROWS = 20_000, 1_000
+"""Rows of operators by step that all ranks together may have, unless every one is asked for, and
+that each may have in any case."""
 LEAST_RANK_BYTES = 1 << 20
 """A rank of this size is sent fast; many small ones are gathered together, which is better."""
 
@@ -202,11 +203,12 @@ def _draw_selected(
 
 def _with_operator_steps(facts: RankFacts, part: Cut, request: RankRequest) -> RankFacts:
     """The facts with what runs in each step, which a comparison does not show."""
+    most = max(LEAST_STEP_ROWS, MOST_STEP_ROWS // request.ranks)
     steps = operator_steps(
         part.records,
         part.membership,
         facts.profiler_tables,
-        most=EVERY_ROW if request.every_run else max(1, MOST_STEP_ROWS // request.ranks),
+        most=EVERY_ROW if request.every_run else most,
         names=request.every_run,
     )
     return replace(facts, operator_steps=steps)

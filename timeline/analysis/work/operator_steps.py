@@ -22,7 +22,7 @@ __all__ = ["EVERY_ROW", "OperatorSteps", "operator_steps"]
 
 EVERY_ROW = 1 << 62
 """A limit that no table reaches."""
-_KEYS = ("level", "step", "side", "kind", "name", "shapes", "rest")
+_KEYS = ("level", "step", "side", "kind", "name", "shapes")
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,11 @@ class OperatorSteps:
 
     strings: tuple[str, ...] = ("",)
     runs: OperatorRuns = field(default_factory=OperatorRuns.empty)
+
+    def limited(self, most: int) -> OperatorSteps:
+        """The same with so many rows at most: types that take least share a row a step, and single
+        operators and kernels go where there is no room for all of them."""
+        return replace(self, runs=_limited(self.runs, most))
 
 
 def operator_steps(
@@ -49,13 +54,13 @@ def operator_steps(
     operators and their shapes apart too, beside those of types.
     """
     if len(records.profiler_tables.of(OperatorRuns)):
-        return OperatorSteps(tuple(told.strings), _limited(told.of(OperatorRuns), most))
+        return OperatorSteps(tuple(told.strings), told.of(OperatorRuns)).limited(most)
     strings = StringPool()
     parts = [_of_types(records, membership, strings)]
     if names:
         parts.append(_of_names(records, membership, strings))
     runs = OperatorRuns.concat(parts)
-    return OperatorSteps(tuple(strings), _limited(runs, most))
+    return OperatorSteps(tuple(strings), runs).limited(most)
 
 
 def _of_types(records: Records, membership: Membership, strings: StringPool) -> OperatorRuns:
@@ -116,14 +121,14 @@ def _numbered(runs: OperatorRuns, iterations: Int64, level: RunLevel) -> Operato
 
 def _joined(runs: OperatorRuns) -> OperatorRuns:
     """One row for rows that are equal in all but their sums."""
-    groups = group_by(len(runs), [getattr(runs, name) for name in _KEYS])
+    rest = runs.rest.astype(np.int64)
+    groups = group_by(len(runs), [*(getattr(runs, name) for name in _KEYS), rest])
     return replace(
         runs.take(groups.first), count=groups.sum(runs.count), total_ns=groups.sum(runs.total_ns)
     )
 
 
 def _limited(runs: OperatorRuns, most: int) -> OperatorRuns:
-    """So many rows at most: types first, those that take longest; the others share a row a step."""
     is_type = runs.level == RunLevel.TYPE
     types, others = runs.take(is_type), runs.take(~is_type)
     if len(types) > most:
@@ -135,18 +140,19 @@ def _limited(runs: OperatorRuns, most: int) -> OperatorRuns:
 
 def _with_rest(types: OperatorRuns, most: int) -> OperatorRuns:
     steps = np.unique(types.step)
-    groups = group_by(len(types), [types.kind])
-    longest = np.argsort(-groups.sum(types.total_ns), kind="stable")
-    kept = longest[: max(0, most // len(steps) - 1)]
-    rest = ~np.isin(groups.group, kept)
+    groups = group_by(len(types), [types.rest.astype(np.int64), types.kind])
+    total_ns = np.where(types.rest[groups.first], -1, groups.sum(types.total_ns))
+    kept = np.argsort(-total_ns, kind="stable")[: max(0, most // len(steps) - 1)]
+    rest = types.rest | ~np.isin(groups.group, kept)
     # Of more steps than there may be rows, the last ones share the last row, which has no step.
     named = ~rest | np.isin(types.step, steps[: most - 1] if len(steps) > most else steps)
+    nothing = np.int32(NO_NAME)
     return _joined(
         replace(
             types,
             step=np.where(named, types.step, NO_ID),
-            kind=np.where(rest, np.int32(NO_NAME), types.kind),
-            side=np.where(rest, np.int32(NO_NAME), types.side),
+            kind=np.where(rest, nothing, types.kind),
+            side=np.where(rest, nothing, types.side),
             rest=rest,
         )
     )
