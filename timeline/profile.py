@@ -137,11 +137,13 @@ class Profile:
         """A row per rank and type of operator, per rank and operator, or by whose work it is.
 
         rank, communication (1 or 0), type, core (what ran it), name (by name only), count,
-        total_ns, shortest_ns, longest_ns. By launch or module, instead of type and core:
-        launched_by and operator (the outermost and the innermost operator of the framework around
-        the launch), or module (the modules and annotations around it, or the scope in its name);
-        and phase (forward, backward or other). What is not known is masked. In either way each
-        compute task and communication op is in one row.
+        total_ns, shortest_ns, longest_ns, source (tasks; aicore_intermediate, aicpu_intermediate or
+        aicpu for sums that the profiler left beside them), mean_ns, dispatch_ns (until an AI CPU
+        began), run_ns, share (of its source and rank). By launch or module, instead of type and
+        core: launched_by and operator (the outermost and the innermost operator of the framework
+        around the launch), or module (the modules and annotations around it, or the scope in its
+        name); and phase (forward, backward or other). What is not known is masked. In either way
+        each compute task and communication op is in one row of tasks.
 
         Raises:
             TimelineError: as `overlap`.
@@ -153,9 +155,12 @@ class Profile:
         if by in ("launch", "module"):
             figures = self._measure(selection, causes=True).figures
             return figures.launchers if by == "launch" else figures.modules
-        table = self._measure(selection, by_name=by == "name").figures.operators
+        from timeline.figures.operator_tables import with_file_sums
+
+        figures = self._measure(selection, by_name=by == "name").figures
         if by == "name":
-            return table
+            return with_file_sums(figures.operators, figures.operator_details)
+        table = with_file_sums(figures.operators, figures.operator_sums)
         return Table({name: column for name, column in table.columns.items() if name != "name"})
 
     def collectives(self, selection: Selection | None = None) -> Table:
@@ -274,15 +279,26 @@ class Profile:
         """
         return self._measure(selection).figures.data_pipeline
 
-    def operator_steps(self, selection: Selection | None = None) -> Table:
-        """A row per rank, step and operator: how often and how long it ran.
+    def operator_steps(
+        self,
+        selection: Selection | None = None,
+        by: Literal["type", "name", "kernel"] | None = None,
+    ) -> Table:
+        """A row per rank, step and type of operator, operator, or kernel: how often it ran, how
+        long.
 
-        rank, step, level (type, name, kernel), side, type, name, shapes, count, total_ns, mean_ns.
+        rank, step, level (type, name, kernel), side (gpu or cpu, where a file tells it), type,
+        name, shapes (of inputs), count, total_ns, mean_ns; all levels, or one. Those of a step are
+        of its tasks and communication ops, unless the profiler has left a file of them; what lies
+        in no step is in no row. What is not known is masked, or None.
 
         Raises:
             TimelineError: as `overlap`.
         """
-        return self._measure(selection).figures.operator_steps
+        if by not in (None, "type", "name", "kernel"):
+            raise UsageError(f"by={by!r}: operators of steps are told apart by type, name, kernel.")
+        table = self._measure(selection, every_run=True).figures.operator_steps
+        return table if by is None else table.take(table["level"] == by)
 
     def step_trace(self, selection: Selection | None = None) -> Table:
         """A row per rank, graph and step of the step trace, and their means over all but the first.
@@ -410,9 +426,11 @@ class Profile:
         by_name: bool = False,
         causes: bool = False,
         memory: bool = False,
+        every_run: bool = False,
     ) -> _Measured:
         self.check_open()
-        return self._read(replace(selection or Selection(), layers=None), by_name, causes, memory)
+        chosen = replace(selection or Selection(), layers=None)
+        return self._read(chosen, by_name, causes, memory, every_run)
 
     def __enter__(self) -> Profile:
         return self
@@ -500,12 +518,21 @@ def _measure(
     by_name: bool,
     causes: bool,
     memory: bool,
+    every_run: bool,
 ) -> _Measured:
     """Read the figures of a selection, and warn of what they do not hold."""
     from timeline.figures.rank_tables import Figures
 
     known = _read(
-        path, sources, reading, progress, selection, by_name=by_name, causes=causes, memory=memory
+        path,
+        sources,
+        reading,
+        progress,
+        selection,
+        by_name=by_name,
+        causes=causes,
+        memory=memory,
+        every_run=every_run,
     )
     omissions = [omission for facts in known.facts for omission in facts.omissions]
     return _Measured(Figures.of(known.facts, known.waiting, known.path), _table_of(omissions))
@@ -522,6 +549,7 @@ def _read(
     causes: bool = False,
     estimate: bool = False,
     memory: bool = False,
+    every_run: bool = False,
     caller: int = _CALLER_OF_FIGURES,
 ) -> KnownRanks:
     """Read what is known of a selection, and warn of what that does not hold.
@@ -541,6 +569,7 @@ def _read(
             causes=causes,
             estimate=estimate,
             memory=memory,
+            every_run=every_run,
         )
     finally:
         progress.finish()

@@ -26,6 +26,7 @@ from timeline.analysis.waits.links import RankLinks, rank_links
 from timeline.analysis.work.computed_work import RankWork
 from timeline.analysis.work.framework_sums import FrameworkSums
 from timeline.analysis.work.launching_operators import LauncherFigures
+from timeline.analysis.work.operator_steps import OperatorSteps
 from timeline.analysis.work.operators import OperatorFigures, operator_figures
 from timeline.analysis.work.task_sums import TaskSums
 from timeline.columns.columns import Int64
@@ -150,6 +151,8 @@ class RankFacts:
     asks for causes."""
     allocated: AllocatedMemory = field(default_factory=AllocatedMemory)
     """What operators of the framework allocated and when most was held, where that is asked for."""
+    operator_steps: OperatorSteps = field(default_factory=OperatorSteps)
+    """What runs in each step; nothing where only ordinary steps are compared."""
 
     @property
     def rank(self) -> int:

@@ -45,8 +45,10 @@ from timeline.figures.launch_table import launch_table, module_table
 from timeline.figures.memory_graph_tables import memory_tables
 from timeline.figures.operator_tables import (
     framework_table,
+    operator_detail_table,
     operator_step_table,
     operator_sum_table,
+    told_operator_step_table,
 )
 from timeline.figures.parallel_tables import parallel_table, parallel_times_table
 from timeline.figures.path_table import path_table
@@ -210,6 +212,10 @@ class Figures:
     framework_modules: Table = field(default_factory=lambda: Table({}))
     """For a comparison, a row per rank, path of modules and direction, `forward` or `backward`:
     self_ns and total_ns as in `ModuleTimes`."""
+    operator_details: Table = field(default_factory=lambda: Table({}))
+    """See `operator_detail_table`."""
+    told_operator_steps: Table = field(default_factory=lambda: Table({}))
+    """See `told_operator_step_table`."""
 
     @classmethod
     def of(
@@ -220,6 +226,7 @@ class Figures:
         bounds = np.searchsorted(waiting.waits.rank, np.arange(len(facts) + 1)).tolist()
         waits = [waiting.waits.take(np.arange(*pair)) for pair in pairwise(bounds)]
         memory = memory_tables(facts)
+        operator_steps = operator_step_table(facts)
         return cls(
             _joined([_overlap(rank, its) for rank, its in zip(facts, ordinary, strict=True)]),
             _joined([_steps(rank, its) for rank, its in zip(facts, ordinary, strict=True)]),
@@ -249,7 +256,9 @@ class Figures:
             data_queues=data_queue_table(facts),
             data_pipeline=data_pipeline_table(facts),
             operator_sums=operator_sum_table(facts),
-            operator_steps=operator_step_table(facts),
+            operator_details=operator_detail_table(facts),
+            operator_steps=operator_steps,
+            told_operator_steps=told_operator_step_table(facts, operator_steps),
             framework=framework_table(facts),
             step_trace=step_trace_table(facts),
             parallel=parallel_table(facts),

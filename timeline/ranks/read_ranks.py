@@ -118,12 +118,13 @@ def read_facts(
     causes: bool = False,
     estimate: bool = False,
     memory: bool = False,
+    every_run: bool = False,
 ) -> KnownRanks:
     """Read what is selected of some ranks, as far as figures need it.
 
     by_name: whether operators are told apart by name, and not by type alone. causes: whether it is
     asked why devices wait and idle. estimate: whether gains are to be estimated. memory: whether it
-    is asked what operators allocated.
+    is asked what operators allocated. every_run: see `RankRequest`.
 
     Raises:
         SelectionError: a rank, a graph, a step or the window is not there.
@@ -141,6 +142,7 @@ def read_facts(
         causes=causes,
         estimate=estimate,
         most_allocations=EVERY_ROW if memory else 0,
+        every_run=every_run,
     )
     with worker_pool_for(chosen, reading, progress) as workers:
         joined = read_ranks(chosen, request, workers, path)
