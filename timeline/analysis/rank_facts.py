@@ -22,6 +22,7 @@ from timeline.analysis.step_waits import StepWaits, step_waits
 from timeline.analysis.waits.collectives import RankCollectives
 from timeline.analysis.waits.links import RankLinks, rank_links
 from timeline.analysis.work.computed_work import RankWork
+from timeline.analysis.work.launch_classes import ClassTimes
 from timeline.analysis.work.launching_operators import LauncherFigures
 from timeline.analysis.work.operators import OperatorFigures, operator_figures
 from timeline.analysis.work.task_sums import TaskSums
@@ -142,6 +143,9 @@ class RankFacts:
     """How long its host waited for data, where causes are asked for; 0 where no such call is."""
     profiler_tables: ProfilerTables = field(default_factory=ProfilerTables)
     """What of the small tables beside the capture is selected."""
+
+    class_times: ClassTimes = field(default_factory=ClassTimes.empty)
+    """How often and how long each class of work ran, for a comparison."""
 
     @property
     def rank(self) -> int:

@@ -1,4 +1,4 @@
-"""Tables of one run that only a comparison asks for: HCCL tasks, copies, memory, single lengths."""
+"""Tables of one run that only a comparison asks for: sums of tasks, memory, single lengths."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.analysis.rank_facts import RankFacts
+from timeline.analysis.work.launch_classes import WorkClass
 from timeline.figures.table import Table
 
-__all__ = ["length_table", "memory_table", "task_sum_table"]
+__all__ = ["class_table", "length_table", "memory_table", "task_sum_table"]
 
 
 def task_sum_table(facts: Sequence[RankFacts]) -> Table:
@@ -26,6 +27,29 @@ def task_sum_table(facts: Sequence[RankFacts]) -> Table:
             "count": _joined([times.count for _, times in parts]),
             "total_ns": _joined([times.total_ns for _, times in parts]),
             "size_bytes": _joined([times.size_bytes for _, times in parts]),
+        }
+    )
+
+
+def class_table(facts: Sequence[RankFacts]) -> Table:
+    """See `Figures.work_classes`."""
+    parts = [(rank, rank.class_times) for rank in facts]
+    metrics = np.array([one.metric for one in WorkClass], object)
+    unknown = ~_joined([times.known for _, times in parts]).astype(np.bool_)
+    return Table(
+        {
+            "rank": _ranks([(rank, len(times)) for rank, times in parts]),
+            "by": np.concatenate(
+                [
+                    np.empty(0, object),
+                    *(np.where(its.launch, "launch", "kernel").astype(object) for _, its in parts),
+                ]
+            ),
+            "metric": metrics[_joined([times.work_class for _, times in parts])],
+            "count": np.ma.masked_array(_joined([times.count for _, times in parts]), unknown),
+            "total_ns": np.ma.masked_array(
+                _joined([times.total_ns for _, times in parts]), unknown
+            ),
         }
     )
 

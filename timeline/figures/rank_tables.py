@@ -24,7 +24,12 @@ from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct_pairs
 from timeline.figures.advice import advice_table
 from timeline.figures.cluster_advice import cluster_advice
-from timeline.figures.comparison_tables import length_table, memory_table, task_sum_table
+from timeline.figures.comparison_tables import (
+    class_table,
+    length_table,
+    memory_table,
+    task_sum_table,
+)
 from timeline.figures.computing_table import computing_table
 from timeline.figures.data_advice import data_advice
 from timeline.figures.data_tables import (
@@ -198,6 +203,10 @@ class Figures:
     advice: Table = field(default_factory=lambda: Table({}))
     """See `advice_table`."""
 
+    work_classes: Table = field(default_factory=lambda: Table({}))
+    """For a comparison, a row per rank and class of device work: rank, by (kernel or launch),
+    metric, count and total_ns, masked where the rank does not tell."""
+
     @classmethod
     def of(
         cls, facts: Sequence[RankFacts], waiting: Waiting, path: CriticalPath | None = None
@@ -243,6 +252,7 @@ class Figures:
             memory_graphs=memory_graph_table(facts),
             memory_operators=memory_operator_table(facts),
             memory_tensors=memory_tensor_table(facts),
+            work_classes=class_table(facts),
         ).with_advice()
 
     def with_advice(self) -> Figures:

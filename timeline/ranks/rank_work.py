@@ -34,6 +34,7 @@ from timeline.analysis.step_membership import NO_STEP
 from timeline.analysis.waits.collectives import RankCollectives, rank_collectives
 from timeline.analysis.waits.lateness import fetching_ns
 from timeline.analysis.work.computed_work import computed_work
+from timeline.analysis.work.launch_classes import sum_classes, with_work_classes
 from timeline.analysis.work.launching_operators import launcher_figures, with_launchers
 from timeline.analysis.work.task_sums import sum_tasks
 from timeline.encoders.formats import format_of
@@ -134,6 +135,8 @@ def draw_rank_from_records(records: Records, request: RankRequest) -> DrawnRank:
     """Draw what is selected of a rank's records, whose steps are known."""
     if request.causes:
         records = with_launchers(records)
+    if request.most_lengths:
+        records = with_work_classes(records)
     told = replace(records, omissions=omissions_of_drawn(records, request.drawn_layers))
     facts, tracks = _draw_selected(collect_profile_facts(told), records, request)
     fair_bytes = max(LEAST_RANK_BYTES, request.limit_bytes * DENSEST_RANK // request.ranks)
@@ -232,7 +235,12 @@ def _ordinary_facts(
 
 def _with_sums(facts: RankFacts, part: Cut) -> RankFacts:
     """The facts with the sums that only a comparison shows, of records that may not be drawn."""
-    return replace(facts, task_sums=sum_tasks(part.records), memory=memory_peaks(part.records))
+    return replace(
+        facts,
+        task_sums=sum_tasks(part.records),
+        memory=memory_peaks(part.records),
+        class_times=sum_classes(part.records),
+    )
 
 
 def _with_causes(facts: RankFacts, part: Cut, collectives: RankCollectives) -> RankFacts:
