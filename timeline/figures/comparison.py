@@ -13,6 +13,13 @@ from timeline.columns.columns import Int64
 from timeline.errors import spell_ids
 from timeline.figures.class_pairs import pair_classes, select_parts, with_classes
 from timeline.figures.comparison_sentences import sentences_of
+from timeline.figures.framework_comparison import (
+    MOST_MODULES,
+    OperatorNames,
+    pair_framework_operators,
+    pair_modules,
+    pair_operator_memory,
+)
 from timeline.figures.operator_pairs import ONE_RUN_ONLY, RunOperators, pair_operators
 from timeline.figures.overall_parts import (
     EXPOSED,
@@ -34,6 +41,7 @@ __all__ = ["Comparison"]
 
 _RUNS = ("base", "new")
 _NO_TIMES: Int64 = np.empty(0, np.int64)
+_NAMES_AS_TOLD = OperatorNames()
 
 
 def _no_table() -> Any:
@@ -68,6 +76,9 @@ class Comparison:
     and the columns of causes. frequencies: of the AI cores of each rank while they compute: rank,
     base_mhz, new_mhz.
 
+    framework_operators, operator_memory, modules: see `pair_framework_operators`,
+    `pair_operator_memory` and `pair_modules`.
+
     in_one_run: of operators and collectives, how many rows ran in one run only; row_counts: how
     many rows steps and ranks have; a file keeps those where it leaves rows out. warnings: in what
     the runs do not match. ranks_of_runs: how many of each did anything.
@@ -96,6 +107,9 @@ class Comparison:
     new_steps_ns: Int64 = _no_times()
     in_one_run: dict[str, int] = field(default_factory=dict)
     row_counts: dict[str, int] = field(default_factory=dict)
+    framework_operators: Table = _no_table()
+    operator_memory: Table = _no_table()
+    modules: Table = _no_table()
 
     @classmethod
     def of(
@@ -106,12 +120,14 @@ class Comparison:
         new_steps_ns: Int64 = _NO_TIMES,
         *,
         causes_alike: bool = True,
+        names: OperatorNames = _NAMES_AS_TOLD,
     ) -> Comparison:
         """Compare two runs.
 
         Args:
             base_steps_ns, new_steps_ns: the times of steps, see `step_times_ns`.
             causes_alike: whether both runs tell as much of why devices idle, so that it compares.
+            names: what operators and modules of the framework are called.
         """
         sides = (base, new)
         per_step = all(_has_steps(side) for side in sides)
@@ -141,6 +157,8 @@ class Comparison:
             for value in (0, 1)
         )
         steps, ranks = _steps(base, new), _ranks(sides, counts)
+        launching = (base.framework_operators, new.framework_operators)
+        modules = pair_modules((base.framework_modules, new.framework_modules), shares, names)
         return cls(
             with_classes(parts, classes),
             causes_of(parts),
@@ -149,7 +167,7 @@ class Comparison:
             operators,
             collectives,
             per_step,
-            tuple(_warnings(sides, counts)),
+            (*_warnings(sides, counts), *_left_out(modules)),
             waiting,
             pair_sums(of_all_steps((base.idle, new.idle)), ("cause",), shares, counts=("gaps",)),
             pair_sums(
@@ -174,7 +192,10 @@ class Comparison:
                 for name, table in (("operators", operators), ("collectives", collectives))
                 if len(table)
             },
-            {"steps": len(steps), "ranks": len(ranks)},
+            {"steps": len(steps), "ranks": len(ranks), "modules": len(modules)},
+            framework_operators=pair_framework_operators(launching, shares, names),
+            operator_memory=pair_operator_memory(launching, shares, names),
+            modules=modules.take(slice(MOST_MODULES)),
         )
 
     @property
@@ -223,6 +244,9 @@ class Comparison:
             "memory": self.memory.to_dicts(),
             "rank_causes": self.rank_causes.to_dicts(),
             "frequencies": self.frequencies.to_dicts(),
+            "framework_operators": self.framework_operators.to_dicts(),
+            "operator_memory": self.operator_memory.to_dicts(),
+            "modules": self.modules.to_dicts(),
         }
 
 
@@ -357,6 +381,15 @@ def _rank_times(figures: Figures, counts: dict[int, int]) -> dict[int, int]:
     used = _used(figures)
     spans = zip(used["rank"].tolist(), extent_ns(used).tolist(), strict=True)
     return {rank: round(span_ns / counts[rank]) for rank, span_ns in spans}
+
+
+def _left_out(modules: Table) -> Iterator[str]:
+    """How many modules a comparison has no room for."""
+    if len(modules) > MOST_MODULES:
+        yield (
+            f"of {spell_count(len(modules), 'row')} of modules, the {MOST_MODULES} that changed "
+            "most are told."
+        )
 
 
 def _warnings(sides: tuple[Figures, Figures], counts: list[dict[int, int]]) -> Iterator[str]:

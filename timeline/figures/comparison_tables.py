@@ -12,7 +12,14 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.work.launch_classes import WorkClass
 from timeline.figures.table import Table
 
-__all__ = ["class_table", "length_table", "memory_table", "task_sum_table"]
+__all__ = [
+    "class_table",
+    "framework_module_table",
+    "framework_operator_table",
+    "length_table",
+    "memory_table",
+    "task_sum_table",
+]
 
 
 def task_sum_table(facts: Sequence[RankFacts]) -> Table:
@@ -63,6 +70,43 @@ def memory_table(facts: Sequence[RankFacts]) -> Table:
             "group": _texts([(rank.memory.strings, table.group) for rank, table in parts]),
             "name": _texts([(rank.memory.strings, table.name) for rank, table in parts]),
             "peak_bytes": _joined([table.peak_bytes for _, table in parts]),
+        }
+    )
+
+
+def framework_operator_table(facts: Sequence[RankFacts]) -> Table:
+    """See `Figures.framework_operators`."""
+    parts = [(rank.framework, rank.framework.operators) for rank in facts]
+    return Table(
+        {
+            "rank": _ranks([(rank, len(rank.framework.operators)) for rank in facts]),
+            "name": _texts([(sums.strings, its.name) for sums, its in parts]),
+            "shapes": _texts([(sums.strings, its.shapes) for sums, its in parts]),
+            "count": _joined([its.count for _, its in parts]),
+            "total_ns": _joined([its.total_ns for _, its in parts]),
+            "size_bytes": _joined([its.size_bytes for _, its in parts]),
+            "held_ns": _joined([its.held_ns for _, its in parts]),
+            "allocates": _joined(
+                [np.full(len(its), sums.has_allocations, np.int64) for sums, its in parts]
+            ),
+        }
+    )
+
+
+def framework_module_table(facts: Sequence[RankFacts]) -> Table:
+    """See `Figures.framework_modules`."""
+    parts = [(rank.framework, rank.framework.modules) for rank in facts]
+    return Table(
+        {
+            "rank": _ranks([(rank, len(rank.framework.modules)) for rank in facts]),
+            "path": _texts([(sums.strings, its.path) for sums, its in parts]),
+            "direction": np.where(
+                _joined([its.backward.astype(np.int64) for _, its in parts]) > 0,
+                np.array("backward", object),
+                np.array("forward", object),
+            ),
+            "self_ns": _joined([its.self_ns for _, its in parts]),
+            "total_ns": _joined([its.total_ns for _, its in parts]),
         }
     )
 

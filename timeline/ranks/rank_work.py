@@ -34,6 +34,7 @@ from timeline.analysis.step_membership import NO_STEP
 from timeline.analysis.waits.collectives import RankCollectives, rank_collectives
 from timeline.analysis.waits.lateness import fetching_ns
 from timeline.analysis.work.computed_work import computed_work
+from timeline.analysis.work.framework_sums import OperatorRules, sum_framework
 from timeline.analysis.work.launch_classes import sum_classes, with_work_classes
 from timeline.analysis.work.launching_operators import launcher_figures, with_launchers
 from timeline.analysis.work.task_sums import sum_tasks
@@ -84,7 +85,8 @@ class RankRequest:
     how many operators of a rank facts tell apart by name. causes: whether facts tell why the device
     waits and idles. estimate: whether they hold what gains are estimated of. most_lengths: see
     `collect_facts`; what only a comparison shows. read_ranks: all ranks that are read with this
-    one.
+    one. framework: how operators of the framework are told apart, where facts tell what they
+    launched; those need host calls, so causes.
     """
 
     selection: Selection
@@ -103,6 +105,7 @@ class RankRequest:
     estimate: bool = False
     most_lengths: int = 0
     read_ranks: frozenset[int] = frozenset()
+    framework: OperatorRules | None = None
 
     @property
     def drawn_layers(self) -> frozenset[Layer]:
@@ -126,6 +129,8 @@ def draw_rank_from_source(source: Source, request: RankRequest) -> DrawnRank:
         request.args is Args.ALL,
         request.named_operators > 0,
         frequency=request.causes,
+        operators=request.framework is not None,
+        shapes=request.framework is not None and request.framework.with_shapes,
     )
     records = read_rank(source, wanted, request.operators, request.clock.align)
     return draw_rank_from_records(records, request)
@@ -191,7 +196,7 @@ def _draw_selected(
             facts = replace(facts, replay=rank_replay(part.records, collectives.ops.selected))
     if request.most_lengths:
         ordinary = _ordinary_facts(facts, records, part, request)
-        facts = replace(_with_sums(facts, part), ordinary=ordinary)
+        facts = replace(_with_sums(facts, part, request), ordinary=ordinary)
     if not request.draw:
         return facts, RankTracks(records.rank, (), 0)
     return facts, draw_rank(selected, request.options, arg_filter(request.args))
@@ -230,17 +235,20 @@ def _ordinary_facts(
     if request.causes:
         # The work is that of the rank, which leaves warm-up out too: counters are rarely sampled.
         found = replace(found, work=facts.work, launchers=launcher_figures(its.records))
-    return _with_sums(found, its)
+    return _with_sums(found, its, request)
 
 
-def _with_sums(facts: RankFacts, part: Cut) -> RankFacts:
+def _with_sums(facts: RankFacts, part: Cut, request: RankRequest) -> RankFacts:
     """The facts with the sums that only a comparison shows, of records that may not be drawn."""
-    return replace(
+    facts = replace(
         facts,
         task_sums=sum_tasks(part.records),
         memory=memory_peaks(part.records),
         class_times=sum_classes(part.records),
     )
+    if request.framework is None:
+        return facts
+    return replace(facts, framework=sum_framework(part.records, request.framework))
 
 
 def _with_causes(facts: RankFacts, part: Cut, collectives: RankCollectives) -> RankFacts:

@@ -36,6 +36,7 @@ __all__ = [
     "NO_TIME",
     "RUNTIME",
     "RUNTIME_LAYERS",
+    "Allocations",
     "CommunicationOps",
     "CounterSamples",
     "CounterSeries",
@@ -257,6 +258,20 @@ class HostEvents(Spans):
     connection: Int64 = column(np.int64, NO_ID)
     graph: Int64 = column(np.int64, NO_GRAPH)
     iteration: Int64 = column(np.int64, NO_ID)
+    shapes: Codes = column(np.int32, NO_NAME)
+    """Of the inputs of an operator, where that is asked for."""
+
+
+@dataclass(frozen=True)
+class Allocations(Spans):
+    """Device memory that operators of the framework allocated: one row each, on the host's clock.
+
+    end_ns is when it was released, NO_TIME where that is not recorded.
+    """
+
+    name: Codes = column(np.int32, NO_NAME)
+    """What the profiler says allocated it."""
+    size_bytes: Int64 = column(np.int64)
 
 
 @dataclass(frozen=True)
@@ -394,6 +409,8 @@ class Records:
     members: GroupMembers = field(default_factory=GroupMembers.empty)
     profiler_tables: ProfilerTables = field(default_factory=ProfilerTables)
     """The small tables beside the capture."""
+    allocations: Allocations = field(default_factory=Allocations.empty)
+    """Read where a comparison asks for them."""
 
     def holds_layer(self, name: str) -> bool:
         """Whether there are host events of a layer of this name."""

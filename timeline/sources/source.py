@@ -56,6 +56,8 @@ class ReadRequest:
     are then read too. names: whether names of device tasks are wanted, even if no layer shows them.
     measures: whether what the profiler itself measured is wanted, and what lies unused beside it.
     frequency: whether the frequency of the AI Core is wanted, even if no layer shows counters.
+    operators: whether it is wanted which calls of the framework are operators, and what memory they
+    allocated. shapes: whether the shapes of their inputs are.
     """
 
     layers: frozenset[Layer]
@@ -63,6 +65,8 @@ class ReadRequest:
     names: bool = False
     measures: bool = True
     frequency: bool = False
+    operators: bool = False
+    shapes: bool = False
 
     @property
     def with_names(self) -> bool:

@@ -57,8 +57,13 @@ def read_host(
     calls: dict[str, Int64],
     tasks: Tasks,
     ops: CommunicationOps,
+    *,
+    shapes: bool,
 ) -> tuple[HostEvents, Flows]:
-    """CANN calls, framework calls and marks, with the arrows that connections give."""
+    """CANN calls, framework calls and marks, with the arrows that connections give.
+
+    shapes: whether those of the framework's operators are read.
+    """
     framework = database.integers(
         "PYTORCH_API",
         {
@@ -70,7 +75,8 @@ def read_host(
             "name": NO_ID,
             "sequenceNumber": NO_ID,
             "fwdThreadId": NO_ID,
-        },
+        }
+        | ({"inputShapes": NO_ID} if shapes else {}),
     )
     marks = database.integers(
         "MSTX_EVENTS",
@@ -145,7 +151,8 @@ def _calls(
             "name": names.codes(ids),
             "level": level,
             "connection": raw["connectionId"] if layer == "CANN" else none,
-        },
+        }
+        | ({"shapes": names.input_shapes(raw["inputShapes"])} if "inputShapes" in raw else {}),
     )
 
 
