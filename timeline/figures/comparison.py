@@ -181,7 +181,7 @@ class Comparison:
             pair_sums(
                 (base.launchers, new.launchers), ("communication", "launched_by", "phase"), shares
             ),
-            pair_peaks((base.memory, new.memory), ("group", "name"), "peak_bytes"),
+            pair_peaks((base.memory, new.memory), ("metric", "group", "name"), "peak_bytes"),
             _rank_causes(sides, counts, waiting, causes_alike=causes_alike),
             _frequencies(sides),
             (len(counts[0]), len(counts[1])),

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.work.launch_classes import WorkClass
 from timeline.figures.table import Table
+from timeline.records.tables import NO_ID
 
 __all__ = [
     "class_table",
@@ -63,15 +64,20 @@ def class_table(facts: Sequence[RankFacts]) -> Table:
 
 def memory_table(facts: Sequence[RankFacts]) -> Table:
     """See `Figures.memory`."""
-    parts = [(rank, rank.memory.table) for rank in facts]
-    return Table(
-        {
-            "rank": _ranks([(rank, len(table)) for rank, table in parts]),
-            "group": _texts([(rank.memory.strings, table.group) for rank, table in parts]),
-            "name": _texts([(rank.memory.strings, table.name) for rank, table in parts]),
-            "peak_bytes": _joined([table.peak_bytes for _, table in parts]),
-        }
-    )
+    rows = list[tuple[int, str | None, str, str, int]]()
+    for rank in facts:
+        memory = rank.memory
+        if memory.reserved_bytes != NO_ID:
+            rows.append((rank.rank, RESERVED, "", RESERVED, memory.reserved_bytes))
+        columns = (memory.table.group, memory.table.name, memory.table.peak_bytes)
+        for group, name, peak_bytes in zip(*(one.tolist() for one in columns), strict=True):
+            rows.append((rank.rank, None, memory.strings[group], memory.strings[name], peak_bytes))
+    return Table.of_rows(_MEMORY, rows)
+
+
+RESERVED = "reserved"
+"""What the most memory that was reserved is called among peaks."""
+_MEMORY = {"rank": int, "metric": object, "group": object, "name": object, "peak_bytes": int}
 
 
 def framework_operator_table(facts: Sequence[RankFacts]) -> Table:

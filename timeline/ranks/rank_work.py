@@ -129,6 +129,7 @@ def draw_rank_from_source(source: Source, request: RankRequest) -> DrawnRank:
         request.args is Args.ALL,
         request.named_operators > 0,
         frequency=request.causes,
+        memory=request.most_lengths > 0,
         operators=request.framework is not None,
         shapes=request.framework is not None and request.framework.with_shapes,
     )

@@ -412,6 +412,10 @@ class Records:
     allocations: Allocations = field(default_factory=Allocations.empty)
     """Read where a comparison asks for them."""
 
+    reserved_bytes: int = NO_ID
+    """The most memory that was reserved, of the framework or in all, as far as that is recorded and
+    asked for."""
+
     def holds_layer(self, name: str) -> bool:
         """Whether there are host events of a layer of this name."""
         code = self.strings.find(name)

@@ -230,6 +230,8 @@ def test_copies_on_streams_that_compute_and_wait_are_sdma_by_launch_alone() -> N
         ("void flash_fwd_kernel<Flash_fwd_kernel_traits<64> >", WorkClass.FORWARD_ATTENTION),
         ("paged_attention_v1_kernel", WorkClass.PAGED_ATTENTION),
         ("vectorized_elementwise_kernel", WorkClass.VECTOR),
+        ("void fbgemm_gpu::permute_2D_data_kernel<false, int>(int)", WorkClass.VECTOR),
+        ("void cutlass::Kernel2<cutlass_80_tensorop_s1688_grouped>", WorkClass.CUBE),
     ],
 )
 def test_kernels_of_gpus_tell_their_class_by_name(name: str, found: WorkClass) -> None:

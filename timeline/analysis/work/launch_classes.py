@@ -87,8 +87,9 @@ _CONVOLUTION_CALLS = ("aten::conv",)
 _MATMUL_CALLS = ("aten::addmm", "aten::bmm", "aten::mm", "aten::matmul")
 _BACKWARD = ("bwd", "backward", "back", "grad")
 """What names hold, in small letters, of operators and kernels that work out gradients."""
-_CUBE_KERNELS = ("gemm", "conv", "cutlass", "wgrad", "gemvx")
-"""What msprof-analyze knows kernels of GPUs by that multiply matrices."""
+_CUTLASS = "cutlass"
+"""What kernels of GPUs hold that multiply matrices. msprof-analyze takes any with gemm or conv for
+such, and so those of FBGEMM that only permute."""
 _GPU_CLASSES = {
     "paged attention": WorkClass.PAGED_ATTENTION,
     "flash attention": WorkClass.FORWARD_ATTENTION,
@@ -244,7 +245,7 @@ def _gpu_class(name: str) -> int:
     found = _GPU_CLASSES.get(gpu_kernel_class(name))
     if found is not None:
         return _directed(found, f"{lower} {kernel_type(name).lower()}")
-    return WorkClass.CUBE if _holds(lower, _CUBE_KERNELS) else WorkClass.VECTOR
+    return WorkClass.CUBE if _CUTLASS in lower else WorkClass.VECTOR
 
 
 def _directed(forward: WorkClass, lower: str) -> WorkClass:
