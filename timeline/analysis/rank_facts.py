@@ -25,6 +25,7 @@ from timeline.analysis.waits.collectives import RankCollectives
 from timeline.analysis.waits.links import RankLinks, rank_links
 from timeline.analysis.work.computed_work import RankWork
 from timeline.analysis.work.framework_sums import FrameworkSums
+from timeline.analysis.work.launch_classes import ClassTimes
 from timeline.analysis.work.launching_operators import LauncherFigures
 from timeline.analysis.work.operator_steps import OperatorSteps
 from timeline.analysis.work.operators import OperatorFigures, operator_figures
@@ -153,6 +154,9 @@ class RankFacts:
     """What operators of the framework allocated and when most was held, where that is asked for."""
     operator_steps: OperatorSteps = field(default_factory=OperatorSteps)
     """What runs in each step; nothing where only ordinary steps are compared."""
+
+    class_times: ClassTimes = field(default_factory=ClassTimes.empty)
+    """How often and how long each class of work ran, for a comparison."""
 
     @property
     def rank(self) -> int:

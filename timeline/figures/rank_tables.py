@@ -26,6 +26,7 @@ from timeline.columns.group_by import group_by
 from timeline.figures.advice import advice_table
 from timeline.figures.cluster_advice import cluster_advice
 from timeline.figures.comparison_tables import (
+    class_table,
     framework_module_table,
     framework_operator_table,
     length_table,
@@ -165,8 +166,8 @@ class Figures:
     """For a comparison, a row per rank and kind of task: hccl (1 of HCCL, 0 of copies), collective
     (the kind that an HCCL task belongs to), task, count, total_ns and size_bytes."""
     memory: Table = field(default_factory=lambda: Table({}))
-    """For a comparison, the peaks of counters of memory, where counters are read: rank, group, name
-    and peak_bytes."""
+    """For a comparison, the peaks of memory: rank, metric (reserved, None for a counter), group,
+    name and peak_bytes; of counters where those are read."""
     lengths: Table = field(default_factory=lambda: Table({}))
     """For a comparison, how long each operator ran each time: operator (its row in `operators`) and
     length_ns; without rows where there are too many."""
@@ -216,6 +217,10 @@ class Figures:
     """See `operator_detail_table`."""
     told_operator_steps: Table = field(default_factory=lambda: Table({}))
     """See `told_operator_step_table`."""
+
+    work_classes: Table = field(default_factory=lambda: Table({}))
+    """For a comparison, a row per rank and class of device work: rank, by (kernel or launch),
+    metric, count and total_ns, masked where the rank does not tell."""
 
     @classmethod
     def of(
@@ -268,6 +273,7 @@ class Figures:
             memory_tensors=memory.tensors,
             framework_operators=framework_operator_table(facts),
             framework_modules=framework_module_table(facts),
+            work_classes=class_table(facts),
         ).with_advice()
 
     def with_advice(self) -> Figures:
