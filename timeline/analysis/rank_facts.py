@@ -18,6 +18,7 @@ from timeline.analysis.path.path_items import RankPath
 from timeline.analysis.path.replay_items import RankReplay
 from timeline.analysis.recorded_steps import RecordedSteps
 from timeline.analysis.selected_rank import SelectedRank
+from timeline.analysis.step_trace import StepTrace
 from timeline.analysis.step_waits import StepWaits, step_waits
 from timeline.analysis.waits.collectives import RankCollectives
 from timeline.analysis.waits.links import RankLinks, rank_links
@@ -142,6 +143,8 @@ class RankFacts:
     """How long its host waited for data, where causes are asked for; 0 where no such call is."""
     profiler_tables: ProfilerTables = field(default_factory=ProfilerTables)
     """What of the small tables beside the capture is selected."""
+    step_trace: StepTrace = field(default_factory=StepTrace.empty)
+    """A row per selected step: what it consists of."""
 
     @property
     def rank(self) -> int:
@@ -249,4 +252,5 @@ def collect_facts(
         exposed=selected.overlap.not_overlapped,
         idle=None if selected.idle is None else selected.idle.times,
         profiler_tables=records.profiler_tables.selected(selection.steps, selection.graphs),
+        step_trace=selected.cut.trace,
     )
