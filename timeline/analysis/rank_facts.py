@@ -20,6 +20,7 @@ from timeline.analysis.path.path_items import RankPath
 from timeline.analysis.path.replay_items import RankReplay
 from timeline.analysis.recorded_steps import RecordedSteps
 from timeline.analysis.selected_rank import SelectedRank
+from timeline.analysis.step_trace import StepTrace
 from timeline.analysis.step_waits import StepWaits, step_waits
 from timeline.analysis.waits.collectives import RankCollectives
 from timeline.analysis.waits.links import RankLinks, rank_links
@@ -157,6 +158,8 @@ class RankFacts:
 
     class_times: ClassTimes = field(default_factory=ClassTimes.empty)
     """How often and how long each class of work ran, for a comparison."""
+    step_trace: StepTrace = field(default_factory=StepTrace.empty)
+    """A row per selected step: what it consists of."""
 
     @property
     def rank(self) -> int:
@@ -266,4 +269,5 @@ def collect_facts(
         profiler_tables=with_queue_sums(
             records.profiler_tables.selected(selection.steps, selection.graphs)
         ),
+        step_trace=selected.cut.trace,
     )
