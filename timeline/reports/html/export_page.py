@@ -8,6 +8,7 @@ from timeline.figures.verdict import total_by_type
 from timeline.printable import printable
 from timeline.reports.export_report import ExportReport
 from timeline.reports.html import export_tables
+from timeline.reports.html.cluster_section import cluster_section
 from timeline.reports.html.drawing import MOST_DRAWN
 from timeline.reports.html.idle_tables import idle_tables
 from timeline.reports.html.palette import PARTS
@@ -37,6 +38,7 @@ def render_export_page(report: ExportReport) -> bytes:
         "tiles": list(_tiles(report)),
         "report": report,
         "parts": PARTS,
+        "cluster": cluster_section(report.figures, sheet),
         **warnings_and_losses(report.warnings, report.omissions),
         **_pictured(report, sheet),
         **_listed(report),
