@@ -9,7 +9,7 @@ import numpy as np
 
 from timeline.analysis.allocated_memory import AllocatedMemory
 from timeline.analysis.checks import Measured, RankChecks, rank_checks
-from timeline.analysis.contents import find_graphs, is_monotonic
+from timeline.analysis.contents import find_graphs, find_steps, is_monotonic
 from timeline.analysis.cut import device_span_ns
 from timeline.analysis.data_queues import with_queue_sums
 from timeline.analysis.idle.idle_sums import IdleTimes
@@ -87,6 +87,8 @@ class ProfileFacts:
     """What its host times were moved by, on to the clock of its device."""
     host_layers: frozenset[str] = frozenset()
     """Whose calls on the host were read, such as CANN."""
+    timed: bool = True
+    """Whether anything that was read has a time, so that there is something to draw."""
 
 
 @dataclass(frozen=True)
@@ -194,8 +196,8 @@ def collect_profile_facts(records: Records) -> ProfileFacts:
         records.rank,
         is_monotonic(records),
         find_graphs(records),
-        frozenset(records.steps.iteration.tolist()),
-        _lacking(records),
+        find_steps(records),
+        _lacking(records) if records.timed else frozenset(),
         records.omissions,
         records.warnings,
         records.free_rule,
@@ -205,6 +207,7 @@ def collect_profile_facts(records: Records) -> ProfileFacts:
         host_layers=frozenset(
             records.strings[layer] for layer in distinct(records.host.layer).tolist()
         ),
+        timed=records.timed,
     )
 
 
