@@ -16,7 +16,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from timeline.columns.columns import Int64, Rows
 from timeline.figures.table import Table
-from timeline.reports.html.palette import LIGHT, PARTS, PHASES, SIDES, Part
+from timeline.reports.html.palette import LIGHT, PARTS, PHASES, QUEUES, SIDES, Part
 from timeline.reports.html.step_grid import NOT_GIVEN, StepGrid, run_length
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "draw_curves",
     "draw_operators",
     "draw_parts",
+    "draw_queue_curves",
     "draw_sides",
     "fill_style",
     "label_columns",
@@ -233,6 +234,37 @@ def draw_sides(axes: Axes, steps: Table, labels: Sequence[str]) -> None:
         )
     label_columns(axes, steps["base_step"], labels, "step")
     _label_times(axes, max(int(steps[side.column].max()) for side in SIDES))
+
+
+def draw_queue_curves(axes: Axes, curves: Table, most: int) -> None:
+    """How many batches queues of QUEUES held; where batches share a point, the band of them.
+
+    curves: queue, first (batch), least, greatest. most: batches that they have room for.
+    """
+    for queue in QUEUES:
+        its = curves.take(curves["queue"] == queue.column)
+        if not len(its):
+            continue
+        if (its["least"] < its["greatest"]).any():
+            band = (its["first"], its["least"], its["greatest"])
+            axes.fill_between(*band, color=LIGHT["band"], linewidth=0, step="post")
+        axes.plot(
+            its["first"],
+            its["least"],
+            color=LIGHT[queue.role],
+            linestyle=queue.dashes,
+            linewidth=1.8,
+            drawstyle="steps-post",
+            marker="o" if len(its) == 1 else "",
+            gid=f"phase-{queue.role}",
+        )
+    top = max(int(curves["greatest"].max()), most, 1)
+    axes.set_ylim(-0.02 * top, 1.04 * top)  # an empty queue is a line above the axis
+    axes.set_title("batches", loc="left", fontsize="medium", color=LIGHT["muted"], x=-0.005)
+    axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+    axes.set_xlabel("batch", loc="right")
+    axes.grid(axis="y")
 
 
 def draw_operators(axes: Axes, names: Sequence[str], totals_ns: Int64, role: str) -> None:

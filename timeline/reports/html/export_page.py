@@ -9,6 +9,7 @@ from timeline.printable import printable
 from timeline.reports.export_report import ExportReport
 from timeline.reports.html import export_tables
 from timeline.reports.html.cluster_section import cluster_section
+from timeline.reports.html.data_section import data_section
 from timeline.reports.html.drawing import MOST_DRAWN
 from timeline.reports.html.idle_tables import idle_tables
 from timeline.reports.html.palette import PARTS
@@ -39,6 +40,7 @@ def render_export_page(report: ExportReport) -> bytes:
         "report": report,
         "parts": PARTS,
         "cluster": cluster_section(report.figures, sheet),
+        "data": data_section(report.figures, report.verdict.culprit, sheet),
         **warnings_and_losses(report.warnings, report.omissions),
         **_pictured(report, sheet),
         **_listed(report),

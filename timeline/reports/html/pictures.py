@@ -22,6 +22,7 @@ from timeline.reports.html.drawing import (
     draw_bars,
     draw_curves,
     draw_parts,
+    draw_queue_curves,
     draw_sides,
     settings,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "StepPictures",
     "draw_both_runs",
     "draw_heat_maps",
+    "draw_queues",
     "draw_rank_bars",
     "draw_step_bars",
     "draw_step_curves",
@@ -131,6 +133,15 @@ def draw_both_runs(steps: Table, labels: Sequence[str], sheet: StyleSheet) -> Pi
         draw_sides(axes, steps, labels)
 
     return _picture("sides", "Length of each step, before and now", sheet, STEPS, Margins(), draw)
+
+
+def draw_queues(curves: Table, most: int, sheet: StyleSheet) -> Picture:
+    """How many batches each queue of a rank held; see `draw_queue_curves`."""
+
+    def draw(axes: Axes) -> None:
+        draw_queue_curves(axes, curves, most)
+
+    return _picture("queues", "Batches in each queue", sheet, STEPS, Margins(), draw)
 
 
 def draw_heat_maps(grid: StepGrid, sheet: StyleSheet) -> Iterator[HeatMap]:
