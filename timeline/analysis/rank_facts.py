@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from timeline.analysis.checks import Measured, RankChecks, rank_checks
-from timeline.analysis.contents import find_graphs, is_monotonic
+from timeline.analysis.contents import find_graphs, find_steps, is_monotonic
 from timeline.analysis.cut import device_span_ns
 from timeline.analysis.idle.idle_sums import IdleTimes
 from timeline.analysis.leading_detail import count_detail_rows, detail_omission
@@ -82,6 +82,8 @@ class ProfileFacts:
     """What its host times were moved by, on to the clock of its device."""
     host_layers: frozenset[str] = frozenset()
     """Whose calls on the host were read, such as CANN."""
+    timed: bool = True
+    """Whether anything that was read has a time, so that there is something to draw."""
 
 
 @dataclass(frozen=True)
@@ -179,8 +181,8 @@ def collect_profile_facts(records: Records) -> ProfileFacts:
         records.rank,
         is_monotonic(records),
         find_graphs(records),
-        frozenset(records.steps.iteration.tolist()),
-        _lacking(records),
+        find_steps(records),
+        _lacking(records) if records.timed else frozenset(),
         records.omissions,
         records.warnings,
         records.free_rule,
@@ -190,6 +192,7 @@ def collect_profile_facts(records: Records) -> ProfileFacts:
         host_layers=frozenset(
             records.strings[layer] for layer in distinct(records.host.layer).tolist()
         ),
+        timed=records.timed,
     )
 
 
