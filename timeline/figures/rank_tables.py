@@ -23,9 +23,10 @@ from timeline.analysis.waits.waiting import Basis, Stragglers, Waiting, Waits
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct_pairs
 from timeline.columns.group_by import group_by
-from timeline.figures.advice import advice_table
+from timeline.figures.advice import Advice, advice_table
 from timeline.figures.cluster_advice import cluster_advice
 from timeline.figures.comparison_tables import (
+    class_table,
     framework_module_table,
     framework_operator_table,
     length_table,
@@ -35,6 +36,7 @@ from timeline.figures.comparison_tables import (
 from timeline.figures.computing_table import computing_table
 from timeline.figures.data_advice import data_advice
 from timeline.figures.data_tables import (
+    data_curve_table,
     data_pipeline_table,
     data_preparation_table,
     data_queue_table,
@@ -165,8 +167,8 @@ class Figures:
     """For a comparison, a row per rank and kind of task: hccl (1 of HCCL, 0 of copies), collective
     (the kind that an HCCL task belongs to), task, count, total_ns and size_bytes."""
     memory: Table = field(default_factory=lambda: Table({}))
-    """For a comparison, the peaks of counters of memory, where counters are read: rank, group, name
-    and peak_bytes."""
+    """For a comparison, the peaks of memory: rank, metric (reserved, None for a counter), group,
+    name and peak_bytes; of counters where those are read."""
     lengths: Table = field(default_factory=lambda: Table({}))
     """For a comparison, how long each operator ran each time: operator (its row in `operators`) and
     length_ns; without rows where there are too many."""
@@ -217,6 +219,12 @@ class Figures:
     told_operator_steps: Table = field(default_factory=lambda: Table({}))
     """See `told_operator_step_table`."""
 
+    work_classes: Table = field(default_factory=lambda: Table({}))
+    """For a comparison, a row per rank and class of device work: rank, by (kernel or launch),
+    metric, count and total_ns, masked where the rank does not tell."""
+    data_curves: Table = field(default_factory=lambda: Table({}))
+    """See `data_curve_table`."""
+
     @classmethod
     def of(
         cls, facts: Sequence[RankFacts], waiting: Waiting, path: CriticalPath | None = None
@@ -255,6 +263,7 @@ class Figures:
             data_preparation=data_preparation_table(facts),
             data_queues=data_queue_table(facts),
             data_pipeline=data_pipeline_table(facts),
+            data_curves=data_curve_table(facts),
             operator_sums=operator_sum_table(facts),
             operator_details=operator_detail_table(facts),
             operator_steps=operator_steps,
@@ -268,21 +277,21 @@ class Figures:
             memory_tensors=memory.tensors,
             framework_operators=framework_operator_table(facts),
             framework_modules=framework_module_table(facts),
+            work_classes=class_table(facts),
         ).with_advice()
 
     def with_advice(self) -> Figures:
         """The figures with what they advise."""
-        return replace(
-            self,
-            advice=advice_table(
-                (
-                    *data_advice(
-                        self.data_preparation, self.data_queues, self.data_pipeline, self.step_trace
-                    ),
-                    *cluster_advice(
-                        self.step_trace, self.flops, self.links, self.parallel, self.parallel_times
-                    ),
-                )
+        return replace(self, advice=advice_table(self.all_advice()))
+
+    def all_advice(self) -> tuple[Advice, ...]:
+        """What the figures advise, in no order."""
+        return (
+            *data_advice(
+                self.data_preparation, self.data_queues, self.data_pipeline, self.step_trace
+            ),
+            *cluster_advice(
+                self.step_trace, self.flops, self.links, self.parallel, self.parallel_times
             ),
         )
 

@@ -58,7 +58,8 @@ class ReadRequest:
     frequency: whether the frequency of the AI Core is wanted, even if no layer shows counters.
     operators: whether it is wanted which calls of the framework are operators, and what memory they
     allocated. shapes: whether the shapes of their inputs are. allocations: whether it is wanted
-    what they allocated, and no more of them.
+    what they allocated, and no more of them. memory: whether it is wanted how much memory was
+    reserved at most, even if no layer shows counters.
     """
 
     layers: frozenset[Layer]
@@ -69,6 +70,7 @@ class ReadRequest:
     operators: bool = False
     shapes: bool = False
     allocations: bool = False
+    memory: bool = False
 
     @property
     def with_allocations(self) -> bool:
