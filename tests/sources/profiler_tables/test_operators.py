@@ -214,6 +214,25 @@ def test_sums_by_type_stand_in_for_operators(tmp_path: Path) -> None:
     assert (row["step"], row["kind"], row["count"], row["total_ns"]) == (3, "Add", 2, 307_040)
 
 
+def test_times_by_step_on_ascend(tmp_path: Path) -> None:
+    """On Ascend each operator has a time, in milliseconds, and shapes for each step."""
+    shapes = [
+        f"{{Input_0: {{format: ND, data_type: INT32, shape: {size}, 1}}, "
+        f"Output_0: {{format: ND, data_type: INT32, shape: 9}}}},11,AI_CORE"
+        for size in (32, 8)
+    ]
+    detail = {"op_exe_time": [0.5, 0.25], "op_shape": shapes, "op_exe_occurrences": 2}
+    document = {"Add": [{"Add-op6": detail}], "op_type": {"Add": [0.5, 0.25]}}
+    (tmp_path / "dynamic_shape_info_0.json").write_text(json.dumps(document))
+    tables, omissions = read(tmp_path)
+    assert not omissions
+    rows = rows_of(tables, OperatorRuns, level=int(RunLevel.NAME))
+    assert [(row["step"], row["name"], row["shapes"], row["total_ns"]) for row in rows] == [
+        (1, "Add-op6", "32,1", 500_000),
+        (2, "Add-op6", "8,1", 250_000),
+    ]
+
+
 def test_raw_texts_describe_operators_as_the_table_does(
     tmp_path: Path, run: tuple[Run, RankRun]
 ) -> None:
