@@ -15,6 +15,7 @@ from matplotlib.path import Path as Outline
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from timeline.columns.columns import Int64, Rows
+from timeline.figures.operator_curves import OperatorCurves
 from timeline.figures.table import Table
 from timeline.reports.html.palette import LIGHT, PARTS, PHASES, QUEUES, SIDES, Part
 from timeline.reports.html.step_grid import NOT_GIVEN, StepGrid, run_length
@@ -26,6 +27,7 @@ __all__ = [
     "draw_bars",
     "draw_changes",
     "draw_curves",
+    "draw_operator_curves",
     "draw_operators",
     "draw_parts",
     "draw_queue_curves",
@@ -40,6 +42,8 @@ MOST_BARS = 40
 """Up to so many ranks have a bar of their own with numbers in it."""
 MOST_DOTS = 40
 """Up to so many steps have a dot of their own on a curve of two runs."""
+CURVE = 0.6
+"""The height of a curve of a type, as a share of its row."""
 LEAST_ROWS = 5
 """A list of operators has room for so many, even if there are fewer."""
 MOST_DRAWN = 400
@@ -285,6 +289,33 @@ def draw_operators(axes: Axes, names: Sequence[str], totals_ns: Int64, role: str
     axes.set_ylim(max(len(names), LEAST_ROWS) - 0.5, -0.5)
     axes.set_xlim(0, max(1, int(totals_ns.max())))
     axes.set_axis_off()
+
+
+def draw_operator_curves(axes: Axes, curves: OperatorCurves, names: Sequence[str]) -> None:
+    """A curve for each type over steps, from 0 to its own largest; its name and range above it."""
+    starts = np.arange(0, len(curves.steps), run_length(len(curves.steps), MOST_DRAWN))
+    at, numbers = np.arange(len(starts)), curves.steps[starts]
+    edges = axes.get_yaxis_transform()
+    for row, (name, values_ns) in enumerate(zip(names, curves.mean_ns, strict=True)):
+        drawn_ns = np.maximum.reduceat(values_ns, starts)
+        bottom = row + 0.92
+        tops = bottom - CURVE * drawn_ns / max(1.0, float(drawn_ns.max()))
+        axes.fill_between(at, bottom, tops, color=LIGHT["under-operator"], linewidth=0)
+        axes.plot(at, tops, color=LIGHT["operator"], linewidth=1.4)
+        extent = _spell_range(int(values_ns.min()), int(values_ns.max()))
+        over: dict[str, Any] = {"y": row + 0.28, "va": "bottom", "transform": edges}
+        axes.text(0, s=name, ha="left", **over)
+        axes.text(1, s=extent, ha="right", color=LIGHT["muted"], **over)
+    label_columns(axes, numbers, [str(number) for number in numbers.tolist()], "step")
+    axes.set_xlim(0, len(at) - 1)
+    axes.set_ylim(len(curves.types), 0)
+    axes.set_yticks([])
+
+
+def _spell_range(least_ns: int, largest_ns: int) -> str:
+    scale = Scale.of(largest_ns)
+    least, largest = (f"{value_ns / scale.ns:.3g}" for value_ns in (least_ns, largest_ns))
+    return f"{largest} {scale.unit}" if least == largest else f"{least} to {largest} {scale.unit}"
 
 
 def draw_changes(axes: Axes, names: Sequence[str], deltas_ns: Int64) -> None:

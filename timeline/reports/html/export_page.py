@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from timeline.figures.operator_curves import operator_curves
 from timeline.figures.verdict import total_by_type
 from timeline.printable import printable
 from timeline.reports.export_report import ExportReport
@@ -15,7 +16,7 @@ from timeline.reports.html.flop_tables import flop_section
 from timeline.reports.html.idle_tables import idle_tables
 from timeline.reports.html.palette import PARTS
 from timeline.reports.html.path_tables import path_tables
-from timeline.reports.html.pictures import draw_rank_bars, draw_steps
+from timeline.reports.html.pictures import draw_operator_steps, draw_rank_bars, draw_steps
 from timeline.reports.html.rendering import (
     Tile,
     page_title,
@@ -80,12 +81,15 @@ def _pictured(report: ExportReport, sheet: StyleSheet) -> dict[str, object]:
     ranks, shown = report.verdict.ranks, report.verdict.telling_ranks
     used = ranks.take(ranks["span_ns"] > 0) if len(ranks) else ranks
     first = shown[0] if shown else None
+    curves = operator_curves(report.figures.operator_steps, report.figures.operators)
     return {
         "bars": draw_rank_bars(with_parts(used), sheet) if len(used) else None,
         "bars_run": run_length(len(used), MOST_DRAWN),
         "heat_run": run_length(len(ranks), MOST_DRAWN),
         "rank_note": _rank_note(report, first),
         "steps": draw_steps(StepGrid.of(report.figures), first, sheet),
+        "curves": None if curves is None else draw_operator_steps(curves, sheet),
+        "curves_note": "" if curves is None else export_tables.curves_note(curves, len(ranks)),
     }
 
 
@@ -110,6 +114,7 @@ def _listed(report: ExportReport) -> dict[str, object]:
             *export_tables.operator_tables(totals, communication=False),
             *export_tables.launch_tables(report.figures),
         ],
+        "operator_sums": list(export_tables.file_sum_tables(report.figures)),
         "collective_tables": list(export_tables.operator_tables(totals, communication=True)),
         "longest_table": export_tables.longest_op_table(report),
         "idle_tables": list(idle_tables(report.figures)),

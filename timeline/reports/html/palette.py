@@ -46,6 +46,8 @@ LIGHT = {
     "now": "#0b57a5",
     "worse": "#b3261e",
     "better": "#1a7a3c",
+    "operator": "#0f5da7",
+    "under-operator": "#dbe6f1",
 }
 """No two roles share a colour: a drawing is turned to dark by its colours."""
 
@@ -77,6 +79,8 @@ DARK = {
     "now": "#7fbcf8",
     "worse": "#ff8a80",
     "better": "#6fd08c",
+    "operator": "#5aaaf1",
+    "under-operator": "#27394e",
 }
 
 

@@ -13,7 +13,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from timeline.columns.columns import Rows
+from timeline.figures.operator_curves import OperatorCurves
+from timeline.figures.short_names import shortened
 from timeline.figures.table import Table
+from timeline.printable import printable
 from timeline.reports.html.drawing import (
     MOST_BARS,
     MOST_DRAWN,
@@ -21,6 +24,7 @@ from timeline.reports.html.drawing import (
     column_width,
     draw_bars,
     draw_curves,
+    draw_operator_curves,
     draw_parts,
     draw_queue_curves,
     draw_sides,
@@ -38,6 +42,7 @@ __all__ = [
     "StepPictures",
     "draw_both_runs",
     "draw_heat_maps",
+    "draw_operator_steps",
     "draw_queues",
     "draw_rank_bars",
     "draw_step_bars",
@@ -56,6 +61,10 @@ TOP, RIGHT, BOTTOM = 24, 12, 40
 TIMES = 52
 STEPS = 240
 """Pixels: the height of pictures of steps."""
+CURVE_ROW, CURVE_LEFT = 58, 8
+"""Pixels: the height of the curve of one type of operator with its name, and what is left of it."""
+LONGEST_TYPE = 32
+"""Characters that are shown of a type of operator: on a narrow screen its range stands beside."""
 BAR = 26
 """Pixels from the bar of one rank to that of the next."""
 HEAT_ROW, MOST_HEAT = 20, 420
@@ -124,6 +133,18 @@ def draw_step_curves(grid: StepGrid, row: int, sheet: StyleSheet, quantum_ns: fl
     return _picture(
         "curves", "Length of each step and phase", sheet, STEPS, Margins(), draw, quantum_ns
     )
+
+
+def draw_operator_steps(curves: OperatorCurves, sheet: StyleSheet) -> Picture:
+    """What types of operators take in each step."""
+    names = shortened([printable(kind) or "not named" for kind in curves.types], LONGEST_TYPE)
+
+    def draw(axes: Axes) -> None:
+        draw_operator_curves(axes, curves, names)
+
+    height = CURVE_ROW * len(curves.types) + BOTTOM
+    label = f"Time of {len(curves.types)} types of operators in each step"
+    return _picture("operators", label, sheet, height, Margins(CURVE_LEFT, 0), draw)
 
 
 def draw_both_runs(steps: Table, labels: Sequence[str], sheet: StyleSheet) -> Picture:
