@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from timeline.analysis.checks import Measured, RankChecks, rank_checks
-from timeline.analysis.contents import find_graphs, is_monotonic
+from timeline.analysis.contents import find_graphs, find_steps, is_monotonic
 from timeline.analysis.cut import device_span_ns
 from timeline.analysis.idle.idle_sums import IdleTimes
 from timeline.analysis.leading_detail import count_detail_rows, detail_omission
@@ -18,6 +18,7 @@ from timeline.analysis.path.path_items import RankPath
 from timeline.analysis.path.replay_items import RankReplay
 from timeline.analysis.recorded_steps import RecordedSteps
 from timeline.analysis.selected_rank import SelectedRank
+from timeline.analysis.step_trace import StepTrace
 from timeline.analysis.step_waits import StepWaits, step_waits
 from timeline.analysis.waits.collectives import RankCollectives
 from timeline.analysis.waits.links import RankLinks, rank_links
@@ -81,6 +82,8 @@ class ProfileFacts:
     """What its host times were moved by, on to the clock of its device."""
     host_layers: frozenset[str] = frozenset()
     """Whose calls on the host were read, such as CANN."""
+    timed: bool = True
+    """Whether anything that was read has a time, so that there is something to draw."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,8 @@ class RankFacts:
     """How long its host waited for data, where causes are asked for; 0 where no such call is."""
     profiler_tables: ProfilerTables = field(default_factory=ProfilerTables)
     """What of the small tables beside the capture is selected."""
+    step_trace: StepTrace = field(default_factory=StepTrace.empty)
+    """A row per selected step: what it consists of."""
 
     @property
     def rank(self) -> int:
@@ -176,8 +181,8 @@ def collect_profile_facts(records: Records) -> ProfileFacts:
         records.rank,
         is_monotonic(records),
         find_graphs(records),
-        frozenset(records.steps.iteration.tolist()),
-        _lacking(records),
+        find_steps(records),
+        _lacking(records) if records.timed else frozenset(),
         records.omissions,
         records.warnings,
         records.free_rule,
@@ -187,6 +192,7 @@ def collect_profile_facts(records: Records) -> ProfileFacts:
         host_layers=frozenset(
             records.strings[layer] for layer in distinct(records.host.layer).tolist()
         ),
+        timed=records.timed,
     )
 
 
@@ -249,4 +255,5 @@ def collect_facts(
         exposed=selected.overlap.not_overlapped,
         idle=None if selected.idle is None else selected.idle.times,
         profiler_tables=records.profiler_tables.selected(selection.steps, selection.graphs),
+        step_trace=selected.cut.trace,
     )

@@ -57,6 +57,8 @@ def warnings_of(
 def _empty_warnings(ranks: Sequence[RankFacts], selection: Selection) -> Iterator[str]:
     """Ranks, and steps with a marker, that hold no device record."""
     for facts in ranks:
+        if not facts.profile.timed:
+            continue  # its reader says so
         if not facts.rows and not len(facts.steps):
             chosen = selection.graphs is not None or selection.steps is not None
             yield f"rank {facts.rank}: holds nothing" + (" of the selection." if chosen else ".")

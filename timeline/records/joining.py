@@ -68,6 +68,7 @@ def join_records(parts: Sequence[Records]) -> Records:
         free_rule=FreeRule.join([part.free_rule for part in parts]),
         communication_rule=parts[0].communication_rule,
         members=GroupMembers.concat(part.members for part in parts),
+        tables_only=parts[0].tables_only,
     )
 
 

@@ -36,6 +36,7 @@ __all__ = [
 
 SCHEMA_VERSION = 1
 VIEWER = "https://ui.perfetto.dev"
+_DRAG_HTML = f'<p>Drag the file into <a href="{VIEWER}" target="_blank">{VIEWER}</a>.</p>'
 
 
 @dataclass(frozen=True)
@@ -312,7 +313,7 @@ class ExportReport:
             + paragraph_html(*self.verdict.sentences())
             + paragraph_html(*self.warnings, *(row.spelled() for row in self.resolutions))
             + paragraph_html(*self._omitted_lines())
-            + f'<p>Drag the file into <a href="{VIEWER}" target="_blank">{VIEWER}</a>.</p>'
+            + (_DRAG_HTML if self.outputs else "")
         )
 
     def _clock_lines(self) -> list[str]:
