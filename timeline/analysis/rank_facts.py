@@ -10,6 +10,7 @@ import numpy as np
 from timeline.analysis.checks import Measured, RankChecks, rank_checks
 from timeline.analysis.contents import find_graphs, find_steps, is_monotonic
 from timeline.analysis.cut import device_span_ns
+from timeline.analysis.data_queues import with_queue_sums
 from timeline.analysis.idle.idle_sums import IdleTimes
 from timeline.analysis.leading_detail import count_detail_rows, detail_omission
 from timeline.analysis.memory_peaks import MemoryPeaks
@@ -254,6 +255,8 @@ def collect_facts(
         recorded=selected.cut.recorded,
         exposed=selected.overlap.not_overlapped,
         idle=None if selected.idle is None else selected.idle.times,
-        profiler_tables=records.profiler_tables.selected(selection.steps, selection.graphs),
+        profiler_tables=with_queue_sums(
+            records.profiler_tables.selected(selection.steps, selection.graphs)
+        ),
         step_trace=selected.cut.trace,
     )

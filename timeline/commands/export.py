@@ -320,9 +320,7 @@ def _report(
         suggestion=suggestion,
         limit_bytes=options.limit_bytes,
         resolutions=tuple(resolution_row(layer) for layer in written.drawn_layers),
-        estimated_gain_ns=gain_of_culprit_ns(
-            joined.facts, joined.waiting, found.figures.held_up.culprit
-        )
+        estimated_gain_ns=gain_of_culprit_ns(joined.facts, joined.waiting, found.verdict.culprit)
         if any(request.estimate for request in joined.requests)
         else None,
         see_why=found.see_why,

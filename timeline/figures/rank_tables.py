@@ -23,12 +23,13 @@ from timeline.analysis.waits.waiting import Basis, Stragglers, Waiting, Waits
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct_pairs
 from timeline.columns.group_by import group_by
-from timeline.figures.advice import advice_table
+from timeline.figures.advice import Advice, advice_table
 from timeline.figures.cluster_advice import cluster_advice
 from timeline.figures.comparison_tables import length_table, memory_table, task_sum_table
 from timeline.figures.computing_table import computing_table
 from timeline.figures.data_advice import data_advice
 from timeline.figures.data_tables import (
+    data_curve_table,
     data_pipeline_table,
     data_preparation_table,
     data_queue_table,
@@ -203,6 +204,8 @@ class Figures:
     """See `memory_tensor_table`."""
     advice: Table = field(default_factory=lambda: Table({}))
     """See `advice_table`."""
+    data_curves: Table = field(default_factory=lambda: Table({}))
+    """See `data_curve_table`."""
 
     @classmethod
     def of(
@@ -240,6 +243,7 @@ class Figures:
             data_preparation=data_preparation_table(facts),
             data_queues=data_queue_table(facts),
             data_pipeline=data_pipeline_table(facts),
+            data_curves=data_curve_table(facts),
             operator_sums=operator_sum_table(facts),
             operator_steps=operator_step_table(facts),
             framework=framework_table(facts),
@@ -253,17 +257,16 @@ class Figures:
 
     def with_advice(self) -> Figures:
         """The figures with what they advise."""
-        return replace(
-            self,
-            advice=advice_table(
-                (
-                    *data_advice(
-                        self.data_preparation, self.data_queues, self.data_pipeline, self.step_trace
-                    ),
-                    *cluster_advice(
-                        self.step_trace, self.flops, self.links, self.parallel, self.parallel_times
-                    ),
-                )
+        return replace(self, advice=advice_table(self.all_advice()))
+
+    def all_advice(self) -> tuple[Advice, ...]:
+        """What the figures advise, in no order."""
+        return (
+            *data_advice(
+                self.data_preparation, self.data_queues, self.data_pipeline, self.step_trace
+            ),
+            *cluster_advice(
+                self.step_trace, self.flops, self.links, self.parallel, self.parallel_times
             ),
         )
 

@@ -91,8 +91,8 @@ def _rank_note(report: ExportReport, rank: int | None) -> str:
     """Why the steps of a rank are drawn first."""
     culprit, extreme = report.verdict.culprit, report.verdict.rank_extreme
     if culprit is not None and culprit.rank == rank:
-        return "which holds up the others"
-    if culprit is not None and culprit.waiters[0].rank == rank:
+        return "which holds up the others" if culprit.waiters else "which waits for data"
+    if culprit is not None and rank in [waiter.rank for waiter in culprit.waiters[:1]]:
         return "which waits longest"
     return "the slowest" if extreme is not None and extreme.slowest == rank else ""
 
