@@ -10,6 +10,7 @@ from timeline.reports.export_report import ExportReport
 from timeline.reports.html import export_tables
 from timeline.reports.html.cluster_section import cluster_section
 from timeline.reports.html.drawing import MOST_DRAWN
+from timeline.reports.html.flop_tables import flop_section
 from timeline.reports.html.idle_tables import idle_tables
 from timeline.reports.html.palette import PARTS
 from timeline.reports.html.path_tables import path_tables
@@ -112,5 +113,6 @@ def _listed(report: ExportReport) -> dict[str, object]:
         "idle_tables": list(idle_tables(report.figures)),
         "wait_tables": list(wait_tables(report.figures)),
         "path_tables": list(path_tables(report.figures)),
+        "flops": flop_section(report.figures.flops),
         "sources_table": export_tables.source_table(report),
     }
