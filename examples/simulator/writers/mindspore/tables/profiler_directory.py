@@ -8,6 +8,7 @@ from pathlib import Path
 from simulator.model import RankRun, Run
 from simulator.writers.mindspore.tables.aicpu_log import write_aicpu_log
 from simulator.writers.mindspore.tables.cluster import write_cluster
+from simulator.writers.mindspore.tables.memory_graphs import write_memory_graphs
 from simulator.writers.mindspore.text import TextFiles
 
 TopicWriter = Callable[[Run, RankRun, Path], None]
@@ -25,6 +26,7 @@ TOPICS: tuple[TopicWriter, ...] = (
     write_step_trace,
     write_aicpu_log,
     write_cluster,
+    write_memory_graphs,
 )
 """The writer of each topic; that of TOPIC lies in the module of its name beside this one."""
 
