@@ -17,6 +17,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from timeline.columns.columns import Int64, Rows
 from timeline.figures.operator_curves import OperatorCurves
 from timeline.figures.table import Table
+from timeline.reports.html.memory_curves import MemoryCurve
 from timeline.reports.html.palette import LIGHT, PARTS, PHASES, QUEUES, SIDES, Part
 from timeline.reports.html.step_grid import NOT_GIVEN, StepGrid, run_length
 
@@ -32,6 +33,7 @@ __all__ = [
     "draw_parts",
     "draw_queue_curves",
     "draw_sides",
+    "draw_use",
     "fill_style",
     "label_columns",
     "round_positions",
@@ -52,6 +54,7 @@ MOST_APART = 60
 """Up to so many columns stand apart."""
 ROOM_FOR_SHARE = 0.075
 """A part of a bar that is at least so wide, as a share of the axes, has its number inside."""
+_SIZES = (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10), ("B", 1))
 _UNITS = (("s", 10**9), ("ms", 10**6), ("µs", 10**3), ("ns", 1))
 
 
@@ -343,6 +346,37 @@ def draw_changes(axes: Axes, names: Sequence[str], deltas_ns: Int64) -> None:
     axes.set_ylim(max(len(names), LEAST_ROWS) - 0.5, -0.5)
     axes.set_xlim(-furthest_ns, furthest_ns)
     axes.set_axis_off()
+
+
+def draw_use(axes: Axes, curve: MemoryCurve) -> None:
+    """The memory of a graph above what is static, with its marks and its peak."""
+    largest = max(int(curve.use_bytes.max()), 1)
+    unit, size = next(one for one in _SIZES if largest >= one[1])
+    use, at = curve.use_bytes / size, np.arange(len(curve.use_bytes))
+    edges = np.arange(len(at) + 1) - 0.5
+    axes.stairs(use, edges, fill=True, color=LIGHT["band"])
+    axes.stairs(use, edges, color=LIGHT["computing"], linewidth=1.8, baseline=None)
+    if curve.static_bytes:
+        axes.axhline(
+            curve.static_bytes / size, color=LIGHT["muted"], linewidth=1, linestyle=(0, (2, 2))
+        )
+    for column, label in curve.marks:
+        is_right = column * 2 > len(at)
+        axes.axvline(column, color=LIGHT["ink"], linewidth=1, linestyle=(0, (6, 2)))
+        axes.annotate(
+            label,
+            (column, 0),
+            (-4 if is_right else 4, 6),
+            textcoords="offset points",
+            ha="right" if is_right else "left",
+        )
+    axes.plot([curve.peak], [use[curve.peak]], "o", color=LIGHT["exposed"])
+    label_columns(axes, curve.nodes, [str(node) for node in curve.nodes.tolist()], "operator")
+    axes.set_ylim(0, use.max() * 1.08 or 1)
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.set_title(unit, loc="left", fontsize="medium", color=LIGHT["muted"], x=-0.005)
+    axes.grid(axis="y")
 
 
 def fill_style(role: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from timeline.reports.html.data_section import data_section
 from timeline.reports.html.drawing import MOST_DRAWN
 from timeline.reports.html.flop_tables import flop_section
 from timeline.reports.html.idle_tables import idle_tables
+from timeline.reports.html.memory_section import memory_section
 from timeline.reports.html.palette import PARTS
 from timeline.reports.html.path_tables import path_tables
 from timeline.reports.html.pictures import draw_operator_steps, draw_rank_bars, draw_steps
@@ -43,6 +44,7 @@ def render_export_page(report: ExportReport) -> bytes:
         "parts": PARTS,
         "cluster": cluster_section(report.figures, sheet),
         "data": data_section(report.figures, report.verdict.culprit, sheet),
+        "memory": memory_section(report.figures, sheet),
         **warnings_and_losses(report.warnings, report.omissions),
         **_pictured(report, sheet),
         **_listed(report),

@@ -28,9 +28,11 @@ from timeline.reports.html.drawing import (
     draw_parts,
     draw_queue_curves,
     draw_sides,
+    draw_use,
     settings,
 )
 from timeline.reports.html.heat_map import draw_heat
+from timeline.reports.html.memory_curves import MemoryCurve
 from timeline.reports.html.palette import PARTS, PHASES, Part, Phase
 from timeline.reports.html.step_grid import NOT_GIVEN, StepGrid
 from timeline.reports.html.svg import StyleSheet, inline_svg
@@ -42,6 +44,7 @@ __all__ = [
     "StepPictures",
     "draw_both_runs",
     "draw_heat_maps",
+    "draw_memory",
     "draw_operator_steps",
     "draw_queues",
     "draw_rank_bars",
@@ -163,6 +166,12 @@ def draw_queues(curves: Table, most: int, sheet: StyleSheet) -> Picture:
         draw_queue_curves(axes, curves, most)
 
     return _picture("queues", "Batches in each queue", sheet, STEPS, Margins(), draw)
+
+
+def draw_memory(curve: MemoryCurve, name: str, sheet: StyleSheet) -> Picture:
+    """What a graph holds at each of its operators. name: of the picture in the page."""
+    label = "Memory that the graph holds at each operator; the table below has the peak"
+    return _picture(name, label, sheet, STEPS, Margins(), lambda axes: draw_use(axes, curve))
 
 
 def draw_heat_maps(grid: StepGrid, sheet: StyleSheet) -> Iterator[HeatMap]:

@@ -9,6 +9,7 @@ from simulator.model import RankRun, Run
 from simulator.writers.mindspore.tables.aicpu_log import write_aicpu_log
 from simulator.writers.mindspore.tables.cluster import write_cluster
 from simulator.writers.mindspore.tables.flops import write_flops
+from simulator.writers.mindspore.tables.memory_graphs import write_memory_graphs
 from simulator.writers.mindspore.tables.operators import write_dynamic_shapes, write_operator_sums
 from simulator.writers.mindspore.text import TextFiles
 
@@ -33,6 +34,7 @@ TOPICS: tuple[TopicWriter, ...] = (
     write_cluster,
     write_operator_sums,
     write_dynamic_shapes,
+    write_memory_graphs,
 )
 """The writer of each topic; that of TOPIC lies in the module of its name beside this one."""
 
