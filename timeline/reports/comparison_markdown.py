@@ -12,7 +12,9 @@ from timeline.printable import printable
 from timeline.reports.comparison_report import ComparisonReport
 from timeline.reports.comparison_rows import (
     TIMES,
+    class_tables,
     depths,
+    notable_rows,
     operator_names,
     time_cells,
     worst_and_best,
@@ -22,7 +24,7 @@ from timeline.version import __version__
 
 __all__ = ["comparison_markdown"]
 
-MOST_OPERATORS, MOST_WARNINGS = 5, 5
+MOST_OPERATORS, MOST_CLASSES, MOST_WARNINGS = 5, 5, 5
 MOST_OF_NAME = 80
 """Characters of the name of an operator."""
 INDENT = "\N{NO-BREAK SPACE}" * 4
@@ -59,6 +61,11 @@ def _lines(report: ComparisonReport) -> Iterator[str]:
             if len(shown):
                 yield ""
                 yield from _rows(noun, _code(operator_names(shown)), shown)
+        for by, table in class_tables(comparison.overall):
+            shown = notable_rows(table, whole_ns, MOST_CLASSES)
+            if len(shown):
+                yield ""
+                yield from _rows(f"work by {by}", shown["metric"].tolist(), shown)
     yield from _warnings(report)
     yield ""
     runs = " against ".join(_escaped(str(path)) for path in (report.new, report.base))
