@@ -20,9 +20,13 @@ __all__ = [
     "copy_names",
     "count_cell",
     "depths",
+    "framework_names",
     "hccl_names",
     "launcher_names",
     "memory_names",
+    "module_names",
+    "module_times",
+    "notable_memory",
     "notable_rows",
     "operator_names",
     "share_cell",
@@ -120,6 +124,36 @@ def launcher_names(launchers: Table) -> list[str]:
             launchers["launched_by"].tolist(), launchers["phase"].tolist(), strict=True
         )
     ]
+
+
+def framework_names(operators: Table) -> list[str]:
+    """Operators of the framework, and shapes where they are told apart."""
+    names = zip(operators["name"].tolist(), operators["shapes"].tolist(), strict=True)
+    return [f"{name} {shapes}" if shapes else name for name, shapes in names]
+
+
+def module_names(modules: Table) -> list[str]:
+    """Modules by path, and whether backward."""
+    names = zip(modules["path"].tolist(), modules["direction"].tolist(), strict=True)
+    return [f"{path} ({direction})" for path, direction in names]
+
+
+def module_times(modules: Table) -> Table:
+    """The times of modules without those inside, under the names of times."""
+    if not len(modules):
+        return modules
+    times = {f"{run}_ns": modules[f"{run}_self_ns"] for run in ("base", "new", "delta")}
+    return Table({**{name: modules[name] for name in ("path", "direction")}, **times})
+
+
+def notable_memory(operators: Table, most: int) -> Table:
+    """The operators that allocate more or less than before, by a share of all that is not small."""
+    if not len(operators):
+        return operators
+    changed = np.abs(operators["delta_bytes"])
+    order = np.argsort(-changed, kind="stable")[:most]
+    all_bytes = max(int(operators["base_bytes"].sum()), int(operators["new_bytes"].sum()))
+    return operators.take(order[changed[order] > LEAST * all_bytes])
 
 
 def hccl_names(tasks: Table) -> list[str]:

@@ -22,9 +22,13 @@ from timeline.reports.comparison_rows import (
     copy_names,
     count_cell,
     depths,
+    framework_names,
     hccl_names,
     launcher_names,
     memory_names,
+    module_names,
+    module_times,
+    notable_memory,
     notable_rows,
     operator_names,
     time_cell,
@@ -114,8 +118,20 @@ def _verbose(
             yield [_spread(shown, display, title)]
     for by, table in class_tables(comparison.overall):
         yield [_classes(table, display, f"class of work, by {by}", whole_ns)]
+    for title, table, names_of in (
+        ("operator of the framework", comparison.framework_operators, framework_names),
+        ("module, without those inside", module_times(comparison.modules), module_names),
+    ):
+        shown = notable_rows(table, whole_ns, MOST_VERBOSE)
+        if len(shown):
+            yield [_grid(shown, display, title, names_of(shown), whole_ns)]
+    allocating = notable_memory(comparison.operator_memory, MOST_VERBOSE)
+    if len(allocating):
+        names = allocating["name"].tolist()
+        yield [_memory(allocating, display, "memory, allocated by operator", names)]
     if len(comparison.memory):
-        yield [_memory(comparison.memory, display)]
+        names = memory_names(comparison.memory)
+        yield [_memory(comparison.memory, display, "memory, peak", names)]
 
 
 def _spread(operators: Table, display: Display, title: str) -> Grid:
@@ -147,8 +163,8 @@ def _classes(classes: Table, display: Display, title: str, whole_ns: int) -> Gri
     return named_grid(display, display.width, [title], heads, classes["metric"].tolist(), cells)
 
 
-def _memory(memory: Table, display: Display) -> Grid:
-    """The peaks of both runs, and by how much they differ."""
+def _memory(memory: Table, display: Display, title: str, names: Sequence[str]) -> Grid:
+    """The sizes of both runs, and by how much they differ."""
     cells = []
     for row in memory.to_dicts():
         base, new, delta = (row[f"{name}_bytes"] for name in ("base", "new", "delta"))
@@ -156,7 +172,7 @@ def _memory(memory: Table, display: Display) -> Grid:
         change = "-" if delta is None else f"{sign}{spell_bytes(abs(delta))}"
         cells.append((*("-" if one is None else spell_bytes(one) for one in (base, new)), change))
     heads = ["before", "now", "change"]
-    return named_grid(display, display.width, ["memory, peak"], heads, memory_names(memory), cells)
+    return named_grid(display, display.width, [title], heads, names, cells)
 
 
 def _overall(comparison: Comparison, display: Display, whole_ns: int) -> Grid:

@@ -19,9 +19,13 @@ from timeline.reports.comparison_rows import (
     copy_names,
     count_cell,
     depths,
+    framework_names,
     hccl_names,
     launcher_names,
     memory_names,
+    module_names,
+    module_times,
+    notable_memory,
     notable_rows,
     waiting_names,
 )
@@ -189,11 +193,38 @@ def _sums(comparison: Comparison) -> Iterator[PageTable]:
         ("launchers", "Who launched it", "Operator", comparison.launchers, launcher_names),
         ("copies", "Copies", "Task", comparison.copies, copy_names),
         ("hccl-tasks", "HCCL tasks", "Task", comparison.hccl_tasks, hccl_names),
+        (
+            "framework-operators",
+            "Operators of the framework, by what they and those inside launched",
+            "Operator",
+            comparison.framework_operators,
+            framework_names,
+        ),
+        (
+            "modules",
+            "Modules, without those inside",
+            "Module",
+            module_times(comparison.modules),
+            module_names,
+        ),
     ):
         shown = notable_rows(table, whole_ns, MOST_ROWS)
         if len(shown):
             columns = [_names(noun, names_of(shown)), _sum_counts(shown), *_times(shown)]
             yield page_table(name, caption, columns)
+    allocating = notable_memory(comparison.operator_memory, MOST_ROWS)
+    if len(allocating):
+        yield page_table(
+            "operator-memory",
+            "What operators allocate",
+            [
+                text_column("Operator", allocating["name"]),
+                _sum_counts(allocating),
+                size_column("Before", allocating["base_bytes"]),
+                size_column("Now", allocating["new_bytes"]),
+                size_column("Change", allocating["delta_bytes"]),
+            ],
+        )
     memory = comparison.memory
     if len(memory):
         yield page_table(
@@ -212,7 +243,9 @@ def _names(title: str, names: list[str]) -> Column | None:
 
 
 def _sum_counts(table: Table) -> Column | None:
-    """How often; whom ranks waited for is counted in times."""
+    """How often; whom ranks waited for is counted in times, modules are not counted."""
+    if "direction" in table.columns:
+        return None
     name = "times" if "base_times" in table.columns else "count"
     pairs = zip(table[f"base_{name}"].tolist(), table[f"new_{name}"].tolist(), strict=True)
     return _count_column(pairs)
