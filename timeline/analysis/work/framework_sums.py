@@ -9,7 +9,7 @@ import numpy as np
 
 from timeline.analysis.work.call_chains import NO_PATH, ModulePaths
 from timeline.analysis.work.call_tree import NO_CALL, CallTree
-from timeline.analysis.work.framework_calls import CallKind, FrameworkCalls, launch_name
+from timeline.analysis.work.framework_calls import MODULE, launch_name
 from timeline.analysis.work.task_sums import are_hccl_tasks
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.distinct import distinct
@@ -115,13 +115,12 @@ def sum_framework(records: Records, rules: OperatorRules) -> FrameworkSums:
     Operators are one tree by time alone; kernels hang below the operator from which the framework's
     arrow comes. Shown are the children of each selected `ProfilerStep#N`, and what is in no call.
     """
-    calls = FrameworkCalls(records.host, records.strings)
-    operators = _tree(records.host, _operators(records, calls))
+    operators = _tree(records.host, _operators(records))
     if not len(operators):
         return FrameworkSums()
     strings = StringPool()
     kernels = _launched(records, operators)
-    modules, left_out = _module_times(records, calls, operators, kernels, strings)
+    modules, left_out = _module_times(records, operators, kernels, strings)
     return FrameworkSums(
         operators=_operator_times(records, operators, kernels, rules, strings),
         modules=modules,
@@ -137,16 +136,11 @@ def _tree(host: HostEvents, rows: Rows) -> CallTree:
     return CallTree.of(rows, host.start_ns[rows], host.end_ns[rows])
 
 
-def _operators(records: Records, calls: FrameworkCalls) -> Rows:
-    """The host events that are operators: by their category, or by name where none is told."""
-    host, strings = records.host, records.strings
-    levels = distinct(host.level).tolist()
+def _operators(records: Records) -> Rows:
+    """The host events that are operators, by their category."""
+    levels, strings = distinct(records.host.level).tolist(), records.strings
     telling = [code for code in levels if strings[code].lower() in _OPERATOR_LEVELS]
-    if telling:
-        return np.flatnonzero(np.isin(host.level, telling))
-    kinds = calls.kinds(host.layer, host.name)
-    named = (CallKind.OPERATOR, CallKind.OPERATOR_OR_ANNOTATION, CallKind.STEP)
-    return np.flatnonzero(np.isin(kinds, named) & (host.level == NO_NAME))
+    return np.flatnonzero(np.isin(records.host.level, telling))
 
 
 @dataclass(frozen=True)
@@ -351,16 +345,12 @@ def _grouped(every: OperatorTimes) -> OperatorTimes:
 
 
 def _module_times(
-    records: Records,
-    calls: FrameworkCalls,
-    operators: CallTree,
-    kernels: _Kernels,
-    strings: StringPool,
+    records: Records, operators: CallTree, kernels: _Kernels, strings: StringPool
 ) -> tuple[ModuleTimes, int]:
     """The times of modules, forward and backward, and how many rows are left out."""
     host, pool = records.host, records.strings
-    rows = np.flatnonzero(calls.kinds(host.layer, host.name) == CallKind.MODULE)
-    modules = _tree(host, rows)
+    named = [code for code in distinct(host.name).tolist() if pool[code].startswith(MODULE)]
+    modules = _tree(host, np.flatnonzero(np.isin(host.name, named)))
     if not len(modules):
         return ModuleTimes.empty(), 0
     paths, path = ModulePaths(pool), np.full(len(modules), NO_PATH, np.int64)
