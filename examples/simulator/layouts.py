@@ -10,6 +10,7 @@ from simulator.writers.cann_raw import write_raw
 from simulator.writers.database import write_torch_database
 from simulator.writers.kineto import write_kineto
 from simulator.writers.mindspore.raw import write_mindspore_raw
+from simulator.writers.mindspore.tables.profiler_directory import write_mindspore_tables
 from simulator.writers.mindspore.text import write_mindspore_text
 from simulator.writers.msprof_sqlite import write_msprof_sqlite
 from simulator.writers.tables import write_kernel_details, write_op_summary
@@ -33,5 +34,6 @@ LAYOUTS: dict[str, Writer] = {
     "kineto": write_kineto,
     "mindspore-text": write_mindspore_text,
     "mindspore-raw": write_mindspore_raw,
+    "mindspore-tables": write_mindspore_tables,
 }
 """By the name that `--layout` of `make_profile.py` takes."""

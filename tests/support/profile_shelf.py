@@ -66,8 +66,13 @@ VARIANTS: dict[str, Writer] = {
 MAIN_LAYOUTS = ("torch-text", "torch-db", "mindspore-2.1", "mindstudio", "mindformers")
 """The layouts of whole profiles, drawn and compared in every way; others hold less, or vary."""
 
-COMPARABLE = tuple(name for name in WRITERS if name not in ("raw-49-MHz", "kineto-announced"))
-"""All whose times are whole nanoseconds, so that any two of them say the same."""
+WITHOUT_TASKS = frozenset({"mindspore-tables"})
+"""Layouts that hold tables and steps, and nothing that ran on the device."""
+
+COMPARABLE = tuple(
+    name for name in WRITERS if name not in {"raw-49-MHz", "kineto-announced", *WITHOUT_TASKS}
+)
+"""All with tasks whose times are whole nanoseconds, so that any two of them say the same."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 
 from timeline.columns.columns import Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.strings import StringPool
-from timeline.records.tables import Records
+from timeline.records.tables import NO_ID, Records
 
 __all__ = ["MemoryPeaks", "PeakTable", "memory_peaks"]
 
@@ -27,17 +27,21 @@ class PeakTable(ColumnTable):
 
 @dataclass(frozen=True)
 class MemoryPeaks:
-    """The peaks of one rank; codes are positions in `strings`."""
+    """The peaks of one rank; codes are positions in `strings`.
+
+    reserved_bytes: the most that was reserved, NO_ID where that is not recorded.
+    """
 
     strings: tuple[str, ...] = ("",)
     table: PeakTable = field(default_factory=PeakTable.empty)
+    reserved_bytes: int = NO_ID
 
 
 def memory_peaks(records: Records) -> MemoryPeaks:
-    """The peaks of all series of memory among the samples that were read; none without any."""
+    """The peaks of all series of memory among the samples that were read, and what was reserved."""
     series, samples, pool = records.series, records.samples, records.strings
     if not len(samples):
-        return MemoryPeaks()
+        return MemoryPeaks(reserved_bytes=records.reserved_bytes)
     peaks = np.full(len(series), -1.0)
     np.maximum.at(peaks, samples.series, np.nan_to_num(samples.value, nan=-1.0))
     scales = np.array([_BYTES.get(pool[unit], 0) for unit in series.unit.tolist()], np.int64)
@@ -48,4 +52,4 @@ def memory_peaks(records: Records) -> MemoryPeaks:
         strings.translate(series.name[rows], pool),
         np.round(peaks[rows] * scales[rows]).astype(np.int64),
     )
-    return MemoryPeaks(tuple(strings), table)
+    return MemoryPeaks(tuple(strings), table, records.reserved_bytes)

@@ -10,6 +10,7 @@ import numpy as np
 from timeline.analysis.checks import Measured, RankChecks, rank_checks
 from timeline.analysis.contents import find_graphs, is_monotonic
 from timeline.analysis.cut import device_span_ns
+from timeline.analysis.data_queues import with_queue_sums
 from timeline.analysis.idle.idle_sums import IdleTimes
 from timeline.analysis.leading_detail import count_detail_rows, detail_omission
 from timeline.analysis.memory_peaks import MemoryPeaks
@@ -23,6 +24,7 @@ from timeline.analysis.waits.collectives import RankCollectives
 from timeline.analysis.waits.links import RankLinks, rank_links
 from timeline.analysis.work.computed_work import RankWork
 from timeline.analysis.work.framework_sums import FrameworkSums
+from timeline.analysis.work.launch_classes import ClassTimes
 from timeline.analysis.work.launching_operators import LauncherFigures
 from timeline.analysis.work.operators import OperatorFigures, operator_figures
 from timeline.analysis.work.task_sums import TaskSums
@@ -147,6 +149,9 @@ class RankFacts:
     asks for causes."""
     """What of the small tables beside the capture is selected."""
 
+    class_times: ClassTimes = field(default_factory=ClassTimes.empty)
+    """How often and how long each class of work ran, for a comparison."""
+
     @property
     def rank(self) -> int:
         """The rank."""
@@ -252,5 +257,7 @@ def collect_facts(
         recorded=selected.cut.recorded,
         exposed=selected.overlap.not_overlapped,
         idle=None if selected.idle is None else selected.idle.times,
-        profiler_tables=records.profiler_tables.selected(selection.steps, selection.graphs),
+        profiler_tables=with_queue_sums(
+            records.profiler_tables.selected(selection.steps, selection.graphs)
+        ),
     )

@@ -11,6 +11,7 @@ import numpy as np
 from timeline.analysis.work.computing_classes import tells_vector
 from timeline.columns.columns import Int64
 from timeline.errors import spell_ids
+from timeline.figures.class_pairs import pair_classes, select_parts, with_classes
 from timeline.figures.comparison_sentences import sentences_of
 from timeline.figures.framework_comparison import (
     MOST_MODULES,
@@ -59,11 +60,11 @@ class Comparison:
     compare; where a rank has no steps, sums of both runs are divided by their ranks.
 
     overall: metric, part_of (another metric, or ""), base_ns, new_ns, delta_ns, masked where a run
-    does not tell. causes: the metrics that have no parts, which together are the whole: cause,
-    part_of and the times, what changed most first. steps: a row per step in order, its own span on
-    the rank where it took longest: base_graph, base_step, base_rank, new_graph, new_step, new_rank,
-    base_ns, new_ns, delta_ns. ranks: those of both runs: rank, base_ns, new_ns, delta_ns.
-    operators, collectives: see `pair_operators`.
+    does not tell; then classes of device work, see `pair_classes`. causes: the metrics that have no
+    parts, which together are the whole: cause, part_of and the times, what changed most first.
+    steps: a row per step in order, its own span on the rank where it took longest: base_graph,
+    base_step, base_rank, new_graph, new_step, new_rank, base_ns, new_ns, delta_ns. ranks: those of
+    both runs: rank, base_ns, new_ns, delta_ns. operators, collectives: see `pair_operators`.
 
     See `pair_sums` for: waiting, by the rank that was waited for (waited_for_rank, masked where it
     is only some rank); idle_causes, by cause; idle_calls, by cause and the host call meanwhile;
@@ -142,7 +143,8 @@ class Comparison:
             )
             for kind in (0, 1)
         )
-        overall = overall_parts(sides, shares, vector_known=vector_known, causes_alike=causes_alike)
+        parts = overall_parts(sides, shares, vector_known=vector_known, causes_alike=causes_alike)
+        classes = pair_classes((base.work_classes, new.work_classes), shares)
         waiting = pair_sums(
             (base.waited_for, new.waited_for),
             ("waited_for_rank", "profiled"),
@@ -158,8 +160,8 @@ class Comparison:
         launching = (base.framework_operators, new.framework_operators)
         modules = pair_modules((base.framework_modules, new.framework_modules), shares, names)
         return cls(
-            overall,
-            causes_of(overall),
+            with_classes(parts, classes),
+            causes_of(parts),
             steps,
             ranks,
             operators,
@@ -179,7 +181,7 @@ class Comparison:
             pair_sums(
                 (base.launchers, new.launchers), ("communication", "launched_by", "phase"), shares
             ),
-            pair_peaks((base.memory, new.memory), ("group", "name"), "peak_bytes"),
+            pair_peaks((base.memory, new.memory), ("metric", "group", "name"), "peak_bytes"),
             _rank_causes(sides, counts, waiting, causes_alike=causes_alike),
             _frequencies(sides),
             (len(counts[0]), len(counts[1])),
@@ -200,6 +202,11 @@ class Comparison:
     def whole(self) -> dict[str, Any]:
         """The row of the whole in `overall`."""
         return next(row for row in self.overall.to_dicts() if row["metric"] == WHOLE)
+
+    @property
+    def parts(self) -> Table:
+        """The whole, its parts, and the parts of those: `overall` without classes of work."""
+        return select_parts(self.overall)
 
     def sentences(self) -> Iterator[str]:
         """What changed, for people: causes first, by size, then what explains them."""

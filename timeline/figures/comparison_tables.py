@@ -1,4 +1,4 @@
-"""Tables of one run that only a comparison asks for: HCCL tasks, copies, memory, single lengths."""
+"""Tables of one run that only a comparison asks for: sums of tasks, memory, single lengths."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.analysis.rank_facts import RankFacts
+from timeline.analysis.work.launch_classes import WorkClass
 from timeline.figures.table import Table
+from timeline.records.tables import NO_ID
 
 __all__ = [
+    "class_table",
     "framework_module_table",
     "framework_operator_table",
     "length_table",
@@ -36,17 +39,45 @@ def task_sum_table(facts: Sequence[RankFacts]) -> Table:
     )
 
 
-def memory_table(facts: Sequence[RankFacts]) -> Table:
-    """See `Figures.memory`."""
-    parts = [(rank, rank.memory.table) for rank in facts]
+def class_table(facts: Sequence[RankFacts]) -> Table:
+    """See `Figures.work_classes`."""
+    parts = [(rank, rank.class_times) for rank in facts]
+    metrics = np.array([one.metric for one in WorkClass], object)
+    unknown = ~_joined([times.known for _, times in parts]).astype(np.bool_)
     return Table(
         {
-            "rank": _ranks([(rank, len(table)) for rank, table in parts]),
-            "group": _texts([(rank.memory.strings, table.group) for rank, table in parts]),
-            "name": _texts([(rank.memory.strings, table.name) for rank, table in parts]),
-            "peak_bytes": _joined([table.peak_bytes for _, table in parts]),
+            "rank": _ranks([(rank, len(times)) for rank, times in parts]),
+            "by": np.concatenate(
+                [
+                    np.empty(0, object),
+                    *(np.where(its.launch, "launch", "kernel").astype(object) for _, its in parts),
+                ]
+            ),
+            "metric": metrics[_joined([times.work_class for _, times in parts])],
+            "count": np.ma.masked_array(_joined([times.count for _, times in parts]), unknown),
+            "total_ns": np.ma.masked_array(
+                _joined([times.total_ns for _, times in parts]), unknown
+            ),
         }
     )
+
+
+def memory_table(facts: Sequence[RankFacts]) -> Table:
+    """See `Figures.memory`."""
+    rows = list[tuple[int, str | None, str, str, int]]()
+    for rank in facts:
+        memory = rank.memory
+        if memory.reserved_bytes != NO_ID:
+            rows.append((rank.rank, RESERVED, "", RESERVED, memory.reserved_bytes))
+        columns = (memory.table.group, memory.table.name, memory.table.peak_bytes)
+        for group, name, peak_bytes in zip(*(one.tolist() for one in columns), strict=True):
+            rows.append((rank.rank, None, memory.strings[group], memory.strings[name], peak_bytes))
+    return Table.of_rows(_MEMORY, rows)
+
+
+RESERVED = "reserved"
+"""What the most memory that was reserved is called among peaks."""
+_MEMORY = {"rank": int, "metric": object, "group": object, "name": object, "peak_bytes": int}
 
 
 def framework_operator_table(facts: Sequence[RankFacts]) -> Table:

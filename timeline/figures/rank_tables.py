@@ -25,6 +25,7 @@ from timeline.columns.distinct import distinct_pairs
 from timeline.figures.advice import advice_table
 from timeline.figures.cluster_advice import cluster_advice
 from timeline.figures.comparison_tables import (
+    class_table,
     framework_module_table,
     framework_operator_table,
     length_table,
@@ -41,11 +42,7 @@ from timeline.figures.data_tables import (
 from timeline.figures.flops_table import flops_table
 from timeline.figures.idle_table import idle_by_call, idle_by_cause
 from timeline.figures.launch_table import launch_table, module_table
-from timeline.figures.memory_graph_tables import (
-    memory_graph_table,
-    memory_operator_table,
-    memory_tensor_table,
-)
+from timeline.figures.memory_graph_tables import memory_tables
 from timeline.figures.operator_tables import (
     framework_table,
     operator_step_table,
@@ -163,8 +160,8 @@ class Figures:
     """For a comparison, a row per rank and kind of task: hccl (1 of HCCL, 0 of copies), collective
     (the kind that an HCCL task belongs to), task, count, total_ns and size_bytes."""
     memory: Table = field(default_factory=lambda: Table({}))
-    """For a comparison, the peaks of counters of memory, where counters are read: rank, group, name
-    and peak_bytes."""
+    """For a comparison, the peaks of memory: rank, metric (reserved, None for a counter), group,
+    name and peak_bytes; of counters where those are read."""
     lengths: Table = field(default_factory=lambda: Table({}))
     """For a comparison, how long each operator ran each time: operator (its row in `operators`) and
     length_ns; without rows where there are too many."""
@@ -196,11 +193,11 @@ class Figures:
     parallel_times: Table = field(default_factory=lambda: Table({}))
     """See `parallel_times_table`."""
     memory_graphs: Table = field(default_factory=lambda: Table({}))
-    """See `memory_graph_table`."""
+    """See `MemoryTables`."""
     memory_operators: Table = field(default_factory=lambda: Table({}))
-    """See `memory_operator_table`."""
+    """See `MemoryTables`."""
     memory_tensors: Table = field(default_factory=lambda: Table({}))
-    """See `memory_tensor_table`."""
+    """See `MemoryTables`."""
     advice: Table = field(default_factory=lambda: Table({}))
     """See `advice_table`."""
     framework_operators: Table = field(default_factory=lambda: Table({}))
@@ -211,6 +208,10 @@ class Figures:
     """For a comparison, a row per rank, path of modules and direction, `forward` or `backward`:
     self_ns and total_ns as in `ModuleTimes`."""
 
+    work_classes: Table = field(default_factory=lambda: Table({}))
+    """For a comparison, a row per rank and class of device work: rank, by (kernel or launch),
+    metric, count and total_ns, masked where the rank does not tell."""
+
     @classmethod
     def of(
         cls, facts: Sequence[RankFacts], waiting: Waiting, path: CriticalPath | None = None
@@ -219,6 +220,7 @@ class Figures:
         ordinary = ordinary_steps(facts)
         bounds = np.searchsorted(waiting.waits.rank, np.arange(len(facts) + 1)).tolist()
         waits = [waiting.waits.take(np.arange(*pair)) for pair in pairwise(bounds)]
+        memory = memory_tables(facts)
         return cls(
             _joined([_overlap(rank, its) for rank, its in zip(facts, ordinary, strict=True)]),
             _joined([_steps(rank, its) for rank, its in zip(facts, ordinary, strict=True)]),
@@ -253,11 +255,12 @@ class Figures:
             step_trace=step_trace_table(facts),
             parallel=parallel_table(facts),
             parallel_times=parallel_times_table(facts),
-            memory_graphs=memory_graph_table(facts),
-            memory_operators=memory_operator_table(facts),
-            memory_tensors=memory_tensor_table(facts),
+            memory_graphs=memory.graphs,
+            memory_operators=memory.operators,
+            memory_tensors=memory.tensors,
             framework_operators=framework_operator_table(facts),
             framework_modules=framework_module_table(facts),
+            work_classes=class_table(facts),
         ).with_advice()
 
     def with_advice(self) -> Figures:

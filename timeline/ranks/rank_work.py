@@ -35,6 +35,7 @@ from timeline.analysis.waits.collectives import RankCollectives, rank_collective
 from timeline.analysis.waits.lateness import fetching_ns
 from timeline.analysis.work.computed_work import computed_work
 from timeline.analysis.work.framework_sums import OperatorRules, sum_framework
+from timeline.analysis.work.launch_classes import sum_classes, with_work_classes
 from timeline.analysis.work.launching_operators import launcher_figures, with_launchers
 from timeline.analysis.work.task_sums import sum_tasks
 from timeline.encoders.formats import format_of
@@ -128,6 +129,7 @@ def draw_rank_from_source(source: Source, request: RankRequest) -> DrawnRank:
         request.args is Args.ALL,
         request.named_operators > 0,
         frequency=request.causes,
+        memory=request.most_lengths > 0,
         operators=request.framework is not None,
         shapes=request.framework is not None and request.framework.with_shapes,
     )
@@ -139,6 +141,8 @@ def draw_rank_from_records(records: Records, request: RankRequest) -> DrawnRank:
     """Draw what is selected of a rank's records, whose steps are known."""
     if request.causes:
         records = with_launchers(records)
+    if request.most_lengths:
+        records = with_work_classes(records)
     told = replace(records, omissions=omissions_of_drawn(records, request.drawn_layers))
     facts, tracks = _draw_selected(collect_profile_facts(told), records, request)
     fair_bytes = max(LEAST_RANK_BYTES, request.limit_bytes * DENSEST_RANK // request.ranks)
@@ -237,7 +241,12 @@ def _ordinary_facts(
 
 def _with_sums(facts: RankFacts, part: Cut, request: RankRequest) -> RankFacts:
     """The facts with the sums that only a comparison shows, of records that may not be drawn."""
-    facts = replace(facts, task_sums=sum_tasks(part.records), memory=memory_peaks(part.records))
+    facts = replace(
+        facts,
+        task_sums=sum_tasks(part.records),
+        memory=memory_peaks(part.records),
+        class_times=sum_classes(part.records),
+    )
     if request.framework is None:
         return facts
     return replace(facts, framework=sum_framework(part.records, request.framework))

@@ -70,6 +70,7 @@ def join_records(parts: Sequence[Records]) -> Records:
         communication_rule=parts[0].communication_rule,
         members=GroupMembers.concat(part.members for part in parts),
         allocations=Allocations.concat(part.allocations for part in parts),
+        reserved_bytes=max(part.reserved_bytes for part in parts),
     )
 
 

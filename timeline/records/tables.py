@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from timeline.columns.columns import Bool, Codes, ColumnTable, Float64, Int64, column
 from timeline.columns.strings import NO_NAME, StringPool
@@ -27,6 +28,7 @@ __all__ = [
     "AI_CORE_FREQUENCY",
     "FLOAT_NOT_GIVEN",
     "FORWARD_BACKWARD",
+    "FRAMEWORK_LAUNCH",
     "GPU",
     "NO_CONTEXT",
     "NO_GRAPH",
@@ -60,6 +62,8 @@ AI_CORE_FREQUENCY = "AI Core Freq"
 """The group of counters that holds the frequency of the AI Core, in MHz."""
 FORWARD_BACKWARD = "fwdbwd"
 """Category of the arrows from a forward call to the one that works out its gradient."""
+FRAMEWORK_LAUNCH = "async_npu"
+"""Category of the arrows from the operator of torch_npu that asked for a task to the task."""
 RUNTIME = "Runtime"
 """Host layer of the calls of a GPU's runtime and driver."""
 RUNTIME_LAYERS = frozenset({"CANN", RUNTIME})
@@ -116,6 +120,9 @@ class Tasks(Spans):
     communication."""
     size_bytes: Int64 = column(np.int64, NO_ID)
     """What a copy or fill moves, where the source tells it of the task itself."""
+    listed_length: Int64 = column(np.int64, NO_ID)
+    """How many ns it ran as a table of kernels lists it, which is not the source of its times: 1
+    ns more or less than those tell, because both were rounded."""
     occupancy: Int64 = column(np.int64, NO_ID)
     """Estimated share of the device's threads that a kernel could use, in percent."""
     launched_by: Codes = column(np.int32, NO_NAME)
@@ -127,6 +134,11 @@ class Tasks(Spans):
     """The modules and annotations around that, outermost first, joined by slashes."""
     phase: Int64 = column(np.int64, 0)
     """Part of a training step, a Phase."""
+    kernel_class: npt.NDArray[np.int8] = column(np.int8, 0)
+    """What it is for a comparison, a WorkClass, by its kernel; this and the next are found by
+    `analysis/work/launch_classes.py`."""
+    launch_class: npt.NDArray[np.int8] = column(np.int8, 0)
+    """The same by what launched it."""
 
 
 @dataclass(frozen=True)
@@ -399,6 +411,10 @@ class Records:
     """The small tables beside the capture."""
     allocations: Allocations = field(default_factory=Allocations.empty)
     """Read where a comparison asks for them."""
+
+    reserved_bytes: int = NO_ID
+    """The most memory that was reserved, of the framework or in all, as far as that is recorded and
+    asked for."""
 
     def holds_layer(self, name: str) -> bool:
         """Whether there are host events of a layer of this name."""

@@ -55,7 +55,7 @@ def _lines(report: ComparisonReport) -> Iterator[str]:
         yield from ("", f"**{_escaped(report.gate.sentence())}**")
     if sentences:
         yield ""
-        yield from _parts(comparison.overall, per_step=comparison.per_step)
+        yield from _parts(comparison.parts, per_step=comparison.per_step)
         whole_ns = comparison.whole["base_ns"]
         for noun, table in (
             ("operator", comparison.operators),

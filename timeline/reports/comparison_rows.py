@@ -150,9 +150,9 @@ def copy_names(copies: Table) -> list[str]:
 
 
 def memory_names(memory: Table) -> list[str]:
-    """Counters of memory with their group."""
+    """Counters of memory with their group, if they have one."""
     names = zip(memory["group"].tolist(), memory["name"].tolist(), strict=True)
-    return [f"{group}: {name}" if group != name else name for group, name in names]
+    return [f"{group}: {name}" if group not in ("", name) else name for group, name in names]
 
 
 def notable_rows(table: Table, whole_ns: int, most: int) -> Table:

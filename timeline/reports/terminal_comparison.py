@@ -65,8 +65,8 @@ def _blocks(
         return
     sentences[0].stylize("bold")
     yield sentences
-    whole = comparison.overall["metric"] == WHOLE
-    whole_ns = int(comparison.overall["base_ns"][whole].sum())
+    whole = comparison.parts["metric"] == WHOLE
+    whole_ns = int(comparison.parts["base_ns"][whole].sum())
     yield [_overall(comparison, display, whole_ns)]
     most = (MOST_VERBOSE,) * 3 if verbose else (MOST_RANKS, MOST_STEPS, MOST_OPERATORS)
     if len(comparison.ranks) > 1:
@@ -162,7 +162,7 @@ def _memory(memory: Table, display: Display, title: str, names: Sequence[str]) -
 
 def _overall(comparison: Comparison, display: Display, whole_ns: int) -> Grid:
     """Metrics, each below and inside of what it is part of."""
-    table = comparison.overall
+    table = comparison.parts
     indented = [
         2 * depth * " " + metric
         for metric, depth in zip(table["metric"].tolist(), depths(table), strict=True)

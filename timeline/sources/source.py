@@ -57,7 +57,8 @@ class ReadRequest:
     measures: whether what the profiler itself measured is wanted, and what lies unused beside it.
     frequency: whether the frequency of the AI Core is wanted, even if no layer shows counters.
     operators: whether it is wanted which calls of the framework are operators, and what memory they
-    allocated. shapes: whether the shapes of their inputs are.
+    allocated. shapes: whether the shapes of their inputs are. memory: whether it is wanted how much
+    memory was reserved at most, even if no layer shows counters.
     """
 
     layers: frozenset[Layer]
@@ -67,6 +68,7 @@ class ReadRequest:
     frequency: bool = False
     operators: bool = False
     shapes: bool = False
+    memory: bool = False
 
     @property
     def with_names(self) -> bool:

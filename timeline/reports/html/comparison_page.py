@@ -74,7 +74,7 @@ def render_comparison_page(report: ComparisonReport) -> bytes:
         "per_step": comparison.per_step,
         "sides": SIDES,
         "run": run,
-        "overall_table": _overall(comparison.overall),
+        "overall_table": _overall(comparison.parts),
         "steps_picture": draw_both_runs(drawn, _labels(drawn), sheet) if len(steps) > 1 else None,
         "steps_table": _steps(steps, several=len(comparison.ranks) > 1),
         "ranks_table": _ranks(comparison.ranks),
@@ -100,7 +100,7 @@ def comparison_title(base: Path, new: Path) -> str:
 
 
 def _tiles(comparison: Comparison) -> Iterator[Tile]:
-    rows = {row["metric"]: row for row in comparison.overall.to_dicts()}
+    rows = {row["metric"]: row for row in comparison.parts.to_dicts()}
     whole = rows[WHOLE]
     unit = "a step" if comparison.per_step else "a rank"
     yield Tile(spell_four_digits(whole["base_ns"]), f"{unit}, before")

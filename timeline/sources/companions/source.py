@@ -137,6 +137,11 @@ class WithCompanionFiles:
 
             counted = Layer.COUNTERS in wanted.layers
             records = with_allocations(records, tables, device, counted=counted)
+        if wanted.memory and (tables := self._tables(Use.COUNTERS)):
+            from timeline.sources.companions.reserved_memory import with_reserved_memory
+
+            counted = Layer.COUNTERS in wanted.layers
+            records = with_reserved_memory(records, tables, device, counted=counted)
         if wanted.measures and (measures := self._tables(*_MEASURE_USES)):
             from timeline.sources.companions.measures import with_measures
 

@@ -10,6 +10,7 @@ from timeline.columns.constant import constant
 from timeline.columns.strings import NO_NAME
 from timeline.records.ids import IDS
 from timeline.records.tables import (
+    FRAMEWORK_LAUNCH,
     NO_ID,
     NO_TIME,
     CommunicationOps,
@@ -176,7 +177,7 @@ def _framework_arrows(
     call, link = pairs_by_key(framework["connectionId"][connected], ids["id"])
     caller, connection = connected[call], ids["connectionId"][link]
     return [
-        *device.arrows("async_npu", connection, caller + first),
+        *device.arrows(FRAMEWORK_LAUNCH, connection, caller + first),
         _queue_arrows(names, framework, caller, connection, first),
     ]
 

@@ -57,7 +57,7 @@ from timeline.sources.common.process_groups import (
     read_groups_text,
 )
 from timeline.sources.companions.allocations import read_allocation_table
-from timeline.sources.database.counters import read_counters, read_frequency
+from timeline.sources.database.counters import read_counters, read_frequency, read_reserved_bytes
 from timeline.sources.database.counting import (
     find_communication_rule,
     find_free_rule,
@@ -183,6 +183,9 @@ class _Reader:
                 self.database, self.device, self.rank, self.names.codes
             )
             self.omissions += [] if Layer.COUNTERS in self.layers else lost
+        reserved_bytes = NO_ID
+        if self.wanted.memory:
+            reserved_bytes = read_reserved_bytes(self.database, self.device)
         return Records(
             self.rank,
             self.strings,
@@ -200,6 +203,7 @@ class _Reader:
             communication_rule=self.communication_rule,
             members=members,
             allocations=allocations,
+            reserved_bytes=reserved_bytes,
             vendor=sum_overlap(
                 self.overlap,
                 f"{OVERLAP_TABLE} of {self.database.path.name}",

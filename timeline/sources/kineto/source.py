@@ -71,6 +71,7 @@ from timeline.sources.kineto.tables import (
     device_table,
     host_table,
     memory_counters,
+    most_reserved,
 )
 from timeline.sources.source import Clock, Identity, ReadRequest
 
@@ -141,6 +142,7 @@ class _Reader:
         self._named: list[Int64] = []
         self._numbered = TableBuilder(Numbered)
         self._memory = TableBuilder(MemoryChanges)
+        self._reserved_bytes = NO_ID
         self._counters, self._flows = CounterReader(), FlowReader(strings)
         self._launches: list[Int64] = []
         self._left_out: Multiset[str] = Multiset()
@@ -198,6 +200,8 @@ class _Reader:
         self._left_out[_NO_TOTALS] += len(memory) - sum(len(one.time_ns) for one in samples)
         if Layer.COUNTERS in self._wanted.layers:
             self._counters.add(samples)
+        if self._wanted.memory:
+            self._reserved_bytes = max(self._reserved_bytes, most_reserved(memory))
         if self._wanted.operators:
             self._memory.add(MemoryChanges.among(memory))
 
@@ -252,6 +256,7 @@ class _Reader:
             numbered_ops=False,
             members=find_members(told, header.groups, header.world, self._strings),
             allocations=self._memory.build().allocations(),
+            reserved_bytes=self._reserved_bytes,
         )
 
     def _add_descriptions(self, events: EventRows) -> Int64:

@@ -39,6 +39,7 @@ __all__ = [
     "device_table",
     "host_table",
     "memory_counters",
+    "most_reserved",
 ]
 
 PYTHON = "Python"
@@ -184,6 +185,13 @@ def memory_counters(events: EventRows) -> Iterator[CounterEvents]:
                 kind[of_device].reshape(-1), value[of_device].reshape(-1), events.events.values
             ),
         )
+
+
+def most_reserved(events: EventRows) -> int:
+    """The most memory that memory events say was reserved on a device, NO_ID without any."""
+    on_device = events.at(np.flatnonzero(events.ids(NO_ID, "memory_device") >= 0))
+    _, values = on_device.given("reserved")
+    return int(values.ids(NO_ID).max(initial=NO_ID))
 
 
 @dataclass(frozen=True)

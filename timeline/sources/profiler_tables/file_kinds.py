@@ -120,7 +120,9 @@ FILE_KINDS: tuple[FileKind, ...] = (
         TableFile.TASK_DESCRIPTIONS, Topic.OPERATORS, _VM.format("task_desc_info"), alone=False
     ),
     FileKind(TableFile.STEP_MARKS, Topic.STEP_TRACE, _VM.format("point"), alone=False),
-    FileKind(TableFile.AICPU_LOG, Topic.OPERATORS, r"DATA_PREPROCESS\.dev\.AICPU\.{id}" + _SLICE),
+    FileKind(
+        TableFile.AICPU_LOG, Topic.OPERATORS, r"DATA_PREPROCESS\.(?:dev\.)?AICPU\.{id}" + _SLICE
+    ),
     FileKind(TableFile.AICPU_TEXT, Topic.OPERATORS, r"output_data_preprocess_aicpu_{id}\.txt"),
     FileKind(TableFile.MEMORY_USAGE, Topic.MEMORY_GRAPHS, r"memory_usage_{id}\.pb"),
 )

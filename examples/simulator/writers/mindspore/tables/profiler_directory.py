@@ -1,0 +1,43 @@
+"""A `profiler` directory of MindSpore that holds small tables and no timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from simulator.model import RankRun, Run
+from simulator.writers.mindspore.tables.aicpu_log import write_aicpu_log
+from simulator.writers.mindspore.text import TextFiles
+
+TopicWriter = Callable[[Run, RankRun, Path], None]
+"""Writes the files of one topic for one rank: the whole run, the rank, and the `profiler`
+directory, which is there and which all ranks share. The rank's number is in the names of its
+files; values come from the run, or are the same for any run."""
+
+
+def write_step_trace(run: Run, rank: RankRun, profiler: Path) -> None:
+    """Write the step trace: a row per step and their mean, in ticks of the device's counter."""
+    TextFiles(run, rank, profiler).step_trace()
+
+
+TOPICS: tuple[TopicWriter, ...] = (
+    write_step_trace,
+    write_aicpu_log,
+)
+"""The writer of each topic; that of TOPIC lies in the module of its name beside this one."""
+
+
+def write_mindspore_tables(
+    run: Run, directory: str | Path, *, topics: tuple[TopicWriter, ...] = TOPICS
+) -> list[Path]:
+    """Write one `profiler` directory that all ranks share; it is returned once per rank.
+
+    Its files are as MindSpore 2.0 leaves them where the timeline is not there. topics: what to
+    write; those without times make a profile of which there is nothing to draw.
+    """
+    profiler = Path(directory) / "profiler"
+    profiler.mkdir(parents=True, exist_ok=True)
+    for rank in run.ranks:
+        for write in topics:
+            write(run, rank, profiler)
+    return [profiler] * len(run.ranks)
