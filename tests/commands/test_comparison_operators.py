@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.profile_shelf import ProfileShelf
+from tests.support.profile_shelf import Event, ProfileShelf, change_events
 from timeline.cli.main import main
 from timeline.commands.compare import compare
 from timeline.errors import UsageError
@@ -173,3 +175,41 @@ def test_nothing_is_told_of_options_that_have_an_effect(shelf: ProfileShelf, her
     asked = compare(profile, profile, output=here / "a.pftrace", max_kernels=4)
     plain = compare(profile, other, output=here / "b.pftrace")
     assert not any("without effect" in one for one in (*asked.warnings, *plain.warnings))
+
+
+SHAPES = "2,3;3,4"
+OF_CONVOLUTION = "aten::convolution"
+
+
+def _with_shapes(event: Event) -> Event:
+    """The shapes of one operator, and of no other."""
+    args = {name: value for name, value in event.get("args", {}).items() if name != "Input Dims"}
+    if event.get("name") == OF_CONVOLUTION:
+        args["Input Dims"] = SHAPES.replace(";", ";\r\n")
+    return event | {"args": args}
+
+
+def test_shapes_of_a_trace_match_those_of_a_database(shelf: ProfileShelf, here: Path) -> None:
+    """Both part them by lines; operators that tell none have an empty one."""
+    trace, database = (shelf.copy(name, here / name) for name in ("torch-text", "torch-db"))
+    for capture in trace.captures:
+        change_events(capture / "ASCEND_PROFILER_OUTPUT" / "trace_view.json", _with_shapes)
+    for capture in database.captures:
+        (path,) = capture.glob("ASCEND_PROFILER_OUTPUT/ascend_pytorch_profiler_*.db")
+        with closing(sqlite3.connect(path)) as opened, opened:
+            ((last,),) = opened.execute("SELECT MAX(id) FROM STRING_IDS")
+            text = SHAPES.replace(";", ";\r\n")
+            opened.execute("INSERT INTO STRING_IDS VALUES (?, ?)", (last + 1, text))
+            opened.execute("UPDATE PYTORCH_API SET inputShapes = NULL")
+            opened.execute(
+                "UPDATE PYTORCH_API SET inputShapes = ? "
+                "WHERE name = (SELECT id FROM STRING_IDS WHERE value = ?)",
+                (last + 1, OF_CONVOLUTION),
+            )
+    report = compare(trace.path, database.path, output=here / "a.pftrace", match_shapes=True)
+    rows = report.comparison.framework_operators.to_dicts()
+    found = {row["name"]: row for row in rows}
+    assert len(found) == len(rows)
+    assert found[OF_CONVOLUTION]["shapes"] == SHAPES
+    assert found[OF_CONVOLUTION]["delta_ns"] == found[OF_CONVOLUTION]["delta_count"] == 0
+    assert found["aten::batch_norm"]["shapes"] == ""
