@@ -160,9 +160,13 @@ def test_options_without_effect_are_told(
     shelf: ProfileShelf, here: Path, base: str, new: str, keywords: dict[str, Any], why: str
 ) -> None:
     """The comparison is made, and its tables of operators have no rows."""
-    options = {"max_kernels": "10", "map_operators": {"a": "b"}, "match_shapes": True}
+    options: dict[str, Any] = {
+        "max_kernels": "10",
+        "map_operators": {"a": "b"},
+        "match_shapes": True,
+    }
     runs = (shelf.get(base).path, shelf.get(new).path)
-    report = compare(*runs, output=here / "a.pftrace", **keywords, **options)
+    report = compare(*runs, here / "a.pftrace", **{**options, **keywords})
     assert WITHOUT_EFFECT + why in report.warnings
     for name in TABLES:
         assert not len(getattr(report.comparison, name))
