@@ -162,6 +162,17 @@ def test_a_task_belongs_to_one_operator_however_many_arrows_it_has() -> None:
     assert operators(records, OperatorRules(4)) == {"inner": (1, 5)}
 
 
+def test_marks_of_a_program_launch_for_no_operator() -> None:
+    """Nor do the calls of CANN, whose arrows say again what the framework's say."""
+    calls = [(python(0, 100, "aten::mm"), OPERATOR), (Call(10, 20, "mark", "MSTX"), "marker")]
+    arrows = [
+        Arrow("MsTx", (FlowEnd.HOST, 1), (FlowEnd.TASK, 0)),
+        Arrow("HostToDevice", (FlowEnd.HOST, 0), (FlowEnd.TASK, 0)),
+    ]
+    records = records_of(calls, tasks=[Task(200, 300)], arrows=arrows)
+    assert operators(records) == {"aten::mm": (1, 0)}
+
+
 def test_operators_of_steps_that_are_not_selected_are_not_shown() -> None:
     """The next step's call may begin while the device still works for the selected one."""
     calls = [

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from timeline.analysis.idle.device_items import TASK_QUEUE
 from timeline.analysis.work.call_chains import NO_PATH, ModulePaths
 from timeline.analysis.work.call_tree import NO_CALL, CallTree
 from timeline.analysis.work.framework_calls import MODULE, launch_name
@@ -17,6 +18,7 @@ from timeline.columns.group_by import group_by
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import (
     FORWARD_BACKWARD,
+    FRAMEWORK_LAUNCH,
     GPU,
     NO_ID,
     NO_TIME,
@@ -156,17 +158,18 @@ class _Kernels:
 
 
 def _launched(records: Records, operators: CallTree) -> _Kernels:
-    """The tasks at which arrows of the framework end, or of a GPU's runtime; no collectives.
+    """The tasks at which torch_npu's arrows end, or those of a GPU's runtime; no collectives.
 
     Of several arrows to one task, that of the operator that began last counts.
     """
     flows, host, tasks, strings = records.flows, records.host, records.tasks, records.strings
-    ends = (flows.source_kind == FlowEnd.HOST) & (flows.target_kind == FlowEnd.TASK)
-    ends &= flows.category != strings.code(FORWARD_BACKWARD)
-    rows = np.flatnonzero(ends)
-    from_runtime = np.isin(host.layer[flows.source_row[rows]], _codes(strings, RUNTIME_LAYERS))
     on_gpu = records.hardware == GPU
-    rows = rows[from_runtime == on_gpu]
+    ends = (flows.source_kind == FlowEnd.HOST) & (flows.target_kind == FlowEnd.TASK)
+    if not on_gpu:
+        ends &= np.isin(flows.category, _codes(strings, frozenset({FRAMEWORK_LAUNCH})))
+    rows = np.flatnonzero(ends)
+    if on_gpu:
+        rows = rows[np.isin(host.layer[flows.source_row[rows]], _codes(strings, RUNTIME_LAYERS))]
     rows = rows[_are_kernels(records)[flows.target_row[rows]]]
     source, target = flows.source_row[rows], flows.target_row[rows]
     asked_ns = host.start_ns[source]
@@ -301,7 +304,7 @@ def _allocated(records: Records, operators: CallTree) -> tuple[Int64, Int64]:
 def _enqueued_ns(records: Records, moments_ns: Int64) -> Int64:
     """When what leaves the queue at each moment was put there, before all times for nothing."""
     flows, host = records.flows, records.host
-    code = records.strings.find(_TASK_QUEUE)
+    code = records.strings.find(TASK_QUEUE)
     rows = np.flatnonzero(
         (flows.category == (NO_ID if code is None else code))
         & (flows.source_kind == FlowEnd.HOST)
@@ -318,8 +321,6 @@ def _enqueued_ns(records: Records, moments_ns: Int64) -> Int64:
     return found
 
 
-_TASK_QUEUE = "async_task_queue"
-"""Category of the arrows of torch_npu from Enqueue to Dequeue."""
 _BEFORE_ALL = np.iinfo(np.int64).min
 
 
