@@ -13,7 +13,7 @@ from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.counting_rules import CommunicationRule, FreeRule
 from timeline.records.tables import NO_GRAPH, Records
 
-__all__ = ["RankContents", "describe_contents", "find_graphs", "is_monotonic"]
+__all__ = ["RankContents", "describe_contents", "find_graphs", "find_steps", "is_monotonic"]
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,8 @@ class RankContents:
     """What a rank holds.
 
     steps: iterations by graph, graphs ascending; a graph without any is there only if all are.
-    span_ns: from the first start to the last end of what ran on the device and of steps.
+    span_ns: from the first start to the last end of what ran on the device and of steps. timed:
+    whether anything has a time; without, steps are those that tables are of.
     monotonic: whether its clock counts from the start of its host. free_rule, communication_rule:
     how its device time is counted.
     """
@@ -30,6 +31,7 @@ class RankContents:
     tasks: int
     communication_ops: int
     span_ns: int
+    timed: bool
     monotonic: bool
     free_rule: FreeRule
     communication_rule: CommunicationRule
@@ -42,6 +44,7 @@ def describe_contents(records: Records) -> RankContents:
         len(records.tasks),
         len(records.ops),
         _span_ns(records),
+        records.timed,
         is_monotonic(records),
         records.free_rule,
         records.communication_rule,
@@ -54,7 +57,7 @@ def _steps_by_graph(records: Records) -> dict[int, tuple[int, ...]]:
         for graph in sorted(find_graphs(records))
     }
     return {graph: numbers for graph, numbers in steps.items() if numbers or len(steps) == 1} or {
-        NO_GRAPH: ()
+        NO_GRAPH: tuple(sorted(find_steps(records)))
     }
 
 
@@ -69,6 +72,13 @@ def find_graphs(records: Records) -> frozenset[int]:
     """The graphs that a rank has tasks, ops or steps of."""
     tables = (records.tasks.graph, records.ops.graph, records.steps.graph)
     return frozenset(graph for column in tables for graph in distinct(column).tolist())
+
+
+def find_steps(records: Records) -> frozenset[int]:
+    """The numbers of all steps; of a rank without times those that its tables are of."""
+    if records.timed:
+        return frozenset(records.steps.iteration.tolist())
+    return records.profiler_tables.steps
 
 
 def is_monotonic(records: Records) -> bool:

@@ -10,9 +10,9 @@ from timeline.columns.columns import Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.strings import StringPool
 from timeline.records.tables import NO_ID, Records
 
-__all__ = ["MemoryPeaks", "PeakTable", "memory_peaks"]
+__all__ = ["BYTES_OF_UNIT", "MemoryPeaks", "PeakTable", "memory_peaks"]
 
-_BYTES = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
+BYTES_OF_UNIT = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 """Units in which profilers count memory; what has another is no memory."""
 
 
@@ -44,7 +44,7 @@ def memory_peaks(records: Records) -> MemoryPeaks:
         return MemoryPeaks(reserved_bytes=records.reserved_bytes)
     peaks = np.full(len(series), -1.0)
     np.maximum.at(peaks, samples.series, np.nan_to_num(samples.value, nan=-1.0))
-    scales = np.array([_BYTES.get(pool[unit], 0) for unit in series.unit.tolist()], np.int64)
+    scales = np.array([BYTES_OF_UNIT.get(pool[unit], 0) for unit in series.unit.tolist()], np.int64)
     rows: Rows = np.flatnonzero((scales > 0) & (peaks > 0))
     strings = StringPool()
     table = PeakTable(

@@ -19,7 +19,7 @@ from timeline.records.profiler_tables.memory_graphs import (
 )
 from timeline.records.profiler_tables.profiler_tables import ProfilerTables
 
-__all__ = ["NO_NODE", "MemoryUse", "find_node", "memory_use"]
+__all__ = ["NO_NODE", "MemoryUse", "find_node", "memory_use", "without_scope"]
 
 NO_NODE = -1
 """Where no node is meant."""
@@ -121,17 +121,18 @@ def find_node(use: MemoryUse, strings: StringPool, points: Codes, *, last: bool)
     points: what it calls the operators there. Of those, and of nodes, the name without its scope
     counts. last: whether the last of several nodes is meant, and not the first.
     """
-    wanted = {_without_scope(strings[code]) for code in points.tolist() if code != NO_NAME}
+    wanted = {without_scope(strings[code]) for code in points.tolist() if code != NO_NAME}
     found = np.full(len(use.graphs), NO_NODE)
     if wanted:
-        names = strings.codes_where(_without_scope(text) in wanted for text in strings)
+        names = strings.codes_where(without_scope(text) in wanted for text in strings)
         rows: Rows = np.flatnonzero(np.isin(use.nodes.name, names))
         rows = rows if last else rows[::-1]
         found[np.searchsorted(use.first_node, rows, side="right") - 1] = rows
     return found
 
 
-def _without_scope(name: str) -> str:
+def without_scope(name: str) -> str:
+    """The name of an operator, which is behind the scopes that it lies in."""
     return name.rpartition("/")[2]
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from timeline.analysis.allocated_memory import AllocatedMemory
 from timeline.analysis.checks import Measured, RankChecks, rank_checks
-from timeline.analysis.contents import find_graphs, is_monotonic
+from timeline.analysis.contents import find_graphs, find_steps, is_monotonic
 from timeline.analysis.cut import device_span_ns
 from timeline.analysis.data_queues import with_queue_sums
 from timeline.analysis.idle.idle_sums import IdleTimes
@@ -19,6 +20,7 @@ from timeline.analysis.path.path_items import RankPath
 from timeline.analysis.path.replay_items import RankReplay
 from timeline.analysis.recorded_steps import RecordedSteps
 from timeline.analysis.selected_rank import SelectedRank
+from timeline.analysis.step_trace import StepTrace
 from timeline.analysis.step_waits import StepWaits, step_waits
 from timeline.analysis.waits.collectives import RankCollectives
 from timeline.analysis.waits.links import RankLinks, rank_links
@@ -26,6 +28,7 @@ from timeline.analysis.work.computed_work import RankWork
 from timeline.analysis.work.framework_sums import FrameworkSums
 from timeline.analysis.work.launch_classes import ClassTimes
 from timeline.analysis.work.launching_operators import LauncherFigures
+from timeline.analysis.work.operator_steps import OperatorSteps
 from timeline.analysis.work.operators import OperatorFigures, operator_figures
 from timeline.analysis.work.task_sums import TaskSums
 from timeline.columns.columns import Int64
@@ -84,6 +87,8 @@ class ProfileFacts:
     """What its host times were moved by, on to the clock of its device."""
     host_layers: frozenset[str] = frozenset()
     """Whose calls on the host were read, such as CANN."""
+    timed: bool = True
+    """Whether anything that was read has a time, so that there is something to draw."""
 
 
 @dataclass(frozen=True)
@@ -144,13 +149,19 @@ class RankFacts:
     fetching_ns: int = 0
     """How long its host waited for data, where causes are asked for; 0 where no such call is."""
     profiler_tables: ProfilerTables = field(default_factory=ProfilerTables)
+    """What of the small tables beside the capture is selected."""
     framework: FrameworkSums = field(default_factory=FrameworkSums)
     """What operators and modules of the framework launched and allocated, for a comparison that
     asks for causes."""
-    """What of the small tables beside the capture is selected."""
+    allocated: AllocatedMemory = field(default_factory=AllocatedMemory)
+    """What operators of the framework allocated and when most was held, where that is asked for."""
+    operator_steps: OperatorSteps = field(default_factory=OperatorSteps)
+    """What runs in each step; nothing where only ordinary steps are compared."""
 
     class_times: ClassTimes = field(default_factory=ClassTimes.empty)
     """How often and how long each class of work ran, for a comparison."""
+    step_trace: StepTrace = field(default_factory=StepTrace.empty)
+    """A row per selected step: what it consists of."""
 
     @property
     def rank(self) -> int:
@@ -185,8 +196,8 @@ def collect_profile_facts(records: Records) -> ProfileFacts:
         records.rank,
         is_monotonic(records),
         find_graphs(records),
-        frozenset(records.steps.iteration.tolist()),
-        _lacking(records),
+        find_steps(records),
+        _lacking(records) if records.timed else frozenset(),
         records.omissions,
         records.warnings,
         records.free_rule,
@@ -196,6 +207,7 @@ def collect_profile_facts(records: Records) -> ProfileFacts:
         host_layers=frozenset(
             records.strings[layer] for layer in distinct(records.host.layer).tolist()
         ),
+        timed=records.timed,
     )
 
 
@@ -260,4 +272,5 @@ def collect_facts(
         profiler_tables=with_queue_sums(
             records.profiler_tables.selected(selection.steps, selection.graphs)
         ),
+        step_trace=selected.cut.trace,
     )

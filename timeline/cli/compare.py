@@ -84,5 +84,5 @@ def _print_report(
     )
     words.write(text + "\n")
     say(*report.lines(), *look_at_lines(report.page, report.png), stream=words)
-    if not opens:
+    if report.outputs and not opens:
         say(OPEN_HINT.format(", or add --open"), stream=words)

@@ -101,5 +101,5 @@ def _print_report(
     beside = look_at_lines(asked.report, asked.png)
     why = [f"See why: {report.see_why}"] if report.see_why else []
     say(*report.lines(), *more, *beside, *why, stream=words)
-    if not (views.open or views.offline):
+    if report.outputs and not (views.open or views.offline):
         say(OPEN_HINT.format(", or add --open"), stream=words)

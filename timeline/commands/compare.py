@@ -47,7 +47,7 @@ from timeline.ranks.rank_work import RankRequest
 from timeline.ranks.read_ranks import JoinedRanks, read_ranks
 from timeline.ranks.workers import worker_pool_for
 from timeline.records.clock import ClockMove
-from timeline.records.tables import NO_GRAPH, Omission
+from timeline.records.tables import AI_CPU, NO_GRAPH, Omission
 from timeline.reports.comparison_markdown import comparison_markdown
 from timeline.reports.comparison_report import ChangedStep, ComparisonReport
 from timeline.reports.file_notes import notes_of
@@ -369,8 +369,9 @@ def _compared(base: JoinedRanks, new: JoinedRanks, names: OperatorNames) -> Comp
 
 
 def _host_layers(facts: Sequence[RankFacts]) -> frozenset[str]:
-    """Whose calls tell why devices idle; marks of the program itself do not."""
-    return frozenset(layer for rank in facts for layer in rank.profile.host_layers) - {MARKS}
+    """Whose calls tell why devices idle; marks of the program do not, nor what AI CPUs ran."""
+    layers = frozenset(layer for rank in facts for layer in rank.profile.host_layers)
+    return layers - {MARKS, AI_CPU}
 
 
 def _cause_warnings(base: JoinedRanks, new: JoinedRanks) -> Iterator[str]:

@@ -42,6 +42,8 @@ class ListedRank:
     @property
     def clock(self) -> str:
         """What its times count from."""
+        if not self.contents.timed:
+            return "none"
         host = self.source.clock.host or "its host"
         return f"monotonic of {host}" if self.contents.monotonic else "wall"
 

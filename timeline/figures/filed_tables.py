@@ -66,7 +66,7 @@ def verdict_fault(verdict: Verdict, figures: Figures) -> str | None:
     if faults:
         return faults[0]
     if not len(verdict.mean_steps):
-        return "mean_steps has no rows"
+        return None if verdict.mean is None else "mean_steps has no rows"
     if missing := {"span_ns", "waiting_ns", *PARTS} - {"outside_ns"} - set(verdict.rank_means):
         return f"rank_means lacks {min(missing)}"
     for table in (verdict.operators, verdict.collectives):

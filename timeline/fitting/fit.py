@@ -40,7 +40,7 @@ def fit(
     arrange: Arrange | None = None,
     workers: EncodingWorkers | None = None,
 ) -> Written:
-    """Write drawn ranks so that no file exceeds the limit.
+    """Write drawn ranks so that no file exceeds the limit; none where nothing has a time.
 
     arrange: puts the rows of ranks into one timeline; grouped as the options say if not given.
     workers: other processes that have time to encode.
@@ -50,6 +50,8 @@ def fit(
             anything; then the message says which would do.
         OutputError: a file cannot be written.
     """
+    if not any(rank.facts.profile.timed for rank in ranks):
+        return Written((), tuple(rank.facts for rank in ranks), ())
     arrange = arrange or partial(assemble, by_layer=options.groups_by_layer)
     writer = Writer(options, target, form, describe, wall_offset_ns, progress, arrange, workers)
     try:

@@ -71,6 +71,7 @@ def join_records(parts: Sequence[Records]) -> Records:
         members=GroupMembers.concat(part.members for part in parts),
         allocations=Allocations.concat(part.allocations for part in parts),
         reserved_bytes=max(part.reserved_bytes for part in parts),
+        tables_only=parts[0].tables_only,
     )
 
 

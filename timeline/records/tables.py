@@ -26,6 +26,7 @@ from timeline.records.vendor import UnusedFile, VendorFigures, VendorLinks
 
 __all__ = [
     "AI_CORE_FREQUENCY",
+    "AI_CPU",
     "FLOAT_NOT_GIVEN",
     "FORWARD_BACKWARD",
     "FRAMEWORK_LAUNCH",
@@ -60,6 +61,8 @@ GPU = "GPU"
 """What the devices of PyTorch's own profiles are called."""
 AI_CORE_FREQUENCY = "AI Core Freq"
 """The group of counters that holds the frequency of the AI Core, in MHz."""
+AI_CPU = "AI CPU"
+"""The layer of events of what AI CPUs ran, where that is not among the device tasks."""
 FORWARD_BACKWARD = "fwdbwd"
 """Category of the arrows from a forward call to the one that works out its gradient."""
 FRAMEWORK_LAUNCH = "async_npu"
@@ -415,6 +418,14 @@ class Records:
     reserved_bytes: int = NO_ID
     """The most memory that was reserved, of the framework or in all, as far as that is recorded and
     asked for."""
+    tables_only: bool = False
+    """Whether the capture is nothing but such tables, without any that tells when something ran."""
+
+    @property
+    def timed(self) -> bool:
+        """Whether anything in it has a time, or may have in a layer that was not read."""
+        tables = (self.tasks, self.planes, self.ops, self.steps, self.host, self.samples)
+        return not self.tables_only or any(map(len, tables))
 
     def holds_layer(self, name: str) -> bool:
         """Whether there are host events of a layer of this name."""

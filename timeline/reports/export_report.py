@@ -36,6 +36,7 @@ __all__ = [
 
 SCHEMA_VERSION = 1
 VIEWER = "https://ui.perfetto.dev"
+_DRAG_HTML = f'<p>Drag the file into <a href="{VIEWER}" target="_blank">{VIEWER}</a>.</p>'
 
 
 @dataclass(frozen=True)
@@ -250,7 +251,7 @@ class ExportReport:
             "data_queues": self.figures.data_queues.to_dicts(),
             "data_pipeline": self.figures.data_pipeline.to_dicts(),
             "operators": self.figures.operator_sums.to_dicts(),
-            "operator_steps": self.figures.operator_steps.to_dicts(),
+            "operator_steps": self.figures.told_operator_steps.to_dicts(),
             "step_trace": self.figures.step_trace.to_dicts(),
             "parallel": next(iter(self.figures.parallel.to_dicts()), None),
             "parallel_times": self.figures.parallel_times.to_dicts(),
@@ -312,7 +313,7 @@ class ExportReport:
             + paragraph_html(*self.verdict.sentences())
             + paragraph_html(*self.warnings, *(row.spelled() for row in self.resolutions))
             + paragraph_html(*self._omitted_lines())
-            + f'<p>Drag the file into <a href="{VIEWER}" target="_blank">{VIEWER}</a>.</p>'
+            + (_DRAG_HTML if self.outputs else "")
         )
 
     def _clock_lines(self) -> list[str]:

@@ -50,7 +50,7 @@ class FormatKind(enum.Enum):
     LOG = enum.auto()
     """Raw files of a framework, which give way to its text beside them."""
     STEPS = enum.auto()
-    """Steps alone, which give way to anything at, above or below their directory."""
+    """Steps or tables without times, which give way to anything at, above or below theirs."""
     RAW = enum.auto()
     """What CANN recorded and nothing was made of, as far as it is read."""
     UNREADABLE = enum.auto()

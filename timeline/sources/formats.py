@@ -6,7 +6,7 @@ from timeline.sources.cann_raw.format import RAW, RAW_SLICES
 from timeline.sources.capture import Format
 from timeline.sources.database.format import DATABASE
 from timeline.sources.kineto.format import KINETO
-from timeline.sources.mindspore.format import MINDSPORE_RAW, MINDSPORE_STEPS, MINDSPORE_TEXT
+from timeline.sources.mindspore.format import MINDSPORE_RAW, MINDSPORE_TABLES, MINDSPORE_TEXT
 from timeline.sources.msprof_sqlite.format import MSPROF_SQLITE
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT
 from timeline.sources.tables.format import TABLES
@@ -23,8 +23,8 @@ FORMATS: tuple[Format, ...] = (
     MSPROF_SQLITE,
     TABLES,
     MINDSPORE_TEXT,
-    MINDSPORE_STEPS,
     MINDSPORE_RAW,
+    MINDSPORE_TABLES,
     RAW_SLICES,
     RAW,
 )
@@ -35,6 +35,7 @@ LOOKED_FOR = (
     "  ascend_pytorch_profiler_*.db, ascend_mindspore_profiler_*.db, msprof_*.db",
     "  kernel_details.csv, op_summary_*.csv, task_time_*.csv",
     "  output_timeline_data_*.txt, *timeline_display_*.json, JOB*/data  (MindSpore)",
+    "  step_trace_raw_*.csv, flops_*, minddata_*, hccl_raw_*.csv  (MindSpore)",
     "  *.pt.trace.json, or any .json that holds such a trace  (PyTorch on GPUs)",
 )
 """The names that captures have, as people are told where there is none."""

@@ -46,6 +46,9 @@ def show(
         pages: the files of a UI on this machine, of `installed_pages`; else ui.perfetto.dev.
         quiet: say only what somebody has to do.
     """
+    if not report.outputs:
+        _say("There is no timeline to open.")
+        return
     view = view_of_comparison(report) if isinstance(report, ComparisonReport) else view_of(report)
     if len(report.outputs) > 1 and not quiet:
         at = report.outputs.index(view.output) + 1

@@ -31,7 +31,7 @@ PARSED = """serial_number node_type_name total_time(ms) dispatch_time(ms) run_st
 2 GetNext 0.888 0.132 154907895189 154907895707
 AI CPU Total Time(ms): 8.794000
 """
-IN_MICROSECONDS = """serial_number  node_type_name  total_time(us)  dispatch_time(us)  run_start  end
+IN_MICROSECONDS = """serial_number  node_type_name  total_time(us)  dispatch_time(us)  start  end
 -------------  --------------  --------------  -----------------  ---------  -------
 1              InitData                  1567                100       2298     2427
 AI CPU Total Time(us):  1567

@@ -37,6 +37,13 @@ class ProfilerTables:
         found = self.tables.get(kind)
         return found if isinstance(found, kind) else kind.empty()
 
+    @property
+    def steps(self) -> frozenset[int]:
+        """The steps that any row is of."""
+        columns = [table.step for table in self.tables.values() if hasattr(table, "step")]
+        found = {step for column in columns for step in np.unique(column).tolist()}
+        return frozenset(found - {NO_ID})
+
     def selected(
         self, steps: frozenset[int] | None, graphs: frozenset[int] | None
     ) -> ProfilerTables:

@@ -19,7 +19,11 @@ from timeline.sources.common.process_groups import METADATA
 from timeline.sources.companions.file_kinds import Use, find_kind, kinds_for
 from timeline.sources.companions.host_files import find_cpu_operators, find_host_files
 from timeline.sources.files.opened import files_by_name, find_file
-from timeline.sources.profiler_tables.file_kinds import TableFiles, find_table_files
+from timeline.sources.profiler_tables.file_kinds import (
+    TableFile,
+    TableFiles,
+    find_table_files,
+)
 from timeline.sources.source import (
     MINDSTUDIO_OUTPUT,
     OUTPUT,
@@ -41,6 +45,11 @@ _MEASURE_USES = (
     Use.TRACE,
 )
 """What a capture is compared with, and what it takes sizes and links from."""
+_AICPU = frozenset({TableFile.AICPU_LOG, TableFile.AICPU_TEXT})
+_IN_JOBS = frozenset({FormatKind.LOG, FormatKind.STEPS})
+"""Kinds whose files lie in the directory of a job, in `data` there, or in both."""
+_ON_COUNTER = frozenset({FormatKind.TEXT, FormatKind.LOG, FormatKind.STEPS})
+"""Kinds that a framework makes of what it records itself, on the counter of the device."""
 MOST_TRACE_BYTES = 4 << 20
 """A trace beside a capture is read to compare with it where that takes next to no time."""
 _WRITTEN_BY_PROFILERS = frozenset({"csv", "json", "db"})
@@ -71,7 +80,9 @@ def _host_directories(capture: Capture) -> tuple[Path, ...]:
     near, around = capture.directory, capture.directory.parent
     beside = near.name.startswith(PROF) or near.name.endswith("_ascend_ms")
     roots = (near, around) if beside else (near,)
-    return tuple(root / inner for root in roots for inner in ("", OUTPUT, "FRAMEWORK"))
+    of_job = ("data",) if capture.format.kind in _IN_JOBS else ()
+    inside = ("", OUTPUT, "FRAMEWORK", *of_job)
+    return tuple(root / inner for root in roots for inner in inside)
 
 
 @dataclass(frozen=True)
@@ -132,7 +143,7 @@ class WithCompanionFiles:
             from timeline.sources.companions.csv_counters import with_csv_counters
 
             records = with_csv_counters(records, tables, device)
-        if wanted.operators and (tables := self._tables(Use.COUNTERS)):
+        if wanted.with_allocations and (tables := self._tables(Use.COUNTERS)):
             from timeline.sources.companions.csv_counters import with_allocations
 
             counted = Layer.COUNTERS in wanted.layers
@@ -155,17 +166,28 @@ class WithCompanionFiles:
             from timeline.sources.companions.mindspore_host import with_mindspore_host
 
             records = with_mindspore_host(records, files, self.hosts, self.clock, wanted)
-        if not wanted.measures:
-            return records
-        if tables_of_rank := self._profiler_tables():
+        small = self._profiler_tables()
+        if Layer.FRAMEWORK in wanted.layers and small.keys() & _AICPU and self._counts_ticks:
+            from timeline.sources.companions.aicpu import with_aicpu_tasks
+
+            records = with_aicpu_tasks(records, small)
+        # Of a capture without any times its tables are all that is known, and tell its steps.
+        if small and (wanted.measures or not records.timed):
             from timeline.sources.profiler_tables.read import with_profiler_tables
 
-            records = with_profiler_tables(records, tables_of_rank)
+            records = with_profiler_tables(records, small)
+        if not wanted.measures:
+            return records
         return replace(records, unused=(*records.unused, *sorted(set(self._unused()))))
 
     def _profiler_tables(self) -> TableFiles:
         """The small tables of the rank, in the directories where MindSpore leaves them."""
         return find_table_files(self.hosts, self._number)
+
+    @property
+    def _counts_ticks(self) -> bool:
+        """Whether the times of the capture are those of the device's counter, as recorded."""
+        return self.capture.format.kind in _ON_COUNTER
 
     @property
     def _number(self) -> int:

@@ -178,7 +178,7 @@ class _Reader:
         elif self.with_frequency:
             series, samples = read_frequency(self.database, self.strings, self.names, self.device)
         members, allocations = self._members(), Allocations.empty()
-        if self.wanted.operators:
+        if self.wanted.with_allocations:
             allocations, lost = read_allocation_table(
                 self.database, self.device, self.rank, self.names.codes
             )

@@ -33,6 +33,10 @@ _INSIDE_CAPTURES = frozenset(
 _FRAMEWORK_CAPTURE = re.compile(r".+_ascend_(?:pt|ms)")
 _POOR = frozenset({FormatKind.TABLES, FormatKind.RAW, FormatKind.UNREADABLE})
 """Kinds that hold less than any other of the same profile, and give way to it."""
+_OF_JOBS = frozenset({FormatKind.LOG, FormatKind.STEPS})
+"""Kinds whose files lie in the directory of a job, in `data` there, or in both."""
+_GIVE_WAY = frozenset({FormatKind.STEPS, FormatKind.UNREADABLE})
+"""Kinds to which bare tables do not give way."""
 _CLUSTER_OUTPUT = "cluster_analysis_output"
 _CLUSTER = re.compile(
     r"cluster_analysis\.db|cluster_(?:step_trace_time\.csv|communication.*\.json)"
@@ -282,7 +286,7 @@ def _may_hold_others(capture: Capture) -> bool:
 
 def _without_poorer(found: list[Capture]) -> list[Capture]:
     """Drop tables above something richer, and what is no richer below a framework's tables."""
-    captures = _without_bare_steps(_without_inner_jobs(found))
+    captures = _without_bare_tables(_without_inner_jobs(found))
     above_rich = _parents(one for one in captures if one.format.kind not in _POOR)
     above_any = above_rich | _parents(
         one for one in captures if one.format.kind is FormatKind.TABLES
@@ -305,21 +309,27 @@ def _parents(captures: Iterable[Capture]) -> set[Path]:
 
 
 def _without_inner_jobs(captures: list[Capture]) -> list[Capture]:
-    """One capture of the raw files of an id in a job's directory and in its `data`."""
-    logs = [one for one in captures if one.format.kind is FormatKind.LOG]
-    outer = {(one.directory, one.device) for one in logs if one.content == one.directory}
+    """One capture of the files of an id in a job's directory and in its `data`."""
+    outer = {
+        (one.directory, one.device, one.format.kind)
+        for one in captures
+        if one.format.kind in _OF_JOBS and one.content == one.directory
+    }
     return [
         one
         for one in captures
-        if one.format.kind is not FormatKind.LOG
+        if one.format.kind not in _OF_JOBS
         or one.content == one.directory
-        or (one.directory, one.device) not in outer
+        or (one.directory, one.device, one.format.kind) not in outer
     ]
 
 
-def _without_bare_steps(captures: list[Capture]) -> list[Capture]:
-    """Drop bare step traces at, above and below anything else: that holds or is read with them."""
-    others = [one.directory for one in captures if one.format.kind is not FormatKind.STEPS]
+def _without_bare_tables(captures: list[Capture]) -> list[Capture]:
+    """Drop bare tables at, above and below anything else: that holds or is read with them.
+
+    What cannot be read holds nothing.
+    """
+    others = [one.directory for one in captures if one.format.kind not in _GIVE_WAY]
     around = {parent for directory in others for parent in (directory, *directory.parents)}
     return [
         one

@@ -20,12 +20,20 @@ from timeline.sources.capture import (
 from timeline.sources.common.device_clock import read_hardware_log_clock
 from timeline.sources.common.identity import find_evidence_in_names, make_claim
 from timeline.sources.files.opened import find_file, source_errors_for, without_gz
+from timeline.sources.files.remembered import remember_by_directory
+from timeline.sources.profiler_tables.file_kinds import numbers_in, table_number
 from timeline.sources.source import Clock, Identity, Source
 
 if TYPE_CHECKING:
     from timeline.records.vendor import UnusedFile
 
-__all__ = ["MINDSPORE_RAW", "MINDSPORE_STEPS", "MINDSPORE_TEXT", "UNNUMBERED", "text_ids"]
+__all__ = [
+    "MINDSPORE_RAW",
+    "MINDSPORE_TABLES",
+    "MINDSPORE_TEXT",
+    "UNNUMBERED",
+    "text_ids",
+]
 
 UNNUMBERED = "hccl_info"
 """The directory of communication of one rank, whose id it does not tell."""
@@ -39,29 +47,18 @@ _LOG = re.compile(
     r"(?:hwts\.log\.data|training_trace)\.\d+\.dev\..+\.(?P<id>0|[1-9]\d{0,8})\.slice_\d+", re.ASCII
 )
 """The raw files of MindSpore 0.x and 1.x, which need no export."""
-_STEPS = re.compile(r"step_trace_raw_(?P<id>0|[1-9]\d{0,8})_detail_time\.csv", re.ASCII)
-"""The steps of MindSpore 0.7 to 2.2, a profile where nothing finer is."""
+_SLICE = re.compile(r".+\.slice_\d+", re.ASCII)
 _UNUSED = {
-    "hccl_raw_{}.csv": "sums of communication by step, without times",
-    "aicore_intermediate_{}_type.csv": "sums of operators by type",
-    "aicore_intermediate_{}_detail.csv": "mean times of operators",
     "output_op_compute_time_{}.txt": "mean times of operators",
     "output_op_compute_time_detail_{}.txt": "mean times of operators",
     "output_format_data_hwts_{}.txt": "the log of the device, decoded",
-    "flops_{}.txt": "floating-point operations of operators",
-    "flops_summary_{}.json": "floating-point operations of all operators",
-    "dynamic_shape_info_{}.json": "shapes of operators by step",
-    "step_trace_point_info_{}.json": "the operators at which steps are marked",
-    "minddata_aicpu_{}.txt": "operators of the data pipeline on AI CPU",
-    "minddata_pipeline_raw_{}.csv": "queues of the data pipeline",
     "minddata_pipeline_summary_{}.json": "sums of the data pipeline",
-    "output_data_preprocess_aicpu_{}.txt": "operators of the data pipeline on AI CPU",
-    "parallel_strategy_{}.json": "how operators are split over ranks",
     "pynative_op_intermediate_{}_type.csv": "sums of host operators",
 }
 """Files beside text that are not used, by the id in their names."""
 
 
+@remember_by_directory
 def text_ids(directory: Path) -> list[int]:
     """The ids in the names of MindSpore's text files in a directory, ascending.
 
@@ -71,12 +68,13 @@ def text_ids(directory: Path) -> list[int]:
     return _ids_among(_names_in(directory), _TEXT)
 
 
-def _step_ids(directory: Path) -> list[int]:
-    return _ids_among(_names_in(directory), _STEPS)
-
-
+@remember_by_directory
 def _log_ids(directory: Path) -> list[int]:
     return _ids_among(_names_in(directory), _LOG)
+
+
+def _table_ids(directory: Path) -> list[int]:
+    return sorted(numbers_in(directory))
 
 
 def _names_in(directory: Path) -> list[str]:
@@ -133,14 +131,11 @@ def _identify_text(capture: Capture, root: Root) -> list[Claim]:
 
 
 def _read_text(claim: Claim, identity: Identity) -> Source:
-    """The reader of text outputs, and of steps alone."""
     from timeline.sources.mindspore.text_source import MindSporeTextSource
 
     capture = claim.capture
     assert capture.device is not None
-    return MindSporeTextSource(
-        identity, claim.clock, capture.content, capture.device, capture.format.name
-    )
+    return MindSporeTextSource(identity, claim.clock, capture.content, capture.device)
 
 
 def _unused_beside_text(capture: Capture) -> Iterator[UnusedFile]:
@@ -172,31 +167,56 @@ MINDSPORE_TEXT = Format(
 )
 
 
-# -- steps alone -----------------------------------------------------------------------------------
+# -- tables alone ----------------------------------------------------------------------------------
 
 
-def _recognise_steps(folder: Folder) -> list[Capture]:
-    """The steps; where there is text, they are read with it."""
-    ids = [] if _ids_among(folder.names, _TEXT) else _ids_among(folder.names, _STEPS)
-    return [Capture(MINDSPORE_STEPS, folder.directory, folder.path, number) for number in ids]
+def _recognise_tables(folder: Folder) -> list[Capture]:
+    """Small tables, of which only the step trace tells when; where there is text, it has them."""
+    if any(_TEXT.fullmatch(without_gz(name)) for name in folder.names):
+        return []
+    found = {table_number(without_gz(name)) for name in folder.names} - {None}
+    numbers = sorted(number for number in found if number is not None)
+    job = _job_of(folder.path, folder.names)
+    return [Capture(MINDSPORE_TABLES, job, folder.path, number) for number in numbers]
 
 
-def _file_of_steps(file: CaptureFile) -> list[Capture]:
-    return _capture_of(file, MINDSPORE_STEPS, _STEPS)
+def _job_of(directory: Path, names: Iterable[str]) -> Path:
+    """The directory of a job, whose raw files may lie in `data` there."""
+    is_data = directory.name == "data" and any(map(_SLICE.fullmatch, map(without_gz, names)))
+    return directory.parent if is_data else directory
 
 
-def _identify_steps(capture: Capture, root: Root) -> list[Claim]:
-    return [_claim(capture, root, _step_ids, Clock())]
+def _file_of_tables(file: CaptureFile) -> list[Capture]:
+    """What holds the tables of the number in a name: the capture beside it, or all tables."""
+    number = table_number(file.name)
+    if number is None:
+        return []
+    directory = file.path.parent
+    beside = [one for one in file.beside if one.format.ids is not None and one.device == number]
+    job = _job_of(directory, [file.name])
+    return beside[:1] or [Capture(MINDSPORE_TABLES, job, directory, number)]
 
 
-MINDSPORE_STEPS = Format(
-    name="MindSpore step trace",
+def _identify_tables(capture: Capture, root: Root) -> list[Claim]:
+    return [_claim(capture, root, _table_ids, Clock())]
+
+
+def _read_tables(claim: Claim, identity: Identity) -> Source:
+    from timeline.sources.mindspore.tables_source import MindSporeTablesSource
+
+    capture = claim.capture
+    assert capture.device is not None
+    return MindSporeTablesSource(identity, claim.clock, capture.content, capture.device)
+
+
+MINDSPORE_TABLES = Format(
+    name="MindSpore tables",
     kind=FormatKind.STEPS,
-    recognise=_recognise_steps,
-    recognise_file=_file_of_steps,
-    identify=_identify_steps,
-    ids=_step_ids,
-    read_with=_read_text,
+    recognise=_recognise_tables,
+    recognise_file=_file_of_tables,
+    identify=_identify_tables,
+    ids=_table_ids,
+    read_with=_read_tables,
     lies_beside=True,
     counts_ticks=True,
 )

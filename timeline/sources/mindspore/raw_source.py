@@ -104,8 +104,8 @@ class MindSporeRawSource:
             events, omissions = read_events_of(paths, TRAINING_EVENT, _is_training_event, rank)
             builder.report(omissions)
             builder.add_steps(read_training_trace(events, strings, rank))
-        if unread := self._slices("DATA_PREPROCESS.*AICPU*"):
-            reason = "raw files of AI CPU tasks, which are not read"
+        if unread := [path for path in self._slices("DATA_PREPROCESS.*AICPUMI") if _bytes_of(path)]:
+            reason = "raw files of data on AI CPUs, which are not read"
             builder.report(counted_losses({reason: len(unread)}, rank, OmissionCode.NOT_READ))
         return builder.build()
 

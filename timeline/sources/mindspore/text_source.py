@@ -25,15 +25,13 @@ from timeline.sources.files.opened import find_file, read_whole_file
 from timeline.sources.mindspore.device_rows import read_aicpu_rows, read_device_rows
 from timeline.sources.mindspore.display import Display, names_its_rows, read_display
 from timeline.sources.mindspore.display_limit import CutOff, cut_off_by_limit
-from timeline.sources.mindspore.format import MINDSPORE_STEPS, MINDSPORE_TEXT, text_ids
+from timeline.sources.mindspore.format import MINDSPORE_TEXT, text_ids
 from timeline.sources.mindspore.hccl_files import find_hccl_files, read_hccl_files
 from timeline.sources.mindspore.records_builder import RecordsBuilder
 from timeline.sources.mindspore.step_ticks import StepTicks, read_step_ticks
 from timeline.sources.source import Clock, Identity, ReadRequest
 
 __all__ = ["MindSporeTextSource"]
-
-"""The steps and reduces of a rank, and nothing of its device tasks."""
 
 _DISPLAYS = ("ascend_timeline_display", "timeline_display")
 _SUMMARIES = {
@@ -112,9 +110,6 @@ class MindSporeTextSource:
         if path := self._file("aicpu_intermediate_{}.csv"):
             builder.add_tasks(*read_aicpu_rows(path, strings, rank))
         builder.add_steps(self._ticks(strings))
-        if self.layout == MINDSPORE_STEPS.name:
-            said = "only its step trace is here, so what it computed is not known"
-            builder.report((), (f"rank {rank}: {said}.",))
         self._add_operators(builder)
         self._add_communication(builder, wanted)
         return builder.build()

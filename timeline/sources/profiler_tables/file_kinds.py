@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from timeline.sources.files.opened import files_by_name
+from timeline.sources.files.remembered import remember_by_directory
 
-__all__ = ["FILE_KINDS", "TableFile", "TableFiles", "Topic", "find_table_files", "table_ranks"]
+__all__ = [
+    "FILE_KINDS",
+    "TableFile",
+    "TableFiles",
+    "Topic",
+    "find_table_files",
+    "numbers_in",
+    "table_number",
+]
 
 
 class Topic(enum.Enum):
@@ -73,7 +82,7 @@ class FileKind:
 
 
 _SLICE = r"\.slice_(?P<slice>\d+)"
-_VM = r"Framework\.host\.(?:vm\.|vm_){}\.?{{id}}(?:\.JOB\w+)?" + _SLICE
+_VM = r"Framework\.host\.(?:vm[._])?{}\.?{{id}}(?:\.JOB\w+)?" + _SLICE
 FILE_KINDS: tuple[FileKind, ...] = (
     FileKind(TableFile.FLOPS, Topic.FLOPS, r"flops_{id}\.txt"),
     FileKind(TableFile.FLOPS_SUMMARY, Topic.FLOPS, r"flops_summary_{id}\.json"),
@@ -113,13 +122,9 @@ FILE_KINDS: tuple[FileKind, ...] = (
     FileKind(TableFile.AICORE_DETAIL, Topic.OPERATORS, r"aicore_intermediate_{id}_detail\.csv"),
     FileKind(TableFile.FRAMEWORK, Topic.OPERATORS, r"framework_raw_{id}\.csv"),
     FileKind(TableFile.DYNAMIC_SHAPES, Topic.OPERATORS, r"dynamic_shape_info_{id}\.json"),
-    FileKind(
-        TableFile.GRAPH_DESCRIPTIONS, Topic.OPERATORS, _VM.format("graph_desc_info"), alone=False
-    ),
-    FileKind(
-        TableFile.TASK_DESCRIPTIONS, Topic.OPERATORS, _VM.format("task_desc_info"), alone=False
-    ),
-    FileKind(TableFile.STEP_MARKS, Topic.STEP_TRACE, _VM.format("point"), alone=False),
+    FileKind(TableFile.GRAPH_DESCRIPTIONS, Topic.OPERATORS, _VM.format("graph_desc_info")),
+    FileKind(TableFile.TASK_DESCRIPTIONS, Topic.OPERATORS, _VM.format("task_desc_info")),
+    FileKind(TableFile.STEP_MARKS, Topic.STEP_TRACE, _VM.format("point")),
     FileKind(
         TableFile.AICPU_LOG, Topic.OPERATORS, r"DATA_PREPROCESS\.(?:dev\.)?AICPU\.{id}" + _SLICE
     ),
@@ -128,40 +133,74 @@ FILE_KINDS: tuple[FileKind, ...] = (
 )
 TableFiles = Mapping[TableFile, tuple[Path, ...]]
 """The files of a rank by kind; slices in their order."""
+_ALONE = frozenset(kind.file for kind in FILE_KINDS if kind.alone)
+_ANY_ID = r"(?P<id>0|[1-9]\d{0,8})"
+_OF_ANY_RANK = re.compile(
+    "|".join(re.sub(r"\(\?P<\w+>", "(?:", kind.pattern) for kind in FILE_KINDS).replace(
+        "{id}", r"(?:0|[1-9]\d{0,8})"
+    ),
+    re.ASCII,
+)
+"""The names of all kinds together: most names in a directory are of none."""
+_PATTERNS = tuple(
+    (kind, re.compile(kind.pattern.replace("{id}", _ANY_ID), re.ASCII)) for kind in FILE_KINDS
+)
 
 
 def find_table_files(directories: Sequence[Path], number: int) -> TableFiles:
     """The files of the rank, or device, of a number; of each kind those of the first directory.
 
+    Files without a number are of every rank whose own are not there.
+
     Raises:
         SourceError: a directory cannot be read.
     """
-    patterns = {
-        kind.file: re.compile(kind.pattern.replace("{id}", str(number)), re.ASCII)
-        for kind in FILE_KINDS
-    }
     found: dict[TableFile, tuple[Path, ...]] = {}
-    for directory in directories:
-        if not directory.is_dir():
-            continue
-        held = files_by_name(directory)
-        for file, pattern in patterns.items():
-            matches = [(match, held[name]) for name in held if (match := pattern.fullmatch(name))]
-            if matches and file not in found:
-                matches.sort(key=lambda one: int(one[0].groupdict().get("slice") or 0))
-                found[file] = tuple(path for _, path in matches)
-    return found
+    shared: dict[TableFile, tuple[Path, ...]] = {}
+    for directory in filter(Path.is_dir, directories):
+        held = _files_by_number(directory)
+        for all_files, files in ((found, held.get(number)), (shared, held.get(None))):
+            for file, paths in (files or {}).items():
+                all_files.setdefault(file, paths)
+    return {**shared, **found} if found else {}
 
 
-def table_ranks(names: Iterable[str]) -> list[int]:
-    """The numbers in the names of files that make a directory a profile, ascending."""
-    pattern = re.compile(
-        "|".join(
-            re.sub(r"\(\?P<\w+>", "(?:", kind.pattern).replace("{id}", r"(0|[1-9]\d{0,8})")
-            for kind in FILE_KINDS
-            if kind.alone
-        ),
-        re.ASCII,
+def numbers_in(directory: Path) -> frozenset[int]:
+    """The numbers in the names of files that make a directory a profile; none where it is none.
+
+    Raises:
+        SourceError: the directory cannot be read.
+    """
+    held = _files_by_number(directory) if directory.is_dir() else {}
+    return frozenset(
+        number for number, files in held.items() if number is not None and files.keys() & _ALONE
     )
-    matches = filter(None, map(pattern.fullmatch, names))
-    return sorted({int(next(filter(None, match.groups()))) for match in matches})
+
+
+def table_number(name: str) -> int | None:
+    """The number in the name of a file that makes a directory a profile, None for any other."""
+    if _OF_ANY_RANK.fullmatch(name):
+        for kind, pattern in _PATTERNS:
+            if kind.alone and (match := pattern.fullmatch(name)):
+                return int(match["id"])
+    return None
+
+
+@remember_by_directory
+def _files_by_number(directory: Path) -> Mapping[int | None, TableFiles]:
+    """The files in a directory by the number in their names, None for none."""
+    found: dict[int | None, dict[TableFile, list[tuple[int, Path]]]] = {}
+    for name, path in files_by_name(directory).items():
+        if not _OF_ANY_RANK.fullmatch(name):
+            continue
+        for kind, pattern in _PATTERNS:
+            if match := pattern.fullmatch(name):
+                parts = match.groupdict()
+                number = None if parts["id"] is None else int(parts["id"])
+                of_kind = found.setdefault(number, {}).setdefault(kind.file, [])
+                of_kind.append((int(parts.get("slice") or 0), path))
+                break
+    return {
+        number: {file: tuple(path for _, path in sorted(paths)) for file, paths in files.items()}
+        for number, files in found.items()
+    }

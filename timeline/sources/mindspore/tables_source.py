@@ -1,0 +1,62 @@
+"""Source of the small tables of a rank of MindSpore, of which only a step trace tells when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from timeline.columns.strings import StringPool
+from timeline.records.tables import Records
+from timeline.sources.files.opened import find_file
+from timeline.sources.mindspore.format import MINDSPORE_TABLES
+from timeline.sources.mindspore.records_builder import RecordsBuilder
+from timeline.sources.mindspore.step_ticks import read_step_ticks
+from timeline.sources.source import Clock, Identity, ReadRequest
+
+__all__ = ["MindSporeTablesSource"]
+
+_WITH_STEPS = "MindSpore step trace"
+
+
+@dataclass(frozen=True)
+class MindSporeTablesSource:
+    """The step trace of one id in a directory, if there is one; tables are read beside it.
+
+    number: the id in the names of the files.
+    """
+
+    identity: Identity
+    clock: Clock
+    directory: Path
+    number: int
+
+    @property
+    def layout(self) -> str:
+        """What tells that there are steps, or only tables."""
+        return MINDSPORE_TABLES.name if self._step_trace is None else _WITH_STEPS
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The step trace."""
+        return () if self._step_trace is None else (self._step_trace,)
+
+    @property
+    def _step_trace(self) -> Path | None:
+        return find_file(self.directory, f"step_trace_raw_{self.number}_detail_time.csv")
+
+    def read(self, wanted: ReadRequest) -> Records:
+        """Read the steps and their reduces.
+
+        Raises:
+            SourceError: a file cannot be read.
+        """
+        strings, rank = StringPool(), self.identity.rank
+        path = self._step_trace
+        empty = Records(rank, strings, tells_copies=False, tables_only=path is None)
+        builder = RecordsBuilder(empty)
+        said = "only tables without times are here, so nothing of it can be drawn"
+        if path is not None:
+            builder.add_steps(read_step_ticks(path, strings, rank))
+            said = "only its step trace is here, so what it computed is not known"
+        builder.report((), (f"rank {rank}: {said}.",))
+        return builder.build()
