@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass
 
 from timeline.figures.table import Table
 
-__all__ = ["Advice", "advice_table"]
+__all__ = ["NEVER_TOLD", "Advice", "advice_table", "worst_of_each"]
 
 _COLUMNS: Mapping[str, type] = {
     "about": object,
@@ -24,14 +24,20 @@ _COLUMNS: Mapping[str, type] = {
     "threshold": float,
     "text": object,
 }
+NEVER_TOLD = 0.0
+"""The severity of advice that is in tables and not in the verdict."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """A number that is above its threshold, and what to do about it, in a sentence.
+    """A number that is beyond its threshold, and what to do about it, in a sentence.
 
-    about: its subject, such as data processing; all have the same in one kind of advice. severity:
-    how many times its threshold it is, which says what is told first.
+    about: its subject, such as data processing. rank, stage, source_rank and target_rank, link,
+    op: what it is about, as far as it is about one. value: the number itself, and mean, that of all
+    of its kind where it is compared with that, in unit: ns, GB/s, flop/s, batches; None of a share.
+    share: the number from 0 on that is compared with the threshold, where one is: of a whole, or
+    how far from the mean; else the value is compared with it. severity: how many times its
+    threshold it is, which says what is told first.
     """
 
     about: str
@@ -47,10 +53,22 @@ class Advice:
     share: float | None = None
     threshold: float | None = None
     text: str
-    severity: float = 0.0
+    severity: float = NEVER_TOLD
 
 
 def advice_table(advice: Iterable[Advice]) -> Table:
     """A row per piece of advice, the worst first, with the columns of the report."""
-    worst = sorted(advice, key=lambda one: -one.severity)
-    return Table.of_rows(_COLUMNS, [astuple(one)[: len(_COLUMNS)] for one in worst])
+    return Table.of_rows(_COLUMNS, [astuple(one)[: len(_COLUMNS)] for one in _worst_first(advice)])
+
+
+def worst_of_each(advice: Iterable[Advice]) -> Iterator[Advice]:
+    """What a verdict tells: of each subject the worst, the worst subject first."""
+    told: set[str] = set()
+    for one in _worst_first(advice):
+        if one.severity > NEVER_TOLD and one.about not in told:
+            told.add(one.about)
+            yield one
+
+
+def _worst_first(advice: Iterable[Advice]) -> list[Advice]:
+    return sorted(advice, key=lambda one: -one.severity)

@@ -1,16 +1,38 @@
-"""How data is prepared and sent: what limits it, its queues, and its pipeline, as tables."""
+"""How data is prepared and sent: what limits it, its queues, and its pipeline, as tables.
+
+The rules are those by which MindInsight looks at queues; the reference of each is its function.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import enum
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+import numpy as np
+
+from timeline.analysis.data_queues import QueueCurves, QueueSums
 from timeline.analysis.rank_facts import RankFacts
 from timeline.figures.table import Table
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.profiler_tables.data_preparation import (
+    PipelineOperations,
+    ProcessorUse,
+    ProcessorUser,
+    Queue,
+)
 
 __all__ = [
     "DATA_PIPELINE",
     "DATA_PREPARATION",
     "DATA_QUEUES",
+    "FULLER_BY",
+    "OFTEN_EMPTY",
+    "SLOW_SOURCE",
+    "USED_UP",
+    "Bottleneck",
+    "Limit",
+    "data_curve_table",
     "data_pipeline_table",
     "data_preparation_table",
     "data_queue_table",
@@ -51,21 +73,232 @@ DATA_PIPELINE: Mapping[str, type] = {
     "bottleneck": object,
     "advice": object,
 }
+_CURVES: Mapping[str, type] = {
+    "rank": int,
+    "queue": object,
+    "first": int,
+    "least": int,
+    "greatest": int,
+}
+OFTEN_EMPTY = 0.3
+"""A host queue that more batches find empty is filled too slowly."""
+FULLER_BY = 0.1
+"""An operation is slow if a queue that it takes from is fuller by more than its own."""
+SLOW_SOURCE = 0.6
+"""A source is slow if it fills a smaller part of its queue."""
+USED_UP = 0.8
+"""Queues that are filled to so large a part leave the root alone to be slow."""
+_QUEUES = {Queue.HOST: "host", Queue.DEVICE: "device", Queue.TO_DEVICE: "to device"}
+
+
+class Bottleneck(str, enum.Enum):
+    """What limits the preparation of data; programs may rely on the values."""
+
+    PROCESSING = "processing"
+    SENDING = "sending"
+    NONE = "none"
+
+
+class Limit(str, enum.Enum):
+    """Why an operation limits its pipeline; programs may rely on the values."""
+
+    FULLER_INPUT = "fuller input"
+    SLOW_SOURCE = "slow source"
+    SLOW_SINK = "slow sink"
 
 
 def data_preparation_table(facts: Sequence[RankFacts]) -> Table:
-    """A row per rank: bottleneck (processing, sending, none), empty_share of the host queue,
-    operations (the ids that limit the pipeline) and cpu_busy (0 to 1)."""
-    return Table.of_rows(DATA_PREPARATION, ())
+    """A row per rank of which anything is known: bottleneck, empty_share of the host queue.
+
+    bottleneck: processing, sending or none, not given without a host queue. operations: the ids
+    that limit the pipeline, ascending. cpu_busy: 1 - the mean idle share of processors, which is
+    rounded to a percent as MindInsight does.
+    """
+    return Table.of_rows(DATA_PREPARATION, filter(None, map(_preparation, facts)))
 
 
 def data_queue_table(facts: Sequence[RankFacts]) -> Table:
-    """A row per rank and queue (host, device, to device): records, how many found it empty and
-    full,
-    capacity, and the mean get_ns, push_ns and total_ns of a record."""
-    return Table.of_rows(DATA_QUEUES, ())
+    """A row per rank and queue (host, device, to device): records, how many found it empty or full.
+
+    capacity: in batches; get_ns, push_ns, total_ns: means of a batch, of the device queue how long
+    the operator that fetches took.
+    """
+    return Table.of_rows(
+        DATA_QUEUES,
+        (
+            (rank.rank, _QUEUES[Queue(queue)], records, *map(_given, more))
+            for rank in facts
+            for queue, records, *more in _rows(rank.profiler_tables.of(QueueSums))
+        ),
+    )
 
 
 def data_pipeline_table(facts: Sequence[RankFacts]) -> Table:
-    """A row per rank and operation of the pipeline."""
-    return Table.of_rows(DATA_PIPELINE, ())
+    """A row per rank and operation that has a queue, and the root, from the root on.
+
+    workers; parent and children: operations, over those without a queue. samples, capacity,
+    mean_size, usage (mean_size / capacity), empty_share: of its queue, not given where it has none.
+    cpu_user, cpu_system: shares. bottleneck: fuller input, slow source, slow sink or not given, and
+    the advice then.
+    """
+    return Table.of_rows(DATA_PIPELINE, (row for rank in facts for row in _pipeline_rows(rank)))
+
+
+def data_curve_table(facts: Sequence[RankFacts]) -> Table:
+    """A row per rank, queue and run of batches: its first batch, least and greatest size."""
+    return Table.of_rows(
+        _CURVES,
+        (
+            (rank.rank, _QUEUES[Queue(queue)], *more)
+            for rank in facts
+            for queue, *more in _rows(rank.profiler_tables.of(QueueCurves))
+        ),
+    )
+
+
+def _rows(table: QueueSums | QueueCurves) -> Iterator[tuple[int, ...]]:
+    return zip(*(column.tolist() for column in vars(table).values()), strict=True)
+
+
+def _given(value: int) -> int | None:
+    return None if value in (NO_ID, NO_TIME) else value
+
+
+def _preparation(rank: RankFacts) -> tuple[object, ...] | None:
+    queues = rank.profiler_tables.of(QueueSums)
+    pipeline, busy = _Pipeline.of(rank), _busy(rank.profiler_tables.of(ProcessorUse))
+    if not len(queues) and not pipeline.ops and busy is None:
+        return None
+    host, device = _counts(queues, Queue.HOST), _counts(queues, Queue.DEVICE)
+    bottleneck = _bottleneck(host, device)
+    return (
+        rank.rank,
+        None if bottleneck is None else bottleneck.value,
+        None if host is None else host[0] / host[1],
+        sorted(pipeline.limits()),
+        busy,
+    )
+
+
+def _counts(queues: QueueSums, queue: Queue) -> tuple[int, int] | None:
+    """At how many batches a queue was empty, and of how many that is known; None without any."""
+    its = queues.take(queues.queue == queue)
+    if not len(its) or its.found_empty[0] == NO_ID:
+        return None
+    return int(its.found_empty[0]), int(its.records[0])
+
+
+def _bottleneck(host: tuple[int, int] | None, device: tuple[int, int] | None) -> Bottleneck | None:
+    """MindInsight's rule: a host queue that is often empty, else a device queue that ever is."""
+    if host is None:
+        return None
+    if host[0] > OFTEN_EMPTY * host[1]:
+        return Bottleneck.PROCESSING
+    sends_late = device is not None and device[0] > 0
+    return Bottleneck.SENDING if sends_late else Bottleneck.NONE
+
+
+def _busy(uses: ProcessorUse) -> float | None:
+    idle = uses.idle[uses.user == ProcessorUser.HOST]
+    return (100 - round(float(idle[0]))) / 100 if len(idle) and np.isfinite(idle[0]) else None
+
+
+@dataclass(frozen=True)
+class _Pipeline:
+    """The operations of one rank; use: the mean part of its queue that each fills, 0 without."""
+
+    ops: tuple[int, ...] = ()
+    children: Mapping[int, tuple[int, ...]] | None = None
+    use: Mapping[int, float] | None = None
+
+    @classmethod
+    def of(cls, rank: RankFacts) -> _Pipeline:
+        rows = rank.profiler_tables.of(PipelineOperations)
+        ops, parents = rows.op.tolist(), rows.parent.tolist()
+        children: dict[int, list[int]] = {op: [] for op in ops}
+        for op, parent in zip(ops, parents, strict=True):
+            if parent != NO_ID:
+                children[parent].append(op)
+        sizes = zip(
+            ops,
+            *(column.tolist() for column in (rows.samples, rows.capacity, rows.total_size)),
+            strict=True,
+        )
+        return cls(
+            tuple(ops),
+            {op: tuple(its) for op, its in children.items()},
+            {
+                op: total / samples / capacity if samples > 0 and capacity > 0 else 0.0
+                for op, samples, capacity, total in sizes
+            },
+        )
+
+    def limits(self) -> dict[int, Limit]:
+        """Which operations limit the pipeline, by MindInsight's rules.
+
+        One that is not the root takes from a queue that is fuller than its own by more than
+        FULLER_BY; a source fills less than SLOW_SOURCE of its queue; and where all other queues are
+        filled by USED_UP at least, the root alone is slow.
+        """
+        if not self.ops or self.children is None or self.use is None:
+            return {}
+        root, *others = self.ops
+        if all(self.use[op] >= USED_UP for op in others):
+            return {root: Limit.SLOW_SINK}
+        found = {}
+        for op in self.ops:
+            inputs = [self.use[child] for child in self.children[op]]
+            if op != root and any(one - self.use[op] > FULLER_BY for one in inputs):
+                found[op] = Limit.FULLER_INPUT
+            elif not inputs and self.use[op] < SLOW_SOURCE:
+                found[op] = Limit.SLOW_SOURCE
+        return found
+
+
+def _pipeline_rows(rank: RankFacts) -> Iterator[tuple[object, ...]]:
+    tables = rank.profiler_tables
+    rows, uses = tables.of(PipelineOperations), tables.of(ProcessorUse)
+    pipeline = _Pipeline.of(rank)
+    limits, children = pipeline.limits(), pipeline.children or {}
+    of_operations = np.flatnonzero(uses.user == ProcessorUser.OPERATION)
+    processors = {int(uses.op[at]): at for at in of_operations.tolist()}
+    for row in zip(*(column.tolist() for column in vars(rows).values()), strict=True):
+        op, kind, workers, parent, samples, capacity, total, empty = row
+        has_queue, kind = samples > 0, tables.strings[kind]
+        at, limit = processors.get(op), limits.get(op)
+        yield (
+            rank.rank,
+            op,
+            kind,
+            _given(workers),
+            _given(parent),
+            list(children[op]),
+            _given(samples),
+            _given(capacity),
+            total / samples if has_queue else None,
+            total / samples / capacity if has_queue and capacity > 0 else None,
+            empty / samples if has_queue else None,
+            None if at is None else _share(float(uses.in_user[at])),
+            None if at is None else _share(float(uses.in_system[at])),
+            None if limit is None else limit.value,
+            None if limit is None else _advice(kind, is_source=not children[op]),
+        )
+
+
+def _share(percent: float) -> float | None:
+    return percent / 100 if np.isfinite(percent) else None
+
+
+def _advice(kind: str, *, is_source: bool) -> str:
+    """What to try so that an operation of a type becomes faster."""
+    name = kind.removesuffix("Op").lower()
+    workers = "raise its num_parallel_workers"
+    if name.startswith("generator"):
+        return f"{workers}, or read MindRecord files with MindRecordDataset"
+    if name.startswith("map"):
+        return f"{workers}; where it calls functions of Python, make those faster"
+    if is_source:
+        return workers
+    if "batch" in name:
+        return f"raise prefetch_size, or {workers.removeprefix('raise ')}"
+    return "raise prefetch_size"

@@ -50,6 +50,8 @@ _RANKED_BY = (
     "waited_ns",
     "total_ns",
     "delta_ns",
+    "delta_total_ns",
+    "delta_bytes",
     "duration_ns",
 )
 """Columns by which rows of tables are long or short; the first that a table has counts."""

@@ -20,12 +20,15 @@ from timeline.analysis.waits.culprit import Culprit, HeldUp
 from timeline.analysis.waits.waiting import Basis
 from timeline.columns.columns import Bool, Int64
 from timeline.figures import verdict_words as words
+from timeline.figures.advice import worst_of_each
 from timeline.figures.bound_table import COPIES, WAITING
 from timeline.figures.bounds import Bound, bounds_sentence, find_bounds
+from timeline.figures.data_advice import ABOUT_DATA, STEP_INTERVAL
 from timeline.figures.idle_words import MeanIdle, idle_sentence, mean_idle
 from timeline.figures.mean_step import MeanStep, mean_steps
 from timeline.figures.pipeline_table import pipeline_sentences
 from timeline.figures.rank_tables import Figures, extent_ns
+from timeline.figures.starvation import find_starved
 from timeline.figures.table import Table
 from timeline.units import spell_duration, spell_like, spell_short
 
@@ -89,7 +92,9 @@ class Verdict:
     the row of `Figures.computing_causes` of one that computes longer than others. used_ranks,
     unused_ranks: how many ranks did anything, and how many nothing; step_count: how many steps did,
     measured_steps: how many of them are in steps. rank_means: of the columns of mean_steps over its
-    ranks, None where no rank tells it. bubbles: what is to be said of a pipeline.
+    ranks, None where no rank tells it. bubbles: what is to be said of a pipeline. starved: the rank
+    whose device idles for data, where that stands first. data_advice, advice: what the small tables
+    beside timelines advise, of data and of all else.
     """
 
     ranks: Table
@@ -113,6 +118,9 @@ class Verdict:
     rank_means: dict[str, int | None] = field(default_factory=dict)
     bubbles: tuple[str, ...] = ()
     measured_steps: int = 0
+    starved: Culprit | None = None
+    data_advice: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, figures: Figures) -> Verdict:
@@ -125,6 +133,11 @@ class Verdict:
         communication = totals["communication"] == 1
         mean, means = MeanStep.of(figures), mean_steps(figures)
         idle = None if mean is None else mean_idle(figures, between_ns=mean.between_ns)
+        starved = find_starved(figures)
+        between = None if mean is None else words.between_sentence(mean)
+        # What passes between steps is told once.
+        told_before = {STEP_INTERVAL} if starved is not None or between is not None else set()
+        told = [one for one in worst_of_each(figures.all_advice()) if one.about not in told_before]
         return cls(
             figures.overlap,
             measured,
@@ -158,16 +171,19 @@ class Verdict:
             {name: _mean_of(column) for name, column in means.columns.items()},
             tuple(pipeline_sentences(figures.pipeline)),
             len(measured),
+            starved,
+            tuple(one.text for one in told if one.about in ABOUT_DATA),
+            tuple(one.text for one in told if one.about not in ABOUT_DATA),
         )
 
     @property
     def culprit(self) -> Culprit | None:
-        """The rank that holds up the others, where it is a single one."""
-        return self.held_up.culprit
+        """The rank whose device idles for data, or else that holds up the others, if it is one."""
+        return self.held_up.culprit if self.starved is None else self.starved
 
     @property
     def notable_culprit(self) -> Culprit | None:
-        """The culprit, where others wait for it notably."""
+        """The culprit, where others wait for it notably, or it for data."""
         culprit = self.culprit
         return None if culprit is None or culprit.share < words.HARDLY else culprit
 
@@ -177,51 +193,66 @@ class Verdict:
 
         Where nothing tells who waits for whom, the rank whose steps take notably longer.
         """
-        extreme = self.rank_extreme
         if self.culprit is not None:
             return None if self.notable_culprit is None else self.notable_culprit.rank
+        return self._slowest_by_steps
+
+    @property
+    def _slowest_by_steps(self) -> int | None:
+        """The rank whose steps take notably longer, where nothing tells who waits for whom."""
+        extreme = self.rank_extreme
         if extreme is None or self.held_up.waited_ns or extreme.spread < NOTABLE:
             return None
         return extreme.slowest
 
     @property
     def telling_ranks(self) -> tuple[int, ...]:
-        """The ranks to look at: the culprit, if it is profiled, and the one that waits longest.
+        """The ranks to look at: the culprit, if it is profiled, and who waits longest for it.
 
         Without a culprit, the rank on which the slowest step was slowest; none where nothing tells.
         """
         culprit, step, rank = self.notable_culprit, self.step_extreme, self.rank_extreme
         if culprit is not None:
-            waits = culprit.waiters[0].rank
-            return (culprit.rank, waits) if culprit.profiled else (waits,)
+            waits = tuple(waiter.rank for waiter in culprit.waiters[:1])
+            return (culprit.rank, *waits) if culprit.profiled else waits
         if step is not None and step.rank is not None:
             return (step.rank,)
         return () if rank is None else (rank.slowest,)
 
     def sentences(self) -> Iterator[str]:
         """The answers for people, the most telling first."""
-        if self.mean is None:
-            return
-        yield from self._who_holds_up()
-        yield words.step_sentence(self.mean)
+        if self.starved is not None:
+            yield words.starved_sentence(self.starved)
+            yield from self.data_advice
+        if self.mean is not None:
+            yield from self._who_holds_up()
+        if self.starved is None:
+            yield from self.data_advice
+        yield from self.advice
+        if self.mean is not None:
+            yield from self._where_time_goes(self.mean)
+
+    def _where_time_goes(self, mean: MeanStep) -> Iterator[str]:
+        """What a mean step consists of, what could be won, and what takes longest."""
+        yield words.step_sentence(mean)
         yield from self.bubbles
         yield from self._outside()
-        between, bounds = words.between_sentence(self.mean), bounds_sentence(self.bounds)
+        between, bounds = words.between_sentence(mean), bounds_sentence(self.bounds)
         yield from filter(None, [between, self.idle, bounds, self.ends])
         yield from self._slowest_step()
-        if self.culprit is None:
+        if self.held_up.culprit is None:
             yield from self._slowest_rank()
         else:
-            yield from filter(None, [words.waits_longest_sentence(self.culprit)])
+            yield from filter(None, [words.waits_longest_sentence(self.held_up.culprit)])
 
     def _who_holds_up(self) -> Iterator[str]:
-        """The culprit and why it is late; or how long ranks wait for no single one."""
-        culprit = self.culprit
+        """The rank that holds up the others and why; or how long ranks wait for no single one."""
+        culprit = self.held_up.culprit
         if culprit is None:
             yield from filter(None, [words.no_culprit_sentence(self.held_up)])
         else:
             yield words.culprit_sentence(culprit)
-            if self.notable_culprit is not None:
+            if culprit.share >= words.HARDLY:
                 yield words.cause_sentence(culprit, self.computing.get(culprit.rank))
         if self.held_up.waited_ns:
             yield from filter(None, [words.basis_sentence(self.basis)])
@@ -254,7 +285,7 @@ class Verdict:
         Where ranks wait for each other, those that wait least look fastest.
         """
         extreme = self.rank_extreme
-        if extreme is None or self.slow_rank is None:
+        if extreme is None or self._slowest_by_steps is None:
             return
         per = " per step" if self.mean is not None and self.mean.steps > 1 else ""
         more = (

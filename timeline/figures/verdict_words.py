@@ -22,6 +22,7 @@ __all__ = [
     "ends_sentence",
     "no_culprit_sentence",
     "percent",
+    "starved_sentence",
     "step_sentence",
     "waits_longest_sentence",
 ]
@@ -50,6 +51,22 @@ def culprit_sentence(culprit: Culprit) -> str:
     if not culprit.profiled:
         return f"{_named(culprit)} holds up the others: {_waiting(culprit)}."
     return f"Rank {culprit.rank} holds up {_others(culprit, waits)}{_how_often(culprit)}."
+
+
+def starved_sentence(culprit: Culprit) -> str:
+    """Which rank waits for data, and how long; made from the culprit alone."""
+    waited_ns = round(culprit.share * culprit.step_ns)
+    waited, whole = (
+        spell_like(time_ns, culprit.step_ns) for time_ns in (waited_ns, culprit.step_ns)
+    )
+    longest = "" if culprit.ranks == 1 else f" longest of {culprit.ranks} ranks"
+    share = spell_share(culprit.share, 1)
+    if not culprit.of_steps:
+        return f"Rank {culprit.rank} waits for data{longest}: {waited} of {whole} ({share})."
+    return (
+        f"Rank {culprit.rank} waits for data{longest}: {waited} of every {whole}, {share} of the "
+        "time from one step to the next."
+    )
 
 
 def _named(culprit: Culprit) -> str:
@@ -179,7 +196,7 @@ def waits_longest_sentence(culprit: Culprit) -> str | None:
         return None
     longest = culprit.waiters[0]
     steps = max(culprit.ordinary, 1)
-    mean_ns = culprit.waited_ns / len(culprit.waiters)
+    mean_ns = sum(one.waited_ns for one in culprit.waiters) / len(culprit.waiters)
     if longest.waited_ns < NOTABLE_WAIT * mean_ns:
         return None
     waited = spell_like(round(longest.waited_ns / steps), culprit.step_ns)

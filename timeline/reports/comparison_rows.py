@@ -17,9 +17,13 @@ __all__ = [
     "TIMES",
     "copy_names",
     "depths",
+    "framework_names",
     "hccl_names",
     "launcher_names",
     "memory_names",
+    "module_names",
+    "module_times",
+    "notable_memory",
     "notable_rows",
     "operator_names",
     "share_cell",
@@ -104,6 +108,36 @@ def launcher_names(launchers: Table) -> list[str]:
     ]
 
 
+def framework_names(operators: Table) -> list[str]:
+    """Operators of the framework, and shapes where they are told apart."""
+    names = zip(operators["name"].tolist(), operators["shapes"].tolist(), strict=True)
+    return [f"{name} {shapes}" if shapes else name for name, shapes in names]
+
+
+def module_names(modules: Table) -> list[str]:
+    """Modules by path, and whether backward."""
+    names = zip(modules["path"].tolist(), modules["direction"].tolist(), strict=True)
+    return [f"{path} ({direction})" for path, direction in names]
+
+
+def module_times(modules: Table) -> Table:
+    """The times of modules without those inside, under the names of times."""
+    if not len(modules):
+        return modules
+    times = {f"{run}_ns": modules[f"{run}_self_ns"] for run in ("base", "new", "delta")}
+    return Table({**{name: modules[name] for name in ("path", "direction")}, **times})
+
+
+def notable_memory(operators: Table, most: int) -> Table:
+    """The operators that allocate more or less than before, by a share of all that is not small."""
+    if not len(operators):
+        return operators
+    changed = np.abs(operators["delta_bytes"])
+    order = np.argsort(-changed, kind="stable")[:most]
+    all_bytes = max(int(operators["base_bytes"].sum()), int(operators["new_bytes"].sum()))
+    return operators.take(order[changed[order] > LEAST * all_bytes])
+
+
 def hccl_names(tasks: Table) -> list[str]:
     """HCCL tasks with the kind of collective that they belong to."""
     kinds = zip(tasks["collective"].tolist(), tasks["task"].tolist(), strict=True)
@@ -116,9 +150,9 @@ def copy_names(copies: Table) -> list[str]:
 
 
 def memory_names(memory: Table) -> list[str]:
-    """Counters of memory with their group."""
+    """Counters of memory with their group, if they have one."""
     names = zip(memory["group"].tolist(), memory["name"].tolist(), strict=True)
-    return [f"{group}: {name}" if group != name else name for group, name in names]
+    return [f"{group}: {name}" if group not in ("", name) else name for group, name in names]
 
 
 def notable_rows(table: Table, whole_ns: int, most: int) -> Table:

@@ -22,9 +22,11 @@ def gain_of_culprit_ns(
 ) -> int | None:
     """How much earlier the selection would end if the culprit were as fast as the others.
 
-    None where there is none, and where nothing tells.
+    None where there is none, where it is late for nobody, and where nothing tells.
     """
     if culprit is None or not culprit.profiled or culprit.cause not in _ESTIMATED:
+        return None
+    if culprit.waited_ns is None:
         return None
     return estimated_gain_ns(facts, waiting, culprit.rank)
 

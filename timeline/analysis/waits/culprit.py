@@ -37,14 +37,15 @@ class Culprit:
 
     rank: its global number. profiled: whether it is among the ranks read. waited_ns: how long
     others waited for it, summed over them, in ordinary steps; of slow links, how much longer
-    transfers to it took. share: the part of a mean ordinary step that each of them waits for it.
-    steps: in how many ordinary steps it causes the most waiting.
+    transfers to it took; None where it is its own device that idles for data. share: the part of a
+    mean ordinary step that each of them waits for it; then of the time from one step to the next
+    that it idles. steps: in how many ordinary steps it causes the most waiting.
     """
 
     rank: int
     profiled: bool
     cause: Cause
-    waited_ns: int
+    waited_ns: int | None
     share: float
     steps: int
     waiting_steps: int = 1
@@ -63,6 +64,8 @@ class Culprit:
     """Why it is late."""
     slow_link: SlowLink | None = None
     """The links that are its cause, where they are: then others wait for their transfers."""
+    of_steps: bool = True
+    """Of one that idles for data: whether that is of a mean step, and not of all its time."""
 
     def to_dict(self) -> dict[str, Any]:
         """The culprit under the names of the report."""

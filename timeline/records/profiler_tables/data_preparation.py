@@ -11,7 +11,13 @@ from timeline.columns.columns import Codes, ColumnTable, Float64, Int64, column
 from timeline.columns.strings import NO_NAME
 from timeline.records.not_given import FLOAT_NOT_GIVEN, NO_ID, NO_TIME
 
-__all__ = ["PipelineOperations", "ProcessorUse", "Queue", "QueueRecords"]
+__all__ = [
+    "PipelineOperations",
+    "ProcessorUse",
+    "ProcessorUser",
+    "Queue",
+    "QueueRecords",
+]
 
 
 class Queue(enum.IntEnum):
@@ -27,26 +33,38 @@ class Queue(enum.IntEnum):
 
 @dataclass(frozen=True)
 class QueueRecords(ColumnTable):
-    """A row per queue and batch, in order of batches."""
+    """A row per queue and batch, in order of queues and batches.
+
+    Read from files of a line per batch, so there may be millions: see `QueueSums` in
+    `analysis/data_queues.py` for what is kept of them.
+    """
 
     queue: Int64 = column(np.int64)
-    batch: Int64 = column(np.int64)
+    step: Int64 = column(np.int64, NO_ID)
+    """The number of the batch, from 1, which is that of the step that takes it."""
     size: Int64 = column(np.int64, NO_ID)
     capacity: Int64 = column(np.int64, NO_ID)
     get_ns: Int64 = column(np.int64, NO_TIME)
+    """How long the batch was waited for."""
     push_ns: Int64 = column(np.int64, NO_TIME)
+    """How long it took to put it into the queue behind."""
     total_ns: Int64 = column(np.int64, NO_TIME)
 
 
 @dataclass(frozen=True)
 class PipelineOperations(ColumnTable):
-    """A row per operation of the pipeline that has a queue behind it, or is the root."""
+    """A row per operation that has a queue behind it, or is the root: from the root on.
+
+    Operations without a queue are part of those that take from them.
+    """
 
     op: Int64 = column(np.int64)
-    kind: Codes = column(np.int32)
+    kind: Codes = column(np.int32, NO_NAME)
     workers: Int64 = column(np.int64, NO_ID)
     parent: Int64 = column(np.int64, NO_ID)
-    samples: Int64 = column(np.int64, 0)
+    """The operation that takes from its queue; NO_ID of the root."""
+    samples: Int64 = column(np.int64, NO_ID)
+    """How often its queue was looked at; NO_ID where it has none."""
     capacity: Int64 = column(np.int64, NO_ID)
     total_size: Int64 = column(np.int64, 0)
     """The sum over its samples."""
@@ -54,14 +72,21 @@ class PipelineOperations(ColumnTable):
     """Samples at which its queue was empty."""
 
 
+class ProcessorUser(enum.IntEnum):
+    """Who uses processors."""
+
+    HOST = 0
+    PROCESS = 1
+    OPERATION = 2
+
+
 @dataclass(frozen=True)
 class ProcessorUse(ColumnTable):
-    """Mean use of processors in percent: of the host (op NO_ID, process 0), process, operation."""
+    """A row per user of processors: means over all samples, in percent of them."""
 
+    user: Int64 = column(np.int64)
     op: Int64 = column(np.int64, NO_ID)
-    process: Int64 = column(np.int64, 0)
-    """1 in the row of the whole process."""
-    name: Codes = column(np.int32, NO_NAME)
-    user: Float64 = column(np.float64, FLOAT_NOT_GIVEN)
-    system: Float64 = column(np.float64, FLOAT_NOT_GIVEN)
+    """Of an operation of the pipeline."""
+    in_user: Float64 = column(np.float64, FLOAT_NOT_GIVEN)
+    in_system: Float64 = column(np.float64, FLOAT_NOT_GIVEN)
     idle: Float64 = column(np.float64, FLOAT_NOT_GIVEN)

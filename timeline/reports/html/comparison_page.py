@@ -17,9 +17,13 @@ from timeline.printable import printable
 from timeline.reports.comparison_rows import (
     copy_names,
     depths,
+    framework_names,
     hccl_names,
     launcher_names,
     memory_names,
+    module_names,
+    module_times,
+    notable_memory,
     notable_rows,
     waiting_names,
 )
@@ -70,7 +74,7 @@ def render_comparison_page(report: ComparisonReport) -> bytes:
         "per_step": comparison.per_step,
         "sides": SIDES,
         "run": run,
-        "overall_table": _overall(comparison.overall),
+        "overall_table": _overall(comparison.parts),
         "steps_picture": draw_both_runs(drawn, _labels(drawn), sheet) if len(steps) > 1 else None,
         "steps_table": _steps(steps, several=len(comparison.ranks) > 1),
         "ranks_table": _ranks(comparison.ranks),
@@ -96,7 +100,7 @@ def comparison_title(base: Path, new: Path) -> str:
 
 
 def _tiles(comparison: Comparison) -> Iterator[Tile]:
-    rows = {row["metric"]: row for row in comparison.overall.to_dicts()}
+    rows = {row["metric"]: row for row in comparison.parts.to_dicts()}
     whole = rows[WHOLE]
     unit = "a step" if comparison.per_step else "a rank"
     yield Tile(spell_four_digits(whole["base_ns"]), f"{unit}, before")
@@ -176,11 +180,38 @@ def _sums(comparison: Comparison) -> Iterator[PageTable]:
         ("launchers", "Who launched it", "Operator", comparison.launchers, launcher_names),
         ("copies", "Copies", "Task", comparison.copies, copy_names),
         ("hccl-tasks", "HCCL tasks", "Task", comparison.hccl_tasks, hccl_names),
+        (
+            "framework-operators",
+            "Operators of the framework, by what they and those inside launched",
+            "Operator",
+            comparison.framework_operators,
+            framework_names,
+        ),
+        (
+            "modules",
+            "Modules, without those inside",
+            "Module",
+            module_times(comparison.modules),
+            module_names,
+        ),
     ):
         shown = notable_rows(table, whole_ns, MOST_ROWS)
         if len(shown):
             columns = [_names(noun, names_of(shown)), _sum_counts(shown), *_times(shown)]
             yield page_table(name, caption, columns)
+    allocating = notable_memory(comparison.operator_memory, MOST_ROWS)
+    if len(allocating):
+        yield page_table(
+            "operator-memory",
+            "What operators allocate",
+            [
+                text_column("Operator", allocating["name"]),
+                _sum_counts(allocating),
+                size_column("Before", allocating["base_bytes"]),
+                size_column("Now", allocating["new_bytes"]),
+                size_column("Change", allocating["delta_bytes"]),
+            ],
+        )
     memory = comparison.memory
     if len(memory):
         yield page_table(
@@ -199,7 +230,9 @@ def _names(title: str, names: list[str]) -> Column | None:
 
 
 def _sum_counts(table: Table) -> Column | None:
-    """How often; whom ranks waited for is counted in times."""
+    """How often; whom ranks waited for is counted in times, modules are not counted."""
+    if "direction" in table.columns:
+        return None
     name = "times" if "base_times" in table.columns else "count"
     pairs = zip(table[f"base_{name}"].tolist(), table[f"new_{name}"].tolist(), strict=True)
     return _count_column(pairs)

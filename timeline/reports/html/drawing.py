@@ -16,7 +16,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from timeline.columns.columns import Int64, Rows
 from timeline.figures.table import Table
-from timeline.reports.html.palette import LIGHT, PARTS, PHASES, SIDES
+from timeline.reports.html.palette import LIGHT, PARTS, PHASES, SIDES, Part
 from timeline.reports.html.step_grid import NOT_GIVEN, StepGrid, run_length
 
 __all__ = [
@@ -102,20 +102,26 @@ def settings(size: float = 12) -> Iterator[None]:
         yield
 
 
-def draw_bars(axes: Axes, ranks: Table, most: int = MOST_BARS, least: int = 0) -> None:
+def draw_bars(
+    axes: Axes,
+    ranks: Table,
+    most: int = MOST_BARS,
+    least: int = 0,
+    parts: Sequence[Part] = PARTS,
+) -> None:
     """The parts of each rank's time: a bar for each, or an outline of many.
 
-    ranks: rank, span_ns and the columns of PARTS. most: up to so many have bars.
+    ranks: rank, span_ns and the columns of the parts. most: up to so many have bars.
     least: so many bars have room, even if there are fewer.
     """
     if len(ranks) > most:
-        _draw_outline(axes, ranks)
+        _draw_outline(axes, ranks, parts)
         return
     scale = Scale.of(int(ranks["span_ns"].max()))
     at = np.arange(len(ranks))
     left_ns = np.zeros(len(ranks), np.int64)
     axes.set_xlim(0, int(ranks["span_ns"].max()))
-    for part in PARTS:
+    for part in parts:
         values_ns = np.ma.filled(ranks[part.column], 0)
         axes.barh(at, values_ns, left=left_ns, height=0.72, **fill_style(part.role))
         _write_shares(axes, part.role, left_ns, values_ns, ranks["span_ns"])
@@ -144,14 +150,14 @@ def _write_shares(axes: Axes, role: str, left_ns: Int64, values_ns: Int64, spans
             )
 
 
-def _draw_outline(axes: Axes, ranks: Table) -> None:
+def _draw_outline(axes: Axes, ranks: Table, parts: Sequence[Part]) -> None:
     run = run_length(len(ranks), MOST_DRAWN)
     starts = np.arange(0, len(ranks), run)
     longest = np.array(
         [start + int(np.argmax(ranks["span_ns"][start : start + run])) for start in starts]
     )
     chosen = ranks.take(longest)
-    _draw_stack(axes, {part.column: np.ma.filled(chosen[part.column], 0) for part in PARTS})
+    _draw_stack(axes, {part: np.ma.filled(chosen[part.column], 0) for part in parts})
     ids = ranks["rank"][starts]
     label_columns(axes, ids, [str(rank) for rank in ids.tolist()], "rank")
     _label_times(axes, int(chosen["span_ns"].max()))
@@ -159,21 +165,21 @@ def _draw_outline(axes: Axes, ranks: Table) -> None:
 
 def draw_parts(axes: Axes, grid: StepGrid, row: int) -> None:
     """The parts of each step of one rank; the axes have room for those of all ranks."""
-    parts = {part.column: np.maximum(grid.times[part.column][row], 0) for part in PARTS}
+    parts = {part: np.maximum(grid.times[part.column][row], 0) for part in PARTS}
     _draw_stack(axes, parts)
     label_columns(axes, grid.steps, grid.labels(), "step")
     _label_times(axes, int(grid.times["span_ns"].max()))
 
 
-def _draw_stack(axes: Axes, parts: dict[str, Int64]) -> None:
+def _draw_stack(axes: Axes, parts: dict[Part, Int64]) -> None:
     """Later parts lie under earlier ones, each from the bottom up to its own top."""
     count = len(next(iter(parts.values())))
-    tops_ns = np.cumsum(np.stack([parts[part.column] for part in PARTS]), axis=0)
+    tops_ns = np.cumsum(np.stack(list(parts.values())), axis=0)
     half = column_width(count) / 2
     at = np.arange(count)
     apart = half < 0.5
     x = np.repeat(np.stack([at - half, at + half], axis=1), 2, axis=1).reshape(-1)
-    for part, top_ns in reversed(list(zip(PARTS, tops_ns, strict=True))):
+    for part, top_ns in reversed(list(zip(parts, tops_ns, strict=True))):
         y = np.stack([0 * top_ns, top_ns, top_ns, 0 * top_ns], axis=1).reshape(-1)
         bends = apart | (y > 0)
         bends[[0, -1]] = True

@@ -8,6 +8,7 @@ from timeline.figures.verdict import total_by_type
 from timeline.printable import printable
 from timeline.reports.export_report import ExportReport
 from timeline.reports.html import export_tables
+from timeline.reports.html.cluster_section import cluster_section
 from timeline.reports.html.drawing import MOST_DRAWN
 from timeline.reports.html.idle_tables import idle_tables
 from timeline.reports.html.palette import PARTS
@@ -37,6 +38,7 @@ def render_export_page(report: ExportReport) -> bytes:
         "tiles": list(_tiles(report)),
         "report": report,
         "parts": PARTS,
+        "cluster": cluster_section(report.figures, sheet),
         **warnings_and_losses(report.warnings, report.omissions),
         **_pictured(report, sheet),
         **_listed(report),
@@ -88,8 +90,8 @@ def _rank_note(report: ExportReport, rank: int | None) -> str:
     """Why the steps of a rank are drawn first."""
     culprit, extreme = report.verdict.culprit, report.verdict.rank_extreme
     if culprit is not None and culprit.rank == rank:
-        return "which holds up the others"
-    if culprit is not None and culprit.waiters[0].rank == rank:
+        return "which holds up the others" if culprit.waiters else "which waits for data"
+    if culprit is not None and rank in [waiter.rank for waiter in culprit.waiters[:1]]:
         return "which waits longest"
     return "the slowest" if extreme is not None and extreme.slowest == rank else ""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["DARK", "LIGHT", "PARTS", "PHASES", "SIDES", "Part", "Phase", "variables"]
+__all__ = ["ALONE", "DARK", "LIGHT", "PARTS", "PHASES", "SIDES", "Part", "Phase", "variables"]
 
 LIGHT = {
     "paper": "#ffffff",
@@ -96,6 +96,13 @@ PARTS = (
     Part("idle_ns", "idle", "Idle"),
 )
 """From the bottom up, or from the left: computing that overlaps nothing, and the rest."""
+
+ALONE = (
+    Part("computing_ns", "computing", "Computing"),
+    Part("collective_alone_ns", "exposed", "Communication alone"),
+    Part("receive_alone_ns", "overlapped", "Receives alone"),
+)
+"""Of a step, as MindSpore sums it up for clusters."""
 
 PHASES = (
     Phase("marked_ns", "step", "Step", "solid"),

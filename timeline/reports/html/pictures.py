@@ -26,7 +26,7 @@ from timeline.reports.html.drawing import (
     settings,
 )
 from timeline.reports.html.heat_map import draw_heat
-from timeline.reports.html.palette import PARTS, PHASES, Phase
+from timeline.reports.html.palette import PARTS, PHASES, Part, Phase
 from timeline.reports.html.step_grid import NOT_GIVEN, StepGrid
 from timeline.reports.html.svg import StyleSheet, inline_svg
 
@@ -85,14 +85,23 @@ class HeatMap:
     picture: Picture
 
 
-def draw_rank_bars(ranks: Table, sheet: StyleSheet) -> Picture:
-    """Where the time of each rank goes."""
+def draw_rank_bars(
+    ranks: Table, sheet: StyleSheet, parts: Sequence[Part] = PARTS, name: str = "bars"
+) -> Picture:
+    """Where the time of each rank goes.
+
+    ranks: rank, span_ns and the columns of the parts. name: of the picture in the page.
+    """
     few = len(ranks) <= MOST_BARS
     height = BAR * len(ranks) + 46 if few else 300
     left = 12 + 7 * len(f"rank {ranks['rank'].max()}") if few else TIMES
     label = f"Parts of the device time of {len(ranks)} ranks; the table below has the numbers"
     margins = Margins(left, 4 if few else TOP)
-    return _picture("bars", label, sheet, height, margins, lambda axes: draw_bars(axes, ranks))
+
+    def draw(axes: Axes) -> None:
+        draw_bars(axes, ranks, parts=parts)
+
+    return _picture(name, label, sheet, height, margins, draw)
 
 
 def draw_step_bars(grid: StepGrid, row: int, sheet: StyleSheet, quantum_ns: float) -> Picture:

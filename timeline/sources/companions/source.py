@@ -144,6 +144,16 @@ class WithCompanionFiles:
             from timeline.sources.companions.csv_counters import with_csv_counters
 
             records = with_csv_counters(records, tables, device)
+        if wanted.with_allocations and (tables := self._tables(Use.COUNTERS)):
+            from timeline.sources.companions.csv_counters import with_allocations
+
+            counted = Layer.COUNTERS in wanted.layers
+            records = with_allocations(records, tables, device, counted=counted)
+        if wanted.memory and (tables := self._tables(Use.COUNTERS)):
+            from timeline.sources.companions.reserved_memory import with_reserved_memory
+
+            counted = Layer.COUNTERS in wanted.layers
+            records = with_reserved_memory(records, tables, device, counted=counted)
         if wanted.measures and (measures := self._tables(*_MEASURE_USES)):
             from timeline.sources.companions.measures import with_measures
 

@@ -2,11 +2,427 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from timeline.columns.columns import Int64
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.profiler_tables.data_preparation import (
+    PipelineOperations,
+    ProcessorUse,
+    ProcessorUser,
+    Queue,
+    QueueRecords,
+)
+from timeline.sources.common.decimals import (
+    interval_ns_of_milliseconds,
+    moments_ns,
+    whole_number,
+    whole_numbers,
+)
+from timeline.sources.common.losses import LossLog
+from timeline.sources.decoders.json_values import read_json
+from timeline.sources.decoders.text_lines import read_lines
+from timeline.sources.files.opened import open_profile_file
 from timeline.sources.profiler_tables.builder import TablesBuilder
-from timeline.sources.profiler_tables.file_kinds import TableFiles
+from timeline.sources.profiler_tables.delimited import Row, read_rows
+from timeline.sources.profiler_tables.file_kinds import TableFile, TableFiles
 
 __all__ = ["read_data_preparation"]
 
+ROOT = 0
+"""The operation that the network takes from; what is not below it feeds no queue that counts."""
+_TIME, _SIZE = b"0", b"1"
+_TIMED = {b"0": "get_ns", b"1": "push_ns", b"2": "total_ns"}
+_LEAST_CELLS = 4
+"""Of a line of a queue; a fifth is the time of the sample, which older versions do not write."""
+_FETCHES = b"GetNext"
+_ENQUEUED = re.compile(rb"Enqueue data to dp,[^\0\n]*?index:\s*(\d+),\s*size:\s*(\d+)")
+_BLOCK_BYTES = 1 << 21
+_NO_NUMBER = "lines with a cell that is no number"
+
 
 def read_data_preparation(files: TableFiles, into: TablesBuilder) -> None:
-    """Read the files of the topic."""
+    """Read the files of the topic; of those that hold the same, the one that holds more."""
+    for choices in (
+        {TableFile.DEVICE_QUEUE: _read_host_queue, TableFile.ITERATOR_QUEUE: _read_host_queue},
+        {
+            TableFile.GET_NEXT: partial(_read_device_queue, is_whole_ns=False),
+            TableFile.GET_NEXT_GPU: partial(_read_device_queue, is_whole_ns=True),
+        },
+        {TableFile.ENQUEUED: _read_enqueued},
+        {TableFile.PIPELINE: _read_pipeline, TableFile.PIPELINE_TABLE: _read_pipeline_table},
+        {TableFile.PROCESSORS: _read_processors},
+    ):
+        _read_first(files, choices, into)
+
+
+_Read = Callable[[Path, LossLog, TablesBuilder], None]
+
+
+def _read_first(files: TableFiles, choices: Mapping[TableFile, _Read], into: TablesBuilder) -> None:
+    """Read the files of the first kind that there are any of."""
+    for kind, read in choices.items():
+        for path in files.get(kind, ()):
+            with into.reading(path) as losses:
+                read(path, losses, into)
+        if kind in files:
+            return
+
+
+# -- queues ----------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Cells:
+    """Cells of lines of one kind, and the lines that they are on."""
+
+    lines: list[int] = field(default_factory=list)
+    cells: list[list[bytes]] = field(default_factory=list)
+
+    def column(self, place: int) -> list[bytes]:
+        return [row[place] for row in self.cells]
+
+
+def _read_host_queue(path: Path, losses: LossLog, into: TablesBuilder) -> None:
+    """Read lines `0 what batch ms` and `1 capacity batch size`, which are in no order of batches.
+
+    what: 0 took it from the pipeline, 1 put it into the queue behind, 2 both together.
+    """
+    for lines in read_lines(path, losses):
+        timed, sized = _Cells(), _Cells()
+        for at, line in enumerate(lines.numbers.tolist()):
+            row = lines.text(at).split()
+            if not row:
+                continue
+            known = len(row) >= _LEAST_CELLS and (
+                row[0] == _SIZE or (row[0] == _TIME and row[1] in _TIMED)
+            )
+            if not known:
+                losses.add("lines of no known kind", f"line {line}")
+                continue
+            kind = sized if row[0] == _SIZE else timed
+            kind.lines.append(line)
+            kind.cells.append(row)
+        _add_times(timed, losses, into)
+        _add_sizes(sized, losses, into)
+
+
+def _add_times(found: _Cells, losses: LossLog, into: TablesBuilder) -> None:
+    batch, numbered = whole_numbers(found.column(2), 0)
+    time_ns, _ = interval_ns_of_milliseconds(found.column(3), [b""] * len(batch))
+    good = numbered & (time_ns != NO_TIME)
+    losses.add_lines(_NO_NUMBER, np.array(found.lines, np.int64)[~good])
+    what = np.array(found.column(1), np.bytes_)
+    for code, name in _TIMED.items():
+        its = good & (what == code)
+        _add_host(into, {"step": batch[its], name: time_ns[its]})
+
+
+def _add_sizes(found: _Cells, losses: LossLog, into: TablesBuilder) -> None:
+    batch, numbered = whole_numbers(found.column(2), 0)
+    size, sized = whole_numbers(found.column(3), 0)
+    capacity, known = whole_numbers(found.column(1), NO_ID)
+    good = numbered & sized & known & (size >= 0)
+    losses.add_lines(_NO_NUMBER, np.array(found.lines, np.int64)[~good])
+    _add_host(into, {"step": batch[good], "size": size[good], "capacity": capacity[good]})
+
+
+def _add_host(into: TablesBuilder, columns: Mapping[str, Int64]) -> None:
+    count = len(columns["step"])
+    into.add(QueueRecords, count, {"queue": np.full(count, int(Queue.HOST)), **columns})
+
+
+def _read_device_queue(path: Path, losses: LossLog, into: TablesBuilder, is_whole_ns: bool) -> None:
+    """Read lines `node start end size` of the operators that fetch; others are of no queue.
+
+    A batch has no number: the first is 1. Times are microseconds, or whole nanoseconds.
+    """
+    first = 1
+    for lines in read_lines(path, losses):
+        found = _Cells()
+        for at, line in enumerate(lines.numbers.tolist()):
+            row = lines.text(at).replace(b",", b" ").split()
+            if not row or not row[0].startswith(_FETCHES):
+                continue
+            if len(row) < 3:
+                losses.add("lines with too few cells", f"line {line}")
+                continue
+            found.lines.append(line)
+            found.cells.append(row)
+        start_ns, end_ns = (
+            _whole_ns(found.column(place)) if is_whole_ns else moments_ns(found.column(place))
+            for place in (1, 2)
+        )
+        size, sized = whole_numbers(
+            [row[3] if len(row) > 3 else b"-1" for row in found.cells], NO_ID
+        )
+        good = (start_ns != NO_TIME) & (end_ns != NO_TIME) & sized
+        losses.add_lines(_NO_NUMBER, np.array(found.lines, np.int64)[~good])
+        count = int(np.count_nonzero(good))
+        into.add(
+            QueueRecords,
+            count,
+            {
+                "queue": np.full(count, int(Queue.DEVICE)),
+                "step": np.arange(first, first + count),
+                "size": size[good],
+                "total_ns": end_ns[good] - start_ns[good],
+            },
+        )
+        first += count
+
+
+def _whole_ns(texts: Sequence[bytes]) -> Int64:
+    """Nanoseconds; decimals behind them are cut off."""
+    return whole_numbers([text.split(b".")[0] for text in texts], NO_TIME)[0]
+
+
+def _read_enqueued(path: Path, losses: LossLog, into: TablesBuilder) -> None:
+    """Read records `Enqueue data to dp, .. index:i, size:n`, parted by NUL, of any length."""
+    index: list[bytes] = []
+    size: list[bytes] = []
+    damaged, rest = 0, b""
+    with open_profile_file(path) as file:
+        while data := file.read(_BLOCK_BYTES):
+            *records, rest = re.split(rb"[\0\n]", rest + data)
+            damaged += _add_batches(records, index, size)
+    damaged += _add_batches([rest], index, size)
+    if damaged:
+        losses.add("records that tell of no batch", "an unknown place", damaged)
+    step, numbered = whole_numbers(index, 0)
+    sizes, sized = whole_numbers(size, 0)
+    good = np.flatnonzero(numbered & sized)
+    good = good[np.argsort(step[good], kind="stable")]
+    into.add(
+        QueueRecords,
+        len(good),
+        {
+            "queue": np.full(len(good), int(Queue.TO_DEVICE)),
+            "step": step[good],
+            "size": sizes[good],
+        },
+    )
+
+
+def _add_batches(records: Sequence[bytes], index: list[bytes], size: list[bytes]) -> int:
+    """Take the number and size out of records; how many tell none."""
+    damaged = 0
+    for record in records:
+        found = _ENQUEUED.search(record)
+        if found is not None:
+            index.append(found[1])
+            size.append(found[2])
+        elif record.strip():
+            damaged += 1
+    return damaged
+
+
+# -- the pipeline ----------------------------------------------------------------------------------
+
+
+@dataclass
+class _Operation:
+    """An operation of the pipeline as a file tells it; sizes is None where it has no queue."""
+
+    op: int
+    kind: str
+    workers: int
+    children: list[int]
+    sizes: list[Any] | None
+    capacity: int
+
+
+def _read_pipeline(path: Path, losses: LossLog, into: TablesBuilder) -> None:
+    """Read pipeline_profiling_R.json, where operations are in no order."""
+    entries = read_json(path).get("op_info")
+    found: list[_Operation] = []
+    for at, entry in enumerate(entries if isinstance(entries, list) else []):
+        op = whole_number(entry.get("op_id")) if isinstance(entry, dict) else None
+        if op is None:
+            losses.add("operations without a number", f"operation {at + 1}")
+            continue
+        metrics = entry.get("metrics")
+        queue = metrics.get("output_queue") if isinstance(metrics, dict) else None
+        found.append(
+            _Operation(
+                op,
+                str(entry.get("op_type") or ""),
+                _number(entry.get("num_workers")),
+                _whole(entry.get("children")),
+                _listed(queue.get("size")) if isinstance(queue, dict) and queue else None,
+                _number(queue.get("length")) if isinstance(queue, dict) else NO_ID,
+            )
+        )
+    _add_operations(found, losses, into)
+
+
+def _read_pipeline_table(path: Path, losses: LossLog, into: TablesBuilder) -> None:
+    """Read minddata_pipeline_raw_R.csv, which is made of the JSON; lists are JSON in a cell."""
+    rows = read_rows(path, losses)
+    header = next(rows, None)
+    places = {} if header is None else {name: at for at, name in enumerate(header.cells)}
+    if header is not None and "op_id" not in places:
+        losses.add("headers without op_id, with all rows", f"line {header.line}")
+        return
+    found: list[_Operation] = []
+    for row in rows:
+        cells = _named(row, places)
+        op = whole_number(cells.get("op_id"))
+        if op is None:
+            losses.add("rows with a cell that cannot be read", f"line {row.line}")
+            continue
+        sizes = cells.get("output_queue_size")
+        found.append(
+            _Operation(
+                op,
+                cells.get("op_type", ""),
+                _number(cells.get("num_workers")),
+                _whole(_json(cells.get("children_id"))),
+                _listed(_json(sizes)) if sizes else None,
+                _number(cells.get("output_queue_length")),
+            )
+        )
+    _add_operations(found, losses, into)
+
+
+def _add_operations(found: Sequence[_Operation], losses: LossLog, into: TablesBuilder) -> None:
+    """Add the operations from the root on, breadth first, with children over inline operations."""
+    by_number = {one.op: one for one in found}
+    if found and ROOT not in by_number:
+        losses.add(f"operations of a pipeline without a root (op {ROOT})", "the first", len(found))
+    shown: list[tuple[_Operation, int]] = []
+    seen = {ROOT}
+    if ROOT in by_number:
+        shown.append((by_number[ROOT], NO_ID))
+    at = 0
+    while at < len(shown):
+        one, _ = shown[at]
+        at += 1
+        waiting = list(one.children)
+        while waiting:
+            child = by_number.get(waiting.pop(0))
+            if child is None or child.op in seen:
+                continue
+            seen.add(child.op)
+            if child.sizes is None:
+                waiting[:0] = child.children
+            else:
+                shown.append((child, one.op))
+    sizes = [_sizes(one, losses) for one, _ in shown]
+    into.add(
+        PipelineOperations,
+        len(shown),
+        {
+            "op": [one.op for one, _ in shown],
+            "kind": into.strings.codes([one.kind for one, _ in shown]),
+            "workers": [one.workers for one, _ in shown],
+            "parent": [parent for _, parent in shown],
+            "samples": [NO_ID if one is None else len(one) for one in sizes],
+            "capacity": [
+                NO_ID if its is None else one.capacity
+                for (one, _), its in zip(shown, sizes, strict=True)
+            ],
+            "total_size": [0 if one is None else sum(one) for one in sizes],
+            "empty_samples": [0 if one is None else one.count(0) for one in sizes],
+        },
+    )
+
+
+def _sizes(one: _Operation, losses: LossLog) -> list[int] | None:
+    """The samples of a queue that are numbers; None where there is no queue."""
+    if one.sizes is None:
+        return None
+    numbers = [whole_number(size) for size in one.sizes]
+    good = [size for size in numbers if size is not None and size >= 0]
+    if len(good) < len(numbers):
+        bad = len(numbers) - len(good)
+        losses.add("samples of queues that are no number", f"operation {one.op}", bad)
+    return good
+
+
+# -- processors ------------------------------------------------------------------------------------
+
+
+def _read_processors(path: Path, losses: LossLog, into: TablesBuilder) -> None:
+    """Read minddata_cpu_utilization_R.json: lists of samples, which may be one shorter than times.
+
+    An operation with the number -1 is none of the pipeline.
+    """
+    document = read_json(path)
+    users: list[tuple[ProcessorUser, int, Any]] = [
+        (ProcessorUser.HOST, NO_ID, document.get("device_info")),
+        (ProcessorUser.PROCESS, NO_ID, document.get("process_info")),
+    ]
+    for entry in _listed(document.get("op_info")):
+        op = whole_number(entry.get("op_id")) if isinstance(entry, dict) else None
+        if op is None:
+            losses.add("operations without a number", f"operation {len(users) - 1}")
+        elif op >= 0:
+            users.append((ProcessorUser.OPERATION, op, entry.get("metrics")))
+    rows = [
+        (user, op, [_mean(metrics, name) for name in _USES])
+        for user, op, metrics in users
+        if isinstance(metrics, dict)
+    ]
+    into.add(
+        ProcessorUse,
+        len(rows),
+        {
+            "user": [int(user) for user, _, _ in rows],
+            "op": [op for _, op, _ in rows],
+            **{
+                name: np.array([uses[at] for _, _, uses in rows], np.float64)
+                for at, name in enumerate(("in_user", "in_system", "idle"))
+            },
+        },
+    )
+
+
+_USES = ("user_utilization", "sys_utilization", "idle_utilization")
+
+
+def _mean(metrics: Mapping[str, Any], name: str) -> float:
+    """The mean of the samples that are numbers, NaN without any."""
+    samples = [
+        float(one)
+        for one in _listed(metrics.get(name))
+        if isinstance(one, (int, float)) and not isinstance(one, bool)
+    ]
+    return sum(samples) / len(samples) if samples else float("nan")
+
+
+# -- cells -----------------------------------------------------------------------------------------
+
+
+def _named(row: Row, places: Mapping[str, int]) -> dict[str, str]:
+    return {name: row.cells[at] for name, at in places.items() if at < len(row.cells)}
+
+
+def _json(text: str | None) -> Any:
+    """What a cell holds; None where that is no JSON."""
+    try:
+        return json.loads(text) if text else None
+    except ValueError:
+        return None
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _whole(value: Any) -> list[int]:
+    numbers = (whole_number(one) for one in _listed(value))
+    return [one for one in numbers if one is not None]
+
+
+def _number(value: Any) -> int:
+    number = whole_number(value)
+    return NO_ID if number is None else number

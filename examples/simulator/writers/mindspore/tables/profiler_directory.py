@@ -7,6 +7,7 @@ from pathlib import Path
 
 from simulator.model import RankRun, Run
 from simulator.writers.mindspore.tables.aicpu_log import write_aicpu_log
+from simulator.writers.mindspore.tables.cluster import write_cluster
 from simulator.writers.mindspore.text import TextFiles
 
 TopicWriter = Callable[[Run, RankRun, Path], None]
@@ -23,6 +24,7 @@ def write_step_trace(run: Run, rank: RankRun, profiler: Path) -> None:
 TOPICS: tuple[TopicWriter, ...] = (
     write_step_trace,
     write_aicpu_log,
+    write_cluster,
 )
 """The writer of each topic; that of TOPIC lies in the module of its name beside this one."""
 

@@ -1,0 +1,101 @@
+"""What the queues of a rank's data held: sums over batches, and a curve of bounded length."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from timeline.columns.columns import Bool, ColumnTable, Int64, column
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.profiler_tables.data_preparation import Queue, QueueRecords
+from timeline.records.profiler_tables.profiler_tables import ProfilerTables
+
+__all__ = ["MOST_POINTS", "QueueCurves", "QueueSums", "with_queue_sums"]
+
+MOST_POINTS = 400
+"""Of the curve of a queue; so many batches at most are drawn one by one."""
+
+
+@dataclass(frozen=True)
+class QueueSums(ColumnTable):
+    """A row per queue: how many batches found it empty and full, and the mean times of a batch.
+
+    records: batches at which its size is known; where none is, those of which a time is.
+    """
+
+    queue: Int64 = column(np.int64)
+    records: Int64 = column(np.int64)
+    found_empty: Int64 = column(np.int64, NO_ID)
+    found_full: Int64 = column(np.int64, NO_ID)
+    capacity: Int64 = column(np.int64, NO_ID)
+    get_ns: Int64 = column(np.int64, NO_TIME)
+    push_ns: Int64 = column(np.int64, NO_TIME)
+    total_ns: Int64 = column(np.int64, NO_TIME)
+
+
+@dataclass(frozen=True)
+class QueueCurves(ColumnTable):
+    """A row per queue and run of batches: its least and its greatest size at them."""
+
+    queue: Int64 = column(np.int64)
+    first: Int64 = column(np.int64)
+    """The first batch of the run."""
+    least: Int64 = column(np.int64)
+    greatest: Int64 = column(np.int64)
+
+
+def with_queue_sums(tables: ProfilerTables) -> ProfilerTables:
+    """The tables with what is told of their queues in place of a row for each batch."""
+    records = tables.of(QueueRecords)
+    if not len(records):
+        return tables
+    sums, curves = [], []
+    for queue in Queue:
+        its = records.take(records.queue == queue)
+        if len(its):
+            sums.append(_sum(its))
+            curves.append(_curve(its))
+    kept = {kind: table for kind, table in tables.tables.items() if kind is not QueueRecords}
+    kept |= {QueueSums: QueueSums.concat(sums), QueueCurves: QueueCurves.concat(curves)}
+    return ProfilerTables(tables.strings, kept)
+
+
+def _sum(its: QueueRecords) -> QueueSums:
+    """empty = #{size = 0}, full = #{size = capacity}, over batches at which the size is known."""
+    sized = its.size != NO_ID
+    bounded = sized & (its.capacity != NO_ID)
+    count = int(np.count_nonzero(sized))
+    empty, full, capacity = NO_ID, NO_ID, NO_ID
+    if count:
+        empty = int(np.count_nonzero(sized & (its.size == 0)))
+    if bounded.any():
+        full = int(np.count_nonzero(bounded & (its.size == its.capacity)))
+        capacity = int(its.capacity[bounded].max())
+    times = [_mean(getattr(its, name)) for name in ("get_ns", "push_ns", "total_ns")]
+    row = [int(its.queue[0]), count or len(its), empty, full, capacity, *times]
+    return QueueSums(*np.array(row, np.int64).reshape(-1, 1))
+
+
+def _mean(times_ns: Int64) -> int:
+    """The mean of the times that are known, rounded; NO_TIME without any."""
+    known: Bool = times_ns != NO_TIME
+    count = int(np.count_nonzero(known))
+    return round(int(times_ns[known].sum()) / count) if count else NO_TIME
+
+
+def _curve(its: QueueRecords) -> QueueCurves:
+    """The extremes of runs of batches of equal length, in their order."""
+    sized = its.take(its.size != NO_ID)
+    sized = sized.take(np.argsort(sized.step, kind="stable"))
+    count = len(sized)
+    if not count:
+        return QueueCurves.empty()
+    points = min(count, MOST_POINTS)
+    first = np.arange(points) * count // points
+    return QueueCurves(
+        np.full(points, int(its.queue[0])),
+        sized.step[first],
+        np.minimum.reduceat(sized.size, first),
+        np.maximum.reduceat(sized.size, first),
+    )

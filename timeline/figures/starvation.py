@@ -1,0 +1,189 @@
+"""The rank whose device idles for data, where it loses more time so than in any other way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from timeline.analysis.idle.idle_sums import CAUSES, IdleCause
+from timeline.analysis.waits.culprit import Culprit
+from timeline.analysis.waits.lateness import Cause, Lateness
+from timeline.columns.columns import Int64
+from timeline.figures.data_advice import mean_intervals
+from timeline.figures.data_tables import Bottleneck
+from timeline.figures.mean_step import mean_steps
+from timeline.figures.rank_tables import Figures
+from timeline.figures.table import Table
+
+__all__ = ["LEAST_SHARE", "find_starved"]
+
+LEAST_SHARE = 0.1
+"""A device that idles for data a smaller part of the time from one step to the next is not said to.
+"""
+_LATE = {Bottleneck.PROCESSING.value, Bottleneck.SENDING.value}
+
+
+@dataclass(frozen=True)
+class _Loss:
+    """Where a rank loses time in a mean step, in it and up to the next.
+
+    data_ns: the device waits for data. most_ns: the largest of all other losses. period_ns: from
+    one step to the next. steps: ordinary ones, 0 where the step trace alone tells.
+    """
+
+    rank: int
+    data_ns: int
+    most_ns: int
+    period_ns: int
+    steps: int
+    of_steps: bool = True
+
+    @property
+    def share(self) -> float:
+        return self.data_ns / max(self.period_ns, 1)
+
+    @property
+    def is_largest(self) -> bool:
+        return self.share >= LEAST_SHARE and self.data_ns > self.most_ns
+
+
+def find_starved(figures: Figures) -> Culprit | None:
+    """The rank whose device idles longest for data, None where none is said to idle for it.
+
+    A device idles for data if that takes LEAST_SHARE at least of the time from one step to the
+    next, and more than each other loss: exposed communication, copies, and every other cause of
+    idle time. How long it does is the idle time whose cause is waiting for data; where queues say
+    that data is late, or there are no tasks, the interval of the step trace, if that is longer. A
+    rank in whose queues there always was data does not idle for it.
+
+    Where others wait still longer for a rank, or for that rank because of its input, who holds up
+    whom tells more: then None.
+    """
+    bottlenecks = {
+        row["rank"]: row["bottleneck"]
+        for row in figures.data_preparation.to_dicts()
+        if row["bottleneck"] is not None
+    }
+    found: dict[int, _Loss] = {loss.rank: loss for loss in _by_idle_time(figures)}
+    for loss in _by_interval(figures):
+        known = found.get(loss.rank)
+        if known is None:
+            found[loss.rank] = loss
+        elif bottlenecks.get(loss.rank) in _LATE and loss.data_ns > known.data_ns:
+            found[loss.rank] = _Loss(
+                loss.rank, loss.data_ns, max(loss.most_ns, known.most_ns), loss.period_ns, 0
+            )
+    starved = [
+        loss
+        for loss in found.values()
+        if loss.is_largest and bottlenecks.get(loss.rank) != Bottleneck.NONE.value
+    ]
+    if not starved:
+        return None
+    worst = max(starved, key=lambda loss: (loss.data_ns, -loss.rank))
+    known_culprit = figures.held_up.culprit
+    if known_culprit is not None:
+        waited_ns = round(known_culprit.share * known_culprit.step_ns)
+        is_it = known_culprit.rank == worst.rank and known_culprit.cause is Cause.INPUT
+        if is_it or waited_ns >= worst.data_ns:
+            return None
+    return Culprit(
+        worst.rank,
+        True,
+        Cause.INPUT,
+        None,
+        worst.share,
+        worst.steps,
+        ordinary=worst.steps,
+        step_ns=worst.period_ns,
+        ranks=len(found),
+        of_steps=worst.of_steps,
+        lateness=Lateness(Cause.INPUT, idle_cause=IdleCause.WAITING_FOR_DATA),
+    )
+
+
+def _by_idle_time(figures: Figures) -> Iterator[_Loss]:
+    """The losses of each rank of whose idle time causes are known."""
+    means = mean_steps(figures)
+    if not len(means) or not len(figures.idle):
+        return
+    idle_ns = _mean_idle_ns(figures, means)
+    data = CAUSES.index(IdleCause.WAITING_FOR_DATA)
+    other_ns = np.delete(idle_ns, data, axis=1).max(axis=1)
+    for name in ("not_overlapped_ns", "copies_ns"):
+        other_ns = np.maximum(other_ns, np.ma.filled(means[name], 0))
+    period_ns = means["span_ns"] + means["between_ns"]
+    yield from map(
+        _Loss,
+        *(
+            column.tolist()
+            for column in (
+                means["rank"],
+                idle_ns[:, data],
+                other_ns,
+                period_ns,
+                means["steps"],
+                means["steps"] > 0,
+            )
+        ),
+    )
+
+
+def _mean_idle_ns(figures: Figures, means: Table) -> Int64:
+    """Idle time of the mean ordinary step of each rank by cause, in it and up to the next.
+
+    (ranks, causes), for the rows of `mean_steps`. Of what is in no step, so much as passes between
+    two steps on the mean: some lies before the first and behind the last.
+    """
+    idle, ranks = figures.idle, means["rank"].tolist()
+    place = {rank: at for at, rank in enumerate(ranks)}
+    code = {cause.value: at for at, cause in enumerate(CAUSES)}
+    at = np.array([place.get(rank, -1) for rank in idle["rank"].tolist()], np.int64)
+    cause = np.array([code[cause] for cause in idle["cause"].tolist()], np.int64)
+    whole = np.ma.getmaskarray(idle["step"])
+    ordinary = np.zeros(len(idle), np.bool_)
+    if len(figures.steps):
+        rows = figures.steps.take(figures.steps["ordinary"] == 1)
+        names = ("rank", "graph", "step")
+        keys = set(zip(*(rows[name].tolist() for name in names), strict=True))
+        every = zip(*(idle[name].tolist() for name in names), strict=True)
+        ordinary = np.fromiter((key in keys for key in every), np.bool_, len(idle))
+
+    def summed(chosen: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Int64:
+        sums = np.zeros((len(ranks), len(CAUSES)), np.int64)
+        rows = chosen & (at >= 0)
+        np.add.at(sums, (at[rows], cause[rows]), idle["total_ns"][rows])
+        return sums
+
+    all_ns = summed(whole)
+    steps = means["steps"][:, None]
+    apart_ns = np.maximum(all_ns - summed(~whole), 0)
+    between_ns = np.asarray(means["between_ns"])[:, None] * steps
+    part = np.minimum(1.0, between_ns / np.maximum(apart_ns.sum(axis=1, keepdims=True), 1))
+    in_steps_ns = np.rint((summed(ordinary) + part * apart_ns) / np.maximum(steps, 1))
+    return np.where(steps > 0, in_steps_ns, all_ns).astype(np.int64)
+
+
+def _by_interval(figures: Figures) -> Iterator[_Loss]:
+    """The interval of the step trace of each rank, beside what it communicates alone."""
+    alone_ns: dict[int, int] = {}
+    if len(figures.parallel_times):
+        for row in figures.parallel_times.to_dicts():
+            if row["step"] is None:
+                time_ns = row["communication_alone_ns"] or 0
+                alone_ns[row["rank"]] = max(alone_ns.get(row["rank"], 0), time_ns)
+    rest_ns: dict[int, list[int]] = {}
+    for row in figures.step_trace.to_dicts() if len(figures.step_trace) else []:
+        if row["step"] is not None:
+            time_ns = (row["fp_bp_ns"] or 0) + (row["tail_ns"] or 0)
+            rest_ns.setdefault(row["rank"], []).append(time_ns)
+    for mean in mean_intervals(figures.step_trace):
+        if mean["interval_ns"] is None:
+            continue
+        rank, interval_ns = mean["rank"], mean["interval_ns"]
+        its_ns = rest_ns.get(rank, [0])
+        step_ns = round(sum(its_ns) / len(its_ns))
+        period_ns = max(mean["total_ns"] or 0, interval_ns + step_ns)
+        yield _Loss(rank, interval_ns, alone_ns.get(rank, 0), period_ns, 0)
