@@ -9,6 +9,7 @@ from simulator.model import RankRun, Run
 from simulator.writers.mindspore.tables.aicpu_log import write_aicpu_log
 from simulator.writers.mindspore.tables.cluster import write_cluster
 from simulator.writers.mindspore.tables.flops import write_flops
+from simulator.writers.mindspore.tables.operators import write_dynamic_shapes, write_operator_sums
 from simulator.writers.mindspore.text import TextFiles
 
 TopicWriter = Callable[[Run, RankRun, Path], None]
@@ -30,6 +31,8 @@ TOPICS: tuple[TopicWriter, ...] = (
     write_flops,
     write_aicpu_log,
     write_cluster,
+    write_operator_sums,
+    write_dynamic_shapes,
 )
 """The writer of each topic; that of TOPIC lies in the module of its name beside this one."""
 
