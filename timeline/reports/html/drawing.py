@@ -17,7 +17,8 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from timeline.columns.columns import Int64, Rows
 from timeline.figures.operator_curves import OperatorCurves
 from timeline.figures.table import Table
-from timeline.reports.html.palette import LIGHT, PARTS, PHASES, SIDES, Part
+from timeline.reports.html.memory_curves import MemoryCurve
+from timeline.reports.html.palette import LIGHT, PARTS, PHASES, QUEUES, SIDES, Part
 from timeline.reports.html.step_grid import NOT_GIVEN, StepGrid, run_length
 
 __all__ = [
@@ -30,7 +31,9 @@ __all__ = [
     "draw_operator_curves",
     "draw_operators",
     "draw_parts",
+    "draw_queue_curves",
     "draw_sides",
+    "draw_use",
     "fill_style",
     "label_columns",
     "round_positions",
@@ -51,6 +54,7 @@ MOST_APART = 60
 """Up to so many columns stand apart."""
 ROOM_FOR_SHARE = 0.075
 """A part of a bar that is at least so wide, as a share of the axes, has its number inside."""
+_SIZES = (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10), ("B", 1))
 _UNITS = (("s", 10**9), ("ms", 10**6), ("µs", 10**3), ("ns", 1))
 
 
@@ -239,6 +243,37 @@ def draw_sides(axes: Axes, steps: Table, labels: Sequence[str]) -> None:
     _label_times(axes, max(int(steps[side.column].max()) for side in SIDES))
 
 
+def draw_queue_curves(axes: Axes, curves: Table, most: int) -> None:
+    """How many batches queues of QUEUES held; where batches share a point, the band of them.
+
+    curves: queue, first (batch), least, greatest. most: batches that they have room for.
+    """
+    for queue in QUEUES:
+        its = curves.take(curves["queue"] == queue.column)
+        if not len(its):
+            continue
+        if (its["least"] < its["greatest"]).any():
+            band = (its["first"], its["least"], its["greatest"])
+            axes.fill_between(*band, color=LIGHT["band"], linewidth=0, step="post")
+        axes.plot(
+            its["first"],
+            its["least"],
+            color=LIGHT[queue.role],
+            linestyle=queue.dashes,
+            linewidth=1.8,
+            drawstyle="steps-post",
+            marker="o" if len(its) == 1 else "",
+            gid=f"phase-{queue.role}",
+        )
+    top = max(int(curves["greatest"].max()), most, 1)
+    axes.set_ylim(-0.02 * top, 1.04 * top)  # an empty queue is a line above the axis
+    axes.set_title("batches", loc="left", fontsize="medium", color=LIGHT["muted"], x=-0.005)
+    axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+    axes.set_xlabel("batch", loc="right")
+    axes.grid(axis="y")
+
+
 def draw_operators(axes: Axes, names: Sequence[str], totals_ns: Int64, role: str) -> None:
     """A bar for each operator, its name above it; a few leave room below them."""
     at = np.arange(len(names))
@@ -311,6 +346,37 @@ def draw_changes(axes: Axes, names: Sequence[str], deltas_ns: Int64) -> None:
     axes.set_ylim(max(len(names), LEAST_ROWS) - 0.5, -0.5)
     axes.set_xlim(-furthest_ns, furthest_ns)
     axes.set_axis_off()
+
+
+def draw_use(axes: Axes, curve: MemoryCurve) -> None:
+    """The memory of a graph above what is static, with its marks and its peak."""
+    largest = max(int(curve.use_bytes.max()), 1)
+    unit, size = next(one for one in _SIZES if largest >= one[1])
+    use, at = curve.use_bytes / size, np.arange(len(curve.use_bytes))
+    edges = np.arange(len(at) + 1) - 0.5
+    axes.stairs(use, edges, fill=True, color=LIGHT["band"])
+    axes.stairs(use, edges, color=LIGHT["computing"], linewidth=1.8, baseline=None)
+    if curve.static_bytes:
+        axes.axhline(
+            curve.static_bytes / size, color=LIGHT["muted"], linewidth=1, linestyle=(0, (2, 2))
+        )
+    for column, label in curve.marks:
+        is_right = column * 2 > len(at)
+        axes.axvline(column, color=LIGHT["ink"], linewidth=1, linestyle=(0, (6, 2)))
+        axes.annotate(
+            label,
+            (column, 0),
+            (-4 if is_right else 4, 6),
+            textcoords="offset points",
+            ha="right" if is_right else "left",
+        )
+    axes.plot([curve.peak], [use[curve.peak]], "o", color=LIGHT["exposed"])
+    label_columns(axes, curve.nodes, [str(node) for node in curve.nodes.tolist()], "operator")
+    axes.set_ylim(0, use.max() * 1.08 or 1)
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.set_title(unit, loc="left", fontsize="medium", color=LIGHT["muted"], x=-0.005)
+    axes.grid(axis="y")
 
 
 def fill_style(role: str) -> dict[str, Any]:

@@ -10,8 +10,11 @@ from timeline.printable import printable
 from timeline.reports.export_report import ExportReport
 from timeline.reports.html import export_tables
 from timeline.reports.html.cluster_section import cluster_section
+from timeline.reports.html.data_section import data_section
 from timeline.reports.html.drawing import MOST_DRAWN
+from timeline.reports.html.flop_tables import flop_section
 from timeline.reports.html.idle_tables import idle_tables
+from timeline.reports.html.memory_section import memory_section
 from timeline.reports.html.palette import PARTS
 from timeline.reports.html.path_tables import path_tables
 from timeline.reports.html.pictures import draw_operator_steps, draw_rank_bars, draw_steps
@@ -40,6 +43,8 @@ def render_export_page(report: ExportReport) -> bytes:
         "report": report,
         "parts": PARTS,
         "cluster": cluster_section(report.figures, sheet),
+        "data": data_section(report.figures, report.verdict.culprit, sheet),
+        "memory": memory_section(report.figures, sheet),
         **warnings_and_losses(report.warnings, report.omissions),
         **_pictured(report, sheet),
         **_listed(report),
@@ -117,5 +122,6 @@ def _listed(report: ExportReport) -> dict[str, object]:
         "idle_tables": list(idle_tables(report.figures)),
         "wait_tables": list(wait_tables(report.figures)),
         "path_tables": list(path_tables(report.figures)),
+        "flops": flop_section(report.figures.flops),
         "sources_table": export_tables.source_table(report),
     }

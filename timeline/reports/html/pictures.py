@@ -26,10 +26,13 @@ from timeline.reports.html.drawing import (
     draw_curves,
     draw_operator_curves,
     draw_parts,
+    draw_queue_curves,
     draw_sides,
+    draw_use,
     settings,
 )
 from timeline.reports.html.heat_map import draw_heat
+from timeline.reports.html.memory_curves import MemoryCurve
 from timeline.reports.html.palette import PARTS, PHASES, Part, Phase
 from timeline.reports.html.step_grid import NOT_GIVEN, StepGrid
 from timeline.reports.html.svg import StyleSheet, inline_svg
@@ -41,7 +44,9 @@ __all__ = [
     "StepPictures",
     "draw_both_runs",
     "draw_heat_maps",
+    "draw_memory",
     "draw_operator_steps",
+    "draw_queues",
     "draw_rank_bars",
     "draw_step_bars",
     "draw_step_curves",
@@ -152,6 +157,21 @@ def draw_both_runs(steps: Table, labels: Sequence[str], sheet: StyleSheet) -> Pi
         draw_sides(axes, steps, labels)
 
     return _picture("sides", "Length of each step, before and now", sheet, STEPS, Margins(), draw)
+
+
+def draw_queues(curves: Table, most: int, sheet: StyleSheet) -> Picture:
+    """How many batches each queue of a rank held; see `draw_queue_curves`."""
+
+    def draw(axes: Axes) -> None:
+        draw_queue_curves(axes, curves, most)
+
+    return _picture("queues", "Batches in each queue", sheet, STEPS, Margins(), draw)
+
+
+def draw_memory(curve: MemoryCurve, name: str, sheet: StyleSheet) -> Picture:
+    """What a graph holds at each of its operators. name: of the picture in the page."""
+    label = "Memory that the graph holds at each operator; the table below has the peak"
+    return _picture(name, label, sheet, STEPS, Margins(), lambda axes: draw_use(axes, curve))
 
 
 def draw_heat_maps(grid: StepGrid, sheet: StyleSheet) -> Iterator[HeatMap]:

@@ -107,7 +107,10 @@ def _split(text: str, delimiter: str) -> list[str]:
     if '"' not in text:
         return text.split(delimiter)
     csv.field_size_limit(max(csv.field_size_limit(), len(text) + 1))
-    return next(csv.reader([text], delimiter=delimiter, skipinitialspace=True), [])
+    try:
+        return next(csv.reader([text], delimiter=delimiter, skipinitialspace=True), [])
+    except csv.Error:  # a carriage return or NUL within: one cell, which no column takes
+        return [text]
 
 
 def quantity(text: str, unit: Unit) -> int | float | None:
