@@ -19,15 +19,23 @@ from timeline.figures.data_tables import (
 from timeline.figures.table import Table
 from timeline.units import spell_short
 
-__all__ = ["ABOUT_DATA", "MOST_BUSY", "STEP_INTERVAL", "data_advice", "mean_intervals"]
+__all__ = [
+    "ABOUT_DATA",
+    "MOST_BUSY",
+    "STEP_INTERVAL",
+    "STEP_INTERVAL_OF_RANKS",
+    "data_advice",
+    "mean_intervals",
+]
 
 DATA_PROCESSING = "data processing"
 DATA_SENDING = "data sending"
 DATA_OPERATION = "data operation"
 PROCESSORS = "processors"
 STEP_INTERVAL = "step interval"
-ABOUT_DATA = (DATA_PROCESSING, DATA_SENDING, DATA_OPERATION, PROCESSORS, STEP_INTERVAL)
-"""Subjects of advice on data."""
+STEP_INTERVAL_OF_RANKS = "step interval of ranks"
+ABOUT_DATA = (DATA_PROCESSING, DATA_SENDING, DATA_OPERATION, PROCESSORS)
+"""Subjects of advice on data itself."""
 MOST_BUSY = 0.8
 """Processors that are busier leave nothing to more workers."""
 LONG_INTERVAL_NS = 500_000

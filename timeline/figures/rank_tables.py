@@ -25,7 +25,14 @@ from timeline.columns.distinct import distinct_pairs
 from timeline.columns.group_by import group_by
 from timeline.figures.advice import Advice, advice_table
 from timeline.figures.cluster_advice import cluster_advice
-from timeline.figures.comparison_tables import length_table, memory_table, task_sum_table
+from timeline.figures.comparison_tables import (
+    class_table,
+    framework_module_table,
+    framework_operator_table,
+    length_table,
+    memory_table,
+    task_sum_table,
+)
 from timeline.figures.computing_table import computing_table
 from timeline.figures.data_advice import data_advice
 from timeline.figures.data_tables import (
@@ -37,15 +44,13 @@ from timeline.figures.data_tables import (
 from timeline.figures.flops_table import flops_table
 from timeline.figures.idle_table import idle_by_call, idle_by_cause
 from timeline.figures.launch_table import launch_table, module_table
-from timeline.figures.memory_graph_tables import (
-    memory_graph_table,
-    memory_operator_table,
-    memory_tensor_table,
-)
+from timeline.figures.memory_graph_tables import memory_tables
 from timeline.figures.operator_tables import (
     framework_table,
+    operator_detail_table,
     operator_step_table,
     operator_sum_table,
+    told_operator_step_table,
 )
 from timeline.figures.parallel_tables import parallel_table, parallel_times_table
 from timeline.figures.path_table import path_table
@@ -164,8 +169,8 @@ class Figures:
     """For a comparison, a row per rank and kind of task: hccl (1 of HCCL, 0 of copies), collective
     (the kind that an HCCL task belongs to), task, count, total_ns and size_bytes."""
     memory: Table = field(default_factory=lambda: Table({}))
-    """For a comparison, the peaks of counters of memory, where counters are read: rank, group, name
-    and peak_bytes."""
+    """For a comparison, the peaks of memory: rank, metric (reserved, None for a counter), group,
+    name and peak_bytes; of counters where those are read."""
     lengths: Table = field(default_factory=lambda: Table({}))
     """For a comparison, how long each operator ran each time: operator (its row in `operators`) and
     length_ns; without rows where there are too many."""
@@ -197,13 +202,28 @@ class Figures:
     parallel_times: Table = field(default_factory=lambda: Table({}))
     """See `parallel_times_table`."""
     memory_graphs: Table = field(default_factory=lambda: Table({}))
-    """See `memory_graph_table`."""
+    """See `MemoryTables`."""
     memory_operators: Table = field(default_factory=lambda: Table({}))
-    """See `memory_operator_table`."""
+    """See `MemoryTables`."""
     memory_tensors: Table = field(default_factory=lambda: Table({}))
-    """See `memory_tensor_table`."""
+    """See `MemoryTables`."""
     advice: Table = field(default_factory=lambda: Table({}))
     """See `advice_table`."""
+    framework_operators: Table = field(default_factory=lambda: Table({}))
+    """For a comparison, a row per rank, name of operators that are shown, and shapes (empty where
+    they are not told apart): count, total_ns, size_bytes and held_ns as in `OperatorTimes`, and
+    allocates, 1 where allocations were recorded."""
+    framework_modules: Table = field(default_factory=lambda: Table({}))
+    """For a comparison, a row per rank, path of modules and direction, `forward` or `backward`:
+    self_ns and total_ns as in `ModuleTimes`."""
+    operator_details: Table = field(default_factory=lambda: Table({}))
+    """See `operator_detail_table`."""
+    told_operator_steps: Table = field(default_factory=lambda: Table({}))
+    """See `told_operator_step_table`."""
+
+    work_classes: Table = field(default_factory=lambda: Table({}))
+    """For a comparison, a row per rank and class of device work: rank, by (kernel or launch),
+    metric, count and total_ns, masked where the rank does not tell."""
     data_curves: Table = field(default_factory=lambda: Table({}))
     """See `data_curve_table`."""
 
@@ -215,6 +235,8 @@ class Figures:
         ordinary = ordinary_steps(facts)
         bounds = np.searchsorted(waiting.waits.rank, np.arange(len(facts) + 1)).tolist()
         waits = [waiting.waits.take(np.arange(*pair)) for pair in pairwise(bounds)]
+        memory = memory_tables(facts)
+        operator_steps = operator_step_table(facts)
         return cls(
             _joined([_overlap(rank, its) for rank, its in zip(facts, ordinary, strict=True)]),
             _joined([_steps(rank, its) for rank, its in zip(facts, ordinary, strict=True)]),
@@ -245,14 +267,19 @@ class Figures:
             data_pipeline=data_pipeline_table(facts),
             data_curves=data_curve_table(facts),
             operator_sums=operator_sum_table(facts),
-            operator_steps=operator_step_table(facts),
+            operator_details=operator_detail_table(facts),
+            operator_steps=operator_steps,
+            told_operator_steps=told_operator_step_table(facts, operator_steps),
             framework=framework_table(facts),
             step_trace=step_trace_table(facts),
             parallel=parallel_table(facts),
             parallel_times=parallel_times_table(facts),
-            memory_graphs=memory_graph_table(facts),
-            memory_operators=memory_operator_table(facts),
-            memory_tensors=memory_tensor_table(facts),
+            memory_graphs=memory.graphs,
+            memory_operators=memory.operators,
+            memory_tensors=memory.tensors,
+            framework_operators=framework_operator_table(facts),
+            framework_modules=framework_module_table(facts),
+            work_classes=class_table(facts),
         ).with_advice()
 
     def with_advice(self) -> Figures:

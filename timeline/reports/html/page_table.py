@@ -16,6 +16,7 @@ from timeline.reports.html.drawing import Scale
 
 __all__ = [
     "MINUS",
+    "NOTHING",
     "Cell",
     "Column",
     "PageTable",

@@ -16,6 +16,18 @@ CAPACITY = 64
 SAMPLE_MS = 10
 SOURCE, MAP, ROOT, CONTROL = 3, 1, 0, 4
 """Operations of the pipeline; 2, between the source and the map, has no queue."""
+_TABLE = (
+    "op_id",
+    "op_type",
+    "num_workers",
+    "output_queue_size",
+    "output_queue_average_size",
+    "output_queue_length",
+    "output_queue_usage_rate",
+    "sample_interval",
+    "parent_id",
+    "children_id",
+)
 USUAL_FETCH_NS = 1_150_000
 """How long a host waits for data that is there."""
 TICKS_IN_MICROSECOND = MICROSECOND_NS // TICK_NS
@@ -104,10 +116,7 @@ def _write_pipeline(late: list[bool], profiler: Path, number: int) -> None:
     path.write_text(json.dumps(document), encoding="utf-8")
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(
-        "op_id op_type num_workers output_queue_size output_queue_average_size "
-        "output_queue_length output_queue_usage_rate sample_interval parent_id children_id".split()
-    )
+    writer.writerow(_TABLE)
     for op, parent, children in ((ROOT, "", [MAP]), (MAP, ROOT, [SOURCE]), (SOURCE, MAP, "")):
         mean = sum(queues[op]) / len(late)
         cells = [op, kinds[op][0], 8, queues[op], mean, CAPACITY, mean / CAPACITY, SAMPLE_MS]
