@@ -33,7 +33,7 @@ _VERDICT = {
     "steps": f"rank graph? step span_ns {_TIMES}",
     "operators": _OPERATORS,
     "collectives": _OPERATORS,
-    "stragglers": "rank caused_ns times_last shared compute_late_ns host_late_ns slowest_ns",
+    "stragglers": "rank caused_ns times_last shared compute_late_ns? host_late_ns? slowest_ns",
     "mean_steps": f"rank steps span_ns waiting_ns? transfer_ns? {_TIMES}",
 }
 _FIGURES = {
