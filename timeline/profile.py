@@ -236,9 +236,9 @@ class Profile:
     def flops(self, selection: Selection | None = None) -> Table:
         """A row per rank, step, scope and operator whose floating-point operations were counted.
 
-        rank, level (rank, step, scope or operator), name, parent (of a scope), step, unit (all,
-        cube
-        or vector), flop, flop_per_s, utilization (0 to 1).
+        rank; level: rank, step, scope or operator; name; parent, of a scope; step; unit: all, cube
+        or vector; flop, of a step, or of one run of an operator; flop_per_s, of a rank the mean
+        over its operators; utilization, from 0 to 1. None is worked out from shapes.
 
         Raises:
             TimelineError: as `overlap`.
@@ -303,8 +303,10 @@ class Profile:
     def step_trace(self, selection: Selection | None = None) -> Table:
         """A row per rank, graph and step of the step trace, and their means over all but the first.
 
-        rank, graph, step (masked in means), of (steps or file in means), start_ns, total_ns,
-        interval_ns, fp_bp_ns, tail_ns, fp_start, bp_end.
+        rank, graph and step, which is masked in means; of, in means: steps, of those selected, or
+        file, as the profiler wrote it; start_ns, total_ns, which is the sum of interval_ns, the
+        wait for data, masked in the first step, fp_bp_ns and tail_ns; fp_start and bp_end, the
+        operators at which forward begins and backward ends.
 
         Raises:
             TimelineError: as `overlap`.
@@ -314,7 +316,8 @@ class Profile:
     def parallel(self, selection: Selection | None = None) -> Table:
         """One row, or none: how the run is split over ranks.
 
-        mode, stages, ranks, stage_ranks.
+        mode, as in auto_parallel; stages and ranks, how many there are; stage_ranks, a list of the
+        ranks of each stage.
 
         Raises:
             TimelineError: as `overlap`.
@@ -333,9 +336,11 @@ class Profile:
         return self._measure(selection).figures.parallel_times
 
     def links(self, selection: Selection | None = None) -> Table:
-        """A row per rank and link between ranks.
+        """A row per rank and link: what its HCCL tasks, or MindSpore's sums of them, moved there.
 
-        rank, source_rank, target_rank, link, count, size_bytes, total_ns, bandwidth_gb_s, group.
+        rank; source_rank and target_rank, among all ranks where the group is known, else as the
+        file numbers them; link, such as HCCS; count; size_bytes; total_ns; bandwidth_gb_s, size by
+        time; group.
 
         Raises:
             TimelineError: as `overlap`.

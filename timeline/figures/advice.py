@@ -7,7 +7,7 @@ from dataclasses import astuple, dataclass
 
 from timeline.figures.table import Table
 
-__all__ = ["NEVER_TOLD", "Advice", "advice_table", "worst_of_each"]
+__all__ = ["NEVER_TOLD", "Advice", "advice_table", "worst_first", "worst_of_each"]
 
 _COLUMNS: Mapping[str, type] = {
     "about": object,
@@ -58,17 +58,26 @@ class Advice:
 
 def advice_table(advice: Iterable[Advice]) -> Table:
     """A row per piece of advice, the worst first, with the columns of the report."""
-    return Table.of_rows(_COLUMNS, [astuple(one)[: len(_COLUMNS)] for one in _worst_first(advice)])
+    return Table.of_rows(_COLUMNS, [astuple(one)[: len(_COLUMNS)] for one in _sorted(advice)])
 
 
-def worst_of_each(advice: Iterable[Advice]) -> Iterator[Advice]:
-    """What a verdict tells: of each subject the worst, the worst subject first."""
-    told: set[str] = set()
-    for one in _worst_first(advice):
-        if one.severity > NEVER_TOLD and one.about not in told:
-            told.add(one.about)
-            yield one
+def worst_of_each(advice: Iterable[Advice], rank: int | None = None) -> Iterator[Advice]:
+    """What a verdict tells: of each subject the worst, the worst subject first.
+
+    rank: of what there is about this one, that is told.
+    """
+    told: dict[str, Advice] = {}
+    for one in worst_first(advice):
+        before = told.setdefault(one.about, one)
+        if one.rank == rank != before.rank:
+            told[one.about] = one
+    yield from told.values()
 
 
-def _worst_first(advice: Iterable[Advice]) -> list[Advice]:
+def worst_first(advice: Iterable[Advice]) -> list[Advice]:
+    """All that is told to people, the worst first."""
+    return [one for one in _sorted(advice) if one.severity > NEVER_TOLD]
+
+
+def _sorted(advice: Iterable[Advice]) -> list[Advice]:
     return sorted(advice, key=lambda one: -one.severity)

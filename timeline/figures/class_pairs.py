@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from timeline.figures.table import Table, join_columns
 
-__all__ = ["pair_classes", "select_classes", "select_parts", "with_classes"]
+__all__ = ["are_classes", "pair_classes", "select_classes", "select_parts", "with_classes"]
 
 _Key = tuple[str, str]
 """By what a class is told, and its metric."""
@@ -85,13 +85,13 @@ def with_classes(parts: Table, classes: Table) -> Table:
 def select_parts(overall: Table) -> Table:
     """The rows of a whole that are no classes, without columns that are of those alone."""
     names = list(_COLUMNS)[:5]
-    chosen = overall.take(~_are_classes(overall))
+    chosen = overall.take(~are_classes(overall))
     return Table({name: chosen[name] for name in names}) if len(overall.columns) else overall
 
 
 def select_classes(overall: Table, by: str) -> Table:
     """The classes of a whole by kernel or by launch of which either run tells something."""
-    chosen = _are_classes(overall)
+    chosen = are_classes(overall)
     if not chosen.any():
         return Table({})
     rows = [at for at, row in enumerate(overall.to_dicts()) if row["by"] == by and any(_told(row))]
@@ -103,7 +103,8 @@ def _told(row: dict[str, Any]) -> Iterator[int]:
     return (row[name] for name in ("base_count", "new_count") if row[name] is not None)
 
 
-def _are_classes(overall: Table) -> npt.NDArray[np.bool_]:
-    if "by" not in overall.columns:
+def are_classes(overall: Table) -> npt.NDArray[np.bool_]:
+    """Which rows of a whole are classes; none where it was made before there were any."""
+    if not _COLUMNS.keys() <= overall.columns.keys():
         return np.zeros(len(overall), np.bool_)
-    return ~np.array([by is None for by in overall["by"].tolist()], np.bool_)
+    return np.array([by is not None for by in overall["by"].tolist()], np.bool_)

@@ -19,15 +19,23 @@ from timeline.figures.data_tables import (
 from timeline.figures.table import Table
 from timeline.units import spell_short
 
-__all__ = ["ABOUT_DATA", "MOST_BUSY", "STEP_INTERVAL", "data_advice", "mean_intervals"]
+__all__ = [
+    "ABOUT_DATA",
+    "MOST_BUSY",
+    "STEP_INTERVAL",
+    "STEP_INTERVAL_OF_RANKS",
+    "data_advice",
+    "mean_intervals",
+]
 
 DATA_PROCESSING = "data processing"
 DATA_SENDING = "data sending"
 DATA_OPERATION = "data operation"
 PROCESSORS = "processors"
 STEP_INTERVAL = "step interval"
-ABOUT_DATA = (DATA_PROCESSING, DATA_SENDING, DATA_OPERATION, PROCESSORS, STEP_INTERVAL)
-"""Subjects of advice on data."""
+STEP_INTERVAL_OF_RANKS = "step interval of ranks"
+ABOUT_DATA = (DATA_PROCESSING, DATA_SENDING, DATA_OPERATION, PROCESSORS)
+"""Subjects of advice on data itself."""
 MOST_BUSY = 0.8
 """Processors that are busier leave nothing to more workers."""
 LONG_INTERVAL_NS = 500_000
@@ -66,7 +74,9 @@ def data_advice(
             yield _sending(rank, host, device)
         for one, share in sorted(_shares(operations.get(rank, [])), key=_worst):
             text = _operation_text(
-                one, is_known=row["bottleneck"] is not None, several=len(rows) > 1
+                one,
+                is_known=row["bottleneck"] == Bottleneck.PROCESSING.value,
+                several=len(rows) > 1,
             )
             yield _operation(one, share, severity, text)
         if row["cpu_busy"] is not None and row["cpu_busy"] > MOST_BUSY:
@@ -140,7 +150,7 @@ def _operation(one: Row, share: float, severity: float, text: str) -> Advice:
 
 
 def _operation_text(one: Row, *, is_known: bool, several: bool) -> str:
-    """Which operation it is likely; is_known: whether it was said before that data is late."""
+    """Which operation it is likely; is_known: whether it is said before that data is late."""
     rank, fills = one["rank"], ""
     if one["usage"] is not None:
         fills = f", which fills {one['usage']:.0%} of its queue"

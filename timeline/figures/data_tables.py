@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -36,6 +35,7 @@ __all__ = [
     "data_pipeline_table",
     "data_preparation_table",
     "data_queue_table",
+    "pipeline_limits",
 ]
 
 DATA_PREPARATION: Mapping[str, type] = {
@@ -165,9 +165,10 @@ def _given(value: int) -> int | None:
 
 
 def _preparation(rank: RankFacts) -> tuple[object, ...] | None:
-    queues = rank.profiler_tables.of(QueueSums)
-    pipeline, busy = _Pipeline.of(rank), _busy(rank.profiler_tables.of(ProcessorUse))
-    if not len(queues) and not pipeline.ops and busy is None:
+    tables = rank.profiler_tables
+    queues, pipeline = tables.of(QueueSums), tables.of(PipelineOperations)
+    busy = _busy(tables.of(ProcessorUse))
+    if not len(queues) and not len(pipeline) and busy is None:
         return None
     host, device = _counts(queues, Queue.HOST), _counts(queues, Queue.DEVICE)
     bottleneck = _bottleneck(host, device)
@@ -175,7 +176,7 @@ def _preparation(rank: RankFacts) -> tuple[object, ...] | None:
         rank.rank,
         None if bottleneck is None else bottleneck.value,
         None if host is None else host[0] / host[1],
-        sorted(pipeline.limits()),
+        sorted(pipeline_limits(pipeline)),
         busy,
     )
 
@@ -203,63 +204,52 @@ def _busy(uses: ProcessorUse) -> float | None:
     return (100 - round(float(idle[0]))) / 100 if len(idle) and np.isfinite(idle[0]) else None
 
 
-@dataclass(frozen=True)
-class _Pipeline:
-    """The operations of one rank; use: the mean part of its queue that each fills, 0 without."""
+def pipeline_limits(rows: PipelineOperations) -> dict[int, Limit]:
+    """Which operations of a rank limit its pipeline, by MindInsight's rules.
 
-    ops: tuple[int, ...] = ()
-    children: Mapping[int, tuple[int, ...]] | None = None
-    use: Mapping[int, float] | None = None
+    With use, the mean part of its queue that an operation fills, 0 without a queue: one that is not
+    the root takes from a queue that is fuller than its own by more than FULLER_BY; a source, which
+    takes from none, fills less than SLOW_SOURCE of its queue; and where all others fill USED_UP of
+    theirs at least, the root alone limits.
 
-    @classmethod
-    def of(cls, rank: RankFacts) -> _Pipeline:
-        rows = rank.profiler_tables.of(PipelineOperations)
-        ops, parents = rows.op.tolist(), rows.parent.tolist()
-        children: dict[int, list[int]] = {op: [] for op in ops}
-        for op, parent in zip(ops, parents, strict=True):
-            if parent != NO_ID:
-                children[parent].append(op)
-        sizes = zip(
-            ops,
-            *(column.tolist() for column in (rows.samples, rows.capacity, rows.total_size)),
-            strict=True,
-        )
-        return cls(
-            tuple(ops),
-            {op: tuple(its) for op, its in children.items()},
-            {
-                op: total / samples / capacity if samples > 0 and capacity > 0 else 0.0
-                for op, samples, capacity, total in sizes
-            },
-        )
+    rows: from the root on.
+    """
+    ops, use, inputs = rows.op.tolist(), _use(rows), _children(rows)
+    if not ops:
+        return {}
+    root, *others = ops
+    if all(use[op] >= USED_UP for op in others):
+        return {root: Limit.SLOW_SINK}
+    found = {}
+    for op in ops:
+        if op != root and any(use[child] - use[op] > FULLER_BY for child in inputs[op]):
+            found[op] = Limit.FULLER_INPUT
+        elif not inputs[op] and use[op] < SLOW_SOURCE:
+            found[op] = Limit.SLOW_SOURCE
+    return found
 
-    def limits(self) -> dict[int, Limit]:
-        """Which operations limit the pipeline, by MindInsight's rules.
 
-        One that is not the root takes from a queue that is fuller than its own by more than
-        FULLER_BY; a source fills less than SLOW_SOURCE of its queue; and where all other queues are
-        filled by USED_UP at least, the root alone is slow.
-        """
-        if not self.ops or self.children is None or self.use is None:
-            return {}
-        root, *others = self.ops
-        if all(self.use[op] >= USED_UP for op in others):
-            return {root: Limit.SLOW_SINK}
-        found = {}
-        for op in self.ops:
-            inputs = [self.use[child] for child in self.children[op]]
-            if op != root and any(one - self.use[op] > FULLER_BY for one in inputs):
-                found[op] = Limit.FULLER_INPUT
-            elif not inputs and self.use[op] < SLOW_SOURCE:
-                found[op] = Limit.SLOW_SOURCE
-        return found
+def _use(rows: PipelineOperations) -> dict[int, float]:
+    columns = (rows.op, rows.samples, rows.capacity, rows.total_size)
+    return {
+        op: total / samples / capacity if samples > 0 and capacity > 0 else 0.0
+        for op, samples, capacity, total in zip(*(one.tolist() for one in columns), strict=True)
+    }
+
+
+def _children(rows: PipelineOperations) -> dict[int, list[int]]:
+    """Which operations each takes from."""
+    found: dict[int, list[int]] = {op: [] for op in rows.op.tolist()}
+    for op, parent in zip(rows.op.tolist(), rows.parent.tolist(), strict=True):
+        if parent != NO_ID:
+            found[parent].append(op)
+    return found
 
 
 def _pipeline_rows(rank: RankFacts) -> Iterator[tuple[object, ...]]:
     tables = rank.profiler_tables
     rows, uses = tables.of(PipelineOperations), tables.of(ProcessorUse)
-    pipeline = _Pipeline.of(rank)
-    limits, children = pipeline.limits(), pipeline.children or {}
+    limits, children = pipeline_limits(rows), _children(rows)
     of_operations = np.flatnonzero(uses.user == ProcessorUser.OPERATION)
     processors = {int(uses.op[at]): at for at in of_operations.tolist()}
     for row in zip(*(column.tolist() for column in vars(rows).values()), strict=True):
@@ -272,7 +262,7 @@ def _pipeline_rows(rank: RankFacts) -> Iterator[tuple[object, ...]]:
             kind,
             _given(workers),
             _given(parent),
-            list(children[op]),
+            children[op],
             _given(samples),
             _given(capacity),
             total / samples if has_queue else None,

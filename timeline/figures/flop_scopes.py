@@ -13,6 +13,8 @@ __all__ = ["ROOT", "ScopeNode", "scope_tree"]
 
 ROOT = "Total"
 """What the files call the root, which is in no scope."""
+ROUNDED = 500
+"""FLOP by which a value may be off: files give MFLOP with three digits."""
 MOST_DEPTH = 40
 """Scopes within each other that are told."""
 _SUFFIX = re.compile(r"\((?:\d+_)?(?:recompute_)?(?:Default|Gradients)\)$")
@@ -58,12 +60,13 @@ class _Links:
             ends[other] = ends.get(other, 0) + flop
 
     def own_flop(self, name: str) -> int:
-        """What operators of a scope do that are in no inner one: in less out, never below 0.
+        """What operators of a scope do that are in no inner one: in less out.
 
-        The values of a file are rounded, so that sums of them may be a little too much.
+        The values of a file are rounded, so less than that can add up to is nothing.
         """
-        flop = sum(self.around.get(name, {}).values())
-        return max(0, flop - sum(self.inside.get(name, {}).values()))
+        around, inside = self.around.get(name, {}), self.inside.get(name, {})
+        flop = sum(around.values()) - sum(inside.values())
+        return flop if flop > ROUNDED * (len(around) + len(inside)) else 0
 
 
 def scope_tree(scopes: Table, most: int) -> ScopeNode | None:

@@ -81,6 +81,8 @@ _COUNTED = frozenset(
     }
 )
 """Columns of `waiting` that say what it stands on, and are known even where nothing of it is."""
+_DUE = frozenset({"compute_late_ns", "host_late_ns"})
+"""Columns of `waiting` that only device tasks tell."""
 PARTS = ("computing_ns", "communication_ns", "not_overlapped_ns", "free_ns", "copies_ns", "idle_ns")
 
 
@@ -408,8 +410,11 @@ def _waiting(facts: Sequence[RankFacts], stragglers: Stragglers) -> Table:
     columns = {field.name: getattr(stragglers, field.name) for field in fields(stragglers)}
     rest = sum(columns[name] for name in ("alone", "unmatched", "unknown", "unnamed"))
     unknown = (columns["shared"] == 0) & (rest > 0)
+    untold = unknown | np.array([rank.tasks == 0 for rank in facts], np.bool_)
     shown = {
-        name: values if name in _COUNTED else np.ma.masked_array(values, unknown)
+        name: values
+        if name in _COUNTED
+        else np.ma.masked_array(values, untold if name in _DUE else unknown)
         for name, values in columns.items()
     }
     return Table({"rank": ranks, **shown})

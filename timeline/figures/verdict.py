@@ -23,7 +23,7 @@ from timeline.figures import verdict_words as words
 from timeline.figures.advice import worst_of_each
 from timeline.figures.bound_table import COPIES, WAITING
 from timeline.figures.bounds import Bound, bounds_sentence, find_bounds
-from timeline.figures.data_advice import ABOUT_DATA, STEP_INTERVAL
+from timeline.figures.data_advice import ABOUT_DATA, STEP_INTERVAL, STEP_INTERVAL_OF_RANKS
 from timeline.figures.idle_words import MeanIdle, idle_sentence, mean_idle
 from timeline.figures.mean_step import MeanStep, mean_steps
 from timeline.figures.pipeline_table import pipeline_sentences
@@ -135,9 +135,11 @@ class Verdict:
         idle = None if mean is None else mean_idle(figures, between_ns=mean.between_ns)
         starved = find_starved(figures)
         between = None if mean is None else words.between_sentence(mean)
-        # What passes between steps is told once.
-        told_before = {STEP_INTERVAL} if starved is not None or between is not None else set()
-        told = [one for one in worst_of_each(figures.all_advice()) if one.about not in told_before]
+        late = starved or figures.held_up.culprit
+        told = list(worst_of_each(figures.all_advice(), None if late is None else late.rank))
+        # What passes between steps is told once, by what tells most of it.
+        if starved or between or any(one.about == STEP_INTERVAL_OF_RANKS for one in told):
+            told = [one for one in told if one.about != STEP_INTERVAL]
         return cls(
             figures.overlap,
             measured,
@@ -169,7 +171,7 @@ class Verdict:
             len(figures.overlap) - len(means),
             len(steps),
             {name: _mean_of(column) for name, column in means.columns.items()},
-            tuple(pipeline_sentences(figures.pipeline)),
+            tuple(pipeline_sentences(figures.pipeline, _filed_stages(figures.parallel))),
             len(measured),
             starved,
             tuple(one.text for one in told if one.about in ABOUT_DATA),
@@ -311,6 +313,11 @@ class Verdict:
             "waiting_basis": {**asdict(self.basis), "share": round(self.basis.share, 6)},
             "culprit": None if self.culprit is None else self.culprit.to_dict(),
         }
+
+
+def _filed_stages(parallel: Table) -> int | None:
+    """How many stages a file says that the pipeline has."""
+    return next((row["stages"] for row in parallel.to_dicts()), None)
 
 
 def _lost(mean: MeanStep, idle: MeanIdle | None) -> set[str]:

@@ -11,6 +11,7 @@ import numpy as np
 from timeline.analysis.allocated_memory import allocated_memory
 from timeline.analysis.cut import Cut, cut, cut_steps, cut_window
 from timeline.analysis.drawn_records import drawn_records, omissions_of_drawn
+from timeline.analysis.filed_times import with_filed_times
 from timeline.analysis.idle.idle_causes import measure_idle
 from timeline.analysis.leading_detail import Leading, with_leading_detail
 from timeline.analysis.memory_peaks import memory_peaks
@@ -214,6 +215,8 @@ def _draw_selected(
             facts = replace(facts, allocated=allocated)
         if request.estimate:
             facts = replace(facts, replay=rank_replay(part.records, collectives.ops.selected))
+        if request.window_ns is None:
+            facts = with_filed_times(facts)
     if request.most_lengths:
         ordinary = _ordinary_facts(facts, records, part, request)
         facts = replace(_with_sums(facts, part, request), ordinary=ordinary)

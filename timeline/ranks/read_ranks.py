@@ -223,7 +223,10 @@ def _joined(
     moved = tuple(rank.moved(move.move) for rank, move in zip(drawn, clock.moves, strict=True))
     waiting = _waiting_of([rank.facts for rank in moved], clock)
     path = CriticalPath()
-    if any(request.causes for request in requests):
+    # A rank without device tasks has none either where a file tells what it computes.
+    if any(request.causes for request in requests) and any(
+        len(rank.facts.path.items) for rank in moved
+    ):
         path = critical_path([rank.facts for rank in moved], waiting)
     return JoinedRanks(
         tuple(sources),

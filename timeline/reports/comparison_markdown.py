@@ -13,6 +13,7 @@ from timeline.printable import printable
 from timeline.reports.comparison_report import ComparisonReport
 from timeline.reports.comparison_rows import (
     TIMES,
+    class_tables,
     depths,
     framework_names,
     module_names,
@@ -28,7 +29,7 @@ from timeline.version import __version__
 
 __all__ = ["comparison_markdown"]
 
-MOST_OPERATORS, MOST_WARNINGS = 5, 5
+MOST_OPERATORS, MOST_CLASSES, MOST_WARNINGS = 5, 5, 5
 MOST_OF_NAME = 80
 """Characters of the name of an operator."""
 INDENT = "\N{NO-BREAK SPACE}" * 4
@@ -65,6 +66,11 @@ def _lines(report: ComparisonReport) -> Iterator[str]:
             if len(shown):
                 yield ""
                 yield from _rows(noun, _code(operator_names(shown)), shown)
+        for by, table in class_tables(comparison.overall):
+            shown = notable_rows(table, whole_ns, MOST_CLASSES)
+            if len(shown):
+                yield ""
+                yield from _rows(f"work by {by}", shown["metric"].tolist(), shown)
         yield from _of_framework(report.comparison, whole_ns)
     yield from _warnings(report)
     yield ""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from timeline.figures.class_pairs import select_classes
 from timeline.figures.overall_parts import WHOLE
 from timeline.figures.short_names import operator_label
 from timeline.figures.table import Table
@@ -15,7 +16,9 @@ from timeline.units import spell_short
 __all__ = [
     "LEAST",
     "TIMES",
+    "class_tables",
     "copy_names",
+    "count_cell",
     "depths",
     "framework_names",
     "hccl_names",
@@ -59,6 +62,21 @@ def share_cell(row: dict[str, Any]) -> str:
     if not row["base_ns"]:
         return "new"
     return f"{row['delta_ns'] / abs(row['base_ns']):+.1%}" if row["new_ns"] else "gone"
+
+
+def count_cell(base: int | None, new: int | None, arrow: str) -> str:
+    """How often in both runs, once where that is the same; a dash for a run that does not tell."""
+    if base == new:
+        return "-" if base is None else str(base)
+    return arrow.join("-" if count is None else str(count) for count in (base, new))
+
+
+def class_tables(overall: Table) -> Iterator[tuple[str, Table]]:
+    """Classes of device work that ran in either run: by what they are told, and their rows."""
+    for by in ("launch", "kernel"):
+        told = select_classes(overall, by)
+        if len(told):
+            yield by, told
 
 
 def depths(overall: Table) -> list[int]:
@@ -159,7 +177,7 @@ def notable_rows(table: Table, whole_ns: int, most: int) -> Table:
     """The rows that changed most, if a step notices it; what changed most is first."""
     if not len(table):
         return table
-    changes_ns = np.abs(table["delta_ns"])
+    changes_ns = np.abs(np.ma.filled(table["delta_ns"], 0))
     order = np.argsort(-changes_ns, kind="stable")[:most]
     return table.take(order[changes_ns[order] > LEAST * whole_ns])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from rich.console import RenderableType
@@ -17,7 +18,9 @@ from timeline.figures.table import Table
 from timeline.reports.comparison_rows import (
     LEAST,
     TIMES,
+    class_tables,
     copy_names,
+    count_cell,
     depths,
     framework_names,
     hccl_names,
@@ -113,6 +116,8 @@ def _verbose(
         shown = worst_and_best(table, whole_ns, MOST_VERBOSE)
         if len(shown) and not np.ma.getmaskarray(shown["new_median_ns"]).all():
             yield [_spread(shown, display, title)]
+    for by, table in class_tables(comparison.overall):
+        yield [_classes(table, display, f"class of work, by {by}", whole_ns)]
     for title, table, names_of in (
         ("operator of the framework", comparison.framework_operators, framework_names),
         ("module, without those inside", module_times(comparison.modules), module_names),
@@ -146,6 +151,16 @@ def _spread(operators: Table, display: Display, title: str) -> Grid:
     heads = medians if display.narrow else [medians[0], "q1 - q3", medians[1], "q1 - q3"]
     names = operator_names(operators)
     return named_grid(display, display.width, [title], heads, names, cells)
+
+
+def _classes(classes: Table, display: Display, title: str, whole_ns: int) -> Grid:
+    """How long each class of device work took in both runs, and how often it ran."""
+    cells = []
+    for row in classes.to_dicts():
+        count = count_cell(row["base_count"], row["new_count"], " -> ")
+        cells.append((count, *_time_cells(row, whole_ns)))
+    heads = ("count", *TIMES)
+    return named_grid(display, display.width, [title], heads, classes["metric"].tolist(), cells)
 
 
 def _memory(memory: Table, display: Display, title: str, names: Sequence[str]) -> Grid:
@@ -225,11 +240,16 @@ def _grid(
     cells, styles = [], []
     spelled = [str(name) for name in names]
     for name, row in zip(spelled, table.to_dicts(), strict=True):
-        delta_ns = row["delta_ns"] or 0
-        style = _WORSE if delta_ns > 0 else _BETTER
-        if abs(delta_ns) < NOTABLE * whole_ns:
-            style = ""
-        base, new, change, share = time_cells(row)
-        cells.append((base, new, Text(change, style=style), Text(share, style=style)))
+        cells.append(_time_cells(row, whole_ns))
         styles.append("bold" if name == bold else "")
     return named_grid(display, display.width, [title], TIMES, spelled, cells, styles)
+
+
+def _time_cells(row: dict[str, Any], whole_ns: int) -> tuple[str, str, Text, Text]:
+    """A time before, now, how it changed, and that as a share."""
+    delta_ns = row["delta_ns"] or 0
+    style = _WORSE if delta_ns > 0 else _BETTER
+    if abs(delta_ns) < NOTABLE * whole_ns:
+        style = ""
+    base, new, change, share = time_cells(row)
+    return base, new, Text(change, style=style), Text(share, style=style)

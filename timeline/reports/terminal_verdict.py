@@ -70,7 +70,8 @@ class _Blocks:
             return
         sentences[0].stylize("bold")
         yield sentences
-        yield list(self._ranks())
+        if len(self.verdict.mean_steps):
+            yield list(self._ranks())
         if self.verbose and len(self.verdict.steps):
             yield list(self._steps())
         late = self._late_ranks()
@@ -98,8 +99,6 @@ class _Blocks:
 
     def _ranks(self) -> Iterator[RenderableType]:
         """The mean step of each rank: the culprit first, or of many ranks those that wait most."""
-        if not len(self.verdict.mean_steps):
-            return
         rows, shown = self.verdict.mean_steps.to_dicts(), self._shown_ranks()
         steps = max(row["steps"] for row in rows)
         heads = ["rank", ("mean\nstep" if steps > 1 else "step") if steps else "time"]
@@ -207,9 +206,9 @@ class _Blocks:
             cells = [str(row["times_last"]), spell_short(row["caused_ns"])]
             if "shared" in row:
                 cells[0] += f" of {row['shared']}"
+                due = (row["compute_late_ns"], row["host_late_ns"])
                 cells += [
-                    spell_share(row["compute_late_ns"], row["caused_ns"]),
-                    spell_share(row["host_late_ns"], row["caused_ns"]),
+                    *("-" if ns is None else spell_share(ns, row["caused_ns"]) for ns in due),
                     spell_short(row["slowest_ns"]),
                 ]
             else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from timeline.analysis.memory_samples import MEMORY_OF_GRAPHS
 
 __all__ = [
+    "AI_CPU",
     "BASE_AND_NEW",
     "COMMUNICATION_BY_TASKS",
     "CONTINUED",
@@ -60,6 +61,10 @@ STEPS_OF_ALL_RANKS = (
 )
 STEPS_OF_ONE_RANK = "The steps of the rank; args tell how each was spent. Unfold for its layers."
 RANK = "All layers of one rank."
+AI_CPU = (
+    "What the AI CPUs of the device ran, by thread, as their own log tells. It is not counted as "
+    "computing, as far as the device recorded no task of it."
+)
 CONTINUED = "Steps that begin on one rank before the step above has ended on another."
 
 ITERATIONS = (

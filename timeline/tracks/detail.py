@@ -16,6 +16,7 @@ from timeline.columns.distinct import distinct
 from timeline.errors import spell_ids
 from timeline.layers import Layer, SliceKind
 from timeline.records.tables import (
+    AI_CPU,
     NO_CONTEXT,
     NO_GRAPH,
     NO_ID,
@@ -188,7 +189,8 @@ def _paint_runtime(drawing: LayerDrawing) -> None:
 def _paint_framework(drawing: LayerDrawing) -> None:
     """Draw all other host layers, one after another."""
     for position, (name, rows) in enumerate(_host_layers(drawing.rank.detail, runtime=False)):
-        _paint_host_layer(drawing, drawing.add_row(name, position), rows)
+        said = descriptions.AI_CPU if name == AI_CPU else ""
+        _paint_host_layer(drawing, drawing.add_row(name, position, said), rows)
 
 
 def _host_layers(records: Records, *, runtime: bool) -> list[tuple[str, Rows]]:

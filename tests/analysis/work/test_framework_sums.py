@@ -162,6 +162,17 @@ def test_a_task_belongs_to_one_operator_however_many_arrows_it_has() -> None:
     assert operators(records, OperatorRules(4)) == {"inner": (1, 5)}
 
 
+def test_marks_of_a_program_launch_for_no_operator() -> None:
+    """Nor do the calls of CANN, whose arrows say again what the framework's say."""
+    calls = [(python(0, 100, "aten::mm"), OPERATOR), (Call(10, 20, "mark", "MSTX"), "marker")]
+    arrows = [
+        Arrow("MsTx", (FlowEnd.HOST, 1), (FlowEnd.TASK, 0)),
+        Arrow("HostToDevice", (FlowEnd.HOST, 0), (FlowEnd.TASK, 0)),
+    ]
+    records = records_of(calls, tasks=[Task(200, 300)], arrows=arrows)
+    assert operators(records) == {"aten::mm": (1, 0)}
+
+
 def test_operators_of_steps_that_are_not_selected_are_not_shown() -> None:
     """The next step's call may begin while the device still works for the selected one."""
     calls = [
@@ -284,11 +295,11 @@ def test_kernels_of_gpus_belong_to_the_operator_around_their_launch() -> None:
     assert operators(records) == {"aten::to": (1, 3)}
 
 
-def test_where_no_category_is_told_names_tell_operators() -> None:
-    """Frames, modules and the queue are none."""
+def test_what_has_no_category_is_no_operator() -> None:
+    """Marks of a program may be called anything."""
     records = training()
     plain = replace(records.host, level=np.zeros(len(records.host), np.int32))
-    assert operators(replace(records, host=plain)) == operators(records)
+    assert not sum_framework(replace(records, host=plain), OperatorRules()).has_operators
 
 
 calls_of_program = st.lists(

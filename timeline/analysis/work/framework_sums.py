@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from timeline.analysis.idle.device_items import TASK_QUEUE
 from timeline.analysis.work.call_chains import NO_PATH, ModulePaths
 from timeline.analysis.work.call_tree import NO_CALL, CallTree
-from timeline.analysis.work.framework_calls import CallKind, FrameworkCalls, launch_name
+from timeline.analysis.work.framework_calls import MODULE, launch_name
 from timeline.analysis.work.task_sums import are_hccl_tasks
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.distinct import distinct
@@ -17,6 +18,7 @@ from timeline.columns.group_by import group_by
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import (
     FORWARD_BACKWARD,
+    FRAMEWORK_LAUNCH,
     GPU,
     NO_ID,
     NO_TIME,
@@ -115,13 +117,12 @@ def sum_framework(records: Records, rules: OperatorRules) -> FrameworkSums:
     Operators are one tree by time alone; kernels hang below the operator from which the framework's
     arrow comes. Shown are the children of each selected `ProfilerStep#N`, and what is in no call.
     """
-    calls = FrameworkCalls(records.host, records.strings)
-    operators = _tree(records.host, _operators(records, calls))
+    operators = _tree(records.host, _operators(records))
     if not len(operators):
         return FrameworkSums()
     strings = StringPool()
     kernels = _launched(records, operators)
-    modules, left_out = _module_times(records, calls, operators, kernels, strings)
+    modules, left_out = _module_times(records, operators, kernels, strings)
     return FrameworkSums(
         operators=_operator_times(records, operators, kernels, rules, strings),
         modules=modules,
@@ -137,16 +138,11 @@ def _tree(host: HostEvents, rows: Rows) -> CallTree:
     return CallTree.of(rows, host.start_ns[rows], host.end_ns[rows])
 
 
-def _operators(records: Records, calls: FrameworkCalls) -> Rows:
-    """The host events that are operators: by their category, or by name where none is told."""
-    host, strings = records.host, records.strings
-    levels = distinct(host.level).tolist()
+def _operators(records: Records) -> Rows:
+    """The host events that are operators, by their category."""
+    levels, strings = distinct(records.host.level).tolist(), records.strings
     telling = [code for code in levels if strings[code].lower() in _OPERATOR_LEVELS]
-    if telling:
-        return np.flatnonzero(np.isin(host.level, telling))
-    kinds = calls.kinds(host.layer, host.name)
-    named = (CallKind.OPERATOR, CallKind.OPERATOR_OR_ANNOTATION, CallKind.STEP)
-    return np.flatnonzero(np.isin(kinds, named) & (host.level == NO_NAME))
+    return np.flatnonzero(np.isin(records.host.level, telling))
 
 
 @dataclass(frozen=True)
@@ -162,17 +158,18 @@ class _Kernels:
 
 
 def _launched(records: Records, operators: CallTree) -> _Kernels:
-    """The tasks at which arrows of the framework end, or of a GPU's runtime; no collectives.
+    """The tasks at which torch_npu's arrows end, or those of a GPU's runtime; no collectives.
 
     Of several arrows to one task, that of the operator that began last counts.
     """
     flows, host, tasks, strings = records.flows, records.host, records.tasks, records.strings
-    ends = (flows.source_kind == FlowEnd.HOST) & (flows.target_kind == FlowEnd.TASK)
-    ends &= flows.category != strings.code(FORWARD_BACKWARD)
-    rows = np.flatnonzero(ends)
-    from_runtime = np.isin(host.layer[flows.source_row[rows]], _codes(strings, RUNTIME_LAYERS))
     on_gpu = records.hardware == GPU
-    rows = rows[from_runtime == on_gpu]
+    ends = (flows.source_kind == FlowEnd.HOST) & (flows.target_kind == FlowEnd.TASK)
+    if not on_gpu:
+        ends &= np.isin(flows.category, _codes(strings, frozenset({FRAMEWORK_LAUNCH})))
+    rows = np.flatnonzero(ends)
+    if on_gpu:
+        rows = rows[np.isin(host.layer[flows.source_row[rows]], _codes(strings, RUNTIME_LAYERS))]
     rows = rows[_are_kernels(records)[flows.target_row[rows]]]
     source, target = flows.source_row[rows], flows.target_row[rows]
     asked_ns = host.start_ns[source]
@@ -307,7 +304,7 @@ def _allocated(records: Records, operators: CallTree) -> tuple[Int64, Int64]:
 def _enqueued_ns(records: Records, moments_ns: Int64) -> Int64:
     """When what leaves the queue at each moment was put there, before all times for nothing."""
     flows, host = records.flows, records.host
-    code = records.strings.find(_TASK_QUEUE)
+    code = records.strings.find(TASK_QUEUE)
     rows = np.flatnonzero(
         (flows.category == (NO_ID if code is None else code))
         & (flows.source_kind == FlowEnd.HOST)
@@ -324,8 +321,6 @@ def _enqueued_ns(records: Records, moments_ns: Int64) -> Int64:
     return found
 
 
-_TASK_QUEUE = "async_task_queue"
-"""Category of the arrows of torch_npu from Enqueue to Dequeue."""
 _BEFORE_ALL = np.iinfo(np.int64).min
 
 
@@ -351,16 +346,12 @@ def _grouped(every: OperatorTimes) -> OperatorTimes:
 
 
 def _module_times(
-    records: Records,
-    calls: FrameworkCalls,
-    operators: CallTree,
-    kernels: _Kernels,
-    strings: StringPool,
+    records: Records, operators: CallTree, kernels: _Kernels, strings: StringPool
 ) -> tuple[ModuleTimes, int]:
     """The times of modules, forward and backward, and how many rows are left out."""
     host, pool = records.host, records.strings
-    rows = np.flatnonzero(calls.kinds(host.layer, host.name) == CallKind.MODULE)
-    modules = _tree(host, rows)
+    named = [code for code in distinct(host.name).tolist() if pool[code].startswith(MODULE)]
+    modules = _tree(host, np.flatnonzero(np.isin(host.name, named)))
     if not len(modules):
         return ModuleTimes.empty(), 0
     paths, path = ModulePaths(pool), np.full(len(modules), NO_PATH, np.int64)

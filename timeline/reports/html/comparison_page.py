@@ -15,7 +15,9 @@ from timeline.figures.short_names import operator_label
 from timeline.figures.table import Table
 from timeline.printable import printable
 from timeline.reports.comparison_rows import (
+    class_tables,
     copy_names,
+    count_cell,
     depths,
     framework_names,
     hccl_names,
@@ -75,6 +77,7 @@ def render_comparison_page(report: ComparisonReport) -> bytes:
         "sides": SIDES,
         "run": run,
         "overall_table": _overall(comparison.parts),
+        "class_tables": list(_classes(comparison.overall)),
         "steps_picture": draw_both_runs(drawn, _labels(drawn), sheet) if len(steps) > 1 else None,
         "steps_table": _steps(steps, several=len(comparison.ranks) > 1),
         "ranks_table": _ranks(comparison.ranks),
@@ -172,6 +175,16 @@ def _operators(noun: str, table: Table) -> PageTable:
     )
 
 
+def _classes(overall: Table) -> Iterator[PageTable]:
+    """Classes of work, by what launched it and by kernel."""
+    for by, classes in class_tables(overall):
+        columns = [text_column("Class", classes["metric"]), _counts(classes), *_times(classes)]
+        yield page_table(f"classes-{by}", _CLASS_CAPTIONS[by], columns)
+
+
+_CLASS_CAPTIONS = {"launch": "By the call that launched it", "kernel": "By kernel"}
+
+
 def _sums(comparison: Comparison) -> Iterator[PageTable]:
     """What is paired besides operators: whom ranks waited for, who launched, tasks, memory."""
     whole_ns = comparison.whole["base_ns"]
@@ -244,8 +257,8 @@ def _counts(table: Table) -> Column:
     return _count_column(pairs)
 
 
-def _count_column(pairs: Iterable[tuple[int, int]]) -> Column:
-    cells = (Cell(str(base) if base == new else f"{base} → {new}", new) for base, new in pairs)
+def _count_column(pairs: Iterable[tuple[int | None, int | None]]) -> Column:
+    cells = (Cell(count_cell(base, new, " → "), -1 if new is None else new) for base, new in pairs)
     return Column("Count", True, tuple(cells))
 
 

@@ -15,9 +15,10 @@ from matplotlib.path import Path as Outline
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from timeline.columns.columns import Int64, Rows
+from timeline.figures.operator_curves import OperatorCurves
 from timeline.figures.table import Table
 from timeline.reports.html.memory_curves import MemoryCurve
-from timeline.reports.html.palette import LIGHT, PARTS, PHASES, SIDES, Part
+from timeline.reports.html.palette import LIGHT, PARTS, PHASES, QUEUES, SIDES, Part
 from timeline.reports.html.step_grid import NOT_GIVEN, StepGrid, run_length
 
 __all__ = [
@@ -27,8 +28,10 @@ __all__ = [
     "draw_bars",
     "draw_changes",
     "draw_curves",
+    "draw_operator_curves",
     "draw_operators",
     "draw_parts",
+    "draw_queue_curves",
     "draw_sides",
     "draw_use",
     "fill_style",
@@ -41,6 +44,8 @@ MOST_BARS = 40
 """Up to so many ranks have a bar of their own with numbers in it."""
 MOST_DOTS = 40
 """Up to so many steps have a dot of their own on a curve of two runs."""
+CURVE = 0.6
+"""The height of a curve of a type, as a share of its row."""
 LEAST_ROWS = 5
 """A list of operators has room for so many, even if there are fewer."""
 MOST_DRAWN = 400
@@ -238,6 +243,37 @@ def draw_sides(axes: Axes, steps: Table, labels: Sequence[str]) -> None:
     _label_times(axes, max(int(steps[side.column].max()) for side in SIDES))
 
 
+def draw_queue_curves(axes: Axes, curves: Table, most: int) -> None:
+    """How many batches queues of QUEUES held; where batches share a point, the band of them.
+
+    curves: queue, first (batch), least, greatest. most: batches that they have room for.
+    """
+    for queue in QUEUES:
+        its = curves.take(curves["queue"] == queue.column)
+        if not len(its):
+            continue
+        if (its["least"] < its["greatest"]).any():
+            band = (its["first"], its["least"], its["greatest"])
+            axes.fill_between(*band, color=LIGHT["band"], linewidth=0, step="post")
+        axes.plot(
+            its["first"],
+            its["least"],
+            color=LIGHT[queue.role],
+            linestyle=queue.dashes,
+            linewidth=1.8,
+            drawstyle="steps-post",
+            marker="o" if len(its) == 1 else "",
+            gid=f"phase-{queue.role}",
+        )
+    top = max(int(curves["greatest"].max()), most, 1)
+    axes.set_ylim(-0.02 * top, 1.04 * top)  # an empty queue is a line above the axis
+    axes.set_title("batches", loc="left", fontsize="medium", color=LIGHT["muted"], x=-0.005)
+    axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+    axes.set_xlabel("batch", loc="right")
+    axes.grid(axis="y")
+
+
 def draw_operators(axes: Axes, names: Sequence[str], totals_ns: Int64, role: str) -> None:
     """A bar for each operator, its name above it; a few leave room below them."""
     at = np.arange(len(names))
@@ -256,6 +292,33 @@ def draw_operators(axes: Axes, names: Sequence[str], totals_ns: Int64, role: str
     axes.set_ylim(max(len(names), LEAST_ROWS) - 0.5, -0.5)
     axes.set_xlim(0, max(1, int(totals_ns.max())))
     axes.set_axis_off()
+
+
+def draw_operator_curves(axes: Axes, curves: OperatorCurves, names: Sequence[str]) -> None:
+    """A curve for each type over steps, from 0 to its own largest; its name and range above it."""
+    starts = np.arange(0, len(curves.steps), run_length(len(curves.steps), MOST_DRAWN))
+    at, numbers = np.arange(len(starts)), curves.steps[starts]
+    edges = axes.get_yaxis_transform()
+    for row, (name, values_ns) in enumerate(zip(names, curves.mean_ns, strict=True)):
+        drawn_ns = np.maximum.reduceat(values_ns, starts)
+        bottom = row + 0.92
+        tops = bottom - CURVE * drawn_ns / max(1.0, float(drawn_ns.max()))
+        axes.fill_between(at, bottom, tops, color=LIGHT["under-operator"], linewidth=0)
+        axes.plot(at, tops, color=LIGHT["operator"], linewidth=1.4)
+        extent = _spell_range(int(values_ns.min()), int(values_ns.max()))
+        over: dict[str, Any] = {"y": row + 0.28, "va": "bottom", "transform": edges}
+        axes.text(0, s=name, ha="left", **over)
+        axes.text(1, s=extent, ha="right", color=LIGHT["muted"], **over)
+    label_columns(axes, numbers, [str(number) for number in numbers.tolist()], "step")
+    axes.set_xlim(0, len(at) - 1)
+    axes.set_ylim(len(curves.types), 0)
+    axes.set_yticks([])
+
+
+def _spell_range(least_ns: int, largest_ns: int) -> str:
+    scale = Scale.of(largest_ns)
+    least, largest = (f"{value_ns / scale.ns:.3g}" for value_ns in (least_ns, largest_ns))
+    return f"{largest} {scale.unit}" if least == largest else f"{least} to {largest} {scale.unit}"
 
 
 def draw_changes(axes: Axes, names: Sequence[str], deltas_ns: Int64) -> None:

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["ALONE", "DARK", "LIGHT", "PARTS", "PHASES", "SIDES", "Part", "Phase", "variables"]
+__all__ = [
+    "ALONE",
+    "DARK",
+    "LIGHT",
+    "PARTS",
+    "PHASES",
+    "QUEUES",
+    "SIDES",
+    "Part",
+    "Phase",
+    "variables",
+]
 
 LIGHT = {
     "paper": "#ffffff",
@@ -35,6 +46,8 @@ LIGHT = {
     "now": "#0b57a5",
     "worse": "#b3261e",
     "better": "#1a7a3c",
+    "operator": "#0f5da7",
+    "under-operator": "#dbe6f1",
 }
 """No two roles share a colour: a drawing is turned to dark by its colours."""
 
@@ -66,6 +79,8 @@ DARK = {
     "now": "#7fbcf8",
     "worse": "#ff8a80",
     "better": "#6fd08c",
+    "operator": "#5aaaf1",
+    "under-operator": "#27394e",
 }
 
 
@@ -110,6 +125,13 @@ PHASES = (
     Phase("tail_ns", "tail", "Tail", (0, (2, 2))),
     Phase("interval_ns", "interval", "Interval", (0, (6, 2, 1, 2))),
 )
+
+QUEUES = (
+    Phase("host", "fp-bp", "Host queue", (0, (6, 2))),
+    Phase("device", "tail", "Device queue", (0, (2, 2))),
+    Phase("to device", "interval", "Queue to the device", (0, (6, 2, 1, 2))),
+)
+"""Of batches on their way to the device."""
 
 SIDES = (
     Phase("base_ns", "before", "Before", (0, (6, 2))),

@@ -13,7 +13,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from timeline.columns.columns import Rows
+from timeline.figures.operator_curves import OperatorCurves
+from timeline.figures.short_names import shortened
 from timeline.figures.table import Table
+from timeline.printable import printable
 from timeline.reports.html.drawing import (
     MOST_BARS,
     MOST_DRAWN,
@@ -21,7 +24,9 @@ from timeline.reports.html.drawing import (
     column_width,
     draw_bars,
     draw_curves,
+    draw_operator_curves,
     draw_parts,
+    draw_queue_curves,
     draw_sides,
     draw_use,
     settings,
@@ -40,6 +45,8 @@ __all__ = [
     "draw_both_runs",
     "draw_heat_maps",
     "draw_memory",
+    "draw_operator_steps",
+    "draw_queues",
     "draw_rank_bars",
     "draw_step_bars",
     "draw_step_curves",
@@ -57,6 +64,10 @@ TOP, RIGHT, BOTTOM = 24, 12, 40
 TIMES = 52
 STEPS = 240
 """Pixels: the height of pictures of steps."""
+CURVE_ROW, CURVE_LEFT = 58, 8
+"""Pixels: the height of the curve of one type of operator with its name, and what is left of it."""
+LONGEST_TYPE = 32
+"""Characters that are shown of a type of operator: on a narrow screen its range stands beside."""
 BAR = 26
 """Pixels from the bar of one rank to that of the next."""
 HEAT_ROW, MOST_HEAT = 20, 420
@@ -127,6 +138,18 @@ def draw_step_curves(grid: StepGrid, row: int, sheet: StyleSheet, quantum_ns: fl
     )
 
 
+def draw_operator_steps(curves: OperatorCurves, sheet: StyleSheet) -> Picture:
+    """What types of operators take in each step."""
+    names = shortened([printable(kind) or "not named" for kind in curves.types], LONGEST_TYPE)
+
+    def draw(axes: Axes) -> None:
+        draw_operator_curves(axes, curves, names)
+
+    height = CURVE_ROW * len(curves.types) + BOTTOM
+    label = f"Time of {len(curves.types)} types of operators in each step"
+    return _picture("operators", label, sheet, height, Margins(CURVE_LEFT, 0), draw)
+
+
 def draw_both_runs(steps: Table, labels: Sequence[str], sheet: StyleSheet) -> Picture:
     """The length of each step in two runs."""
 
@@ -134,6 +157,15 @@ def draw_both_runs(steps: Table, labels: Sequence[str], sheet: StyleSheet) -> Pi
         draw_sides(axes, steps, labels)
 
     return _picture("sides", "Length of each step, before and now", sheet, STEPS, Margins(), draw)
+
+
+def draw_queues(curves: Table, most: int, sheet: StyleSheet) -> Picture:
+    """How many batches each queue of a rank held; see `draw_queue_curves`."""
+
+    def draw(axes: Axes) -> None:
+        draw_queue_curves(axes, curves, most)
+
+    return _picture("queues", "Batches in each queue", sheet, STEPS, Margins(), draw)
 
 
 def draw_memory(curve: MemoryCurve, name: str, sheet: StyleSheet) -> Picture:

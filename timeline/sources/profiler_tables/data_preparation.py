@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from timeline.columns.columns import Int64
+from timeline.columns.columns import Bool, Int64
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.profiler_tables.data_preparation import (
     PipelineOperations,
@@ -29,7 +30,7 @@ from timeline.sources.common.decimals import (
 )
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.json_values import read_json
-from timeline.sources.decoders.text_lines import read_lines
+from timeline.sources.decoders.text_lines import Lines, read_lines
 from timeline.sources.files.opened import open_profile_file
 from timeline.sources.profiler_tables.builder import TablesBuilder
 from timeline.sources.profiler_tables.delimited import Row, read_rows
@@ -46,6 +47,9 @@ _LEAST_CELLS = 4
 _FETCHES = b"GetNext"
 _ENQUEUED = re.compile(rb"Enqueue data to dp,[^\0\n]*?index:\s*(\d+),\s*size:\s*(\d+)")
 _BLOCK_BYTES = 1 << 21
+_LEAST_OF_DEVICE = 3
+_BLANKS = b" \t\n\r\x0b\x0c"
+_NO_KIND = "lines of no known kind"
 _NO_NUMBER = "lines with a cell that is no number"
 
 
@@ -80,15 +84,50 @@ def _read_first(files: TableFiles, choices: Mapping[TableFile, _Read], into: Tab
 # -- queues ----------------------------------------------------------------------------------------
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Cells:
-    """Cells of lines of one kind, and the lines that they are on."""
+    """Lines that are parted by blanks, as columns.
 
-    lines: list[int] = field(default_factory=list)
-    cells: list[list[bytes]] = field(default_factory=list)
+    cells: of all lines, one after another, (m,) bytes; first, count: (n,) where those of a line
+    begin, and how many it has; lines: their numbers.
+    """
+
+    cells: npt.NDArray[np.object_]
+    first: Int64
+    count: Int64
+    lines: Int64
+
+    @classmethod
+    def of(cls, lines: Lines, more_blanks: bytes = b"") -> _Cells:
+        """The lines that are not empty."""
+        blank = np.zeros(256, np.bool_)
+        blank[list(_BLANKS + more_blanks)] = True
+        is_blank = blank[lines.characters]
+        begins = ~is_blank
+        begins[1:] &= is_blank[:-1]
+        count = np.add.reduceat(begins, lines.starts, dtype=np.int64)
+        data = lines.data.translate(bytes.maketrans(more_blanks, b" " * len(more_blanks)))
+        found = data.split()
+        cells = np.empty(len(found), object)
+        cells[:] = found
+        return cls(cells, np.cumsum(count) - count, count, lines.numbers).take(count > 0)
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def take(self, rows: Bool) -> _Cells:
+        """Some of the lines."""
+        return _Cells(self.cells, self.first[rows], self.count[rows], self.lines[rows])
 
     def column(self, place: int) -> list[bytes]:
-        return [row[place] for row in self.cells]
+        """One cell of each line, all of which have it."""
+        found: list[bytes] = self.cells[self.first + place].tolist()
+        return found
+
+    def where(self, place: int, known: Collection[bytes]) -> Bool:
+        """Which lines have one of some texts in a cell."""
+        cells = (text in known for text in self.column(place))
+        return np.fromiter(cells, np.bool_, len(self))
 
 
 def _read_host_queue(path: Path, losses: LossLog, into: TablesBuilder) -> None:
@@ -97,32 +136,24 @@ def _read_host_queue(path: Path, losses: LossLog, into: TablesBuilder) -> None:
     what: 0 took it from the pipeline, 1 put it into the queue behind, 2 both together.
     """
     for lines in read_lines(path, losses):
-        timed, sized = _Cells(), _Cells()
-        for at, line in enumerate(lines.numbers.tolist()):
-            row = lines.text(at).split()
-            if not row:
-                continue
-            known = len(row) >= _LEAST_CELLS and (
-                row[0] == _SIZE or (row[0] == _TIME and row[1] in _TIMED)
-            )
-            if not known:
-                losses.add("lines of no known kind", f"line {line}")
-                continue
-            kind = sized if row[0] == _SIZE else timed
-            kind.lines.append(line)
-            kind.cells.append(row)
-        _add_times(timed, losses, into)
-        _add_sizes(sized, losses, into)
+        found = _Cells.of(lines)
+        known = found.count >= _LEAST_CELLS
+        whole = found.take(known)
+        sized = whole.where(0, {_SIZE})
+        timed = whole.where(0, {_TIME}) & whole.where(1, _TIMED)
+        known[known] = sized | timed
+        losses.add_lines(_NO_KIND, found.lines[~known])
+        _add_times(whole.take(timed), losses, into)
+        _add_sizes(whole.take(sized), losses, into)
 
 
 def _add_times(found: _Cells, losses: LossLog, into: TablesBuilder) -> None:
     batch, numbered = whole_numbers(found.column(2), 0)
     time_ns, _ = interval_ns_of_milliseconds(found.column(3), [b""] * len(batch))
     good = numbered & (time_ns != NO_TIME)
-    losses.add_lines(_NO_NUMBER, np.array(found.lines, np.int64)[~good])
-    what = np.array(found.column(1), np.bytes_)
+    losses.add_lines(_NO_NUMBER, found.lines[~good])
     for code, name in _TIMED.items():
-        its = good & (what == code)
+        its = good & found.where(1, {code})
         _add_host(into, {"step": batch[its], name: time_ns[its]})
 
 
@@ -131,7 +162,7 @@ def _add_sizes(found: _Cells, losses: LossLog, into: TablesBuilder) -> None:
     size, sized = whole_numbers(found.column(3), 0)
     capacity, known = whole_numbers(found.column(1), NO_ID)
     good = numbered & sized & known & (size >= 0)
-    losses.add_lines(_NO_NUMBER, np.array(found.lines, np.int64)[~good])
+    losses.add_lines(_NO_NUMBER, found.lines[~good])
     _add_host(into, {"step": batch[good], "size": size[good], "capacity": capacity[good]})
 
 
@@ -147,25 +178,21 @@ def _read_device_queue(path: Path, losses: LossLog, into: TablesBuilder, is_whol
     """
     first = 1
     for lines in read_lines(path, losses):
-        found = _Cells()
-        for at, line in enumerate(lines.numbers.tolist()):
-            row = lines.text(at).replace(b",", b" ").split()
-            if not row or not row[0].startswith(_FETCHES):
-                continue
-            if len(row) < 3:
-                losses.add("lines with too few cells", f"line {line}")
-                continue
-            found.lines.append(line)
-            found.cells.append(row)
+        found = _Cells.of(lines, b",")
+        fetches = (text.startswith(_FETCHES) for text in found.column(0))
+        found = found.take(np.fromiter(fetches, np.bool_, len(found)))
+        whole = found.count >= _LEAST_OF_DEVICE
+        losses.add_lines("lines with too few cells", found.lines[~whole])
+        found = found.take(whole)
         start_ns, end_ns = (
             _whole_ns(found.column(place)) if is_whole_ns else moments_ns(found.column(place))
             for place in (1, 2)
         )
-        size, sized = whole_numbers(
-            [row[3] if len(row) > 3 else b"-1" for row in found.cells], NO_ID
-        )
+        has_size = found.count > _LEAST_OF_DEVICE
+        size, sized = np.full(len(found), NO_ID), np.ones(len(found), np.bool_)
+        size[has_size], sized[has_size] = whole_numbers(found.take(has_size).column(3), NO_ID)
         good = (start_ns != NO_TIME) & (end_ns != NO_TIME) & sized
-        losses.add_lines(_NO_NUMBER, np.array(found.lines, np.int64)[~good])
+        losses.add_lines(_NO_NUMBER, found.lines[~good])
         count = int(np.count_nonzero(good))
         into.add(
             QueueRecords,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +20,9 @@ from timeline.sources.profiler_tables.framework import sizes_of_shape
 
 __all__ = ["read_dynamic_shapes"]
 
-MICROSECOND_NS = 1000
+MICROSECOND_NS, MILLISECOND_NS = 1_000, 1_000_000
+LONGEST = 1e12
+"""No run takes so many units."""
 _LEVELS = {"operator": RunLevel.NAME, "kernel": RunLevel.KERNEL}
 
 
@@ -37,11 +40,14 @@ class _Run(NamedTuple):
 def read_dynamic_shapes(path: Path, into: TablesBuilder) -> None:
     """Read dynamic_shape_info_N.json: a row per step and type, operator and shapes, and kernel.
 
-    Types are summed of the operators; of steps without any, as the file sums them itself.
+    Types are summed of the operators; of steps without any, as the file sums them itself. On Ascend
+    the file lists the times of each operator, one for each step from 1 on, and no kernels.
     """
     with into.reading(path) as losses:
         document = read_json(path)
         runs = list(_single_runs(document, into, losses))
+        if "operator" not in document:
+            runs += _ascend_runs(document, into, losses)
         runs += list(_types_of(runs))
         told = {run.step for run in runs if run.level == RunLevel.TYPE}
         runs += [run for run in _summed_types(document, into, losses) if run.step not in told]
@@ -63,6 +69,37 @@ def _single_runs(document: dict[str, Any], into: TablesBuilder, losses: LossLog)
 
 
 _WORDS = ("side", "type", "name")
+
+
+def _ascend_runs(document: dict[str, Any], into: TablesBuilder, losses: LossLog) -> Iterator[_Run]:
+    """The runs of lists of operators by type, with times in milliseconds and their op_info."""
+    code = into.strings.code
+    for kind, operators in document.items():
+        for one in operators if isinstance(operators, list) else []:
+            for name, detail in one.items() if isinstance(one, dict) else []:
+                known = detail if isinstance(detail, dict) else {}
+                times, shapes = (known.get(key) for key in ("op_exe_time", "op_shape"))
+                if not isinstance(times, list):
+                    losses.add("operators without times", f"{kind} {name}")
+                    continue
+                spelled = shapes if isinstance(shapes, list) else []
+                for at, time_ms in enumerate(times):
+                    length_ns = _length_ns(time_ms, MILLISECOND_NS)
+                    if length_ns is None:
+                        losses.add("runs without a length", f"{kind} {name}")
+                        continue
+                    told = _inputs_of(spelled[at]) if at < len(spelled) else ""
+                    texts = (code(kind), code(name), code(told))
+                    yield _Run(at + 1, RunLevel.NAME, NO_NAME, *texts, 1, length_ns)
+
+
+def _inputs_of(told: object) -> str:
+    """The shapes of inputs in an op_info without its quotes."""
+    found = {int(number): shape for number, shape in _INPUT.findall(str(told))}
+    return _shapes_of([found[number] for number in sorted(found)])
+
+
+_INPUT = re.compile(r"[Ii]nput_(\d{1,4}): ?\{[^{}]*?shape: ?([^{}]*)\}")
 
 
 def _types_of(runs: list[_Run]) -> Iterator[_Run]:
@@ -113,10 +150,10 @@ def _steps_of(
         yield number, items
 
 
-def _length_ns(duration_us: object) -> int | None:
-    if isinstance(duration_us, bool) or not isinstance(duration_us, (int, float)):
+def _length_ns(duration: object, unit_ns: int = MICROSECOND_NS) -> int | None:
+    if isinstance(duration, bool) or not isinstance(duration, (int, float)):
         return None
-    return round(duration_us * MICROSECOND_NS) if 0 <= duration_us < 1e15 else None
+    return round(duration * unit_ns) if 0 <= duration < LONGEST else None
 
 
 def _shapes_of(told: object) -> str:

@@ -28,18 +28,36 @@ __all__ = ["read_operators"]
 
 PICOSECONDS = 1000
 """Of a nanosecond."""
+MICROSECONDS = 1000
+"""Of a millisecond."""
 AI_CPU = "AI_CPU"
 
 
 @dataclass(frozen=True)
 class _CpuRuns(ColumnTable):
-    """One run of an operator on an AI CPU a row."""
+    """One run of an operator on an AI CPU a row; op_type: its type, as some versions call it."""
 
-    name: Codes = column(np.int32)
+    name: Codes = column(np.int32, NO_NAME)
+    op_type: Codes = column(np.int32, NO_NAME)
     total_ns: Int64 = column(np.int64)
     dispatch_ns: Int64 = column(np.int64, NO_TIME)
     start_ns: Int64 = column(np.int64, NO_TIME)
     end_ns: Int64 = column(np.int64, NO_TIME)
+    execution_ns: Int64 = column(np.int64, NO_TIME)
+
+    def run_ns(self) -> Int64:
+        """How long each ran.
+
+        That is from its start to its end, in microseconds. MindSpore 2.1 and 2.2, which call the
+        type op_type, write milliseconds there, and an end that includes the wait before the start:
+        then it is what they call execution time.
+        """
+        known = (self.start_ns != NO_TIME) & (self.end_ns >= self.start_ns)
+        between_ns = np.where(known, self.end_ns - self.start_ns, NO_TIME)
+        spans_ns, totals_ns = int(between_ns[known].sum()), int(self.total_ns[known].sum())
+        in_milliseconds = MICROSECONDS * spans_ns <= 2 * totals_ns
+        newer = in_milliseconds and bool((self.op_type != NO_NAME).any())
+        return self.execution_ns if newer else between_ns
 
 
 @dataclass(frozen=True)
@@ -64,11 +82,13 @@ _COUNT = Cell("count", ("execution_frequency", "execution_times"), Unit.NUMBER, 
 _CPU_RUNS = DelimitedTable(
     _CpuRuns,
     (
-        Cell("name", ("kernel_type", "op_type", "node_type_name", "kernel_name", "op_name")),
+        Cell("name", ("kernel_type", "node_type_name", "kernel_name", "op_name"), required=False),
+        Cell("op_type", ("op_type",), required=False),
         Cell("total_ns", ("total_time",), Unit.MILLISECONDS),
         Cell("dispatch_ns", ("dispatch_time",), Unit.MILLISECONDS, required=False),
         Cell("start_ns", ("run_start", "runv2_start"), Unit.MICROSECONDS, required=False),
         Cell("end_ns", ("run_end", "runv2_end"), Unit.MICROSECONDS, required=False),
+        Cell("execution_ns", ("execution_time",), Unit.MILLISECONDS, required=False),
     ),
 )
 _CORE_TYPES = DelimitedTable(
@@ -108,15 +128,11 @@ def read_operators(files: TableFiles, into: TablesBuilder) -> None:
 
 def _add_cpu_sums(path: Path, into: TablesBuilder) -> None:
     runs = _CpuRuns.of(*read_columns(path, _CPU_RUNS, into))
-    known = (runs.start_ns != NO_TIME) & (runs.end_ns >= runs.start_ns)
-    kind = [into.strings.code(_type_of(into.strings[code])) for code in runs.name.tolist()]
-    _add_cpu_runs(
-        OperatorSource.AICPU_INTERMEDIATE,
-        np.array(kind, np.int32),
-        runs.name,
-        (runs.total_ns, runs.dispatch_ns, np.where(known, runs.end_ns - runs.start_ns, NO_TIME)),
-        into,
-    )
+    name = np.where(runs.op_type == NO_NAME, runs.name, runs.op_type)
+    kind = [into.strings.code(_type_of(into.strings[code])) for code in name.tolist()]
+    lengths_ns = (runs.total_ns, runs.dispatch_ns, runs.run_ns())
+    source = OperatorSource.AICPU_INTERMEDIATE
+    _add_cpu_runs(source, np.array(kind, np.int32), name, lengths_ns, into)
 
 
 def _add_cpu_runs(

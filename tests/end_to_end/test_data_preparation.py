@@ -1,0 +1,192 @@
+"""Proves that a run that starves for data is said to, and no other, from profile to report."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import timeline
+from simulator.layouts import LAYOUTS
+from simulator.model import Run
+from simulator.scenario import Scenario
+from simulator.simulation import make_run
+from simulator.writers.mindspore.tables.data_preparation import write_data_preparation
+from simulator.writers.mindspore.text import write_mindspore_text
+from tests.support.run_command import Command
+from timeline import TimelineWarning
+from timeline.figures.filed_verdict import FiledVerdict
+from timeline.reports.export_report import ExportReport
+from timeline.selection import Selection
+
+MS = 1_000_000
+STEPS = 6
+
+
+def starved(*ranks: int) -> Scenario:
+    return Scenario(starved_ns=dict.fromkeys(ranks, 8 * MS))
+
+
+def written(run: Run, directory: Path, *, with_tables: bool = True) -> Path:
+    """The text outputs of MindSpore, with the tables of data preparation beside them."""
+    profiler = write_mindspore_text(run, directory)[0]
+    for rank in run.ranks if with_tables else ():
+        write_data_preparation(run, rank, profiler)
+    return directory
+
+
+def exported(path: Path, tmp_path: Path, **options: Any) -> ExportReport:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TimelineWarning)
+        return timeline.export(path, tmp_path / "out.pftrace", jobs=1, **options)
+
+
+def report_on(tmp_path: Path, ranks: int, scenario: Scenario, **options: Any) -> ExportReport:
+    run = make_run(ranks=ranks, steps=STEPS, scenario=scenario)
+    return exported(written(run, tmp_path / "run", **options), tmp_path)
+
+
+def test_a_starved_run_says_so_first_and_why(tmp_path: Path) -> None:
+    """The rank is the culprit, alone too; then come the queue, the operation and processors."""
+    report = report_on(tmp_path, 1, starved(0))
+    verdict = report.to_dict()["verdict"]
+    culprit = verdict["culprit"]
+    assert (culprit["rank"], culprit["cause"], culprit["waited_ns"]) == (0, "input", None)
+    assert culprit["profiled"] is True
+    assert culprit["share"] > 0.7
+    assert culprit["estimated_gain_ns"] is None
+    assert [sentence.split(":")[0] for sentence in verdict["sentences"][:4]] == [
+        "Rank 0 waits for data",
+        "Data processing of rank 0 is too slow",
+        "Likely MapOp 1, which fills 0% of its queue",
+        "Processors of rank 0's host are 91% busy.",
+    ]
+
+
+def test_what_the_tables_tell_of_a_starved_run(tmp_path: Path) -> None:
+    """All batches find the queues empty; the map has a full input, and is the bottleneck."""
+    report = report_on(tmp_path, 1, starved(0)).to_dict()
+    (preparation,) = report["data_preparation"]
+    assert preparation == {
+        "rank": 0,
+        "bottleneck": "processing",
+        "empty_share": 1.0,
+        "operations": [1],
+        "cpu_busy": 0.91,
+    }
+    assert {
+        row["queue"]: (row["records"], row["empty"]) for row in report["data_queues"]
+    } == dict.fromkeys(("host", "device", "to device"), (STEPS, STEPS))
+    assert [row["op"] for row in report["data_pipeline"]] == [0, 1, 3]
+    assert [row["bottleneck"] for row in report["data_pipeline"]] == [None, "fuller input", None]
+    assert [row["about"] for row in report["advice"]][:3] == [
+        "data processing",
+        "data operation",
+        "processors",
+    ]
+
+
+def test_data_that_is_there_is_not_blamed(tmp_path: Path) -> None:
+    """Queues that always held data clear the input of the time between steps."""
+    report = report_on(tmp_path, 1, Scenario()).to_dict()
+    (preparation,) = report["data_preparation"]
+    assert (preparation["bottleneck"], preparation["empty_share"]) == ("none", 0.0)
+    assert report["verdict"]["culprit"] is None
+    assert report["verdict"]["sentences"][0].startswith("Step (")
+
+
+def test_of_ranks_that_all_starve_one_is_named(tmp_path: Path) -> None:
+    """Nobody holds up anybody, and still all of them wait; advice is on the one that is named."""
+    verdict = report_on(tmp_path, 4, starved(0, 1, 2, 3)).verdict
+    assert verdict.culprit is not None
+    assert verdict.culprit.waited_ns is None
+    first, second, *_ = verdict.sentences()
+    assert first.startswith(f"Rank {verdict.culprit.rank} waits for data longest of 4 ranks: ")
+    assert second.startswith(f"Data processing of rank {verdict.culprit.rank} is too slow")
+
+
+def test_a_starved_rank_that_holds_up_others_is_still_said_to(tmp_path: Path) -> None:
+    """Who waits for it, and how long, tells more; the cause is its input, and advice follows."""
+    report = report_on(tmp_path, 4, starved(1))
+    first, second, third, *_ = report.verdict.sentences()
+    assert first.startswith("Rank 1 holds up the other 3")
+    assert second.startswith("Cause: its input is late")
+    assert third.startswith("Data processing of rank 1 is too slow")
+    assert report.to_dict()["verdict"]["culprit"]["waited_ns"] > 0
+
+
+@pytest.mark.parametrize("layout", ["torch-text", "mindspore-2.1"])
+def test_a_single_rank_without_tables_starves_as_well(layout: str, tmp_path: Path) -> None:
+    """The idle time that is spent waiting for data is enough to tell."""
+    LAYOUTS[layout](make_run(ranks=1, steps=STEPS, scenario=starved(0)), tmp_path / "run")
+    verdict = exported(tmp_path / "run", tmp_path).verdict
+    assert verdict.culprit is not None
+    assert verdict.culprit.cause.value == "input"
+    assert next(verdict.sentences()).startswith("Rank 0 waits for data: 9.")
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [Scenario(), Scenario(slow_computing={1: 2.0}), Scenario(late_host_ns={1: 300_000})],
+    ids=["healthy", "slow computing", "late host"],
+)
+def test_other_faults_are_not_those_of_data(scenario: Scenario, tmp_path: Path) -> None:
+    """No cluster whose data is there is said to wait for it."""
+    LAYOUTS["torch-text"](make_run(ranks=4, steps=STEPS, scenario=scenario), tmp_path / "run")
+    verdict = exported(tmp_path / "run", tmp_path).verdict
+    assert verdict.starved is None
+    assert "waits for data" not in " ".join(verdict.sentences())
+
+
+def test_tables_alone_advise_too(tmp_path: Path) -> None:
+    """Without anything that ran on the device there is a verdict, and no file."""
+    run = make_run(ranks=1, steps=STEPS, scenario=starved(0))
+    (profiler := tmp_path / "profiler").mkdir()
+    write_data_preparation(run, run.rank(0), profiler)
+    report = exported(tmp_path / "profiler", tmp_path)
+    assert not report.outputs
+    assert next(report.verdict.sentences()).startswith("Data processing of rank 0 is too slow")
+
+
+def test_steps_that_are_selected_are_batches(tmp_path: Path) -> None:
+    """The queue of steps 2 and 3 is that of batches 2 and 3."""
+    run = make_run(ranks=1, steps=STEPS, scenario=starved(0))
+    report = exported(
+        written(run, tmp_path / "run"), tmp_path, selection=Selection(steps=frozenset({2, 3}))
+    )
+    assert [row["records"] for row in report.to_dict()["data_queues"]] == [2, 2, 2]
+
+
+def test_what_a_file_says_of_data_is_read_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`tlexport show` prints the sentences and the culprit that the export told."""
+    report = report_on(tmp_path, 1, starved(0))
+    shown = Command(tmp_path, capsys)("show", tmp_path / "out.pftrace", "--json")
+    assert shown.code == 0
+    filed = FiledVerdict.of_export("1", report.kind, report.verdict, report.figures, "")
+    assert shown.report["verdict"]["culprit"] == filed.to_dict()["verdict"]["culprit"]
+    assert shown.report["sentences"] == list(report.verdict.sentences())
+
+
+def test_the_page_shows_queues_and_the_operation(tmp_path: Path) -> None:
+    """The section has a curve of each queue, and boxes of which that of the map is marked."""
+    run = make_run(ranks=1, steps=STEPS, scenario=starved(0))
+    exported(written(run, tmp_path / "run"), tmp_path, report=tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert '<strong class="culprit">Rank 0</strong> waits for data' in page
+    assert page.count('class="box limit"') == 1
+    assert '<div class="box limit"><strong>MapOp 1</strong>' in page
+    for queue in ("Host queue", "Device queue", "Queue to the device"):
+        assert queue in page
+    assert 'data-name="queues"' in page
+
+
+def test_a_page_without_such_tables_has_no_such_section(tmp_path: Path) -> None:
+    """Where nothing was sampled, nothing is said."""
+    run = make_run(ranks=1, steps=STEPS)
+    path = written(run, tmp_path / "run", with_tables=False)
+    exported(path, tmp_path, report=tmp_path / "page.html")
+    assert "Data preparation" not in (tmp_path / "page.html").read_text()

@@ -1,0 +1,209 @@
+"""The section of a page on how data is prepared: queues over time, and the pipeline as boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from timeline.analysis.waits.culprit import Culprit
+from timeline.figures.advice import worst_first
+from timeline.figures.data_advice import ABOUT_DATA
+from timeline.figures.rank_tables import Figures
+from timeline.figures.table import Table
+from timeline.printable import printable
+from timeline.reports.html.page_table import (
+    Cell,
+    Column,
+    PageTable,
+    integer_column,
+    page_table,
+    share_column,
+    text_column,
+    time_column,
+)
+from timeline.reports.html.palette import QUEUES, Phase
+from timeline.reports.html.pictures import Picture, draw_queues
+from timeline.reports.html.svg import StyleSheet
+from timeline.units import spell_count
+
+__all__ = ["DataSection", "PipelineBox", "data_section"]
+
+MOST_ROWS = 50
+MOST_ADVICE = 8
+
+
+@dataclass(frozen=True)
+class PipelineBox:
+    """An operation of the pipeline.
+
+    usage: how full its queue is on the mean, None where it has none. limit: why it limits the
+    pipeline, empty where it does not.
+    """
+
+    name: str
+    workers: str
+    usage: float | None
+    limit: str
+    advice: str
+
+
+@dataclass(frozen=True)
+class DataSection:
+    """What a page shows of the preparation of data.
+
+    rank: the one that is drawn, of so many ranks. queues: None where no sizes are known, of the
+    phases. levels: boxes from the sources to the root, those that are equally far from it together.
+    """
+
+    rank: int
+    ranks: int
+    queues: Picture | None
+    phases: Sequence[Phase]
+    levels: Sequence[Sequence[PipelineBox]]
+    advice: Sequence[str]
+    tables: Sequence[PageTable]
+
+
+def data_section(
+    figures: Figures, culprit: Culprit | None, sheet: StyleSheet
+) -> DataSection | None:
+    """The section; None where nothing of it was sampled.
+
+    The rank that is drawn is the culprit, or else the one whose host queue is most often empty.
+    """
+    ranks = figures.data_preparation.to_dicts()
+    if not ranks:
+        return None
+    late = None if culprit is None else culprit.rank
+    shown = max(ranks, key=lambda row: (row["rank"] == late, row["empty_share"] or 0.0))["rank"]
+    curves = figures.data_curves
+    curves = curves.take(curves["rank"] == shown)
+    drawn = set(curves["queue"].tolist())
+    advice = [one.text for one in worst_first(figures.all_advice()) if one.about in ABOUT_DATA]
+    return DataSection(
+        shown,
+        len(ranks),
+        draw_queues(curves, _room(figures.data_queues, shown), sheet) if len(curves) else None,
+        [queue for queue in QUEUES if queue.column in drawn],
+        _levels(figures.data_pipeline, shown),
+        [printable(text) for text in advice[:MOST_ADVICE]],
+        list(_tables(figures)),
+    )
+
+
+def _room(queues: Table, rank: int) -> int:
+    """For how many batches the queues of a rank have room, as far as that is known."""
+    its = queues.take(queues["rank"] == rank)
+    return int(np.ma.filled(its["capacity"], 0).max(initial=0))
+
+
+def _levels(pipeline: Table, rank: int) -> list[list[PipelineBox]]:
+    """The boxes of a rank; operations come from the root on."""
+    depth: dict[int | None, int] = {}
+    levels: list[list[PipelineBox]] = []
+    for row in pipeline.to_dicts():
+        if row["rank"] != rank:
+            continue
+        depth[row["op"]] = at = depth.get(row["parent"], -1) + 1
+        if at == len(levels):
+            levels.append([])
+        workers = "" if row["workers"] is None else spell_count(row["workers"], "worker")
+        levels[at].append(
+            PipelineBox(
+                printable(f"{row['type']} {row['op']}"),
+                workers,
+                row["usage"],
+                row["bottleneck"] or "",
+                row["advice"] or "",
+            )
+        )
+    return levels[::-1]
+
+
+def _tables(figures: Figures) -> Iterator[PageTable]:
+    ranks, queues, pipeline = (
+        figures.data_preparation,
+        figures.data_queues,
+        figures.data_pipeline,
+    )
+    shown, note = _first(ranks)
+    columns = [
+        _words("Bottleneck", shown["bottleneck"]),
+        _shares("Host queue empty", shown["empty_share"]),
+        _words("Operations", [", ".join(map(str, ops)) for ops in shown["operations"]]),
+        _shares("Processors busy", shown["cpu_busy"]),
+    ]
+    if any(columns):
+        yield page_table(
+            "data-ranks",
+            "What limits the preparation of data",
+            [integer_column("Rank", shown["rank"]), *columns],
+            note,
+        )
+    if len(queues):
+        shown, note = _first(queues)
+        yield page_table(
+            "data-queues",
+            "Queues",
+            [
+                integer_column("Rank", shown["rank"]),
+                text_column("Queue", shown["queue"]),
+                integer_column("Batches", shown["records"]),
+                integer_column("Empty", shown["empty"]),
+                integer_column("Full", shown["full"]),
+                integer_column("Capacity", shown["capacity"]),
+                time_column("Waited for", shown["get_ns"]),
+                time_column("Put in", shown["push_ns"]),
+                time_column("Together", shown["total_ns"]),
+            ],
+            f"Times are means of a batch. {note}".strip(),
+        )
+    if len(pipeline):
+        shown, note = _first(pipeline)
+        yield page_table(
+            "data-pipeline",
+            "Operations of the pipeline",
+            [
+                integer_column("Rank", shown["rank"]),
+                integer_column("Number", shown["op"]),
+                text_column("Type", shown["type"]),
+                integer_column("Workers", shown["workers"]),
+                integer_column("Capacity", shown["capacity"]),
+                _shares("Queue filled", shown["usage"]),
+                _shares("Queue empty", shown["empty_share"]),
+                _shares("User", shown["cpu_user"]),
+                _shares("System", shown["cpu_system"]),
+                _words("Bottleneck", shown["bottleneck"]),
+                _words("What to try", shown["advice"]),
+            ],
+            note,
+        )
+
+
+def _first(rows: Table) -> tuple[Table, str]:
+    shown = rows.take(slice(MOST_ROWS))
+    left = len(rows) - len(shown)
+    return shown, f"{spell_count(left, 'more row')} in the JSON report (--json)." if left else ""
+
+
+def _words(title: str, values: Sequence[str | None] | npt.NDArray[Any]) -> Column | None:
+    words = np.empty(len(values), object)
+    words[:] = [value or "" for value in values]
+    return text_column(title, words)
+
+
+def _shares(title: str, values: npt.NDArray[Any]) -> Column | None:
+    """Shares where they are given; None where none is."""
+    absent = np.ma.getmaskarray(values)
+    if absent.all():
+        return None
+    column = share_column(title, values, 1)
+    cells = (
+        Cell("–", -1) if missing else cell
+        for cell, missing in zip(column.cells, absent.tolist(), strict=True)
+    )
+    return Column(title, True, tuple(cells))
