@@ -54,6 +54,9 @@ class CompareKeywords(DrawingKeywords, total=False):
 
     markdown: str | os.PathLike[str] | None
     fail_above: float | str | None
+    max_kernels: int | str | None
+    map_operators: Mapping[str, str] | str | os.PathLike[str] | None
+    match_shapes: bool
 
 
 class ExportKeywords(DrawingKeywords, total=False):

@@ -23,6 +23,7 @@ from timeline.units import parse_bytes, parse_duration_ns
 
 __all__ = [
     "DEFAULT_LIMIT_BYTES",
+    "LEAST_MAX_KERNELS",
     "Args",
     "ClockOptions",
     "CompareOptions",
@@ -58,6 +59,8 @@ class Args(enum.Enum):
 GroupBy: TypeAlias = Literal["rank", "layer"]
 """What rows of the timeline are grouped by first."""
 DEFAULT_LIMIT_BYTES = 20 * 1024 * 1024
+LEAST_MAX_KERNELS = 4
+"""An operator of a few kernels has none inside that say more."""
 
 
 def _values(choices: type[enum.Enum]) -> tuple[str, ...]:
@@ -140,6 +143,43 @@ def _read_share(share: float | str | None) -> float | None:
     return found
 
 
+def _read_max_kernels(number: int | str | None) -> int | None:
+    if number is None:
+        return None
+    found = int(number) if not isinstance(number, str) or number.strip().isdigit() else -1
+    if found < LEAST_MAX_KERNELS:
+        raise UsageError(
+            f"max-kernels {number}: it is no number of kernels from {LEAST_MAX_KERNELS} on.",
+            do="Write one, as in --max-kernels 10.",
+        )
+    return found
+
+
+def _read_operator_names(
+    names: Mapping[str, str] | str | os.PathLike[str] | None,
+) -> Mapping[str, str]:
+    """New names by old ones, as they are or from a JSON file."""
+    if names is None:
+        return {}
+    where, found = "map-operators", names
+    if isinstance(names, (str, os.PathLike)):
+        import json  # `--help` does not wait for it
+
+        where = f"map-operators {os.fspath(names)}"
+        try:
+            found = json.loads(Path(names).read_bytes())
+        except OSError as error:
+            raise UsageError(f"{where}: {error.strerror}.", do=_MAP_HINT) from None
+        except ValueError:
+            raise UsageError(f"{where}: it is no JSON.", do=_MAP_HINT) from None
+    if not isinstance(found, Mapping) or not all(
+        isinstance(text, str) for pair in found.items() for text in pair
+    ):
+        raise UsageError(f"{where}: it is no object of names.", do=_MAP_HINT)
+    return dict(found)
+
+
+_MAP_HINT = 'Give a JSON object of old and new names, as in {"aten::conv2d": "aten::convolution"}.'
 _OUTPUT_HELP = ".pftrace, .json, or either with .gz (default: {} here)"
 
 
@@ -281,6 +321,10 @@ class ExportOptions:
 class CompareOptions:
     """What a comparison does besides what an export does.
 
+    max_kernels: an operator that launched more kernels gives way to those inside; None for any
+    number. map_operators: what operators and modules of both runs are called in the comparison, by
+    their names. match_shapes: whether operators of other shapes are others.
+
     markdown: a file for the comparison in short, for a merge request. fail_above: by what share of
     one a step may be longer before the gate fails; None has no gate. It does not fail on fewer than
     five steps, only on none: then times from end to end count.
@@ -301,6 +345,28 @@ class CompareOptions:
         metavar="PERCENT",
         read=_read_share,
         completion=Completion({"5%": "", "10%": ""}),
+    )
+    max_kernels: int | None = option(
+        "--max-kernels",
+        group=Group.DRAW,
+        help=f"compare operators that launched at most so many kernels, {LEAST_MAX_KERNELS} or "
+        "more: larger ones give way to those inside (default: the outermost)",
+        metavar="N",
+        read=_read_max_kernels,
+        completion=NO_COMPLETION,
+    )
+    map_operators: Mapping[str, str] = option(
+        "--map-operators",
+        group=Group.DRAW,
+        help="a JSON object of names of operators and modules, with the names they compare by",
+        metavar="FILE.json",
+        read=_read_operator_names,
+    )
+    match_shapes: bool = option(
+        "--match-shapes",
+        group=Group.DRAW,
+        help="compare operators by the shapes of their inputs too",
+        default=False,
     )
 
 

@@ -137,11 +137,13 @@ class Profile:
         """A row per rank and type of operator, per rank and operator, or by whose work it is.
 
         rank, communication (1 or 0), type, core (what ran it), name (by name only), count,
-        total_ns, shortest_ns, longest_ns. By launch or module, instead of type and core:
-        launched_by and operator (the outermost and the innermost operator of the framework around
-        the launch), or module (the modules and annotations around it, or the scope in its name);
-        and phase (forward, backward or other). What is not known is masked. In either way each
-        compute task and communication op is in one row.
+        total_ns, shortest_ns, longest_ns, source (tasks; aicore_intermediate, aicpu_intermediate or
+        aicpu for sums that the profiler left beside them), mean_ns, dispatch_ns (until an AI CPU
+        began), run_ns, share (of its source and rank). By launch or module, instead of type and
+        core: launched_by and operator (the outermost and the innermost operator of the framework
+        around the launch), or module (the modules and annotations around it, or the scope in its
+        name); and phase (forward, backward or other). What is not known is masked. In either way
+        each compute task and communication op is in one row of tasks.
 
         Raises:
             TimelineError: as `overlap`.
@@ -153,9 +155,12 @@ class Profile:
         if by in ("launch", "module"):
             figures = self._measure(selection, causes=True).figures
             return figures.launchers if by == "launch" else figures.modules
-        table = self._measure(selection, by_name=by == "name").figures.operators
+        from timeline.figures.operator_tables import with_file_sums
+
+        figures = self._measure(selection, by_name=by == "name").figures
         if by == "name":
-            return table
+            return with_file_sums(figures.operators, figures.operator_details)
+        table = with_file_sums(figures.operators, figures.operator_sums)
         return Table({name: column for name, column in table.columns.items() if name != "name"})
 
     def collectives(self, selection: Selection | None = None) -> Table:
@@ -231,9 +236,9 @@ class Profile:
     def flops(self, selection: Selection | None = None) -> Table:
         """A row per rank, step, scope and operator whose floating-point operations were counted.
 
-        rank, level (rank, step, scope or operator), name, parent (of a scope), step, unit (all,
-        cube
-        or vector), flop, flop_per_s, utilization (0 to 1).
+        rank; level: rank, step, scope or operator; name; parent, of a scope; step; unit: all, cube
+        or vector; flop, of a step, or of one run of an operator; flop_per_s, of a rank the mean
+        over its operators; utilization, from 0 to 1. None is worked out from shapes.
 
         Raises:
             TimelineError: as `overlap`.
@@ -274,21 +279,34 @@ class Profile:
         """
         return self._measure(selection).figures.data_pipeline
 
-    def operator_steps(self, selection: Selection | None = None) -> Table:
-        """A row per rank, step and operator: how often and how long it ran.
+    def operator_steps(
+        self,
+        selection: Selection | None = None,
+        by: Literal["type", "name", "kernel"] | None = None,
+    ) -> Table:
+        """A row per rank, step and type of operator, operator, or kernel: how often it ran, how
+        long.
 
-        rank, step, level (type, name, kernel), side, type, name, shapes, count, total_ns, mean_ns.
+        rank, step, level (type, name, kernel), side (gpu or cpu, where a file tells it), type,
+        name, shapes (of inputs), count, total_ns, mean_ns; all levels, or one. Those of a step are
+        of its tasks and communication ops, unless the profiler has left a file of them; what lies
+        in no step is in no row. What is not known is masked, or None.
 
         Raises:
             TimelineError: as `overlap`.
         """
-        return self._measure(selection).figures.operator_steps
+        if by not in (None, "type", "name", "kernel"):
+            raise UsageError(f"by={by!r}: operators of steps are told apart by type, name, kernel.")
+        table = self._measure(selection, every_run=True).figures.operator_steps
+        return table if by is None else table.take(table["level"] == by)
 
     def step_trace(self, selection: Selection | None = None) -> Table:
         """A row per rank, graph and step of the step trace, and their means over all but the first.
 
-        rank, graph, step (masked in means), of (steps or file in means), start_ns, total_ns,
-        interval_ns, fp_bp_ns, tail_ns, fp_start, bp_end.
+        rank, graph and step, which is masked in means; of, in means: steps, of those selected, or
+        file, as the profiler wrote it; start_ns, total_ns, which is the sum of interval_ns, the
+        wait for data, masked in the first step, fp_bp_ns and tail_ns; fp_start and bp_end, the
+        operators at which forward begins and backward ends.
 
         Raises:
             TimelineError: as `overlap`.
@@ -298,7 +316,8 @@ class Profile:
     def parallel(self, selection: Selection | None = None) -> Table:
         """One row, or none: how the run is split over ranks.
 
-        mode, stages, ranks, stage_ranks.
+        mode, such as auto_parallel or pipeline-parallel; stages and ranks, how many there are;
+        stage_ranks, the ranks of each stage.
 
         Raises:
             TimelineError: as `overlap`.
@@ -317,9 +336,11 @@ class Profile:
         return self._measure(selection).figures.parallel_times
 
     def links(self, selection: Selection | None = None) -> Table:
-        """A row per rank and link between ranks.
+        """A row per rank and link: what its HCCL tasks, or MindSpore's sums of them, moved there.
 
-        rank, source_rank, target_rank, link, count, size_bytes, total_ns, bandwidth_gb_s, group.
+        rank; source_rank and target_rank; link, such as HCCS; count, masked in sums of MindSpore;
+        size_bytes; total_ns; bandwidth_gb_s, size by time; group, where ranks are numbers inside it
+        and which ranks those are is not known; numbered_in: run, or group.
 
         Raises:
             TimelineError: as `overlap`.
@@ -339,13 +360,16 @@ class Profile:
     def memory_graphs(self, selection: Selection | None = None) -> Table:
         """A row per rank and graph: how much memory it holds at most.
 
-        rank, graph, static_bytes, peak_bytes, peak_node, peak_operator, capacity_bytes, nodes,
-        tensors, fp_start, bp_end.
+        rank, graph, static_bytes (what it holds whatever runs), peak_bytes, peak_node and
+        peak_operator (the first at which it does), capacity_bytes (of the device), nodes and
+        tensors (their numbers), fp_start and bp_end (operators). Of torch_npu, whose allocations
+        were recorded as they happened, a row per rank: peak_operator is the last that allocated
+        before the peak, tensors is the number of allocations, and the rest is masked.
 
         Raises:
             TimelineError: as `overlap`.
         """
-        return self._measure(selection).figures.memory_graphs
+        return self._measure(selection, memory=True).figures.memory_graphs
 
     def advice(self, selection: Selection | None = None) -> Table:
         """A row per number that is above its threshold, and what to do about it.
@@ -363,15 +387,18 @@ class Profile:
     ) -> Table:
         """A row per rank, graph and operator of it in the order in which they run, or per tensor.
 
-        rank, graph, node, name, use_bytes, size_bytes, change_bytes; by tensor rank, graph, tensor,
-        type, size_bytes, first and last (nodes), operator, at_peak.
+        rank, graph, node, name, use_bytes (what the graph holds then), size_bytes (what the
+        operator puts out and works in), change_bytes (of the use, since the operator before). By
+        tensor: rank, graph, tensor, type, size_bytes, first and last (the nodes at which it lives),
+        operator (which makes it), at_peak (whether it lives at the peak). Where torch_npu recorded
+        allocations, they are a row each, in order of time, without a graph and nodes.
 
         Raises:
             TimelineError: as `overlap`.
         """
         if by not in ("operator", "tensor"):
             raise UsageError(f"by={by!r}: memory is told apart by operator or tensor.")
-        figures = self._measure(selection).figures
+        figures = self._measure(selection, memory=True).figures
         return figures.memory_operators if by == "operator" else figures.memory_tensors
 
     def omissions(self, selection: Selection | None = None) -> Table:
@@ -398,10 +425,17 @@ class Profile:
             raise UsageError(f"the profile {self.path} is closed; open it again.")
 
     def _measure(
-        self, selection: Selection | None, *, by_name: bool = False, causes: bool = False
+        self,
+        selection: Selection | None,
+        *,
+        by_name: bool = False,
+        causes: bool = False,
+        memory: bool = False,
+        every_run: bool = False,
     ) -> _Measured:
         self.check_open()
-        return self._read(replace(selection or Selection(), layers=None), by_name, causes)
+        chosen = replace(selection or Selection(), layers=None)
+        return self._read(chosen, by_name, causes, memory, every_run)
 
     def __enter__(self) -> Profile:
         return self
@@ -488,11 +522,23 @@ def _measure(
     selection: Selection,
     by_name: bool,
     causes: bool,
+    memory: bool,
+    every_run: bool,
 ) -> _Measured:
     """Read the figures of a selection, and warn of what they do not hold."""
     from timeline.figures.rank_tables import Figures
 
-    known = _read(path, sources, reading, progress, selection, by_name=by_name, causes=causes)
+    known = _read(
+        path,
+        sources,
+        reading,
+        progress,
+        selection,
+        by_name=by_name,
+        causes=causes,
+        memory=memory,
+        every_run=every_run,
+    )
     omissions = [omission for facts in known.facts for omission in facts.omissions]
     return _Measured(Figures.of(known.facts, known.waiting, known.path), _table_of(omissions))
 
@@ -507,6 +553,8 @@ def _read(
     by_name: bool = False,
     causes: bool = False,
     estimate: bool = False,
+    memory: bool = False,
+    every_run: bool = False,
     caller: int = _CALLER_OF_FIGURES,
 ) -> KnownRanks:
     """Read what is known of a selection, and warn of what that does not hold.
@@ -525,6 +573,8 @@ def _read(
             by_name=by_name,
             causes=causes,
             estimate=estimate,
+            memory=memory,
+            every_run=every_run,
         )
     finally:
         progress.finish()

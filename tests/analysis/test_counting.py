@@ -150,7 +150,7 @@ def test_time_outside_is_of_the_whole_capture_alone(shelf: ProfileShelf, tmp_pat
         assert whole(part)["outside_ns"] == 0
         assert "kernel" not in " ".join(part.verdict.sentences())
     alone = compare(profile.path, profile.path, tmp_path / "c.pftrace").comparison
-    parts = {one["metric"]: one["base_ns"] for one in alone.overall.to_dicts()}
+    parts = {one["metric"]: one["base_ns"] for one in alone.parts.to_dicts()}
     names = ("computing", "communication, not overlapped", "copies", "idle")
     assert abs(sum(parts[name] for name in names) - parts["end to end"]) <= len(names)
 
@@ -345,7 +345,7 @@ def test_of_a_single_card_nothing_is_said_of_others(shelf: ProfileShelf, tmp_pat
         report=tmp_path / "c.html",
         causes=False,
     )
-    rows = {row["metric"]: row for row in compared.comparison.overall.to_dicts()}
+    rows = {row["metric"]: row for row in compared.comparison.parts.to_dicts()}
     waited = rows["waiting for other ranks"]
     assert [waited[name] for name in ("base_ns", "new_ns", "delta_ns")] == [None] * 3
     assert (tmp_path / "page.html").stat().st_size > 0

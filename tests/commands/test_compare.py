@@ -62,7 +62,7 @@ def run(*words: str | Path) -> int:
 
 
 def overall(comparison: Comparison) -> dict[str, dict[str, Any]]:
-    return {row["metric"]: row for row in comparison.overall.to_dicts()}
+    return {row["metric"]: row for row in comparison.parts.to_dicts()}
 
 
 # -- what is compared ------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def test_parts_add_up(
 ) -> None:
     """To the whole of each run, and means over ranks to that of the run, but for rounding."""
     report = timeline.compare(shelf.get(layout).path, slowed(layout), "t.pftrace")
-    rows = report.comparison.overall.to_dicts()
+    rows = report.comparison.parts.to_dicts()
     whole = overall(report.comparison)[WHOLE]
     for side in TIMES:
         parts = [row[side] for row in rows if row["part_of"] == WHOLE]
@@ -333,7 +333,7 @@ def test_the_page_says_what_the_comparison_says(
     page = read(content)
     comparison = report.comparison
     for name, table in (
-        ("overall", comparison.overall),
+        ("overall", comparison.parts),
         ("steps", comparison.steps),
         ("ranks", comparison.ranks),
         ("operators", comparison.operators),
@@ -342,7 +342,7 @@ def test_the_page_says_what_the_comparison_says(
         assert list(map(int, page.column(name, "Before"))) == table["base_ns"].tolist()
         assert list(map(int, page.column(name, "Now"))) == table["new_ns"].tolist()
     metrics = [one.strip() for one in page.column("overall", "Part")]
-    assert metrics == comparison.overall["metric"].tolist()
+    assert metrics == comparison.parts["metric"].tolist()
     assert page.column("operators", "Name or type") == comparison.operators["name"].tolist()
     for said in comparison.sentences():
         assert said in content.decode()

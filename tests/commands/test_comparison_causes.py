@@ -286,7 +286,7 @@ def test_two_real_captures_of_one_program(tmp_path: Path) -> None:
     base, new = DATA / "torch-npu-text", DATA / "torch-npu-db"
     report = timeline.compare(base, new, tmp_path / "t.pftrace")
     rows = causes(report)
-    whole = next(row for row in report.comparison.overall.to_dicts() if row["metric"] == WHOLE)
+    whole = next(row for row in report.comparison.parts.to_dicts() if row["metric"] == WHOLE)
     assert sum(row["delta_ns"] for row in rows) == pytest.approx(whole["delta_ns"], abs=len(rows))
     tasks = {row["task"]: row for row in report.comparison.hccl_tasks.to_dicts()}
     assert {"Notify_Wait", "Memcpy", "Reduce_Inline"} <= set(tasks)

@@ -106,7 +106,7 @@ def _exports(shelf: ProfileShelf, printed: Callable[..., Any]) -> Iterator[Any]:
     """The reports of each layout, of the detail and with a limit that it exceeds."""
     for name in DRAWN:
         yield printed(shelf.get(name).path, "--kind", "detail", "-o", f"{name}.pftrace")
-    yield printed(shelf.get("torch-db").path, "--limit", "7KB", "--csv", "t.csv", "-o", "l.pftrace")
+    yield printed(shelf.get("torch-db").path, "--limit", "8KB", "--csv", "t.csv", "-o", "l.pftrace")
 
 
 def _comparison(shelf: ProfileShelf, printed: Callable[..., Any]) -> Any:

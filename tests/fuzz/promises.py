@@ -42,6 +42,9 @@ def check_records(records: Records) -> None:
     """Columns are equally long and of their type, codes and rows exist, counts are counts."""
     for name in TABLES:
         _check_table(name, getattr(records, name), len(records.strings))
+    small = records.profiler_tables
+    for table in small.tables.values():
+        _check_table(type(table).__name__, table, len(small.strings))
     _check_rows("samples.series", records.samples.series, len(records.series))
     for end in ("source", "target"):
         kinds, rows = getattr(records.flows, f"{end}_kind"), getattr(records.flows, f"{end}_row")

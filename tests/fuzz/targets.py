@@ -7,6 +7,7 @@ whose fuzzed files hold the input, and gives the records, or None where the read
 from __future__ import annotations
 
 import tempfile
+import warnings
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -32,8 +33,9 @@ from tests.fuzz.target import Form, target
 from timeline.columns.strings import StringPool
 from timeline.commands.compare import compare
 from timeline.commands.show import read_verdict
-from timeline.errors import SourceError, TimelineError
+from timeline.errors import SourceError, TimelineError, TimelineWarning
 from timeline.figures.filed_verdict import CHECKSUM, TEXT, DamagedVerdictError, FiledVerdict
+from timeline.profile import open_profile
 from timeline.records.tables import Records, Tasks
 from timeline.reports.terminal import Display
 from timeline.reports.terminal_filed import filed_text
@@ -379,3 +381,112 @@ for _name, _form, _layout, _pattern in (
     ("sqlite-parsed-host", PARSED, "msprof-sqlite", "api_event.db"),
 ):
     _add(_name, _form, _layout, _pattern, seeds=file_seeds(_pattern, _layout))
+
+# -- small tables --------------------------------------------------------------------------------
+
+TABLES: dict[str, tuple[Form, tuple[str, ...]]] = {
+    "csv": (
+        CSV,
+        (
+            "step_trace_raw_0_detail_time.csv",
+            "ascend_cluster_analyse_pipeline-parallel_2_4_0.csv",
+            "hccl_raw_0.csv",
+            "aicpu_intermediate_0.csv",
+            "aicore_intermediate_0_type.csv",
+            "aicore_intermediate_0_detail.csv",
+            "framework_raw_0.csv",
+            "minddata_pipeline_raw_0.csv",
+        ),
+    ),
+    "text": (
+        CSV,
+        (
+            "flops_0.txt",
+            "flops_utilization_step_0.json",
+            "device_queue_profiling_0.txt",
+            "minddata_aicpu_0.txt",
+            "minddata_getnext_profiling_0.txt",
+            "output_data_preprocess_aicpu_0.txt",
+        ),
+    ),
+    "json": (
+        SMALL_JSON,
+        (
+            "flops_summary_0.json",
+            "flops_scope_0.json",
+            "pipeline_profiling_0.json",
+            "minddata_cpu_utilization_0.json",
+            "parallel_strategy_0.json",
+            "profiler_info_0.json",
+            "step_trace_point_info.json",
+            "dynamic_shape_info_0.json",
+        ),
+    ),
+    "memory": (RAW, ("memory_usage_0.pb",)),
+    "slices": (
+        RAW,
+        (
+            "DATA_PREPROCESS.dev.AICPU.0.slice_0",
+            "DATA_PREPROCESS.dev.TDT.0.slice_0",
+            "Framework.host.vm.graph_desc_info.0.slice_0",
+            "Framework.host.vm.task_desc_info.0.slice_0",
+            "Framework.host.vm.point.0.slice_0",
+        ),
+    ),
+}
+"""By what they look like, the forms and the small tables that take the same input."""
+TABLE_TEXTS = (
+    b"op_full_name, MFLOPs, GFLOPS, utilization %\nDefault/Conv2D-op1, 236.1, 1180.5, 12.5\n",
+    b"full_kernel_name,a,b,c,d,e,f\nDefault/Conv2D-op1,236.1,1180.5,1.5,2.5,3.5,4.5\n",
+    b"0 0 1 4 100\n0 1 1 1 101\n0 2 1 5 102\n1 64 1 0 103\n1 64 2 7 104\n",
+    b"GetNext_dequeue_wait 1000 1090 3\nGetNext_init 5 6 0\n",
+    b"steps, FLOPS_Utilization %\n1,3.2\n",
+)
+TABLE_JSON = (
+    b'{"FLOPs": 1.5, "FLOPS": 2.5, "FLOPS_Utilization": 3.5, "cube_FLOPs": 1, "vec_FLOPS": 2}',
+    b'{"data": {"links": [{"source": "Total", "target": "Default(Default)", "value": 2.5}]}}',
+    b'{"op_info": [{"op_id": 0, "op_type": "Batch", "num_workers": 2, "children": [1], "metrics":'
+    b' {"output_queue": {"size": [0, 3, 4], "length": 16}}}, {"op_id": 1, "op_type": "Map",'
+    b' "num_workers": 4, "children": null, "metrics": null}], "sampling_interval": 10}',
+    b'{"time_stamp": [1, 2], "device_info": {"idle_utilization": [5, 6]}, "op_info": [{"op_id": 0,'
+    b' "metrics": {"user_utilization": [1], "sys_utilization": [2]}}]}',
+    b'{"operator": {"1": [{"step": 1, "op_side": "Ascend", "op_type": "Add", "op_name": "Add-op1",'
+    b' "dur": 1.5, "shape_info": "[[2, 3]]"}]}, "operator_type": {"1": {"Add": [0, 3, 2, 1.5]}}}',
+)
+
+
+def _tables(names: Sequence[str]) -> Callable[[Path], list[Path]]:
+    """Write a directory of small tables, in which some take the input."""
+
+    def write(directory: Path) -> list[Path]:
+        profiler = write_capture("mindspore-tables", directory)
+        for name in names:
+            (profiler / name).touch()
+        return [profiler / name for name in names]
+
+    return write
+
+
+def _table_seeds(names: Sequence[str]) -> Callable[[], list[bytes]]:
+    def seeds() -> list[bytes]:
+        made = [text for name in names for text in file_seeds(name, "mindspore-tables")()]
+        hand = TABLE_JSON if names[0].endswith(".json") else TABLE_TEXTS
+        return [*made, *(hand if names[0].endswith((".json", ".txt")) else ())]
+
+    return seeds
+
+
+def _read_tables(capture: Path) -> Records:
+    """The records of a directory of small tables, of which every figure is made as well."""
+    (source,) = discover(capture).sources
+    records = source.read(ALL)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TimelineWarning)
+        open_profile(capture, jobs=1).memory()
+    return records
+
+
+for _name, (_form, _names) in TABLES.items():
+    target(f"tables-{_name}", form=_form, capture=_tables(_names), seeds=_table_seeds(_names))(
+        _read_tables
+    )

@@ -65,7 +65,7 @@ def test_it_says_what_the_comparison_says() -> None:
     assert f"**{made.gate.sentence()}**" in text
     parts = tables(text)[0][2:]
     assert [row[0].strip().strip("*") for row in parts] == [
-        str(metric) for metric in made.comparison.overall["metric"].tolist()
+        str(metric) for metric in made.comparison.parts["metric"].tolist()
     ]
     assert "- Note: a warning" in text
     assert len(text.splitlines()) < 60

@@ -153,6 +153,9 @@ def _waiting(chance: np.random.Generator, ranks: int) -> Table:
         "slowest_ns",
     )
     columns = {name: chance.integers(1, MILLISECOND_NS, ranks) for name in names}
+    if ranks % 2:  # as where only a step trace is there
+        for name in ("compute_late_ns", "host_late_ns"):
+            columns[name] = np.ma.masked_array(columns[name], np.ones(ranks, np.bool_))
     return Table({"rank": np.arange(ranks), **columns})
 
 
@@ -190,6 +193,7 @@ def _links(chance: np.random.Generator, ranks: int, word: str) -> Table:
             "total_ns": total_ns,
             "bandwidth_gb_s": size_bytes / total_ns,
             "group": np.full(len(source), None, object),
+            "numbered_in": np.full(len(source), "run", object),
         }
     )
 

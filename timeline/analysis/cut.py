@@ -8,6 +8,7 @@ import numpy as np
 
 from timeline.analysis.recorded_steps import RecordedSteps, recorded_steps
 from timeline.analysis.step_membership import NO_STEP, Membership, assign_steps
+from timeline.analysis.step_trace import StepTrace, step_trace
 from timeline.columns.columns import Bool, Int64, Rows
 from timeline.columns.intervals import IntervalSet, union
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Records
@@ -23,7 +24,8 @@ class Cut:
     run: per step, the number of its run; steps of one run follow each other without an unselected
     step between them. Time between runs belongs to what was not selected. op_rows: per selected
     op, its row among those of the profile. op_iterations: per op of the profile, selected or not,
-    the number of its step, NO_ID for none. recorded: per step, what the recording holds of it.
+    the number of its step, NO_ID for none. recorded and trace: per step, what the recording holds
+    of it, and what it consists of.
     """
 
     records: Records
@@ -32,6 +34,7 @@ class Cut:
     op_rows: Rows
     op_iterations: Int64
     recorded: RecordedSteps
+    trace: StepTrace
 
 
 def cut(records: Records, selection: Selection) -> Cut:
@@ -45,12 +48,12 @@ def cut(records: Records, selection: Selection) -> Cut:
     in_graph = _among(steps.graph, selection.graphs) | steps.host
     chosen = in_graph & _among(steps.iteration, selection.steps)
     run = _runs(in_graph, chosen)
-    recorded = recorded_steps(steps, membership)
+    recorded, trace = recorded_steps(steps, membership), step_trace(steps)
     # NO_STEP, which is -1, picks the NO_ID at the end.
     op_iterations = np.append(steps.iteration, NO_ID)[membership.ops]
     if selection.graphs is None and selection.steps is None:
         rows = np.arange(len(records.ops))
-        return Cut(records, membership, run, rows, op_iterations, recorded)
+        return Cut(records, membership, run, rows, op_iterations, recorded, trace)
     tasks = _wanted(records.tasks.graph, membership.tasks, chosen, selection)
     ops = _wanted(records.ops.graph, membership.ops, chosen, selection)
     planes = _wanted(records.planes.graph, membership.planes, chosen, selection)
@@ -68,8 +71,8 @@ def cut(records: Records, selection: Selection) -> Cut:
         samples=_touching(records.samples.time_ns, records.samples.time_ns, touched),
     )
     rows = np.flatnonzero(ops)
-    recorded = recorded.take(chosen)
-    return Cut(kept, assign_steps(kept), run[chosen], rows, op_iterations, recorded)
+    recorded, trace = recorded.take(chosen), trace.take(chosen)
+    return Cut(kept, assign_steps(kept), run[chosen], rows, op_iterations, recorded, trace)
 
 
 def cut_steps(part: Cut, chosen: Bool) -> Cut:
@@ -99,6 +102,7 @@ def cut_steps(part: Cut, chosen: Bool) -> Cut:
         part.op_rows[ops],
         part.op_iterations,
         part.recorded.take(chosen),
+        part.trace.take(chosen),
     )
 
 
@@ -188,4 +192,5 @@ def cut_window(part: Cut, start_ns: int, end_ns: int) -> Cut:
     )
     rows, membership = part.op_rows[ops], assign_steps(kept)
     recorded = part.recorded.within(steps, membership, len(kept.steps))
-    return Cut(kept, membership, part.run[steps], rows, part.op_iterations, recorded)
+    run, trace = part.run[steps], part.trace.take(steps)
+    return Cut(kept, membership, run, rows, part.op_iterations, recorded, trace)

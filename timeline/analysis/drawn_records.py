@@ -5,17 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from timeline.layers import HOST_LAYERS, Layer
-from timeline.records.tables import Flows, HostEvents, Omission, Records
+from timeline.records.tables import CounterSamples, Flows, HostEvents, Omission, Records
 
 __all__ = ["drawn_records", "omissions_of_drawn"]
 
 
 def drawn_records(records: Records, drawn: frozenset[Layer]) -> Records:
-    """Records without host calls and arrows, unless a layer that is drawn needs them."""
+    """Records without host calls, arrows and samples, unless a layer that is drawn needs them."""
     needed = drawn & (HOST_LAYERS | {Layer.ARROWS})
     return replace(
         records,
         host=records.host if needed else HostEvents.empty(),
+        samples=records.samples if Layer.COUNTERS in drawn else CounterSamples.empty(),
         flows=records.flows if Layer.ARROWS in drawn else Flows.empty(),
         omissions=omissions_of_drawn(records, drawn),
     )

@@ -56,6 +56,7 @@ def fit_host_clock(records: Records) -> Records:
     return replace(
         records,
         host=records.host.moved(back),
+        allocations=records.allocations.moved(back),
         steps=_moved_host_steps(records.steps, back),
         tasks=replace(records.tasks, launch_ns=back.of(records.tasks.launch_ns)),
         ops=replace(records.ops, launch_ns=back.of(records.ops.launch_ns)),

@@ -8,11 +8,11 @@ import numpy as np
 
 from timeline.columns.columns import Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.strings import StringPool
-from timeline.records.tables import Records
+from timeline.records.tables import NO_ID, Records
 
-__all__ = ["MemoryPeaks", "PeakTable", "memory_peaks"]
+__all__ = ["BYTES_OF_UNIT", "MemoryPeaks", "PeakTable", "memory_peaks"]
 
-_BYTES = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
+BYTES_OF_UNIT = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 """Units in which profilers count memory; what has another is no memory."""
 
 
@@ -27,20 +27,24 @@ class PeakTable(ColumnTable):
 
 @dataclass(frozen=True)
 class MemoryPeaks:
-    """The peaks of one rank; codes are positions in `strings`."""
+    """The peaks of one rank; codes are positions in `strings`.
+
+    reserved_bytes: the most that was reserved, NO_ID where that is not recorded.
+    """
 
     strings: tuple[str, ...] = ("",)
     table: PeakTable = field(default_factory=PeakTable.empty)
+    reserved_bytes: int = NO_ID
 
 
 def memory_peaks(records: Records) -> MemoryPeaks:
-    """The peaks of all series of memory among the samples that were read; none without any."""
+    """The peaks of all series of memory among the samples that were read, and what was reserved."""
     series, samples, pool = records.series, records.samples, records.strings
     if not len(samples):
-        return MemoryPeaks()
+        return MemoryPeaks(reserved_bytes=records.reserved_bytes)
     peaks = np.full(len(series), -1.0)
     np.maximum.at(peaks, samples.series, np.nan_to_num(samples.value, nan=-1.0))
-    scales = np.array([_BYTES.get(pool[unit], 0) for unit in series.unit.tolist()], np.int64)
+    scales = np.array([BYTES_OF_UNIT.get(pool[unit], 0) for unit in series.unit.tolist()], np.int64)
     rows: Rows = np.flatnonzero((scales > 0) & (peaks > 0))
     strings = StringPool()
     table = PeakTable(
@@ -48,4 +52,4 @@ def memory_peaks(records: Records) -> MemoryPeaks:
         strings.translate(series.name[rows], pool),
         np.round(peaks[rows] * scales[rows]).astype(np.int64),
     )
-    return MemoryPeaks(tuple(strings), table)
+    return MemoryPeaks(tuple(strings), table, records.reserved_bytes)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from timeline.analysis.allocated_memory import AllocatedMemory
 from timeline.analysis.checks import Measured, RankChecks, rank_checks
 from timeline.analysis.contents import find_graphs, find_steps, is_monotonic
 from timeline.analysis.cut import device_span_ns
@@ -19,11 +20,15 @@ from timeline.analysis.path.path_items import RankPath
 from timeline.analysis.path.replay_items import RankReplay
 from timeline.analysis.recorded_steps import RecordedSteps
 from timeline.analysis.selected_rank import SelectedRank
+from timeline.analysis.step_trace import StepTrace
 from timeline.analysis.step_waits import StepWaits, step_waits
 from timeline.analysis.waits.collectives import RankCollectives
 from timeline.analysis.waits.links import RankLinks, rank_links
 from timeline.analysis.work.computed_work import RankWork
+from timeline.analysis.work.framework_sums import FrameworkSums
+from timeline.analysis.work.launch_classes import ClassTimes
 from timeline.analysis.work.launching_operators import LauncherFigures
+from timeline.analysis.work.operator_steps import OperatorSteps
 from timeline.analysis.work.operators import OperatorFigures, operator_figures
 from timeline.analysis.work.task_sums import TaskSums
 from timeline.columns.columns import Int64
@@ -145,6 +150,18 @@ class RankFacts:
     """How long its host waited for data, where causes are asked for; 0 where no such call is."""
     profiler_tables: ProfilerTables = field(default_factory=ProfilerTables)
     """What of the small tables beside the capture is selected."""
+    framework: FrameworkSums = field(default_factory=FrameworkSums)
+    """What operators and modules of the framework launched and allocated, for a comparison that
+    asks for causes."""
+    allocated: AllocatedMemory = field(default_factory=AllocatedMemory)
+    """What operators of the framework allocated and when most was held, where that is asked for."""
+    operator_steps: OperatorSteps = field(default_factory=OperatorSteps)
+    """What runs in each step; nothing where only ordinary steps are compared."""
+
+    class_times: ClassTimes = field(default_factory=ClassTimes.empty)
+    """How often and how long each class of work ran, for a comparison."""
+    step_trace: StepTrace = field(default_factory=StepTrace.empty)
+    """A row per selected step: what it consists of."""
 
     @property
     def rank(self) -> int:
@@ -255,4 +272,5 @@ def collect_facts(
         profiler_tables=with_queue_sums(
             records.profiler_tables.selected(selection.steps, selection.graphs)
         ),
+        step_trace=selected.cut.trace,
     )

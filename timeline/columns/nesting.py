@@ -9,7 +9,15 @@ import numpy as np
 
 from timeline.columns.columns import Bool, Int64, Rows, sort_rows, take
 
-__all__ = ["Edges", "find_parents", "innermost", "latest_open", "order_edges", "split_at_gaps"]
+__all__ = [
+    "Edges",
+    "find_parents",
+    "innermost",
+    "latest_open",
+    "open_around",
+    "order_edges",
+    "split_at_gaps",
+]
 
 PIECE_ROWS = 1 << 16
 """Intervals that are worked on at a time, where nothing is open in between."""
@@ -208,6 +216,17 @@ def latest_open(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:
         found[closed] = at
         closed = closed[(at >= 0) & (end_ns[at] <= moments_ns[closed])]
     return found if order is None else np.where(found >= 0, order[found], -1)
+
+
+def open_around(start_ns: Int64, end_ns: Int64) -> Rows:
+    """Of the intervals open when each one begins the one that began last, (n,) rows, -1 for none.
+
+    Intervals are in order of start, the outer one first, and may cross. What is found makes them a
+    tree: all that lie between an interval and the next one that is not below it are below it.
+    """
+    if not len(start_ns):
+        return np.empty(0, np.intp)
+    return _open_before(start_ns, end_ns, np.maximum.accumulate(end_ns))
 
 
 def _open_before(start_ns: Int64, end_ns: Int64, reach_ns: Int64) -> Rows:

@@ -16,6 +16,7 @@ from timeline.analysis.ordinary_steps import measured_steps, ordinary_steps
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import DrawOptions
 from timeline.analysis.work.framework_calls import MARKS
+from timeline.analysis.work.framework_sums import OperatorRules
 from timeline.commands.inputs import open_if_path, with_drawn_layers
 from timeline.commands.outputs import check_can_draw, check_targets
 from timeline.commands.results import (
@@ -30,6 +31,7 @@ from timeline.encoders.formats import format_of
 from timeline.errors import UsageError
 from timeline.figures.comparison import Comparison
 from timeline.figures.filed_verdict import FiledVerdict
+from timeline.figures.framework_comparison import OperatorNames
 from timeline.figures.gate import Gate
 from timeline.figures.rank_tables import Figures
 from timeline.figures.step_times import step_times_ns
@@ -57,6 +59,7 @@ from timeline.tracks.overview import step_starts_ns
 from timeline.tracks.rank_tracks import RankTracks
 from timeline.tracks.side_by_side import StepDifferences, side_by_side
 from timeline.tracks.verdict_row import WHAT_CHANGED, VerdictRow
+from timeline.units import spell_count
 from timeline.version import __version__
 
 if TYPE_CHECKING:
@@ -91,6 +94,10 @@ def compare(
         markdown: a file for it in short, for a merge request.
         fail_above: the share by which the median step may be longer, such as 0.05 or "5%". The
             report says in `gate` whether it is more; nothing is raised.
+        max_kernels: an operator of the framework that launched more kernels gives way to those
+            inside it, in the tables of operators; at least 4.
+        map_operators: new names of operators and modules by old ones, or a JSON file of those.
+        match_shapes: whether operators of other shapes are others.
         selection, kind, group_by, merge_graphs, scopes, args, causes, limit, force: as for
             `export`.
         assign_rank, align, offset, fp_start, bp_end, jobs, executor, keep_going, progress: how
@@ -149,7 +156,7 @@ class _ComparisonWriter:
         if self._base.path.resolve() == self._new.path.resolve():
             self._warnings.append("base and new are one profile.")
         base, new = self._read("base", self._base), self._read("new", self._new)
-        comparison = _compared(base, new)
+        comparison = _compared(base, new, self._operator_names(base, new))
         self._warnings += comparison.warnings
         if self._options.causes:
             self._warnings += _cause_warnings(base, new)
@@ -194,6 +201,9 @@ class _ComparisonWriter:
             named_operators=most_names(ranks),
             causes=options.causes,
             most_lengths=MOST_LENGTHS // ranks,
+            framework=OperatorRules(self._more.max_kernels or 0, self._more.match_shapes)
+            if options.causes
+            else None,
         )
         with worker_pool_for(sources, profile.reading, profile.progress) as workers:
             joined = read_ranks(sources, request, workers, profile.path)
@@ -204,6 +214,33 @@ class _ComparisonWriter:
         )
         self._warnings += [f"{name}: {warning}" for warning in warnings]
         return joined
+
+    def _operator_names(self, base: JoinedRanks, new: JoinedRanks) -> OperatorNames:
+        """What operators are called; what was asked of them in vain is a warning."""
+        more, runs = self._more, (base, new)
+        told = [_tells_operators(run.facts) for run in runs]
+        asked = [
+            flag
+            for flag, value in (
+                ("--max-kernels", more.max_kernels),
+                ("--map-operators", more.map_operators),
+                ("--match-shapes", more.match_shapes),
+            )
+            if value
+        ]
+        if asked and not all(told):
+            why = (
+                f"{' and '.join(_lacking(told))} recorded no operators of a framework"
+                if self._options.causes
+                else "host calls are not read without causes"
+            )
+            self._warnings.append(f"{', '.join(asked)}: without effect, as {why}.")
+        for run, read in zip(_RUNS, runs, strict=True):
+            lost = sum(rank.framework.modules_left_out for rank in read.facts)
+            if lost:
+                self._warnings.append(f"{run}: {spell_count(lost, 'row')} of modules left out.")
+        gpus = {rank.framework.on_gpu for run in runs for rank in run.facts}
+        return OperatorNames(more.map_operators, len(gpus) > 1, more.match_shapes)
 
     def _describe(
         self,
@@ -306,7 +343,18 @@ class _Arrangement:
         return side_by_side(base, new, _differences(self.steps, facts[: self.ranks]))
 
 
-def _compared(base: JoinedRanks, new: JoinedRanks) -> Comparison:
+_RUNS = ("base", "new")
+
+
+def _tells_operators(facts: Sequence[RankFacts]) -> bool:
+    return any(rank.framework.has_operators for rank in facts)
+
+
+def _lacking(told: Sequence[bool]) -> list[str]:
+    return [run for run, tells in zip(_RUNS, told, strict=True) if not tells]
+
+
+def _compared(base: JoinedRanks, new: JoinedRanks, names: OperatorNames) -> Comparison:
     """Compare the ordinary steps of both runs; all steps where either has too few of them."""
     runs = (base, new)
     if all(run.tells_ordinary for run in runs):
@@ -317,7 +365,7 @@ def _compared(base: JoinedRanks, new: JoinedRanks) -> Comparison:
         chosen = (measured_steps(base.facts), measured_steps(new.facts))
     layers = [_host_layers(run.facts) for run in runs]
     times_ns = (step_times_ns(base.facts, chosen[0]), step_times_ns(new.facts, chosen[1]))
-    return Comparison.of(*figures, *times_ns, causes_alike=layers[0] == layers[1])
+    return Comparison.of(*figures, *times_ns, causes_alike=layers[0] == layers[1], names=names)
 
 
 def _host_layers(facts: Sequence[RankFacts]) -> frozenset[str]:

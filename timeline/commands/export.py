@@ -30,12 +30,14 @@ from timeline.encoders.drafts import Draft, write_drafts
 from timeline.encoders.formats import format_of
 from timeline.errors import LimitError, spell_ids
 from timeline.figures.filed_verdict import FiledVerdict
+from timeline.figures.memory_graph_tables import MOST_AT_PEAK
 from timeline.figures.rank_tables import Figures
 from timeline.figures.verdict import Verdict
 from timeline.fitting.fit import fit
 from timeline.fitting.plan import DrawnLayer
 from timeline.fitting.writer import Describe, FileNotes, Written, selected_steps
 from timeline.keywords import ExportKeywords
+from timeline.layers import Layer
 from timeline.options import ExportOptions, Fit, ReadingOptions
 from timeline.profile import Profile
 from timeline.ranks.choose_ranks import choose_ranks
@@ -181,7 +183,18 @@ def _request(
         clock=reading.clock,
         named_operators=most_names(ranks) if options.report else 0,
         causes=options.causes,
+        most_allocations=_most_allocations(selection, options),
     )
+
+
+def _most_allocations(selection: Selection, options: ExportOptions) -> int:
+    """How many allocations are told one by one: for the page, or none; only where it costs little.
+
+    Without a page and counters that are drawn the files of memory are not even read.
+    """
+    if options.report:
+        return MOST_AT_PEAK
+    return int(Layer.COUNTERS in selection.layers_of(options.kind))
 
 
 def _finish(

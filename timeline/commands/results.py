@@ -10,6 +10,7 @@ from timeline.analysis.clocks import RankMove
 from timeline.analysis.rank_facts import RankFacts
 from timeline.encoders.formats import format_of
 from timeline.errors import spell_ids
+from timeline.figures.parallel_tables import parallel_contradictions
 from timeline.figures.rank_tables import checks_of
 from timeline.fitting.plan import DrawnLayer
 from timeline.fitting.writer import Written
@@ -46,6 +47,7 @@ def warnings_of(
 ) -> Iterator[str]:
     """What is wrong with the profiles, or not in them."""
     yield from joined.warnings
+    yield from parallel_contradictions(joined.facts)
     yield from _waiting_warnings(joined, selection)
     yield from _empty_warnings(joined.facts, selection)
     yield from _absent_layers(joined.facts, layers)

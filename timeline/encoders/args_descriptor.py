@@ -12,7 +12,15 @@ PACKAGE = "tlexport"
 FILE_NAME = "proto/tlexport.proto"
 EXTENDED_FILE = "protos/perfetto/trace/track_event/track_event.proto"
 EXTENDED = ".perfetto.protos.TrackEvent"
-REALS = frozenset({"bandwidth_gb_s", "bus_bandwidth_gb_s"})
+REALS = frozenset(
+    {
+        "bandwidth_gb_s",
+        "bus_bandwidth_gb_s",
+        "utilization",
+        "cube_utilization",
+        "vector_utilization",
+    }
+)
 """Fields of type double; all others are int64."""
 
 

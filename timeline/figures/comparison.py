@@ -11,7 +11,15 @@ import numpy as np
 from timeline.analysis.work.computing_classes import tells_vector
 from timeline.columns.columns import Int64
 from timeline.errors import spell_ids
+from timeline.figures.class_pairs import pair_classes, select_parts, with_classes
 from timeline.figures.comparison_sentences import sentences_of
+from timeline.figures.framework_comparison import (
+    MOST_MODULES,
+    OperatorNames,
+    pair_framework_operators,
+    pair_modules,
+    pair_operator_memory,
+)
 from timeline.figures.operator_pairs import ONE_RUN_ONLY, RunOperators, pair_operators
 from timeline.figures.overall_parts import (
     EXPOSED,
@@ -33,6 +41,7 @@ __all__ = ["Comparison"]
 
 _RUNS = ("base", "new")
 _NO_TIMES: Int64 = np.empty(0, np.int64)
+_NAMES_AS_TOLD = OperatorNames()
 
 
 def _no_table() -> Any:
@@ -51,11 +60,11 @@ class Comparison:
     compare; where a rank has no steps, sums of both runs are divided by their ranks.
 
     overall: metric, part_of (another metric, or ""), base_ns, new_ns, delta_ns, masked where a run
-    does not tell. causes: the metrics that have no parts, which together are the whole: cause,
-    part_of and the times, what changed most first. steps: a row per step in order, its own span on
-    the rank where it took longest: base_graph, base_step, base_rank, new_graph, new_step, new_rank,
-    base_ns, new_ns, delta_ns. ranks: those of both runs: rank, base_ns, new_ns, delta_ns.
-    operators, collectives: see `pair_operators`.
+    does not tell; then classes of device work, see `pair_classes`. causes: the metrics that have no
+    parts, which together are the whole: cause, part_of and the times, what changed most first.
+    steps: a row per step in order, its own span on the rank where it took longest: base_graph,
+    base_step, base_rank, new_graph, new_step, new_rank, base_ns, new_ns, delta_ns. ranks: those of
+    both runs: rank, base_ns, new_ns, delta_ns. operators, collectives: see `pair_operators`.
 
     See `pair_sums` for: waiting, by the rank that was waited for (waited_for_rank, masked where it
     is only some rank); idle_causes, by cause; idle_calls, by cause and the host call meanwhile;
@@ -66,6 +75,9 @@ class Comparison:
     rank_causes: of the rank for which others wait much longer or less, what changed besides: rank,
     and the columns of causes. frequencies: of the AI cores of each rank while they compute: rank,
     base_mhz, new_mhz.
+
+    framework_operators, operator_memory, modules: see `pair_framework_operators`,
+    `pair_operator_memory` and `pair_modules`.
 
     in_one_run: of operators and collectives, how many rows ran in one run only; row_counts: how
     many rows steps and ranks have; a file keeps those where it leaves rows out. warnings: in what
@@ -95,6 +107,9 @@ class Comparison:
     new_steps_ns: Int64 = _no_times()
     in_one_run: dict[str, int] = field(default_factory=dict)
     row_counts: dict[str, int] = field(default_factory=dict)
+    framework_operators: Table = _no_table()
+    operator_memory: Table = _no_table()
+    modules: Table = _no_table()
 
     @classmethod
     def of(
@@ -105,12 +120,14 @@ class Comparison:
         new_steps_ns: Int64 = _NO_TIMES,
         *,
         causes_alike: bool = True,
+        names: OperatorNames = _NAMES_AS_TOLD,
     ) -> Comparison:
         """Compare two runs.
 
         Args:
             base_steps_ns, new_steps_ns: the times of steps, see `step_times_ns`.
             causes_alike: whether both runs tell as much of why devices idle, so that it compares.
+            names: what operators and modules of the framework are called.
         """
         sides = (base, new)
         per_step = all(_has_steps(side) for side in sides)
@@ -126,7 +143,8 @@ class Comparison:
             )
             for kind in (0, 1)
         )
-        overall = overall_parts(sides, shares, vector_known=vector_known, causes_alike=causes_alike)
+        parts = overall_parts(sides, shares, vector_known=vector_known, causes_alike=causes_alike)
+        classes = pair_classes((base.work_classes, new.work_classes), shares)
         waiting = pair_sums(
             (base.waited_for, new.waited_for),
             ("waited_for_rank", "profiled"),
@@ -139,15 +157,17 @@ class Comparison:
             for value in (0, 1)
         )
         steps, ranks = _steps(base, new), _ranks(sides, counts)
+        launching = (base.framework_operators, new.framework_operators)
+        modules = pair_modules((base.framework_modules, new.framework_modules), shares, names)
         return cls(
-            overall,
-            causes_of(overall),
+            with_classes(parts, classes),
+            causes_of(parts),
             steps,
             ranks,
             operators,
             collectives,
             per_step,
-            tuple(_warnings(sides, counts)),
+            (*_warnings(sides, counts), *_left_out(modules)),
             waiting,
             pair_sums(of_all_steps((base.idle, new.idle)), ("cause",), shares, counts=("gaps",)),
             pair_sums(
@@ -161,7 +181,7 @@ class Comparison:
             pair_sums(
                 (base.launchers, new.launchers), ("communication", "launched_by", "phase"), shares
             ),
-            pair_peaks((base.memory, new.memory), ("group", "name"), "peak_bytes"),
+            pair_peaks((base.memory, new.memory), ("metric", "group", "name"), "peak_bytes"),
             _rank_causes(sides, counts, waiting, causes_alike=causes_alike),
             _frequencies(sides),
             (len(counts[0]), len(counts[1])),
@@ -172,13 +192,21 @@ class Comparison:
                 for name, table in (("operators", operators), ("collectives", collectives))
                 if len(table)
             },
-            {"steps": len(steps), "ranks": len(ranks)},
+            {"steps": len(steps), "ranks": len(ranks), "modules": len(modules)},
+            framework_operators=pair_framework_operators(launching, shares, names),
+            operator_memory=pair_operator_memory(launching, shares, names),
+            modules=modules.take(slice(MOST_MODULES)),
         )
 
     @property
     def whole(self) -> dict[str, Any]:
         """The row of the whole in `overall`."""
         return next(row for row in self.overall.to_dicts() if row["metric"] == WHOLE)
+
+    @property
+    def parts(self) -> Table:
+        """The whole, its parts, and the parts of those: `overall` without classes of work."""
+        return select_parts(self.overall)
 
     def sentences(self) -> Iterator[str]:
         """What changed, for people: causes first, by size, then what explains them."""
@@ -216,6 +244,9 @@ class Comparison:
             "memory": self.memory.to_dicts(),
             "rank_causes": self.rank_causes.to_dicts(),
             "frequencies": self.frequencies.to_dicts(),
+            "framework_operators": self.framework_operators.to_dicts(),
+            "operator_memory": self.operator_memory.to_dicts(),
+            "modules": self.modules.to_dicts(),
         }
 
 
@@ -350,6 +381,15 @@ def _rank_times(figures: Figures, counts: dict[int, int]) -> dict[int, int]:
     used = _used(figures)
     spans = zip(used["rank"].tolist(), extent_ns(used).tolist(), strict=True)
     return {rank: round(span_ns / counts[rank]) for rank, span_ns in spans}
+
+
+def _left_out(modules: Table) -> Iterator[str]:
+    """How many modules a comparison has no room for."""
+    if len(modules) > MOST_MODULES:
+        yield (
+            f"of {spell_count(len(modules), 'row')} of modules, the {MOST_MODULES} that changed "
+            "most are told."
+        )
 
 
 def _warnings(sides: tuple[Figures, Figures], counts: list[dict[int, int]]) -> Iterator[str]:

@@ -216,7 +216,7 @@ def _names(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 def _waiting(comparison: Comparison, least_ns: float) -> Iterator[str]:
     """How much longer ranks wait for others, and for whom."""
-    rows = {row["metric"]: row for row in comparison.overall.to_dicts()}
+    rows = {row["metric"]: row for row in comparison.parts.to_dicts()}
     waiting = rows.get(WAITING)
     if waiting is None or abs(waiting["delta_ns"] or 0) < least_ns:
         return

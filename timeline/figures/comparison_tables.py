@@ -1,4 +1,4 @@
-"""Tables of one run that only a comparison asks for: HCCL tasks, copies, memory, single lengths."""
+"""Tables of one run that only a comparison asks for: sums of tasks, memory, single lengths."""
 
 from __future__ import annotations
 
@@ -9,9 +9,18 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.analysis.rank_facts import RankFacts
+from timeline.analysis.work.launch_classes import WorkClass
 from timeline.figures.table import Table
+from timeline.records.tables import NO_ID
 
-__all__ = ["length_table", "memory_table", "task_sum_table"]
+__all__ = [
+    "class_table",
+    "framework_module_table",
+    "framework_operator_table",
+    "length_table",
+    "memory_table",
+    "task_sum_table",
+]
 
 
 def task_sum_table(facts: Sequence[RankFacts]) -> Table:
@@ -30,15 +39,80 @@ def task_sum_table(facts: Sequence[RankFacts]) -> Table:
     )
 
 
-def memory_table(facts: Sequence[RankFacts]) -> Table:
-    """See `Figures.memory`."""
-    parts = [(rank, rank.memory.table) for rank in facts]
+def class_table(facts: Sequence[RankFacts]) -> Table:
+    """See `Figures.work_classes`."""
+    parts = [(rank, rank.class_times) for rank in facts]
+    metrics = np.array([one.metric for one in WorkClass], object)
+    unknown = ~_joined([times.known for _, times in parts]).astype(np.bool_)
     return Table(
         {
-            "rank": _ranks([(rank, len(table)) for rank, table in parts]),
-            "group": _texts([(rank.memory.strings, table.group) for rank, table in parts]),
-            "name": _texts([(rank.memory.strings, table.name) for rank, table in parts]),
-            "peak_bytes": _joined([table.peak_bytes for _, table in parts]),
+            "rank": _ranks([(rank, len(times)) for rank, times in parts]),
+            "by": np.concatenate(
+                [
+                    np.empty(0, object),
+                    *(np.where(its.launch, "launch", "kernel").astype(object) for _, its in parts),
+                ]
+            ),
+            "metric": metrics[_joined([times.work_class for _, times in parts])],
+            "count": np.ma.masked_array(_joined([times.count for _, times in parts]), unknown),
+            "total_ns": np.ma.masked_array(
+                _joined([times.total_ns for _, times in parts]), unknown
+            ),
+        }
+    )
+
+
+def memory_table(facts: Sequence[RankFacts]) -> Table:
+    """See `Figures.memory`."""
+    rows = list[tuple[int, str | None, str, str, int]]()
+    for rank in facts:
+        memory = rank.memory
+        if memory.reserved_bytes != NO_ID:
+            rows.append((rank.rank, RESERVED, "", RESERVED, memory.reserved_bytes))
+        columns = (memory.table.group, memory.table.name, memory.table.peak_bytes)
+        for group, name, peak_bytes in zip(*(one.tolist() for one in columns), strict=True):
+            rows.append((rank.rank, None, memory.strings[group], memory.strings[name], peak_bytes))
+    return Table.of_rows(_MEMORY, rows)
+
+
+RESERVED = "reserved"
+"""What the most memory that was reserved is called among peaks."""
+_MEMORY = {"rank": int, "metric": object, "group": object, "name": object, "peak_bytes": int}
+
+
+def framework_operator_table(facts: Sequence[RankFacts]) -> Table:
+    """See `Figures.framework_operators`."""
+    parts = [(rank.framework, rank.framework.operators) for rank in facts]
+    return Table(
+        {
+            "rank": _ranks([(rank, len(rank.framework.operators)) for rank in facts]),
+            "name": _texts([(sums.strings, its.name) for sums, its in parts]),
+            "shapes": _texts([(sums.strings, its.shapes) for sums, its in parts]),
+            "count": _joined([its.count for _, its in parts]),
+            "total_ns": _joined([its.total_ns for _, its in parts]),
+            "size_bytes": _joined([its.size_bytes for _, its in parts]),
+            "held_ns": _joined([its.held_ns for _, its in parts]),
+            "allocates": _joined(
+                [np.full(len(its), sums.has_allocations, np.int64) for sums, its in parts]
+            ),
+        }
+    )
+
+
+def framework_module_table(facts: Sequence[RankFacts]) -> Table:
+    """See `Figures.framework_modules`."""
+    parts = [(rank.framework, rank.framework.modules) for rank in facts]
+    return Table(
+        {
+            "rank": _ranks([(rank, len(rank.framework.modules)) for rank in facts]),
+            "path": _texts([(sums.strings, its.path) for sums, its in parts]),
+            "direction": np.where(
+                _joined([its.backward.astype(np.int64) for _, its in parts]) > 0,
+                np.array("backward", object),
+                np.array("forward", object),
+            ),
+            "self_ns": _joined([its.self_ns for _, its in parts]),
+            "total_ns": _joined([its.total_ns for _, its in parts]),
         }
     )
 

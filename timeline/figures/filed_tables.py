@@ -22,7 +22,7 @@ from timeline.figures.verdict import Verdict
 __all__ = ["comparison_fault", "verdict_fault"]
 
 _TEXTS = frozenset({"call", "cause", "core", "metric", "name", "part_of", "type"}) | frozenset(
-    {"collective", "launched_by", "phase", "shapes", "task"}
+    {"class", "collective", "direction", "launched_by", "path", "phase", "shapes", "task"}
 )
 _REALS = frozenset({"share"})
 _FLAGS = frozenset({"profiled"})
@@ -33,7 +33,7 @@ _VERDICT = {
     "steps": f"rank graph? step span_ns {_TIMES}",
     "operators": _OPERATORS,
     "collectives": _OPERATORS,
-    "stragglers": "rank caused_ns times_last shared compute_late_ns host_late_ns slowest_ns",
+    "stragglers": "rank caused_ns times_last shared compute_late_ns? host_late_ns? slowest_ns",
     "mean_steps": f"rank steps span_ns waiting_ns? transfer_ns? {_TIMES}",
 }
 _FIGURES = {
@@ -53,6 +53,9 @@ _COMPARISON = {
     "launchers": f"launched_by? phase? {_CHANGE}",
     "copies": f"task? {_CHANGE}",
     "hccl_tasks": f"collective? task {_CHANGE}",
+    "framework_operators": f"name shapes? {_CHANGE}",
+    "operator_memory": "name base_bytes new_bytes delta_bytes",
+    "modules": "path direction base_total_ns new_total_ns delta_total_ns",
 }
 """By table, the columns that text is made of; those with a question mark may lack values."""
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from timeline.analysis.idle.idle_sums import MOST_CALLS
 from timeline.analysis.waits.culprit import HeldUp
+from timeline.figures.class_pairs import are_classes
 from timeline.figures.comparison import Comparison
 from timeline.figures.filed_tables import comparison_fault, verdict_fault
 from timeline.figures.idle_table import least_gap_ns, sum_of_selection
@@ -50,6 +51,8 @@ _RANKED_BY = (
     "waited_ns",
     "total_ns",
     "delta_ns",
+    "delta_total_ns",
+    "delta_bytes",
     "duration_ns",
 )
 """Columns by which rows of tables are long or short; the first that a table has counts."""
@@ -351,7 +354,13 @@ def _spelled(text: str) -> str:
 
 
 def _ends(table: Table, slow_rank: int | None) -> Table:
-    """Half of the rows, in their order: those that come first and last by length, and one rank."""
+    """Half of the rows, in their order: those that come first and last by length, and one rank.
+
+    Of the parts of a whole none is left out, but classes beside them are.
+    """
+    if "metric" in table.columns and "part_of" in table.columns:
+        classes = are_classes(table)
+        return table.take(~classes) if classes.any() else table
     count = len(table)
     order = np.arange(count)
     for name in _RANKED_BY:

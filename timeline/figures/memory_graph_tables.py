@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from timeline.analysis.allocated_memory import AllocatedMemory
+from timeline.analysis.memory_use import NO_NODE, MemoryUse, find_node, memory_use
 from timeline.analysis.rank_facts import RankFacts
-from timeline.figures.table import Table
+from timeline.columns.columns import Codes, ColumnTable, Int64
+from timeline.columns.strings import NO_NAME, StringPool
+from timeline.figures.table import Table, join_columns
+from timeline.records.not_given import NO_GRAPH, NO_ID
+from timeline.records.profiler_tables.memory_graphs import MemoryGraphs
+from timeline.records.profiler_tables.step_trace import StepPoints
 
 __all__ = [
     "MEMORY_GRAPHS",
     "MEMORY_OPERATORS",
     "MEMORY_TENSORS",
-    "memory_graph_table",
-    "memory_operator_table",
-    "memory_tensor_table",
+    "MOST_AT_PEAK",
+    "MemoryTables",
+    "memory_tables",
 ]
 
 MEMORY_GRAPHS: Mapping[str, type] = {
@@ -49,18 +61,177 @@ MEMORY_TENSORS: Mapping[str, type] = {
     "operator": object,
     "at_peak": object,
 }
+MOST_AT_PEAK = 50
+"""So many tensors of those that are held at a peak are shown, the largest."""
+_Columns = dict[str, npt.NDArray[Any]]
+_Objects = np.ndarray[tuple[int], np.dtype[np.object_]]
 
 
-def memory_graph_table(facts: Sequence[RankFacts]) -> Table:
-    """A row per rank and graph: what it holds at most, and where."""
-    return Table.of_rows(MEMORY_GRAPHS, ())
+@dataclass(frozen=True)
+class MemoryTables:
+    """What graphs hold, or operators of a framework allocated.
+
+    graphs: a row per rank and graph, what it holds at most, and where. operators: a row per rank,
+    graph and node, in the order in which they run. tensors: a row per rank, graph and tensor, at
+    which nodes it lives, and whether at the peak. What a framework allocated has no graph and no
+    nodes: in graphs it has a row for the rank, in the other two one for each allocation that is
+    told, in order of time.
+    """
+
+    graphs: Table
+    operators: Table
+    tensors: Table
 
 
-def memory_operator_table(facts: Sequence[RankFacts]) -> Table:
-    """A row per rank, graph and node, in the order in which they run."""
-    return Table.of_rows(MEMORY_OPERATORS, ())
+def memory_tables(facts: Sequence[RankFacts]) -> MemoryTables:
+    """The memory of all ranks."""
+    graphs, operators, tensors = list[_Columns](), list[_Columns](), list[_Columns]()
+    for rank in facts:
+        tables = rank.profiler_tables
+        if len(tables.of(MemoryGraphs)):
+            use, points = memory_use(tables), tables.of(StepPoints)
+            names = _Names(tables.strings, use)
+            graphs.append(
+                _graphs(
+                    rank.rank,
+                    use,
+                    names,
+                    find_node(use, tables.strings, points.fp_start, last=False),
+                    find_node(use, tables.strings, points.bp_end, last=True),
+                )
+            )
+            operators.append(_operators(rank.rank, use, names))
+            tensors.append(_tensors(rank.rank, use, names))
+        if rank.allocated.peak_bytes != NO_ID:
+            graphs.append(_allocated(rank.rank, rank.allocated))
+            operators.append(_allocations(rank.rank, rank.allocated))
+            tensors.append(_held(rank.rank, rank.allocated))
+    return MemoryTables(
+        _joined(MEMORY_GRAPHS, graphs),
+        _joined(MEMORY_OPERATORS, operators),
+        _joined(MEMORY_TENSORS, tensors),
+    )
 
 
-def memory_tensor_table(facts: Sequence[RankFacts]) -> Table:
-    """A row per rank, graph and tensor: at which nodes it lives, and whether at the peak."""
-    return Table.of_rows(MEMORY_TENSORS, ())
+class _Names:
+    """Names as objects, None for those that are not given."""
+
+    def __init__(self, strings: StringPool, use: MemoryUse) -> None:
+        self._texts = _texts(strings)
+        self._of_nodes = np.append(use.nodes.name, np.int32(NO_NAME))
+
+    def of(self, codes: Codes) -> _Objects:
+        """The strings of codes."""
+        return np.take(self._texts, codes)
+
+    def of_nodes(self, rows: Int64) -> _Objects:
+        """What nodes are called, NO_NODE among them."""
+        return self.of(self._of_nodes[rows])
+
+
+def _graphs(rank: int, use: MemoryUse, names: _Names, fp_start: Int64, bp_end: Int64) -> _Columns:
+    graphs = use.graphs
+    return {
+        "rank": np.full(len(graphs), rank),
+        "graph": np.ma.masked_equal(graphs.graph, NO_GRAPH),
+        "static_bytes": graphs.static_bytes,
+        "peak_bytes": use.peak_bytes,
+        "peak_node": np.ma.masked_array(
+            use.peak_node - use.first_node[:-1], use.peak_node == NO_NODE
+        ),
+        "peak_operator": names.of_nodes(use.peak_node),
+        "capacity_bytes": np.ma.masked_equal(graphs.capacity_bytes, NO_ID),
+        "nodes": use.node_count,
+        "tensors": use.tensor_count,
+        "fp_start": names.of_nodes(fp_start),
+        "bp_end": names.of_nodes(bp_end),
+    }
+
+
+def _operators(rank: int, use: MemoryUse, names: _Names) -> _Columns:
+    nodes = use.nodes
+    return {
+        "rank": np.full(len(nodes), rank),
+        "graph": np.ma.masked_equal(nodes.graph, NO_GRAPH),
+        "node": nodes.node,
+        "name": names.of(nodes.name),
+        "use_bytes": use.use_bytes,
+        "size_bytes": use.size_bytes,
+        "change_bytes": use.change_bytes,
+    }
+
+
+def _tensors(rank: int, use: MemoryUse, names: _Names) -> _Columns:
+    tensors = use.tensors
+    return {
+        "rank": np.full(len(tensors), rank),
+        "graph": np.ma.masked_equal(tensors.graph, NO_GRAPH),
+        "tensor": tensors.tensor,
+        "type": names.of(tensors.kind),
+        "size_bytes": tensors.size_bytes,
+        "first": use.first,
+        "last": use.last,
+        "operator": names.of_nodes(use.maker),
+        "at_peak": use.at_peak.astype(object),
+    }
+
+
+def _allocated(rank: int, memory: AllocatedMemory) -> _Columns:
+    row = {
+        "rank": rank,
+        "peak_bytes": memory.peak_bytes,
+        "peak_operator": memory.strings[memory.peak_name] or None,
+        "tensors": memory.count,
+    }
+    return dict(Table.of_rows(MEMORY_GRAPHS, [[*map(row.get, MEMORY_GRAPHS)]]).columns)
+
+
+def _allocations(rank: int, memory: AllocatedMemory) -> _Columns:
+    held = memory.held
+    use_bytes = np.ma.masked_equal(held.use_bytes, NO_ID)
+    change_bytes = np.ma.masked_array(
+        np.diff(held.use_bytes, prepend=NO_ID),
+        (held.use_bytes == NO_ID) | np.append(True, held.use_bytes == NO_ID)[:-1],
+    )
+    return {
+        "rank": np.full(len(held), rank),
+        "graph": _none(held),
+        "node": _none(held),
+        "name": _texts(memory.strings)[held.name],
+        "use_bytes": use_bytes,
+        "size_bytes": held.size_bytes,
+        "change_bytes": change_bytes,
+    }
+
+
+def _held(rank: int, memory: AllocatedMemory) -> _Columns:
+    held = memory.held
+    return {
+        "rank": np.full(len(held), rank),
+        "graph": _none(held),
+        "tensor": np.arange(len(held)),
+        "type": np.full(len(held), None, object),
+        "size_bytes": held.size_bytes,
+        "first": _none(held),
+        "last": _none(held),
+        "operator": _texts(memory.strings)[held.name],
+        "at_peak": held.at_peak.astype(object),
+    }
+
+
+def _none(table: ColumnTable) -> npt.NDArray[Any]:
+    """A column of numbers that are not given."""
+    return np.ma.masked_array(np.zeros(len(table), np.int64), True)
+
+
+def _texts(strings: Iterable[str]) -> _Objects:
+    """Strings by code as objects, None for the empty one."""
+    found = np.array([*strings], object)
+    found[NO_NAME] = None
+    return found
+
+
+def _joined(kinds: Mapping[str, type], parts: Sequence[_Columns]) -> Table:
+    if not parts:
+        return Table.of_rows(kinds, ())
+    return Table({name: join_columns([part[name] for part in parts]) for name in kinds})

@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
 
 from timeline.analysis.rank_facts import RankFacts
-from timeline.figures.table import Table
+from timeline.analysis.work.operator_steps import OperatorSteps
+from timeline.columns.columns import Bool, Codes, Int64
+from timeline.columns.group_by import group_by
+from timeline.figures.table import Table, join_columns
+from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
+from timeline.records.profiler_tables.operators import (
+    FrameworkOperators,
+    OperatorSource,
+    OperatorSums,
+    RunLevel,
+)
 
 __all__ = [
     "FRAMEWORK",
     "OPERATORS",
     "OPERATOR_STEPS",
     "framework_table",
+    "operator_detail_table",
     "operator_step_table",
     "operator_sum_table",
+    "told_operator_step_table",
+    "with_file_sums",
 ]
 
 OPERATORS: Mapping[str, type] = {
@@ -53,17 +71,216 @@ FRAMEWORK: Mapping[str, type] = {
 }
 
 
+MOST_TOLD_STEPS = 20_000
+"""Rows of operators by step in a report."""
+_TASKS = "tasks"
+
+
 def operator_sum_table(facts: Sequence[RankFacts]) -> Table:
-    """A row per rank, source (tasks, aicore_intermediate, aicpu_intermediate, aicpu) and type."""
-    return Table.of_rows(OPERATORS, ())
+    """A row per rank, source (tasks, aicore_intermediate, aicpu_intermediate, aicpu) and type.
+
+    rank, source, type, core, count, total_ns, mean_ns, dispatch_ns, run_ns, share (of all of its
+    source and rank). Types that have no name are empty; what is not known is masked, or None.
+    """
+    return _joined(
+        [part for rank in facts for part in (_of_tasks(rank), _of_files(rank, RunLevel.TYPE))],
+        OPERATORS,
+    )
+
+
+def operator_detail_table(facts: Sequence[RankFacts]) -> Table:
+    """What files tell of each operator: as `operator_sum_table`, and its name."""
+    kinds = {**OPERATORS, "name": object}
+    return _joined([_of_files(rank, RunLevel.NAME, named=True) for rank in facts], kinds)
+
+
+def with_file_sums(operators: Table, sums: Table) -> Table:
+    """Operators of tasks, and of other sources below them.
+
+    operators: see `Figures.operators`. sums: rows of `operator_sum_table`, or of
+    `operator_detail_table`; those of tasks are left out.
+    """
+    files = sums.take(sums["source"] != _TASKS)
+    count = len(operators)
+    total_ns = np.asarray(operators["total_ns"])
+    added = {
+        "source": np.full(count, _TASKS, object),
+        "mean_ns": _mean(total_ns, np.asarray(operators["count"])),
+        "dispatch_ns": _nothing(count),
+        "run_ns": _nothing(count),
+        "share": _share(total_ns, [np.asarray(operators["rank"])]),
+    }
+    texts = np.full(len(files), "", object)
+    below = {
+        "communication": np.zeros(len(files), np.int64),
+        "name": texts,
+        "shapes": texts,
+        "shortest_ns": _nothing(len(files)),
+        "longest_ns": _nothing(len(files)),
+        **files.columns,
+        "core": np.where(files["core"] == None, "", files["core"]),  # noqa: E711 - row by row
+    }
+    joined = {**operators.columns, **added}
+    return Table({name: _stacked([column, below[name]]) for name, column in joined.items()})
+
+
+def _of_tasks(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
+    """Compute tasks and communication ops of one rank by type and core, whatever else is told."""
+    times = facts.operators.times
+    keys = (times.communication.astype(np.int64), times.type, times.core)
+    groups = group_by(len(times), keys)
+    first = groups.first
+    strings = np.array(facts.operators.strings, object)
+    count, total_ns = groups.sum(times.count), groups.sum(times.total_ns)
+    return {
+        "rank": np.full(len(first), facts.rank, np.int64),
+        "source": np.full(len(first), _TASKS, object),
+        "type": strings[times.type[first]],
+        "core": _or_none(strings[times.core[first]]),
+        "count": count,
+        "total_ns": total_ns,
+        "mean_ns": _mean(total_ns, count),
+        "dispatch_ns": _nothing(len(first)),
+        "run_ns": _nothing(len(first)),
+        "share": _share(total_ns, [np.zeros(len(first), np.int64)]),
+    }
+
+
+def _of_files(
+    facts: RankFacts, level: RunLevel, *, named: bool = False
+) -> dict[str, npt.NDArray[Any]]:
+    sums = facts.profiler_tables.of(OperatorSums)
+    sums = sums.take(sums.level == level)
+    strings = np.array(list(facts.profiler_tables.strings), object)
+    names = np.array([source.name.lower() for source in OperatorSource], object)
+    return {
+        "rank": np.full(len(sums), facts.rank, np.int64),
+        "source": names[sums.source],
+        "type": strings[sums.kind],
+        "core": _or_none(strings[sums.core]),
+        "count": np.ma.masked_equal(sums.count, NO_ID),
+        "total_ns": np.ma.masked_equal(sums.total_ns, NO_TIME),
+        "mean_ns": np.ma.masked_equal(sums.mean_ns, NO_TIME),
+        "dispatch_ns": np.ma.masked_equal(sums.dispatch_ns, NO_TIME),
+        "run_ns": np.ma.masked_equal(sums.run_ns, NO_TIME),
+        "share": np.ma.masked_array(
+            _share(np.where(sums.total_ns == NO_TIME, 0, sums.total_ns), [sums.source]),
+            sums.total_ns == NO_TIME,
+        ),
+        **({"name": strings[sums.name]} if named else {}),
+    }
 
 
 def operator_step_table(facts: Sequence[RankFacts]) -> Table:
-    """A row per rank, step and type, name or kernel: how often and how long it ran."""
-    return Table.of_rows(OPERATOR_STEPS, ())
+    """A row per rank, step and type, name or kernel: how often and how long it ran.
+
+    rank, step, level (type, name or kernel), side (gpu or cpu), type, name, shapes, count,
+    total_ns, mean_ns. A row of a level type without a type sums up those that take least; without a
+    step, those of several.
+    """
+    return _joined([_steps_of(rank.rank, rank.operator_steps) for rank in facts], OPERATOR_STEPS)
+
+
+def told_operator_step_table(facts: Sequence[RankFacts], steps: Table) -> Table:
+    """The rows of `operator_step_table` that a report tells: a limited number.
+
+    steps: all rows.
+    """
+    if len(steps) <= MOST_TOLD_STEPS:
+        return steps
+    most = max(1, MOST_TOLD_STEPS // len(facts))
+    told = [_steps_of(rank.rank, rank.operator_steps.limited(most)) for rank in facts]
+    return _joined(told, OPERATOR_STEPS)
+
+
+def _steps_of(rank: int, steps: OperatorSteps) -> dict[str, npt.NDArray[Any]]:
+    runs, strings = steps.runs, np.array(steps.strings, object)
+    levels = np.array([level.name.lower() for level in RunLevel], object)
+    return {
+        "rank": np.full(len(runs), rank, np.int64),
+        "step": np.ma.masked_equal(runs.step, NO_ID),
+        "level": levels[runs.level],
+        "side": _or_none(strings[runs.side]),
+        "type": _without(strings[runs.kind], runs.rest),
+        "name": _or_none(strings[runs.name]),
+        "shapes": _or_none(strings[runs.shapes]),
+        "count": runs.count,
+        "total_ns": runs.total_ns,
+        "mean_ns": _mean(runs.total_ns, runs.count),
+    }
 
 
 def framework_table(facts: Sequence[RankFacts]) -> Table:
-    """A row per operator that the framework describes; inputs and outputs are lists of format, type
-    and shape."""
-    return Table.of_rows(FRAMEWORK, ())
+    """A row per operator that the framework describes.
+
+    rank, graph, stream, task, name, type, block_dim, inputs and outputs: lists of objects with
+    format, type and shape. What is not known is masked, or None.
+    """
+    return _joined([_described(rank) for rank in facts], FRAMEWORK)
+
+
+def _described(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
+    rows = facts.profiler_tables.of(FrameworkOperators)
+    strings = np.array(list(facts.profiler_tables.strings), object)
+    return {
+        "rank": np.full(len(rows), facts.rank, np.int64),
+        "graph": np.ma.masked_equal(rows.graph, NO_GRAPH),
+        "stream": np.ma.masked_equal(rows.stream, NO_ID),
+        "task": np.ma.masked_equal(rows.task, NO_ID),
+        "name": strings[rows.name],
+        "type": _or_none(strings[rows.kind]),
+        "block_dim": np.ma.masked_equal(rows.blocks, NO_ID),
+        "inputs": _tensors(strings, rows.inputs),
+        "outputs": _tensors(strings, rows.outputs),
+    }
+
+
+def _tensors(strings: npt.NDArray[np.object_], codes: Codes) -> npt.NDArray[np.object_]:
+    """The JSON list of each row; None where there is none."""
+    known = {code: orjson.loads(strings[code]) for code in np.unique(codes).tolist() if code}
+    found = np.empty(len(codes), object)
+    for row, code in enumerate(codes.tolist()):
+        found[row] = known.get(code)
+    return found
+
+
+def _joined(parts: Sequence[dict[str, npt.NDArray[Any]]], kinds: Mapping[str, type]) -> Table:
+    """The rows of all ranks; columns of a table without rows are there too."""
+    if not sum(len(part["rank"]) for part in parts):
+        return Table.of_rows(kinds, ())
+    return Table({name: _stacked([part[name] for part in parts]) for name in kinds})
+
+
+def _stacked(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Parts of a column joined; masked only where a value is, as sums of no rows are otherwise."""
+    column = join_columns(parts)
+    return column if np.ma.getmaskarray(column).any() else np.ma.getdata(column)
+
+
+def _or_none(texts: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
+    return _without(texts, texts == "")
+
+
+def _without(texts: npt.NDArray[np.object_], absent: Bool) -> npt.NDArray[np.object_]:
+    made = texts.copy()
+    made[absent] = None
+    return made
+
+
+def _nothing(count: int) -> npt.NDArray[Any]:
+    return np.ma.masked_array(np.zeros(count, np.int64), np.ones(count, np.bool_))
+
+
+def _mean(total_ns: Int64, count: Int64) -> npt.NDArray[Any]:
+    """Whole ns, rounded; masked where nothing ran."""
+    divisor = np.maximum(count, 1)
+    mean_ns = (2 * total_ns + divisor) // (2 * divisor)
+    return np.ma.masked_array(mean_ns, count < 1) if (count < 1).any() else mean_ns
+
+
+def _share(total_ns: Int64, keys: Sequence[Int64]) -> npt.NDArray[np.float64]:
+    """Of the sum of all rows with equal keys."""
+    groups = group_by(len(total_ns), keys)
+    of_ns = groups.sum(total_ns)[groups.group]
+    share: npt.NDArray[np.float64] = total_ns / np.maximum(of_ns, 1)
+    return share

@@ -60,7 +60,7 @@ def pair_sums(
 
 
 def pair_peaks(sides: tuple[Table, Table], keys: Sequence[str], peak: str) -> Table:
-    """The largest value of each run by keys, which are texts that layouts spell differently.
+    """The largest value of each run by keys, texts or None, which layouts spell differently.
 
     Returns:
         the keys, base_bytes, new_bytes and delta_bytes, masked where a run has no such row.
@@ -89,8 +89,8 @@ def pair_peaks(sides: tuple[Table, Table], keys: Sequence[str], peak: str) -> Ta
     )
 
 
-def _plain(text: str) -> str:
-    return text.replace("/", " ").casefold()
+def _plain(text: str | None) -> str:
+    return (text or "").replace("/", " ").casefold()
 
 
 def _rows(

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from timeline.analysis.rank_facts import RankFacts
+from timeline.columns.columns import Bool
 from timeline.figures.table import Table
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.profiler_tables.cluster import (
+    ParallelSource,
+    ParallelStrategies,
+    ParallelTimes,
+)
+from timeline.units import spell_count
 
-__all__ = ["PARALLEL", "PARALLEL_TIMES", "parallel_table", "parallel_times_table"]
+__all__ = [
+    "PARALLEL",
+    "PARALLEL_TIMES",
+    "parallel_contradictions",
+    "parallel_table",
+    "parallel_times_table",
+    "stage_of",
+]
 
 PARALLEL: Mapping[str, type] = {
     "mode": object,
@@ -26,15 +45,130 @@ PARALLEL_TIMES: Mapping[str, type] = {
     "receive_alone_ns": int,
     "collective_alone_ns": int,
 }
+_TIMES = tuple(name for name in PARALLEL_TIMES if name.endswith("_ns"))
+OF_STEPS, OF_FILE = "steps", "file"
 
 
 def parallel_table(facts: Sequence[RankFacts]) -> Table:
-    """One row, or none where nothing tells how the run is split: mode, stages, ranks, and
-    stage_ranks,
-    the ranks of each stage."""
-    return Table.of_rows(PARALLEL, ())
+    """How the run is split: mode, stages, ranks, and stage_ranks, the ranks of each stage.
+
+    One row, or none where nothing tells it. Of files that differ the name of the parallel times is
+    believed first, then parallel_strategy, then profiler_info; of each kind that of the first rank.
+    """
+    said = _Said.of(facts)
+    if not said:
+        return Table.of_rows(PARALLEL, ())
+    mode, stages, ranks = (_first(said, name) for name in ("mode", "stages", "ranks"))
+    stage_ranks: list[list[int]] | None = None
+    if stages is not None and ranks is not None and stages <= ranks:
+        stage_ranks = [[] for _ in range(stages)]
+        for rank in range(ranks):
+            stage_ranks[rank * stages // ranks].append(rank)
+    return Table.of_rows(PARALLEL, [(mode, stages, ranks, stage_ranks)])
+
+
+def stage_of(rank: int, parallel: Table) -> int | None:
+    """The stage of a rank, from 0: rank // (ranks / stages); None where that is not known."""
+    split = next(iter(parallel.to_dicts()), None)
+    if split is None or not split["stage_ranks"] or rank >= split["ranks"]:
+        return None
+    return int(rank * split["stages"] // split["ranks"])
+
+
+def parallel_contradictions(facts: Sequence[RankFacts]) -> Iterator[str]:
+    """What files say of how the run is split that others contradict.
+
+    Modes are compared between files of one kind: others name them otherwise.
+    """
+    said = _Said.of(facts)
+    for name in ("mode", "stages", "ranks"):
+        for kind in ParallelSource if name == "mode" else (None,):
+            alike = [one for one in said if kind in (None, one.source) and one.tells(name)]
+            others = [one for one in alike[1:] if getattr(one, name) != getattr(alike[0], name)]
+            if others:
+                yield (
+                    f"rank {others[0].rank}: {others[0].file} says {others[0].spelled(name)}, but "
+                    f"{alike[0].file} {alike[0].spelled(name)}, which is taken."
+                )
+
+
+@dataclass(frozen=True)
+class _Said:
+    """What one file says of how the run is split."""
+
+    source: ParallelSource
+    rank: int
+    file: str
+    mode: str | None
+    stages: int | None
+    ranks: int | None
+    stage: int | None
+
+    @classmethod
+    def of(cls, facts: Sequence[RankFacts]) -> list[_Said]:
+        """What all files say, those that are believed first."""
+        found = []
+        for rank in facts:
+            strings = rank.profiler_tables.strings
+            rows = rank.profiler_tables.of(ParallelStrategies)
+            for row in range(len(rows)):
+                numbers = (int(column[row]) for column in (rows.stages, rows.ranks, rows.stage))
+                found.append(
+                    cls(
+                        ParallelSource(int(rows.source[row])),
+                        rank.rank,
+                        strings[int(rows.file[row])],
+                        strings[int(rows.mode[row])] or None,
+                        *(None if number == NO_ID else number for number in numbers),
+                    )
+                )
+        return sorted(found, key=lambda one: (one.source, one.rank))
+
+    def tells(self, name: str) -> bool:
+        return getattr(self, name) is not None
+
+    def spelled(self, name: str) -> str:
+        value = getattr(self, name)
+        return str(value) if name == "mode" else spell_count(value, name.removesuffix("s"))
+
+
+def _first(said: Sequence[_Said], name: str) -> Any:
+    """What is believed of one thing, None where nothing tells it."""
+    return next((getattr(one, name) for one in said if one.tells(name)), None)
 
 
 def parallel_times_table(facts: Sequence[RankFacts]) -> Table:
-    """A row per rank and step, and their means: of is steps or file there, and step masked."""
-    return Table.of_rows(PARALLEL_TIMES, ())
+    """A row per rank and step, and their means, of which step is masked.
+
+    of: `steps` for the mean of the selected steps but the first of the run, from two on; `file`
+    for the mean that the file holds. stage: from 0.
+    """
+    parallel, said = parallel_table(facts), _Said.of(facts)
+    own_stage = {one.rank: one.stage for one in said if one.stage is not None}
+    rows: list[tuple[Any, ...]] = []
+    for rank in facts:
+        stage = stage_of(rank.rank, parallel)
+        stage = own_stage.get(rank.rank) if stage is None else stage
+        times = rank.profiler_tables.of(ParallelTimes)
+        steps, means = times.take(~times.mean), times.take(times.mean)
+        for table, of in ((steps, None), (_mean_of(steps), OF_STEPS), (means, OF_FILE)):
+            numbers = [None] * len(table) if of else table.step.tolist()
+            columns = [getattr(table, name).tolist() for name in _TIMES]
+            for step, *found in zip(numbers, *columns, strict=True):
+                given = [None if time_ns == NO_TIME else time_ns for time_ns in found]
+                rows.append((rank.rank, stage, step, of, *given))
+    return Table.of_rows(PARALLEL_TIMES, rows)
+
+
+def _mean_of(steps: ParallelTimes) -> ParallelTimes:
+    """The mean of steps without the first of the run, which prepares the others; of two or more."""
+    if len(steps) < 2:
+        return ParallelTimes.empty()
+    kept = steps.take(~steps.first)
+    return ParallelTimes.of(1, {name: [_mean_ns(getattr(kept, name))] for name in _TIMES})
+
+
+def _mean_ns(times_ns: Any) -> int:
+    known: Bool = times_ns != NO_TIME
+    count = int(np.count_nonzero(known))
+    return round(int(times_ns[known].sum()) / count) if count else int(NO_TIME)

@@ -76,10 +76,10 @@ def _steps_of(
     return np.array([one for one, _ in found], np.int64), np.array([one for _, one in found])
 
 
-def pipeline_sentences(pipeline: Table) -> Iterator[str]:
+def pipeline_sentences(pipeline: Table, filed_stages: int | None = None) -> Iterator[str]:
     """What is to be said of bubbles, over the ordinary steps; nothing where there are none.
 
-    pipeline: see `Figures.pipeline`.
+    pipeline: see `Figures.pipeline`. filed_stages: how many stages a file says that there are.
     """
     if not len(pipeline):
         return
@@ -97,9 +97,12 @@ def pipeline_sentences(pipeline: Table) -> Iterator[str]:
     )
     if not shape:
         rank, share = _largest(known, "rank")
+        stages_are = "the stages of the pipeline are not known"
+        if filed_stages is not None and filed_stages > 1:
+            stages_are = f"the pipeline has {filed_stages} stages"
         yield (
             f"Ranks wait {_mean_share(known)} of a step in receives, most on rank {rank} "
-            f"({share}){_exposed(known)}; the stages of the pipeline are not known."
+            f"({share}){_exposed(known)}; {stages_are}."
         )
         return
     (stages, micro_batches), _ = shape.most_common(1)[0]

@@ -22,9 +22,17 @@ from timeline.analysis.waits.exposed_waiting import split_exposed
 from timeline.analysis.waits.waiting import Basis, Stragglers, Waiting, Waits
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct_pairs
+from timeline.columns.group_by import group_by
 from timeline.figures.advice import Advice, advice_table
 from timeline.figures.cluster_advice import cluster_advice
-from timeline.figures.comparison_tables import length_table, memory_table, task_sum_table
+from timeline.figures.comparison_tables import (
+    class_table,
+    framework_module_table,
+    framework_operator_table,
+    length_table,
+    memory_table,
+    task_sum_table,
+)
 from timeline.figures.computing_table import computing_table
 from timeline.figures.data_advice import data_advice
 from timeline.figures.data_tables import (
@@ -36,15 +44,13 @@ from timeline.figures.data_tables import (
 from timeline.figures.flops_table import flops_table
 from timeline.figures.idle_table import idle_by_call, idle_by_cause
 from timeline.figures.launch_table import launch_table, module_table
-from timeline.figures.memory_graph_tables import (
-    memory_graph_table,
-    memory_operator_table,
-    memory_tensor_table,
-)
+from timeline.figures.memory_graph_tables import memory_tables
 from timeline.figures.operator_tables import (
     framework_table,
+    operator_detail_table,
     operator_step_table,
     operator_sum_table,
+    told_operator_step_table,
 )
 from timeline.figures.parallel_tables import parallel_table, parallel_times_table
 from timeline.figures.path_table import path_table
@@ -53,6 +59,7 @@ from timeline.figures.step_trace_table import step_trace_table
 from timeline.figures.table import Table, join_columns
 from timeline.figures.waited_for_table import waited_for_table
 from timeline.records.collective_kinds import KINDS
+from timeline.records.profiler_tables.cluster import CollectiveSums
 from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Steps
 from timeline.records.vendor import Measure
 
@@ -74,6 +81,8 @@ _COUNTED = frozenset(
     }
 )
 """Columns of `waiting` that say what it stands on, and are known even where nothing of it is."""
+_DUE = frozenset({"compute_late_ns", "host_late_ns"})
+"""Columns of `waiting` that only device tasks tell."""
 PARTS = ("computing_ns", "communication_ns", "not_overlapped_ns", "free_ns", "copies_ns", "idle_ns")
 
 
@@ -114,11 +123,13 @@ class Figures:
     moved_bytes (what it sends over links, as the profiler sums it up), total_ns, waited_ns,
     transfer_ns (from the last arrival on) and bandwidth_gb_s of the bus. Sizes are masked where
     no op tells them, waited_ns where nothing tells when other ranks came, transfer_ns where not
-    every member's arrival is known, and the bandwidth where the number of members is not."""
+    every member's arrival is known, and the bandwidth where the number of members is not. Of a rank
+    without any, what hccl_raw sums up: then group is empty, and times are those of their tasks."""
     links: Table
     """A row per rank and link: source_rank, target_rank, link, count, size_bytes, total_ns,
     bandwidth_gb_s; of HCCL tasks, else of the profiler's own sums, which have no count; group:
-    None, or that which ranks are numbers of, where the members of several are not known."""
+    None, or that which ranks are numbers of, where the members of several are not known;
+    numbered_in: `run`, or `group` where source_rank and target_rank are numbers inside a group."""
 
     checks: Table = field(default_factory=lambda: Table({}))
     """A row per number of the profiler that ours was compared with: rank, file, what, numbers (how
@@ -158,8 +169,8 @@ class Figures:
     """For a comparison, a row per rank and kind of task: hccl (1 of HCCL, 0 of copies), collective
     (the kind that an HCCL task belongs to), task, count, total_ns and size_bytes."""
     memory: Table = field(default_factory=lambda: Table({}))
-    """For a comparison, the peaks of counters of memory, where counters are read: rank, group, name
-    and peak_bytes."""
+    """For a comparison, the peaks of memory: rank, metric (reserved, None for a counter), group,
+    name and peak_bytes; of counters where those are read."""
     lengths: Table = field(default_factory=lambda: Table({}))
     """For a comparison, how long each operator ran each time: operator (its row in `operators`) and
     length_ns; without rows where there are too many."""
@@ -191,13 +202,28 @@ class Figures:
     parallel_times: Table = field(default_factory=lambda: Table({}))
     """See `parallel_times_table`."""
     memory_graphs: Table = field(default_factory=lambda: Table({}))
-    """See `memory_graph_table`."""
+    """See `MemoryTables`."""
     memory_operators: Table = field(default_factory=lambda: Table({}))
-    """See `memory_operator_table`."""
+    """See `MemoryTables`."""
     memory_tensors: Table = field(default_factory=lambda: Table({}))
-    """See `memory_tensor_table`."""
+    """See `MemoryTables`."""
     advice: Table = field(default_factory=lambda: Table({}))
     """See `advice_table`."""
+    framework_operators: Table = field(default_factory=lambda: Table({}))
+    """For a comparison, a row per rank, name of operators that are shown, and shapes (empty where
+    they are not told apart): count, total_ns, size_bytes and held_ns as in `OperatorTimes`, and
+    allocates, 1 where allocations were recorded."""
+    framework_modules: Table = field(default_factory=lambda: Table({}))
+    """For a comparison, a row per rank, path of modules and direction, `forward` or `backward`:
+    self_ns and total_ns as in `ModuleTimes`."""
+    operator_details: Table = field(default_factory=lambda: Table({}))
+    """See `operator_detail_table`."""
+    told_operator_steps: Table = field(default_factory=lambda: Table({}))
+    """See `told_operator_step_table`."""
+
+    work_classes: Table = field(default_factory=lambda: Table({}))
+    """For a comparison, a row per rank and class of device work: rank, by (kernel or launch),
+    metric, count and total_ns, masked where the rank does not tell."""
     data_curves: Table = field(default_factory=lambda: Table({}))
     """See `data_curve_table`."""
 
@@ -209,6 +235,8 @@ class Figures:
         ordinary = ordinary_steps(facts)
         bounds = np.searchsorted(waiting.waits.rank, np.arange(len(facts) + 1)).tolist()
         waits = [waiting.waits.take(np.arange(*pair)) for pair in pairwise(bounds)]
+        memory = memory_tables(facts)
+        operator_steps = operator_step_table(facts)
         return cls(
             _joined([_overlap(rank, its) for rank, its in zip(facts, ordinary, strict=True)]),
             _joined([_steps(rank, its) for rank, its in zip(facts, ordinary, strict=True)]),
@@ -239,14 +267,19 @@ class Figures:
             data_pipeline=data_pipeline_table(facts),
             data_curves=data_curve_table(facts),
             operator_sums=operator_sum_table(facts),
-            operator_steps=operator_step_table(facts),
+            operator_details=operator_detail_table(facts),
+            operator_steps=operator_steps,
+            told_operator_steps=told_operator_step_table(facts, operator_steps),
             framework=framework_table(facts),
             step_trace=step_trace_table(facts),
             parallel=parallel_table(facts),
             parallel_times=parallel_times_table(facts),
-            memory_graphs=memory_graph_table(facts),
-            memory_operators=memory_operator_table(facts),
-            memory_tensors=memory_tensor_table(facts),
+            memory_graphs=memory.graphs,
+            memory_operators=memory.operators,
+            memory_tensors=memory.tensors,
+            framework_operators=framework_operator_table(facts),
+            framework_modules=framework_module_table(facts),
+            work_classes=class_table(facts),
         ).with_advice()
 
     def with_advice(self) -> Figures:
@@ -377,8 +410,11 @@ def _waiting(facts: Sequence[RankFacts], stragglers: Stragglers) -> Table:
     columns = {field.name: getattr(stragglers, field.name) for field in fields(stragglers)}
     rest = sum(columns[name] for name in ("alone", "unmatched", "unknown", "unnamed"))
     unknown = (columns["shared"] == 0) & (rest > 0)
+    untold = unknown | np.array([rank.tasks == 0 for rank in facts], np.bool_)
     shown = {
-        name: values if name in _COUNTED else np.ma.masked_array(values, unknown)
+        name: values
+        if name in _COUNTED
+        else np.ma.masked_array(values, untold if name in _DUE else unknown)
         for name, values in columns.items()
     }
     return Table({"rank": ranks, **shown})
@@ -392,6 +428,8 @@ def _exposed(facts: Sequence[RankFacts], waiting: Waiting, ordinary: Sequence[Bo
 
 def _collectives(facts: RankFacts, waits: Waits) -> dict[str, npt.NDArray[Any]]:
     ops, strings = facts.collectives.ops, np.array(facts.collectives.strings, object)
+    if not len(ops):
+        return _filed_collectives(facts)
     nothing = np.zeros(len(ops), np.int64)
     waited_ns, transfer_ns, moved = nothing.copy(), nothing.copy(), np.zeros(len(ops))
     known, transferred = nothing.copy(), nothing.copy()
@@ -432,6 +470,27 @@ def _collectives(facts: RankFacts, waits: Waits) -> dict[str, npt.NDArray[Any]]:
     }
 
 
+def _filed_collectives(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
+    """The sums of hccl_raw, which tells no moments and no sizes of single ops."""
+    sums = facts.profiler_tables.of(CollectiveSums)
+    kinds = group_by(len(sums), [sums.kind])
+    names = [facts.profiler_tables.strings[code] for code in sums.kind[kinds.first].tolist()]
+    waited_ns, transfer_ns = kinds.sum(sums.waited_ns), kinds.sum(sums.transfer_ns)
+    absent = _given(np.full(len(names), NO_ID), NO_ID)
+    return {
+        "rank": np.full(len(names), facts.rank, np.int64),
+        "kind": np.array(names, object),
+        "group": np.full(len(names), "", object),
+        "count": kinds.sum(sums.count),
+        "size_bytes": absent,
+        "moved_bytes": absent,
+        "total_ns": waited_ns + transfer_ns,
+        "waited_ns": waited_ns,
+        "transfer_ns": transfer_ns,
+        "bandwidth_gb_s": absent.astype(np.float64),
+    }
+
+
 def _kind_names(facts: RankFacts, rows: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
     """What each op does; its name where that does not tell."""
     ops = facts.collectives.ops
@@ -442,6 +501,8 @@ def _kind_names(facts: RankFacts, rows: npt.NDArray[np.intp]) -> npt.NDArray[Any
 
 def _links(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
     times = facts.links.times
+    groups = [facts.links.strings[code] or None for code in times.group]
+    inside = [facts.links.in_groups or group is not None for group in groups]
     return {
         "rank": np.full(len(times), facts.rank, np.int64),
         "source_rank": times.source_rank,
@@ -451,7 +512,8 @@ def _links(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
         "size_bytes": times.size_bytes,
         "total_ns": times.total_ns,
         "bandwidth_gb_s": times.size_bytes / np.maximum(times.total_ns, 1),
-        "group": np.array([facts.links.strings[code] or None for code in times.group], object),
+        "group": np.array(groups, object),
+        "numbered_in": np.array(["group" if one else "run" for one in inside], object),
     }
 
 

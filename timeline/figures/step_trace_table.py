@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
 
 from timeline.analysis.rank_facts import RankFacts
+from timeline.columns.columns import Int64, sort_rows
+from timeline.columns.distinct import distinct
 from timeline.figures.table import Table
+from timeline.records.not_given import NO_GRAPH, NO_TIME
+from timeline.records.profiler_tables.step_trace import StepPoints, StepTraceMeans
 
-__all__ = ["STEP_TRACE", "step_trace_table"]
+__all__ = ["OF_FILE", "OF_STEPS", "STEP_TRACE", "step_trace_table"]
 
 STEP_TRACE: Mapping[str, type] = {
     "rank": int,
@@ -22,9 +28,68 @@ STEP_TRACE: Mapping[str, type] = {
     "fp_start": object,
     "bp_end": object,
 }
+OF_STEPS, OF_FILE = "steps", "file"
+"""What a mean is of: the steps of the table, and what the file of the profiler says it is."""
+PARTS = ("total_ns", "interval_ns", "fp_bp_ns", "tail_ns")
 
 
 def step_trace_table(facts: Sequence[RankFacts]) -> Table:
-    """A row per rank, graph and step, and their means: of is steps or file there, and step
-    masked."""
-    return Table.of_rows(STEP_TRACE, ())
+    """A row per rank, graph and step that the step trace tells, and the means of each graph.
+
+    A step lasts from the end of the step before it: total = interval + fp_bp + tail. The first
+    step of a graph has no interval and is in no mean. Means have no step; of tells whose they are:
+    steps, of the selected steps where there are two at least, or file, as the profiler wrote it.
+    fp_start and bp_end: the operators at which forward begins and backward ends.
+    """
+    return Table.of_rows(STEP_TRACE, (row for rank in facts for row in _rows(rank)))
+
+
+def _rows(facts: RankFacts) -> Iterator[tuple[object, ...]]:
+    steps, trace = facts.steps, facts.step_trace
+    rows = np.flatnonzero(~steps.host) if len(trace) else np.zeros(0, np.int64)
+    rows = rows[sort_rows(steps.graph[rows], steps.iteration[rows], steps.start_ns[rows])]
+    points = {graph: _points(facts, graph) for graph in distinct(steps.graph[rows]).tolist()}
+    begin_ns = steps.start_ns[rows] - trace.lead_ns[rows]
+    for graph, step, start_ns, *parts_ns in zip(
+        steps.graph[rows].tolist(),
+        steps.iteration[rows].tolist(),
+        begin_ns.tolist(),
+        *(getattr(trace, part)[rows].tolist() for part in PARTS),
+        strict=True,
+    ):
+        times_ns = map(_given, (start_ns, *parts_ns))
+        yield facts.rank, _graph(graph), step, None, *times_ns, *points[graph]
+    for graph in points:
+        its = rows[steps.graph[rows] == graph]
+        if len(its) > 1:
+            means_ns = (_mean_ns(getattr(trace, part)[its[~trace.first[its]]]) for part in PARTS)
+            yield facts.rank, _graph(graph), None, OF_STEPS, None, *means_ns, *points[graph]
+    graph = next(iter(points)) if len(points) == 1 else NO_GRAPH
+    means = facts.profiler_tables.of(StepTraceMeans)
+    for row in range(len(means)):
+        its_ns = (_given(int(getattr(means, part)[row])) for part in PARTS)
+        yield facts.rank, _graph(graph), None, OF_FILE, None, *its_ns, *_points(facts, graph)
+
+
+def _points(facts: RankFacts, graph: int) -> tuple[str | None, str | None]:
+    """Where forward begins and backward ends in a graph; files may tell it of all together."""
+    strings, points = facts.profiler_tables.strings, facts.profiler_tables.of(StepPoints)
+    for row in np.flatnonzero((points.graph == graph) | (points.graph == NO_GRAPH)).tolist():
+        return strings[points.fp_start[row]] or None, strings[points.bp_end[row]] or None
+    return None, None
+
+
+def _graph(graph: int) -> int | None:
+    return None if graph == NO_GRAPH else graph
+
+
+def _given(time_ns: int) -> int | None:
+    return None if time_ns == NO_TIME else time_ns
+
+
+def _mean_ns(times_ns: Int64) -> int | None:
+    """The mean of the times that are known, to the nearest nanosecond, halves up."""
+    known_ns = times_ns[times_ns != NO_TIME]
+    if not len(known_ns):
+        return None
+    return (2 * int(known_ns.sum()) + len(known_ns)) // (2 * len(known_ns))

@@ -171,7 +171,7 @@ class Verdict:
             len(figures.overlap) - len(means),
             len(steps),
             {name: _mean_of(column) for name, column in means.columns.items()},
-            tuple(pipeline_sentences(figures.pipeline)),
+            tuple(pipeline_sentences(figures.pipeline, _filed_stages(figures.parallel))),
             len(measured),
             starved,
             tuple(one.text for one in told if one.about in ABOUT_DATA),
@@ -313,6 +313,11 @@ class Verdict:
             "waiting_basis": {**asdict(self.basis), "share": round(self.basis.share, 6)},
             "culprit": None if self.culprit is None else self.culprit.to_dict(),
         }
+
+
+def _filed_stages(parallel: Table) -> int | None:
+    """How many stages a file says that the pipeline has."""
+    return next((row["stages"] for row in parallel.to_dicts()), None)
 
 
 def _lost(mean: MeanStep, idle: MeanIdle | None) -> set[str]:

@@ -205,8 +205,11 @@ def waits_longest_sentence(culprit: Culprit) -> str | None:
 
 
 def basis_sentence(basis: Basis) -> str | None:
-    """How much of communication tells who waits for whom, where that is not nearly all."""
-    if basis.share >= MOSTLY_TOLD or not basis.compared:
+    """How much of communication tells who waits for whom, where that is not nearly all.
+
+    Sends and receives are communication too, so all collectives may take little of it.
+    """
+    if basis.share >= MOSTLY_TOLD or not 0 < basis.compared < basis.collectives:
         return None
     return (
         f"Who waits for whom is known of {basis.compared} of {basis.collectives} collectives "

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
+from timeline.analysis.allocated_memory import allocated_memory
 from timeline.analysis.cut import Cut, cut, cut_steps, cut_window
 from timeline.analysis.drawn_records import drawn_records, omissions_of_drawn
+from timeline.analysis.filed_times import with_filed_times
 from timeline.analysis.idle.idle_causes import measure_idle
 from timeline.analysis.leading_detail import Leading, with_leading_detail
 from timeline.analysis.memory_peaks import memory_peaks
+from timeline.analysis.memory_samples import with_memory_of_graphs
 from timeline.analysis.ordinary_steps import measured_steps, ordinary_steps
 from timeline.analysis.overlap import (
     StepsApart,
@@ -34,7 +37,10 @@ from timeline.analysis.step_membership import NO_STEP
 from timeline.analysis.waits.collectives import RankCollectives, rank_collectives
 from timeline.analysis.waits.lateness import fetching_ns
 from timeline.analysis.work.computed_work import computed_work
+from timeline.analysis.work.framework_sums import OperatorRules, sum_framework
+from timeline.analysis.work.launch_classes import sum_classes, with_work_classes
 from timeline.analysis.work.launching_operators import launcher_figures, with_launchers
+from timeline.analysis.work.operator_steps import EVERY_ROW, operator_steps
 from timeline.analysis.work.task_sums import sum_tasks
 from timeline.encoders.formats import format_of
 from timeline.fitting.coarsen_ranks import coarsen_ranks
@@ -68,6 +74,9 @@ MOST_ELEMENTS = 1 << 24
 """Slices and samples that all ranks together may send, if none is dense: about 800 MB."""
 CAUSE_LAYERS = HOST_LAYERS | {Layer.COMMUNICATION, Layer.ARROWS}
 """Whose records tell why a device waits and idles."""
+MOST_STEP_ROWS, LEAST_STEP_ROWS = 20_000, 1_000
+"""Rows of operators by step that all ranks together may have, unless every one is asked for, and
+that each may have in any case."""
 LEAST_RANK_BYTES = 1 << 20
 """A rank of this size is sent fast; many small ones are gathered together, which is better."""
 
@@ -76,14 +85,17 @@ LEAST_RANK_BYTES = 1 << 20
 class RankRequest:
     """What is wanted of every rank.
 
-    limit_bytes: size of the file that ranks are gathered for; 0 leaves them as they are. ranks:
-    how many ranks the file will hold. target: the file, whose format counts. window_ns: [start,
-    end) on the rank's own clock. leading: whose detail is drawn, None for all. draw: whether
-    tracks are wanted at all, or only facts. clock: how ranks come on one clock. named_operators:
-    how many operators of a rank facts tell apart by name. causes: whether facts tell why the device
-    waits and idles. estimate: whether they hold what gains are estimated of. most_lengths: see
+    limit_bytes: size of the file that ranks are gathered for; 0 leaves them as they are. ranks: how
+    many ranks the file will hold. target: the file, whose format counts. window_ns: [start, end) on
+    the rank's own clock. leading: whose detail is drawn, None for all. draw: whether tracks are
+    wanted at all, or only facts. clock: how ranks come on one clock. named_operators: how many
+    operators of a rank facts tell apart by name. causes: whether facts tell why the device waits
+    and idles. estimate: whether they hold what gains are estimated of. most_lengths: see
     `collect_facts`; what only a comparison shows. read_ranks: all ranks that are read with this
-    one.
+    one. framework: how operators of the framework are told apart, where facts tell what they
+    launched; those need host calls, so causes. most_allocations: how many allocations of memory
+    facts tell one by one; 0 to tell nothing of them. every_run: whether facts tell each operator
+    and its shapes in each step, however many.
     """
 
     selection: Selection
@@ -102,6 +114,9 @@ class RankRequest:
     estimate: bool = False
     most_lengths: int = 0
     read_ranks: frozenset[int] = frozenset()
+    framework: OperatorRules | None = None
+    most_allocations: int = 0
+    every_run: bool = False
 
     @property
     def drawn_layers(self) -> frozenset[Layer]:
@@ -110,8 +125,9 @@ class RankRequest:
 
     @property
     def read_layers(self) -> frozenset[Layer]:
-        """The layers whose records are read: what is drawn, and what tells causes."""
-        return self.drawn_layers | CAUSE_LAYERS if self.causes else self.drawn_layers
+        """The layers whose records are read: what is drawn, and what tells causes and memory."""
+        layers = self.drawn_layers | (CAUSE_LAYERS if self.causes else frozenset())
+        return layers | {Layer.COUNTERS} if self.most_allocations else layers
 
 
 def draw_rank_from_source(source: Source, request: RankRequest) -> DrawnRank:
@@ -123,8 +139,12 @@ def draw_rank_from_source(source: Source, request: RankRequest) -> DrawnRank:
     wanted = ReadRequest(
         request.read_layers,
         request.args is Args.ALL,
-        request.named_operators > 0,
+        request.named_operators > 0 or request.every_run,
         frequency=request.causes,
+        memory=request.most_lengths > 0,
+        operators=request.framework is not None,
+        shapes=request.framework is not None and request.framework.with_shapes,
+        allocations=request.most_allocations > 0,
     )
     records = read_rank(source, wanted, request.operators, request.clock.align)
     return draw_rank_from_records(records, request)
@@ -134,6 +154,10 @@ def draw_rank_from_records(records: Records, request: RankRequest) -> DrawnRank:
     """Draw what is selected of a rank's records, whose steps are known."""
     if request.causes:
         records = with_launchers(records)
+    if Layer.COUNTERS in request.drawn_layers:
+        records = with_memory_of_graphs(records)
+    if request.most_lengths:
+        records = with_work_classes(records)
     told = replace(records, omissions=omissions_of_drawn(records, request.drawn_layers))
     facts, tracks = _draw_selected(collect_profile_facts(told), records, request)
     fair_bytes = max(LEAST_RANK_BYTES, request.limit_bytes * DENSEST_RANK // request.ranks)
@@ -182,16 +206,36 @@ def _draw_selected(
         most_lengths=request.most_lengths,
     )
     if request.leading is None:  # these facts were read before otherwise
+        if not request.most_lengths:
+            facts = _with_operator_steps(facts, part, request)
         if request.causes:
             facts = _with_causes(facts, part, collectives)
+        if request.most_allocations:
+            allocated = allocated_memory(part.records, request.most_allocations)
+            facts = replace(facts, allocated=allocated)
         if request.estimate:
             facts = replace(facts, replay=rank_replay(part.records, collectives.ops.selected))
+        if request.window_ns is None:
+            facts = with_filed_times(facts)
     if request.most_lengths:
         ordinary = _ordinary_facts(facts, records, part, request)
-        facts = replace(_with_sums(facts, part), ordinary=ordinary)
+        facts = replace(_with_sums(facts, part, request), ordinary=ordinary)
     if not request.draw:
         return facts, RankTracks(records.rank, (), 0)
     return facts, draw_rank(selected, request.options, arg_filter(request.args))
+
+
+def _with_operator_steps(facts: RankFacts, part: Cut, request: RankRequest) -> RankFacts:
+    """The facts with what runs in each step, which a comparison does not show."""
+    most = max(LEAST_STEP_ROWS, MOST_STEP_ROWS // request.ranks)
+    steps = operator_steps(
+        part.records,
+        part.membership,
+        facts.profiler_tables,
+        most=EVERY_ROW if request.every_run else most,
+        names=request.every_run,
+    )
+    return replace(facts, operator_steps=steps)
 
 
 def _collectives_of(records: Records, part: Cut, request: RankRequest) -> RankCollectives:
@@ -227,12 +271,20 @@ def _ordinary_facts(
     if request.causes:
         # The work is that of the rank, which leaves warm-up out too: counters are rarely sampled.
         found = replace(found, work=facts.work, launchers=launcher_figures(its.records))
-    return _with_sums(found, its)
+    return _with_sums(found, its, request)
 
 
-def _with_sums(facts: RankFacts, part: Cut) -> RankFacts:
+def _with_sums(facts: RankFacts, part: Cut, request: RankRequest) -> RankFacts:
     """The facts with the sums that only a comparison shows, of records that may not be drawn."""
-    return replace(facts, task_sums=sum_tasks(part.records), memory=memory_peaks(part.records))
+    facts = replace(
+        facts,
+        task_sums=sum_tasks(part.records),
+        memory=memory_peaks(part.records),
+        class_times=sum_classes(part.records),
+    )
+    if request.framework is None:
+        return facts
+    return replace(facts, framework=sum_framework(part.records, request.framework))
 
 
 def _with_causes(facts: RankFacts, part: Cut, collectives: RankCollectives) -> RankFacts:

@@ -46,8 +46,8 @@ LIMITS_IN_MEMORY = 4
 """All ranks together may take so many times the limit before they are coarsened together."""
 SLACK_SPREADS = 4
 """Clocks may be off by so many times what is left between ends of collectives."""
-EVERY_NAME = 1 << 62
-"""More operators than any rank has names of."""
+EVERY_ROW = 1 << 62
+"""More than any rank has names of operators, or allocations."""
 LEAST_ELEMENTS_IN_MEMORY = 1 << 24
 """Slices and samples that are left in any case: some 800 MB, of which memory keeps a part."""
 
@@ -117,11 +117,14 @@ def read_facts(
     by_name: bool = False,
     causes: bool = False,
     estimate: bool = False,
+    memory: bool = False,
+    every_run: bool = False,
 ) -> KnownRanks:
     """Read what is selected of some ranks, as far as figures need it.
 
     by_name: whether operators are told apart by name, and not by type alone. causes: whether it is
-    asked why devices wait and idle. estimate: whether gains are to be estimated.
+    asked why devices wait and idle. estimate: whether gains are to be estimated. memory: whether it
+    is asked what operators allocated. every_run: see `RankRequest`.
 
     Raises:
         SelectionError: a rank, a graph, a step or the window is not there.
@@ -135,9 +138,11 @@ def read_facts(
         ranks=len(chosen),
         draw=False,
         clock=reading.clock,
-        named_operators=EVERY_NAME if by_name else 0,
+        named_operators=EVERY_ROW if by_name else 0,
         causes=causes,
         estimate=estimate,
+        most_allocations=EVERY_ROW if memory else 0,
+        every_run=every_run,
     )
     with worker_pool_for(chosen, reading, progress) as workers:
         joined = read_ranks(chosen, request, workers, path)
@@ -218,7 +223,10 @@ def _joined(
     moved = tuple(rank.moved(move.move) for rank, move in zip(drawn, clock.moves, strict=True))
     waiting = _waiting_of([rank.facts for rank in moved], clock)
     path = CriticalPath()
-    if any(request.causes for request in requests):
+    # A rank without device tasks has none either where a file tells what it computes.
+    if any(request.causes for request in requests) and any(
+        len(rank.facts.path.items) for rank in moved
+    ):
         path = critical_path([rank.facts for rank in moved], waiting)
     return JoinedRanks(
         tuple(sources),

@@ -86,6 +86,7 @@ IDS: Mapping[str, Id] = {
     "sequence": _AMOUNT,
     "size_bytes": _AMOUNT,
     "moved_bytes": _AMOUNT,
+    "listed_length": _AMOUNT,
     "occupancy": _AMOUNT,
     "launch_ns": _MOMENT,
     "fp_start_ns": _MOMENT,

@@ -9,6 +9,7 @@ import numpy as np
 
 from timeline.records.counting_rules import FreeRule
 from timeline.records.tables import (
+    Allocations,
     CommunicationOps,
     CounterSamples,
     CounterSeries,
@@ -68,6 +69,8 @@ def join_records(parts: Sequence[Records]) -> Records:
         free_rule=FreeRule.join([part.free_rule for part in parts]),
         communication_rule=parts[0].communication_rule,
         members=GroupMembers.concat(part.members for part in parts),
+        allocations=Allocations.concat(part.allocations for part in parts),
+        reserved_bytes=max(part.reserved_bytes for part in parts),
         tables_only=parts[0].tables_only,
     )
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from timeline.columns.columns import Bool, Codes, ColumnTable, Float64, Int64, column
 from timeline.columns.strings import NO_NAME, StringPool
@@ -28,6 +29,7 @@ __all__ = [
     "AI_CPU",
     "FLOAT_NOT_GIVEN",
     "FORWARD_BACKWARD",
+    "FRAMEWORK_LAUNCH",
     "GPU",
     "NO_CONTEXT",
     "NO_GRAPH",
@@ -35,6 +37,7 @@ __all__ = [
     "NO_TIME",
     "RUNTIME",
     "RUNTIME_LAYERS",
+    "Allocations",
     "CommunicationOps",
     "CounterSamples",
     "CounterSeries",
@@ -62,6 +65,8 @@ AI_CPU = "AI CPU"
 """The layer of events of what AI CPUs ran, where that is not among the device tasks."""
 FORWARD_BACKWARD = "fwdbwd"
 """Category of the arrows from a forward call to the one that works out its gradient."""
+FRAMEWORK_LAUNCH = "async_npu"
+"""Category of the arrows from the operator of torch_npu that asked for a task to the task."""
 RUNTIME = "Runtime"
 """Host layer of the calls of a GPU's runtime and driver."""
 RUNTIME_LAYERS = frozenset({"CANN", RUNTIME})
@@ -118,6 +123,9 @@ class Tasks(Spans):
     communication."""
     size_bytes: Int64 = column(np.int64, NO_ID)
     """What a copy or fill moves, where the source tells it of the task itself."""
+    listed_length: Int64 = column(np.int64, NO_ID)
+    """How many ns it ran as a table of kernels lists it, which is not the source of its times: 1
+    ns more or less than those tell, because both were rounded."""
     occupancy: Int64 = column(np.int64, NO_ID)
     """Estimated share of the device's threads that a kernel could use, in percent."""
     launched_by: Codes = column(np.int32, NO_NAME)
@@ -129,6 +137,11 @@ class Tasks(Spans):
     """The modules and annotations around that, outermost first, joined by slashes."""
     phase: Int64 = column(np.int64, 0)
     """Part of a training step, a Phase."""
+    kernel_class: npt.NDArray[np.int8] = column(np.int8, 0)
+    """What it is for a comparison, a WorkClass, by its kernel; this and the next are found by
+    `analysis/work/launch_classes.py`."""
+    launch_class: npt.NDArray[np.int8] = column(np.int8, 0)
+    """The same by what launched it."""
 
 
 @dataclass(frozen=True)
@@ -248,6 +261,20 @@ class HostEvents(Spans):
     connection: Int64 = column(np.int64, NO_ID)
     graph: Int64 = column(np.int64, NO_GRAPH)
     iteration: Int64 = column(np.int64, NO_ID)
+    shapes: Codes = column(np.int32, NO_NAME)
+    """Of the inputs of an operator, where that is asked for."""
+
+
+@dataclass(frozen=True)
+class Allocations(Spans):
+    """Device memory that operators of the framework allocated: one row each, on the host's clock.
+
+    end_ns is when it was released, NO_TIME where that is not recorded.
+    """
+
+    name: Codes = column(np.int32, NO_NAME)
+    """What the profiler says allocated it."""
+    size_bytes: Int64 = column(np.int64)
 
 
 @dataclass(frozen=True)
@@ -385,6 +412,12 @@ class Records:
     members: GroupMembers = field(default_factory=GroupMembers.empty)
     profiler_tables: ProfilerTables = field(default_factory=ProfilerTables)
     """The small tables beside the capture."""
+    allocations: Allocations = field(default_factory=Allocations.empty)
+    """Read where a comparison asks for them."""
+
+    reserved_bytes: int = NO_ID
+    """The most memory that was reserved, of the framework or in all, as far as that is recorded and
+    asked for."""
     tables_only: bool = False
     """Whether the capture is nothing but such tables, without any that tells when something ran."""
 

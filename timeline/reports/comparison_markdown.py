@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from timeline.figures.comparison import Comparison
 from timeline.figures.overall_parts import WHOLE
 from timeline.figures.short_names import shortened
 from timeline.figures.table import Table
@@ -12,17 +13,23 @@ from timeline.printable import printable
 from timeline.reports.comparison_report import ComparisonReport
 from timeline.reports.comparison_rows import (
     TIMES,
+    class_tables,
     depths,
+    framework_names,
+    module_names,
+    module_times,
+    notable_memory,
+    notable_rows,
     operator_names,
     time_cells,
     worst_and_best,
 )
-from timeline.units import spell_count
+from timeline.units import spell_bytes, spell_count
 from timeline.version import __version__
 
 __all__ = ["comparison_markdown"]
 
-MOST_OPERATORS, MOST_WARNINGS = 5, 5
+MOST_OPERATORS, MOST_CLASSES, MOST_WARNINGS = 5, 5, 5
 MOST_OF_NAME = 80
 """Characters of the name of an operator."""
 INDENT = "\N{NO-BREAK SPACE}" * 4
@@ -49,7 +56,7 @@ def _lines(report: ComparisonReport) -> Iterator[str]:
         yield from ("", f"**{_escaped(report.gate.sentence())}**")
     if sentences:
         yield ""
-        yield from _parts(comparison.overall, per_step=comparison.per_step)
+        yield from _parts(comparison.parts, per_step=comparison.per_step)
         whole_ns = comparison.whole["base_ns"]
         for noun, table in (
             ("operator", comparison.operators),
@@ -59,10 +66,34 @@ def _lines(report: ComparisonReport) -> Iterator[str]:
             if len(shown):
                 yield ""
                 yield from _rows(noun, _code(operator_names(shown)), shown)
+        for by, table in class_tables(comparison.overall):
+            shown = notable_rows(table, whole_ns, MOST_CLASSES)
+            if len(shown):
+                yield ""
+                yield from _rows(f"work by {by}", shown["metric"].tolist(), shown)
+        yield from _of_framework(report.comparison, whole_ns)
     yield from _warnings(report)
     yield ""
     runs = " against ".join(_escaped(str(path)) for path in (report.new, report.base))
     yield f"{runs}, tlexport {__version__}"
+
+
+def _of_framework(comparison: Comparison, whole_ns: int) -> Iterator[str]:
+    """The operators and modules of the framework that changed most, and what they allocate."""
+    for title, table, names_of in (
+        ("operator of the framework", comparison.framework_operators, framework_names),
+        ("module, without those inside", module_times(comparison.modules), module_names),
+    ):
+        shown = notable_rows(table, whole_ns, MOST_OPERATORS)
+        if len(shown):
+            yield ""
+            yield from _rows(title, _code(names_of(shown)), shown)
+    memory = notable_memory(comparison.operator_memory, MOST_OPERATORS)
+    if len(memory):
+        yield from ("", "| allocated by operator | before | now |", "|---|--:|--:|")
+        columns = (_code(memory["name"].tolist()), memory["base_bytes"], memory["new_bytes"])
+        for name, base, new in zip(*columns, strict=True):
+            yield f"| {name} | {spell_bytes(int(base))} | {spell_bytes(int(new))} |"
 
 
 def _parts(overall: Table, *, per_step: bool) -> Iterator[str]:

@@ -123,7 +123,7 @@ class ComparisonReport:
         files = [
             (link_html(output.path), spell_bytes(output.size_bytes)) for output in self.outputs
         ]
-        overall = self.comparison.overall
+        overall = self.comparison.parts
         return (
             paragraph_html(*self.sentences())
             + table_html(overall.columns, (map(cell_html, row) for row in overall))

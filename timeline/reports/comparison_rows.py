@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from timeline.figures.class_pairs import select_classes
 from timeline.figures.overall_parts import WHOLE
 from timeline.figures.short_names import operator_label
 from timeline.figures.table import Table
@@ -15,11 +16,17 @@ from timeline.units import spell_short
 __all__ = [
     "LEAST",
     "TIMES",
+    "class_tables",
     "copy_names",
+    "count_cell",
     "depths",
+    "framework_names",
     "hccl_names",
     "launcher_names",
     "memory_names",
+    "module_names",
+    "module_times",
+    "notable_memory",
     "notable_rows",
     "operator_names",
     "share_cell",
@@ -55,6 +62,21 @@ def share_cell(row: dict[str, Any]) -> str:
     if not row["base_ns"]:
         return "new"
     return f"{row['delta_ns'] / abs(row['base_ns']):+.1%}" if row["new_ns"] else "gone"
+
+
+def count_cell(base: int | None, new: int | None, arrow: str) -> str:
+    """How often in both runs, once where that is the same; a dash for a run that does not tell."""
+    if base == new:
+        return "-" if base is None else str(base)
+    return arrow.join("-" if count is None else str(count) for count in (base, new))
+
+
+def class_tables(overall: Table) -> Iterator[tuple[str, Table]]:
+    """Classes of device work that ran in either run: by what they are told, and their rows."""
+    for by in ("launch", "kernel"):
+        told = select_classes(overall, by)
+        if len(told):
+            yield by, told
 
 
 def depths(overall: Table) -> list[int]:
@@ -104,6 +126,36 @@ def launcher_names(launchers: Table) -> list[str]:
     ]
 
 
+def framework_names(operators: Table) -> list[str]:
+    """Operators of the framework, and shapes where they are told apart."""
+    names = zip(operators["name"].tolist(), operators["shapes"].tolist(), strict=True)
+    return [f"{name} {shapes}" if shapes else name for name, shapes in names]
+
+
+def module_names(modules: Table) -> list[str]:
+    """Modules by path, behind the direction: long paths are shortened at their end."""
+    names = zip(modules["path"].tolist(), modules["direction"].tolist(), strict=True)
+    return [f"{direction}: {path}" for path, direction in names]
+
+
+def module_times(modules: Table) -> Table:
+    """The times of modules without those inside, under the names of times."""
+    if not len(modules):
+        return modules
+    times = {f"{run}_ns": modules[f"{run}_self_ns"] for run in ("base", "new", "delta")}
+    return Table({**{name: modules[name] for name in ("path", "direction")}, **times})
+
+
+def notable_memory(operators: Table, most: int) -> Table:
+    """The operators that allocate more or less than before, by a share of all that is not small."""
+    if not len(operators):
+        return operators
+    changed = np.abs(operators["delta_bytes"])
+    order = np.argsort(-changed, kind="stable")[:most]
+    all_bytes = max(int(operators["base_bytes"].sum()), int(operators["new_bytes"].sum()))
+    return operators.take(order[changed[order] > LEAST * all_bytes])
+
+
 def hccl_names(tasks: Table) -> list[str]:
     """HCCL tasks with the kind of collective that they belong to."""
     kinds = zip(tasks["collective"].tolist(), tasks["task"].tolist(), strict=True)
@@ -116,16 +168,16 @@ def copy_names(copies: Table) -> list[str]:
 
 
 def memory_names(memory: Table) -> list[str]:
-    """Counters of memory with their group."""
+    """Counters of memory with their group, if they have one."""
     names = zip(memory["group"].tolist(), memory["name"].tolist(), strict=True)
-    return [f"{group}: {name}" if group != name else name for group, name in names]
+    return [f"{group}: {name}" if group not in ("", name) else name for group, name in names]
 
 
 def notable_rows(table: Table, whole_ns: int, most: int) -> Table:
     """The rows that changed most, if a step notices it; what changed most is first."""
     if not len(table):
         return table
-    changes_ns = np.abs(table["delta_ns"])
+    changes_ns = np.abs(np.ma.filled(table["delta_ns"], 0))
     order = np.argsort(-changes_ns, kind="stable")[:most]
     return table.take(order[changes_ns[order] > LEAST * whole_ns])
 

@@ -251,7 +251,7 @@ class ExportReport:
             "data_queues": self.figures.data_queues.to_dicts(),
             "data_pipeline": self.figures.data_pipeline.to_dicts(),
             "operators": self.figures.operator_sums.to_dicts(),
-            "operator_steps": self.figures.operator_steps.to_dicts(),
+            "operator_steps": self.figures.told_operator_steps.to_dicts(),
             "step_trace": self.figures.step_trace.to_dicts(),
             "parallel": next(iter(self.figures.parallel.to_dicts()), None),
             "parallel_times": self.figures.parallel_times.to_dicts(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from rich.console import RenderableType
@@ -17,11 +18,17 @@ from timeline.figures.table import Table
 from timeline.reports.comparison_rows import (
     LEAST,
     TIMES,
+    class_tables,
     copy_names,
+    count_cell,
     depths,
+    framework_names,
     hccl_names,
     launcher_names,
     memory_names,
+    module_names,
+    module_times,
+    notable_memory,
     notable_rows,
     operator_names,
     time_cell,
@@ -61,8 +68,8 @@ def _blocks(
         return
     sentences[0].stylize("bold")
     yield sentences
-    whole = comparison.overall["metric"] == WHOLE
-    whole_ns = int(comparison.overall["base_ns"][whole].sum())
+    whole = comparison.parts["metric"] == WHOLE
+    whole_ns = int(comparison.parts["base_ns"][whole].sum())
     yield [_overall(comparison, display, whole_ns)]
     most = (MOST_VERBOSE,) * 3 if verbose else (MOST_RANKS, MOST_STEPS, MOST_OPERATORS)
     if len(comparison.ranks) > 1:
@@ -109,8 +116,22 @@ def _verbose(
         shown = worst_and_best(table, whole_ns, MOST_VERBOSE)
         if len(shown) and not np.ma.getmaskarray(shown["new_median_ns"]).all():
             yield [_spread(shown, display, title)]
+    for by, table in class_tables(comparison.overall):
+        yield [_classes(table, display, f"class of work, by {by}", whole_ns)]
+    for title, table, names_of in (
+        ("operator of the framework", comparison.framework_operators, framework_names),
+        ("module, without those inside", module_times(comparison.modules), module_names),
+    ):
+        shown = notable_rows(table, whole_ns, MOST_VERBOSE)
+        if len(shown):
+            yield [_grid(shown, display, title, names_of(shown), whole_ns)]
+    allocating = notable_memory(comparison.operator_memory, MOST_VERBOSE)
+    if len(allocating):
+        names = allocating["name"].tolist()
+        yield [_memory(allocating, display, "memory, allocated by operator", names)]
     if len(comparison.memory):
-        yield [_memory(comparison.memory, display)]
+        names = memory_names(comparison.memory)
+        yield [_memory(comparison.memory, display, "memory, peak", names)]
 
 
 def _spread(operators: Table, display: Display, title: str) -> Grid:
@@ -132,8 +153,18 @@ def _spread(operators: Table, display: Display, title: str) -> Grid:
     return named_grid(display, display.width, [title], heads, names, cells)
 
 
-def _memory(memory: Table, display: Display) -> Grid:
-    """The peaks of both runs, and by how much they differ."""
+def _classes(classes: Table, display: Display, title: str, whole_ns: int) -> Grid:
+    """How long each class of device work took in both runs, and how often it ran."""
+    cells = []
+    for row in classes.to_dicts():
+        count = count_cell(row["base_count"], row["new_count"], " -> ")
+        cells.append((count, *_time_cells(row, whole_ns)))
+    heads = ("count", *TIMES)
+    return named_grid(display, display.width, [title], heads, classes["metric"].tolist(), cells)
+
+
+def _memory(memory: Table, display: Display, title: str, names: Sequence[str]) -> Grid:
+    """The sizes of both runs, and by how much they differ."""
     cells = []
     for row in memory.to_dicts():
         base, new, delta = (row[f"{name}_bytes"] for name in ("base", "new", "delta"))
@@ -141,12 +172,12 @@ def _memory(memory: Table, display: Display) -> Grid:
         change = "-" if delta is None else f"{sign}{spell_bytes(abs(delta))}"
         cells.append((*("-" if one is None else spell_bytes(one) for one in (base, new)), change))
     heads = ["before", "now", "change"]
-    return named_grid(display, display.width, ["memory, peak"], heads, memory_names(memory), cells)
+    return named_grid(display, display.width, [title], heads, names, cells)
 
 
 def _overall(comparison: Comparison, display: Display, whole_ns: int) -> Grid:
     """Metrics, each below and inside of what it is part of."""
-    table = comparison.overall
+    table = comparison.parts
     indented = [
         2 * depth * " " + metric
         for metric, depth in zip(table["metric"].tolist(), depths(table), strict=True)
@@ -209,11 +240,16 @@ def _grid(
     cells, styles = [], []
     spelled = [str(name) for name in names]
     for name, row in zip(spelled, table.to_dicts(), strict=True):
-        delta_ns = row["delta_ns"] or 0
-        style = _WORSE if delta_ns > 0 else _BETTER
-        if abs(delta_ns) < NOTABLE * whole_ns:
-            style = ""
-        base, new, change, share = time_cells(row)
-        cells.append((base, new, Text(change, style=style), Text(share, style=style)))
+        cells.append(_time_cells(row, whole_ns))
         styles.append("bold" if name == bold else "")
     return named_grid(display, display.width, [title], TIMES, spelled, cells, styles)
+
+
+def _time_cells(row: dict[str, Any], whole_ns: int) -> tuple[str, str, Text, Text]:
+    """A time before, now, how it changed, and that as a share."""
+    delta_ns = row["delta_ns"] or 0
+    style = _WORSE if delta_ns > 0 else _BETTER
+    if abs(delta_ns) < NOTABLE * whole_ns:
+        style = ""
+    base, new, change, share = time_cells(row)
+    return base, new, Text(change, style=style), Text(share, style=style)

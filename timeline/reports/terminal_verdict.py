@@ -206,9 +206,9 @@ class _Blocks:
             cells = [str(row["times_last"]), spell_short(row["caused_ns"])]
             if "shared" in row:
                 cells[0] += f" of {row['shared']}"
+                due = (row["compute_late_ns"], row["host_late_ns"])
                 cells += [
-                    spell_share(row["compute_late_ns"], row["caused_ns"]),
-                    spell_share(row["host_late_ns"], row["caused_ns"]),
+                    *("-" if ns is None else spell_share(ns, row["caused_ns"]) for ns in due),
                     spell_short(row["slowest_ns"]),
                 ]
             else:

@@ -56,6 +56,10 @@ class ReadRequest:
     are then read too. names: whether names of device tasks are wanted, even if no layer shows them.
     measures: whether what the profiler itself measured is wanted, and what lies unused beside it.
     frequency: whether the frequency of the AI Core is wanted, even if no layer shows counters.
+    operators: whether it is wanted which calls of the framework are operators, and what memory they
+    allocated. shapes: whether the shapes of their inputs are. allocations: whether it is wanted
+    what they allocated, and no more of them. memory: whether it is wanted how much memory was
+    reserved at most, even if no layer shows counters.
     """
 
     layers: frozenset[Layer]
@@ -63,6 +67,15 @@ class ReadRequest:
     names: bool = False
     measures: bool = True
     frequency: bool = False
+    operators: bool = False
+    shapes: bool = False
+    allocations: bool = False
+    memory: bool = False
+
+    @property
+    def with_allocations(self) -> bool:
+        """Whether it is wanted what operators of the framework allocated."""
+        return self.operators or self.allocations
 
     @property
     def with_names(self) -> bool:

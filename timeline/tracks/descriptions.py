@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from timeline.analysis.memory_samples import MEMORY_OF_GRAPHS
+
 __all__ = [
+    "AI_CPU",
     "BASE_AND_NEW",
     "COMMUNICATION_BY_TASKS",
     "CONTINUED",
@@ -58,6 +61,10 @@ STEPS_OF_ALL_RANKS = (
 )
 STEPS_OF_ONE_RANK = "The steps of the rank; args tell how each was spent. Unfold for its layers."
 RANK = "All layers of one rank."
+AI_CPU = (
+    "What the AI CPUs of the device ran, by thread, as their own log tells. It is not counted as "
+    "computing, as far as the device recorded no task of it."
+)
 CONTINUED = "Steps that begin on one rank before the step above has ended on another."
 
 ITERATIONS = (
@@ -127,6 +134,11 @@ NOT_IN_THIS_FILE = (
     "its args count them."
 )
 
+PLANNED = (
+    "What each graph holds at its operators, in bytes, as planned before it ran: each value holds "
+    "from the start of one operator to that of the next."
+)
+
 
 def communication_group(called: str) -> str:
     """The group of ops and planes of one communicator; called: its own names, maybe none."""
@@ -136,10 +148,14 @@ def communication_group(called: str) -> str:
 
 def counter_group(name: str) -> str:
     """The group of the counters of one source."""
+    if name == MEMORY_OF_GRAPHS:
+        return PLANNED
     return f"Counters of {name}."
 
 
 def counter(group: str, unit: str) -> str:
     """One counter."""
+    if group == MEMORY_OF_GRAPHS:
+        return PLANNED
     samples = f"Samples of {group}{f' in {unit}' if unit else ''}"
     return f"{samples}, as the profile holds them; each value holds until the next one."

@@ -9,12 +9,14 @@ from dataclasses import replace
 import numpy as np
 
 from timeline.analysis.scopes import find_scopes
+from timeline.analysis.work.task_flops import task_flops
 from timeline.columns.chunks import compute_in_chunks
 from timeline.columns.columns import Int64, Rows, sort_rows, take
 from timeline.columns.distinct import distinct
 from timeline.errors import spell_ids
 from timeline.layers import Layer, SliceKind
 from timeline.records.tables import (
+    AI_CPU,
     NO_CONTEXT,
     NO_GRAPH,
     NO_ID,
@@ -53,7 +55,12 @@ def _paint_hardware(drawing: LayerDrawing) -> None:
     painter, records = drawing.painter, drawing.rank.detail
     parent, tasks = drawing.add_row(records.hardware), records.tasks
     every = SliceTable(
-        tasks.start_ns, tasks.end_ns, tasks.name, SliceKind.TASK, _task_args(tasks), FlowEnd.TASK
+        tasks.start_ns,
+        tasks.end_ns,
+        tasks.name,
+        SliceKind.TASK,
+        [*_task_args(tasks), *_flop_args(records)],
+        FlowEnd.TASK,
     )
     for order, (stream, rows) in enumerate(_by_value(tasks.stream)):
         label = f"Stream {stream}" if stream != NO_ID else "Stream not given"
@@ -81,6 +88,23 @@ def _task_args(tasks: Tasks) -> list[ArgColumn]:
         names("input_types", tasks.input_types, default=False),
         integers("size_bytes", tasks.size_bytes, NO_ID, default=False),
         integers("occupancy_percent", tasks.occupancy, NO_ID, default=False),
+    ]
+
+
+def _flop_args(records: Records) -> list[ArgColumn]:
+    """Floating-point operations of the operators that tasks are called after, where they are told.
+
+    The rate is that of the operator in the mean over its runs, as is its share of the peak.
+    """
+    flops, named = task_flops(records), records.tasks.name
+    if flops is None:
+        return []
+    return [
+        integers("flop", flops.flop[named], NO_ID),
+        integers("flop_per_s", flops.flop_per_s[named], NO_ID),
+        numbers("utilization", flops.utilization[named]),
+        numbers("cube_utilization", flops.cube_utilization[named]),
+        numbers("vector_utilization", flops.vector_utilization[named]),
     ]
 
 
@@ -165,7 +189,8 @@ def _paint_runtime(drawing: LayerDrawing) -> None:
 def _paint_framework(drawing: LayerDrawing) -> None:
     """Draw all other host layers, one after another."""
     for position, (name, rows) in enumerate(_host_layers(drawing.rank.detail, runtime=False)):
-        _paint_host_layer(drawing, drawing.add_row(name, position), rows)
+        said = descriptions.AI_CPU if name == AI_CPU else ""
+        _paint_host_layer(drawing, drawing.add_row(name, position, said), rows)
 
 
 def _host_layers(records: Records, *, runtime: bool) -> list[tuple[str, Rows]]:

@@ -295,13 +295,14 @@ class LayerDrawing:
     rank: SelectedRank
     options: DrawOptions
 
-    def add_row(self, name: str = "", position: int = 0) -> int:
+    def add_row(self, name: str = "", position: int = 0, description: str = "") -> int:
         """Add the row that holds all rows of the layer; its id.
 
         name: where the profile names it. position: which it is of several rows of the layer.
+        description: what it says of itself, where that is not what the layer says.
         """
         layer, named = self.layer, name or self.layer.name
-        described = layer.description.format(name=named)
+        described = description or layer.description.format(name=named)
         return self.painter.add_group(
             named, None, layer.order + position, described, self.rank.records.rank
         )

@@ -20,7 +20,7 @@ from timeline.records.tables import (
     Tasks,
 )
 
-__all__ = ["MOST_HOST_OFFSET_NS", "DeviceItems", "device_items"]
+__all__ = ["MOST_HOST_OFFSET_NS", "TASK_QUEUE", "DeviceItems", "device_items"]
 
 MOST_HOST_OFFSET_NS = 1_000_000
 """What starts so much before a call, as recorded, was not launched by it."""

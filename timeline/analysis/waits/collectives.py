@@ -37,6 +37,8 @@ NO_SIGN = -1
 """Sign of an op of which nothing tells what it does."""
 _PAIRED = ("Send", "Receive")
 _VERB = re.compile(r"send|receive|recv", re.IGNORECASE)
+_OF_STREAM = re.compile(r"stream_\d+_(?:parallel_)?\d+_(?=.)", re.ASCII)
+"""How step traces begin the name of an op: with a stream, which each rank numbers for itself."""
 
 _Hashes = npt.NDArray[np.uint64]
 
@@ -112,7 +114,8 @@ def rank_collectives(
     Ranks name an op alike: HCCL numbers ops within their group
     (`hcom_allReduce__GROUP_INDEX_ITERATION`), and a graph has the same names on every rank. So an
     op is recognised by its name, its group where the source tells the group's own name, its step,
-    and how often that name came before in the step. Labels of groups ("Group 0") are numbered by
+    and how often that name came before in the step; the stream that step traces put before a name
+    is left out. Labels of groups ("Group 0") are numbered by
     each rank for itself and tell nothing; neither do graph ids. Ops whose names only say what
     they do have no key yet: that needs the other ranks.
 
@@ -128,7 +131,7 @@ def rank_collectives(
     pool, strings = records.strings, StringPool()
     group = ops.group_name if records.numbered_ops else _names_of_groups(ops)
     pairs, which = distinct_pairs(ops.name.astype(np.int64), group.astype(np.int64))
-    named = [(pool[name], pool[group]) for name, group in pairs.tolist()]
+    named = [(_OF_STREAM.sub("", pool[name], 1), pool[group]) for name, group in pairs.tolist()]
     kinds = [collective_kind(name) for name, _ in named]
     key, pair = _keys_by_name(named, which, iterations) if records.numbered_ops else _no_keys(ops)
     computing_ns, idle_ns = _since_op_before(records.tasks, ops)

@@ -1,4 +1,4 @@
-"""How much each link between two ranks moved, and how fast, by its HCCL tasks."""
+"""How much each link between two ranks moved, and how fast."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from timeline.columns.chunks import chunks
 from timeline.columns.columns import Codes, ColumnTable, Int64, column
 from timeline.columns.group_by import group_by
 from timeline.columns.strings import NO_NAME, StringPool
+from timeline.records.profiler_tables.cluster import LinkSums
 from timeline.records.tables import NO_ID, Records
 
 __all__ = ["LinkTimes", "RankLinks", "rank_links"]
@@ -35,23 +36,50 @@ class LinkTimes(ColumnTable):
 
 @dataclass(frozen=True)
 class RankLinks:
-    """The links that one rank used; codes are positions in `strings`."""
+    """The links that one rank used; codes are positions in `strings`.
+
+    in_groups: whether ranks are numbers inside groups that nothing names, so that those of several
+    ranks are not the same links, and a link from a rank to itself may be one.
+    """
 
     strings: tuple[str, ...] = ("",)
     times: LinkTimes = field(default_factory=LinkTimes.empty)
+    in_groups: bool = False
 
 
 def rank_links(records: Records, steps: frozenset[int] | None, *, whole: bool) -> RankLinks:
     """Sum up the HCCL tasks that move data from one rank to another.
 
-    Where there are none, the profiler's own sums stand for them.
+    Where there are none, the profiler's own sums stand for them: the matrix of links that it writes
+    beside a trace, or else those of MindSpore's hccl_raw.
 
     Args:
         steps: those that are selected, None for all.
         whole: whether steps are selected as a whole, as the profiler sums them up.
     """
     links = _of_tasks(records)
-    return links if len(links.times) or not whole else _of_profiler(records, steps)
+    if not len(links.times) and whole:
+        links = _of_profiler(records, steps)
+    if not len(links.times) and whole:
+        links = _of_hccl_raw(records, steps)
+    return links
+
+
+def _of_hccl_raw(records: Records, steps: frozenset[int] | None) -> RankLinks:
+    tables, strings = records.profiler_tables.selected(steps, None), StringPool()
+    links = tables.of(LinkSums)
+    times = LinkTimes.of(
+        len(links),
+        {
+            "source_rank": links.source_rank,
+            "target_rank": links.target_rank,
+            "link": strings.translate(links.link, tables.strings),
+            "count": np.zeros(len(links), np.int64),
+            "size_bytes": links.size_bytes,
+            "total_ns": links.total_ns,
+        },
+    )
+    return RankLinks(tuple(strings), _summed(times), in_groups=True)
 
 
 def _of_profiler(records: Records, steps: frozenset[int] | None) -> RankLinks:

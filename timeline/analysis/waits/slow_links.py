@@ -44,9 +44,10 @@ class SlowLink:
 def find_slow_link(ranks: Sequence[RankLinks]) -> SlowLink | None:
     """Find the rank toward which links are slow that costs most; None where no links are.
 
-    Links are compared with those of the same kind between ranks that are none of their ends.
+    Links are compared with those of the same kind between ranks that are none of their ends; those
+    whose ends are numbers inside groups are left alone.
     """
-    strings = StringPool()
+    ranks, strings = [links for links in ranks if not links.in_groups], StringPool()
     kinds = [strings.codes(links.strings)[links.times.link] for links in ranks if len(links.times)]
     times = LinkTimes.concat([links.times for links in ranks])
     if not len(times):

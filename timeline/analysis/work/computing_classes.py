@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from timeline.analysis.work.kernel_names import kernel_type
 from timeline.records.task_kinds import GPU_KERNEL_TYPES, Unit, unit_of
 
-__all__ = ["CLASSES", "computing_class", "tells_vector"]
+__all__ = ["CLASSES", "computing_class", "gpu_kernel_class", "tells_vector"]
 
 FLASH_ATTENTION, PAGED_ATTENTION = "flash attention", "paged attention"
 CONVOLUTION, MATMUL = "convolution", "matmul"
@@ -99,7 +99,7 @@ def computing_class(kind: str, name: str, core: str, *, told: bool) -> str:
     """
     lower, unit = kind.lower(), unit_of(core)
     if core.lower() in GPU_KERNEL_TYPES:
-        found = _gpu_class(kind) or _gpu_class(kernel_type(name)) or VECTOR
+        found = _gpu_class(kind) or gpu_kernel_class(name)
         return EITHER if found == VECTOR and not told else found
     if "flashattention" in lower:
         return FLASH_ATTENTION
@@ -120,6 +120,11 @@ def computing_class(kind: str, name: str, core: str, *, told: bool) -> str:
     if unit in (Unit.VECTOR, Unit.MIXED_VECTOR):
         return VECTOR if told else EITHER
     return OTHER
+
+
+def gpu_kernel_class(name: str) -> str:
+    """The class of a kernel of a GPU by its own name, vector where that tells no other."""
+    return _gpu_class(kernel_type(name)) or VECTOR
 
 
 def _gpu_class(name: str) -> str:

@@ -13,7 +13,7 @@ from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
 from timeline.records.tables import RUNTIME_LAYERS, HostEvents
 
-__all__ = ["MARKS", "CallKind", "FrameworkCalls", "launch_name", "module_name"]
+__all__ = ["MARKS", "MODULE", "CallKind", "FrameworkCalls", "launch_name", "module_name"]
 
 STEP = "ProfilerStep"
 _STEPS = f"{STEP}#"

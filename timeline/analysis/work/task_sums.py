@@ -14,7 +14,7 @@ from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.collective_kinds import collective_kind
 from timeline.records.tables import NO_ID, PlaneTasks, Records, Tasks
 
-__all__ = ["TaskSums", "TaskTimes", "sum_tasks"]
+__all__ = ["TaskSums", "TaskTimes", "are_hccl_tasks", "sum_tasks"]
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def _hccl_times(records: Records, strings: StringPool) -> TaskTimes:
 
 def _copy_times(records: Records, strings: StringPool) -> TaskTimes:
     copies = records.tasks.take(records.tasks.copy)
-    copies = copies.take(~_is_hccl_task(copies, records.planes))
+    copies = copies.take(~are_hccl_tasks(copies, records.planes))
     named = np.where(copies.name == NO_NAME, copies.task_type, copies.name)
     return _summed(
         np.full(len(copies), NO_NAME, np.int32),
@@ -73,7 +73,7 @@ def _copy_times(records: Records, strings: StringPool) -> TaskTimes:
     )
 
 
-def _is_hccl_task(tasks: Tasks, planes: PlaneTasks) -> Bool:
+def are_hccl_tasks(tasks: Tasks, planes: PlaneTasks) -> Bool:
     """Which tasks are twins of HCCL tasks: of the same interval."""
     start_ns = np.concatenate([planes.start_ns, tasks.start_ns])
     end_ns = np.concatenate([planes.end_ns, tasks.end_ns])

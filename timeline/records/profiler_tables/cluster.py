@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,13 +11,30 @@ from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, column
 from timeline.columns.strings import NO_NAME
 from timeline.records.not_given import NO_ID, NO_TIME
 
-__all__ = ["CollectiveSums", "LinkSums", "ParallelStrategies", "ParallelTimes"]
+__all__ = [
+    "CollectiveSums",
+    "LinkSums",
+    "ParallelSource",
+    "ParallelStrategies",
+    "ParallelTimes",
+]
+
+
+class ParallelSource(enum.IntEnum):
+    """What tells how the run is split: of several the first is believed."""
+
+    TIMES = 0
+    """The name of the file of parallel times."""
+    STRATEGY = 1
+    PROFILER_INFO = 2
 
 
 @dataclass(frozen=True)
 class ParallelStrategies(ColumnTable):
-    """How the run is split, as a file of the rank tells it."""
+    """How the run is split: a row per file that tells it."""
 
+    source: Int64 = column(np.int64)
+    file: Codes = column(np.int32)
     mode: Codes = column(np.int32, NO_NAME)
     stages: Int64 = column(np.int64, NO_ID)
     ranks: Int64 = column(np.int64, NO_ID)
@@ -29,9 +47,10 @@ class ParallelTimes(ColumnTable):
     """A row per step: how long a rank computes, communicates alone, and receives alone."""
 
     step: Int64 = column(np.int64, NO_ID)
+    first: Bool = column(np.bool_, 0)
+    """Whether it is the first step of the file, which means leave out."""
     mean: Bool = column(np.bool_, 0)
     """Whether it is the mean that the file holds."""
-    stage: Int64 = column(np.int64, NO_ID)
     computing_ns: Int64 = column(np.int64, NO_TIME)
     communication_alone_ns: Int64 = column(np.int64, NO_TIME)
     stage_ns: Int64 = column(np.int64, NO_TIME)
@@ -41,7 +60,11 @@ class ParallelTimes(ColumnTable):
 
 @dataclass(frozen=True)
 class LinkSums(ColumnTable):
-    """A row per step and link: what moved over it; ranks are as the file writes them."""
+    """A row per step and link: what moved over it.
+
+    source_rank and target_rank are as the file writes them: numbers inside a group that it does
+    not name.
+    """
 
     step: Int64 = column(np.int64, NO_ID)
     source_rank: Int64 = column(np.int64)
@@ -53,9 +76,12 @@ class LinkSums(ColumnTable):
 
 @dataclass(frozen=True)
 class CollectiveSums(ColumnTable):
-    """A row per step and communication op."""
+    """A row per step and kind of communication op."""
 
     step: Int64 = column(np.int64, NO_ID)
-    name: Codes = column(np.int32)
-    total_ns: Int64 = column(np.int64)
+    kind: Codes = column(np.int32)
+    count: Int64 = column(np.int64)
     waited_ns: Int64 = column(np.int64)
+    """While its tasks waited for a signal of another rank."""
+    transfer_ns: Int64 = column(np.int64)
+    """While its tasks moved data."""

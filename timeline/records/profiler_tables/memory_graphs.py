@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,21 @@ from timeline.columns.columns import Codes, ColumnTable, Int64, column
 from timeline.columns.strings import NO_NAME
 from timeline.records.not_given import NO_GRAPH, NO_ID
 
-__all__ = ["MemoryGraphs", "MemoryNodes", "MemoryTensors", "NodeTensors"]
+__all__ = ["Life", "MemoryGraphs", "MemoryNodes", "MemoryTensors", "NodeTensors"]
+
+
+class Life(enum.IntEnum):
+    """Where in its graph a tensor lives."""
+
+    NODES = 0
+    """From its first node to its last."""
+    GRAPH = 1
+    """From the graph's first node to its last."""
+    GRAPH_START = 2
+    """From the graph's first node to its own last."""
+    GRAPH_END = 3
+    """From its own first node to the graph's last."""
+    NOT_KNOWN = 4
 
 
 @dataclass(frozen=True)
@@ -24,7 +39,7 @@ class MemoryGraphs(ColumnTable):
 
 @dataclass(frozen=True)
 class MemoryNodes(ColumnTable):
-    """A row per node, in the order in which a graph runs them."""
+    """A row per node; those of a graph follow each other in the order in which it runs them."""
 
     graph: Int64 = column(np.int64, NO_GRAPH)
     node: Int64 = column(np.int64)
@@ -34,7 +49,11 @@ class MemoryNodes(ColumnTable):
 
 @dataclass(frozen=True)
 class MemoryTensors(ColumnTable):
-    """A row per tensor: its size, and from which to which node it lives."""
+    """A row per tensor: its size, and from which to which node of its graph it lives.
+
+    No two of a graph have the same number. Where `life` says so, it lives from the graph's first
+    or to its last node, whatever first and last are; one that ends before it begins never lives.
+    """
 
     graph: Int64 = column(np.int64, NO_GRAPH)
     tensor: Int64 = column(np.int64)
@@ -42,7 +61,8 @@ class MemoryTensors(ColumnTable):
     kind: Codes = column(np.int32, NO_NAME)
     first: Int64 = column(np.int64)
     last: Int64 = column(np.int64)
-    life: Codes = column(np.int32, NO_NAME)
+    life: Int64 = column(np.int64, Life.NODES)
+    """A Life."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.columns.columns import Codes, ColumnTable, Int64, column
+from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, column
 from timeline.columns.strings import NO_NAME
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 
@@ -22,23 +22,8 @@ class OperatorSource(enum.IntEnum):
     AICPU = 2
 
 
-@dataclass(frozen=True)
-class OperatorSums(ColumnTable):
-    """A row per source and type of operator, or per operator where the file tells them apart."""
-
-    source: Int64 = column(np.int64)
-    kind: Codes = column(np.int32, NO_NAME)
-    name: Codes = column(np.int32, NO_NAME)
-    """NO_NAME in the row of a type."""
-    core: Codes = column(np.int32, NO_NAME)
-    count: Int64 = column(np.int64)
-    total_ns: Int64 = column(np.int64, NO_TIME)
-    dispatch_ns: Int64 = column(np.int64, NO_TIME)
-    run_ns: Int64 = column(np.int64, NO_TIME)
-
-
 class RunLevel(enum.IntEnum):
-    """What runs of operators are told apart by."""
+    """What operators are told apart by."""
 
     TYPE = 0
     NAME = 1
@@ -46,8 +31,32 @@ class RunLevel(enum.IntEnum):
 
 
 @dataclass(frozen=True)
+class OperatorSums(ColumnTable):
+    """A row per source and type of operator, and per operator where the file tells those apart.
+
+    count, total_ns and mean_ns: as far as the file tells them.
+    """
+
+    source: Int64 = column(np.int64)
+    level: Int64 = column(np.int64)
+    kind: Codes = column(np.int32, NO_NAME)
+    name: Codes = column(np.int32, NO_NAME)
+    """NO_NAME in the row of a type."""
+    core: Codes = column(np.int32, NO_NAME)
+    count: Int64 = column(np.int64, NO_ID)
+    total_ns: Int64 = column(np.int64, NO_TIME)
+    mean_ns: Int64 = column(np.int64, NO_TIME)
+    dispatch_ns: Int64 = column(np.int64, NO_TIME)
+    run_ns: Int64 = column(np.int64, NO_TIME)
+
+
+@dataclass(frozen=True)
 class OperatorRuns(ColumnTable):
-    """A row per step and type, operator or kernel: how often and how long it ran."""
+    """A row per step and type, operator or kernel: how often and how long it ran.
+
+    rest: whether the row sums up all types that have none of their own; without a step it is of
+    several.
+    """
 
     step: Int64 = column(np.int64, NO_ID)
     level: Int64 = column(np.int64)
@@ -57,6 +66,7 @@ class OperatorRuns(ColumnTable):
     shapes: Codes = column(np.int32, NO_NAME)
     count: Int64 = column(np.int64)
     total_ns: Int64 = column(np.int64)
+    rest: Bool = column(np.bool_, False)
 
 
 @dataclass(frozen=True)

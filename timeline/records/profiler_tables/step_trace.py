@@ -8,14 +8,17 @@ import numpy as np
 
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, column
 from timeline.columns.strings import NO_NAME
-from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 
 __all__ = ["StepPoints", "StepTraceMeans"]
 
 
 @dataclass(frozen=True)
 class StepTraceMeans(ColumnTable):
-    """The last row of a step trace, which is the mean of its steps but the first."""
+    """The last row of a step trace, which is the mean of its steps but the first.
+
+    All of it is 0 where there was one step only.
+    """
 
     step: Int64 = column(np.int64, NO_ID)
     mean: Bool = column(np.bool_, 1)
@@ -27,7 +30,9 @@ class StepTraceMeans(ColumnTable):
 
 @dataclass(frozen=True)
 class StepPoints(ColumnTable):
-    """The operators at which forward begins and backward ends."""
+    """The operators at which forward begins and backward ends, of each graph where they are told
+    apart."""
 
+    graph: Int64 = column(np.int64, NO_GRAPH)
     fp_start: Codes = column(np.int32, NO_NAME)
     bp_end: Codes = column(np.int32, NO_NAME)

@@ -15,11 +15,17 @@ from timeline.figures.short_names import operator_label
 from timeline.figures.table import Table
 from timeline.printable import printable
 from timeline.reports.comparison_rows import (
+    class_tables,
     copy_names,
+    count_cell,
     depths,
+    framework_names,
     hccl_names,
     launcher_names,
     memory_names,
+    module_names,
+    module_times,
+    notable_memory,
     notable_rows,
     waiting_names,
 )
@@ -70,7 +76,8 @@ def render_comparison_page(report: ComparisonReport) -> bytes:
         "per_step": comparison.per_step,
         "sides": SIDES,
         "run": run,
-        "overall_table": _overall(comparison.overall),
+        "overall_table": _overall(comparison.parts),
+        "class_tables": list(_classes(comparison.overall)),
         "steps_picture": draw_both_runs(drawn, _labels(drawn), sheet) if len(steps) > 1 else None,
         "steps_table": _steps(steps, several=len(comparison.ranks) > 1),
         "ranks_table": _ranks(comparison.ranks),
@@ -96,7 +103,7 @@ def comparison_title(base: Path, new: Path) -> str:
 
 
 def _tiles(comparison: Comparison) -> Iterator[Tile]:
-    rows = {row["metric"]: row for row in comparison.overall.to_dicts()}
+    rows = {row["metric"]: row for row in comparison.parts.to_dicts()}
     whole = rows[WHOLE]
     unit = "a step" if comparison.per_step else "a rank"
     yield Tile(spell_four_digits(whole["base_ns"]), f"{unit}, before")
@@ -168,6 +175,16 @@ def _operators(noun: str, table: Table) -> PageTable:
     )
 
 
+def _classes(overall: Table) -> Iterator[PageTable]:
+    """Classes of work, by what launched it and by kernel."""
+    for by, classes in class_tables(overall):
+        columns = [text_column("Class", classes["metric"]), _counts(classes), *_times(classes)]
+        yield page_table(f"classes-{by}", _CLASS_CAPTIONS[by], columns)
+
+
+_CLASS_CAPTIONS = {"launch": "By the call that launched it", "kernel": "By kernel"}
+
+
 def _sums(comparison: Comparison) -> Iterator[PageTable]:
     """What is paired besides operators: whom ranks waited for, who launched, tasks, memory."""
     whole_ns = comparison.whole["base_ns"]
@@ -176,11 +193,38 @@ def _sums(comparison: Comparison) -> Iterator[PageTable]:
         ("launchers", "Who launched it", "Operator", comparison.launchers, launcher_names),
         ("copies", "Copies", "Task", comparison.copies, copy_names),
         ("hccl-tasks", "HCCL tasks", "Task", comparison.hccl_tasks, hccl_names),
+        (
+            "framework-operators",
+            "Operators of the framework, by what they and those inside launched",
+            "Operator",
+            comparison.framework_operators,
+            framework_names,
+        ),
+        (
+            "modules",
+            "Modules, without those inside",
+            "Module",
+            module_times(comparison.modules),
+            module_names,
+        ),
     ):
         shown = notable_rows(table, whole_ns, MOST_ROWS)
         if len(shown):
             columns = [_names(noun, names_of(shown)), _sum_counts(shown), *_times(shown)]
             yield page_table(name, caption, columns)
+    allocating = notable_memory(comparison.operator_memory, MOST_ROWS)
+    if len(allocating):
+        yield page_table(
+            "operator-memory",
+            "What operators allocate",
+            [
+                text_column("Operator", allocating["name"]),
+                _sum_counts(allocating),
+                size_column("Before", allocating["base_bytes"]),
+                size_column("Now", allocating["new_bytes"]),
+                size_column("Change", allocating["delta_bytes"]),
+            ],
+        )
     memory = comparison.memory
     if len(memory):
         yield page_table(
@@ -199,7 +243,9 @@ def _names(title: str, names: list[str]) -> Column | None:
 
 
 def _sum_counts(table: Table) -> Column | None:
-    """How often; whom ranks waited for is counted in times."""
+    """How often; whom ranks waited for is counted in times, modules are not counted."""
+    if "direction" in table.columns:
+        return None
     name = "times" if "base_times" in table.columns else "count"
     pairs = zip(table[f"base_{name}"].tolist(), table[f"new_{name}"].tolist(), strict=True)
     return _count_column(pairs)
@@ -211,8 +257,8 @@ def _counts(table: Table) -> Column:
     return _count_column(pairs)
 
 
-def _count_column(pairs: Iterable[tuple[int, int]]) -> Column:
-    cells = (Cell(str(base) if base == new else f"{base} → {new}", new) for base, new in pairs)
+def _count_column(pairs: Iterable[tuple[int | None, int | None]]) -> Column:
+    cells = (Cell(count_cell(base, new, " → "), -1 if new is None else new) for base, new in pairs)
     return Column("Count", True, tuple(cells))
 
 

@@ -15,8 +15,10 @@ from matplotlib.path import Path as Outline
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from timeline.columns.columns import Int64, Rows
+from timeline.figures.operator_curves import OperatorCurves
 from timeline.figures.table import Table
-from timeline.reports.html.palette import LIGHT, PARTS, PHASES, QUEUES, SIDES
+from timeline.reports.html.memory_curves import MemoryCurve
+from timeline.reports.html.palette import LIGHT, PARTS, PHASES, QUEUES, SIDES, Part
 from timeline.reports.html.step_grid import NOT_GIVEN, StepGrid, run_length
 
 __all__ = [
@@ -26,10 +28,12 @@ __all__ = [
     "draw_bars",
     "draw_changes",
     "draw_curves",
+    "draw_operator_curves",
     "draw_operators",
     "draw_parts",
     "draw_queue_curves",
     "draw_sides",
+    "draw_use",
     "fill_style",
     "label_columns",
     "round_positions",
@@ -40,6 +44,8 @@ MOST_BARS = 40
 """Up to so many ranks have a bar of their own with numbers in it."""
 MOST_DOTS = 40
 """Up to so many steps have a dot of their own on a curve of two runs."""
+CURVE = 0.6
+"""The height of a curve of a type, as a share of its row."""
 LEAST_ROWS = 5
 """A list of operators has room for so many, even if there are fewer."""
 MOST_DRAWN = 400
@@ -48,6 +54,7 @@ MOST_APART = 60
 """Up to so many columns stand apart."""
 ROOM_FOR_SHARE = 0.075
 """A part of a bar that is at least so wide, as a share of the axes, has its number inside."""
+_SIZES = (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10), ("B", 1))
 _UNITS = (("s", 10**9), ("ms", 10**6), ("µs", 10**3), ("ns", 1))
 
 
@@ -103,20 +110,26 @@ def settings(size: float = 12) -> Iterator[None]:
         yield
 
 
-def draw_bars(axes: Axes, ranks: Table, most: int = MOST_BARS, least: int = 0) -> None:
+def draw_bars(
+    axes: Axes,
+    ranks: Table,
+    most: int = MOST_BARS,
+    least: int = 0,
+    parts: Sequence[Part] = PARTS,
+) -> None:
     """The parts of each rank's time: a bar for each, or an outline of many.
 
-    ranks: rank, span_ns and the columns of PARTS. most: up to so many have bars.
+    ranks: rank, span_ns and the columns of the parts. most: up to so many have bars.
     least: so many bars have room, even if there are fewer.
     """
     if len(ranks) > most:
-        _draw_outline(axes, ranks)
+        _draw_outline(axes, ranks, parts)
         return
     scale = Scale.of(int(ranks["span_ns"].max()))
     at = np.arange(len(ranks))
     left_ns = np.zeros(len(ranks), np.int64)
     axes.set_xlim(0, int(ranks["span_ns"].max()))
-    for part in PARTS:
+    for part in parts:
         values_ns = np.ma.filled(ranks[part.column], 0)
         axes.barh(at, values_ns, left=left_ns, height=0.72, **fill_style(part.role))
         _write_shares(axes, part.role, left_ns, values_ns, ranks["span_ns"])
@@ -145,14 +158,14 @@ def _write_shares(axes: Axes, role: str, left_ns: Int64, values_ns: Int64, spans
             )
 
 
-def _draw_outline(axes: Axes, ranks: Table) -> None:
+def _draw_outline(axes: Axes, ranks: Table, parts: Sequence[Part]) -> None:
     run = run_length(len(ranks), MOST_DRAWN)
     starts = np.arange(0, len(ranks), run)
     longest = np.array(
         [start + int(np.argmax(ranks["span_ns"][start : start + run])) for start in starts]
     )
     chosen = ranks.take(longest)
-    _draw_stack(axes, {part.column: np.ma.filled(chosen[part.column], 0) for part in PARTS})
+    _draw_stack(axes, {part: np.ma.filled(chosen[part.column], 0) for part in parts})
     ids = ranks["rank"][starts]
     label_columns(axes, ids, [str(rank) for rank in ids.tolist()], "rank")
     _label_times(axes, int(chosen["span_ns"].max()))
@@ -160,21 +173,21 @@ def _draw_outline(axes: Axes, ranks: Table) -> None:
 
 def draw_parts(axes: Axes, grid: StepGrid, row: int) -> None:
     """The parts of each step of one rank; the axes have room for those of all ranks."""
-    parts = {part.column: np.maximum(grid.times[part.column][row], 0) for part in PARTS}
+    parts = {part: np.maximum(grid.times[part.column][row], 0) for part in PARTS}
     _draw_stack(axes, parts)
     label_columns(axes, grid.steps, grid.labels(), "step")
     _label_times(axes, int(grid.times["span_ns"].max()))
 
 
-def _draw_stack(axes: Axes, parts: dict[str, Int64]) -> None:
+def _draw_stack(axes: Axes, parts: dict[Part, Int64]) -> None:
     """Later parts lie under earlier ones, each from the bottom up to its own top."""
     count = len(next(iter(parts.values())))
-    tops_ns = np.cumsum(np.stack([parts[part.column] for part in PARTS]), axis=0)
+    tops_ns = np.cumsum(np.stack(list(parts.values())), axis=0)
     half = column_width(count) / 2
     at = np.arange(count)
     apart = half < 0.5
     x = np.repeat(np.stack([at - half, at + half], axis=1), 2, axis=1).reshape(-1)
-    for part, top_ns in reversed(list(zip(PARTS, tops_ns, strict=True))):
+    for part, top_ns in reversed(list(zip(parts, tops_ns, strict=True))):
         y = np.stack([0 * top_ns, top_ns, top_ns, 0 * top_ns], axis=1).reshape(-1)
         bends = apart | (y > 0)
         bends[[0, -1]] = True
@@ -281,6 +294,33 @@ def draw_operators(axes: Axes, names: Sequence[str], totals_ns: Int64, role: str
     axes.set_axis_off()
 
 
+def draw_operator_curves(axes: Axes, curves: OperatorCurves, names: Sequence[str]) -> None:
+    """A curve for each type over steps, from 0 to its own largest; its name and range above it."""
+    starts = np.arange(0, len(curves.steps), run_length(len(curves.steps), MOST_DRAWN))
+    at, numbers = np.arange(len(starts)), curves.steps[starts]
+    edges = axes.get_yaxis_transform()
+    for row, (name, values_ns) in enumerate(zip(names, curves.mean_ns, strict=True)):
+        drawn_ns = np.maximum.reduceat(values_ns, starts)
+        bottom = row + 0.92
+        tops = bottom - CURVE * drawn_ns / max(1.0, float(drawn_ns.max()))
+        axes.fill_between(at, bottom, tops, color=LIGHT["under-operator"], linewidth=0)
+        axes.plot(at, tops, color=LIGHT["operator"], linewidth=1.4)
+        extent = _spell_range(int(values_ns.min()), int(values_ns.max()))
+        over: dict[str, Any] = {"y": row + 0.28, "va": "bottom", "transform": edges}
+        axes.text(0, s=name, ha="left", **over)
+        axes.text(1, s=extent, ha="right", color=LIGHT["muted"], **over)
+    label_columns(axes, numbers, [str(number) for number in numbers.tolist()], "step")
+    axes.set_xlim(0, len(at) - 1)
+    axes.set_ylim(len(curves.types), 0)
+    axes.set_yticks([])
+
+
+def _spell_range(least_ns: int, largest_ns: int) -> str:
+    scale = Scale.of(largest_ns)
+    least, largest = (f"{value_ns / scale.ns:.3g}" for value_ns in (least_ns, largest_ns))
+    return f"{largest} {scale.unit}" if least == largest else f"{least} to {largest} {scale.unit}"
+
+
 def draw_changes(axes: Axes, names: Sequence[str], deltas_ns: Int64) -> None:
     """A bar for each change, to the right where more time is taken; its name above it."""
     at = np.arange(len(names))
@@ -306,6 +346,37 @@ def draw_changes(axes: Axes, names: Sequence[str], deltas_ns: Int64) -> None:
     axes.set_ylim(max(len(names), LEAST_ROWS) - 0.5, -0.5)
     axes.set_xlim(-furthest_ns, furthest_ns)
     axes.set_axis_off()
+
+
+def draw_use(axes: Axes, curve: MemoryCurve) -> None:
+    """The memory of a graph above what is static, with its marks and its peak."""
+    largest = max(int(curve.use_bytes.max()), 1)
+    unit, size = next(one for one in _SIZES if largest >= one[1])
+    use, at = curve.use_bytes / size, np.arange(len(curve.use_bytes))
+    edges = np.arange(len(at) + 1) - 0.5
+    axes.stairs(use, edges, fill=True, color=LIGHT["band"])
+    axes.stairs(use, edges, color=LIGHT["computing"], linewidth=1.8, baseline=None)
+    if curve.static_bytes:
+        axes.axhline(
+            curve.static_bytes / size, color=LIGHT["muted"], linewidth=1, linestyle=(0, (2, 2))
+        )
+    for column, label in curve.marks:
+        is_right = column * 2 > len(at)
+        axes.axvline(column, color=LIGHT["ink"], linewidth=1, linestyle=(0, (6, 2)))
+        axes.annotate(
+            label,
+            (column, 0),
+            (-4 if is_right else 4, 6),
+            textcoords="offset points",
+            ha="right" if is_right else "left",
+        )
+    axes.plot([curve.peak], [use[curve.peak]], "o", color=LIGHT["exposed"])
+    label_columns(axes, curve.nodes, [str(node) for node in curve.nodes.tolist()], "operator")
+    axes.set_ylim(0, use.max() * 1.08 or 1)
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.set_title(unit, loc="left", fontsize="medium", color=LIGHT["muted"], x=-0.005)
+    axes.grid(axis="y")
 
 
 def fill_style(role: str) -> dict[str, Any]:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from timeline.figures.operator_curves import operator_curves
 from timeline.figures.verdict import total_by_type
 from timeline.printable import printable
 from timeline.reports.export_report import ExportReport
 from timeline.reports.html import export_tables
+from timeline.reports.html.cluster_section import cluster_section
 from timeline.reports.html.data_section import data_section
 from timeline.reports.html.drawing import MOST_DRAWN
+from timeline.reports.html.flop_tables import flop_section
 from timeline.reports.html.idle_tables import idle_tables
+from timeline.reports.html.memory_section import memory_section
 from timeline.reports.html.palette import PARTS
 from timeline.reports.html.path_tables import path_tables
-from timeline.reports.html.pictures import draw_rank_bars, draw_steps
+from timeline.reports.html.pictures import draw_operator_steps, draw_rank_bars, draw_steps
 from timeline.reports.html.rendering import (
     Tile,
     page_title,
@@ -38,7 +42,9 @@ def render_export_page(report: ExportReport) -> bytes:
         "tiles": list(_tiles(report)),
         "report": report,
         "parts": PARTS,
+        "cluster": cluster_section(report.figures, sheet),
         "data": data_section(report.figures, report.verdict.culprit, sheet),
+        "memory": memory_section(report.figures, sheet),
         **warnings_and_losses(report.warnings, report.omissions),
         **_pictured(report, sheet),
         **_listed(report),
@@ -77,12 +83,15 @@ def _pictured(report: ExportReport, sheet: StyleSheet) -> dict[str, object]:
     ranks, shown = report.verdict.ranks, report.verdict.telling_ranks
     used = ranks.take(ranks["span_ns"] > 0) if len(ranks) else ranks
     first = shown[0] if shown else None
+    curves = operator_curves(report.figures.operator_steps, report.figures.operators)
     return {
         "bars": draw_rank_bars(with_parts(used), sheet) if len(used) else None,
         "bars_run": run_length(len(used), MOST_DRAWN),
         "heat_run": run_length(len(ranks), MOST_DRAWN),
         "rank_note": _rank_note(report, first),
         "steps": draw_steps(StepGrid.of(report.figures), first, sheet),
+        "curves": None if curves is None else draw_operator_steps(curves, sheet),
+        "curves_note": "" if curves is None else export_tables.curves_note(curves, len(ranks)),
     }
 
 
@@ -107,10 +116,12 @@ def _listed(report: ExportReport) -> dict[str, object]:
             *export_tables.operator_tables(totals, communication=False),
             *export_tables.launch_tables(report.figures),
         ],
+        "operator_sums": list(export_tables.file_sum_tables(report.figures)),
         "collective_tables": list(export_tables.operator_tables(totals, communication=True)),
         "longest_table": export_tables.longest_op_table(report),
         "idle_tables": list(idle_tables(report.figures)),
         "wait_tables": list(wait_tables(report.figures)),
         "path_tables": list(path_tables(report.figures)),
+        "flops": flop_section(report.figures.flops),
         "sources_table": export_tables.source_table(report),
     }

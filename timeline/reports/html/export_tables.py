@@ -8,6 +8,7 @@ import numpy as np
 
 from timeline.columns.columns import Rows
 from timeline.figures.launch_table import total_over_ranks
+from timeline.figures.operator_curves import OperatorCurves
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.reports.export_report import ExportReport
@@ -25,6 +26,8 @@ from timeline.units import spell_count
 
 __all__ = [
     "MOST_ROWS",
+    "curves_note",
+    "file_sum_tables",
     "launch_tables",
     "longest_op_table",
     "operator_tables",
@@ -145,6 +148,65 @@ def launch_tables(figures: Figures) -> Iterator[PageTable]:
             ],
             _rest_note(rest, all_ns),
         )
+
+
+def file_sum_tables(figures: Figures) -> Iterator[PageTable]:
+    """What the profiler itself sums up of operators, of all ranks together: a table per source."""
+    for source, caption in _SOURCES.items():
+        sums = figures.operator_sums
+        rows = sums.take(sums["source"] == source) if len(sums) else sums
+        if not len(rows):
+            continue
+        totals = _total_of_sums(rows)
+        all_ns = int(totals["total_ns"].sum())
+        shown, rest = totals.take(slice(MOST_ROWS)), totals.take(slice(MOST_ROWS, None))
+        like_ns = int(shown["total_ns"].max())
+        yield page_table(
+            f"operators-of-{source.replace('_', '-')}",
+            caption,
+            [
+                text_column("Type", shown["type"]),
+                integer_column("Count", shown["count"]),
+                time_column("Total", shown["total_ns"]),
+                time_column("Until dispatched", shown["dispatch_ns"], like_ns=like_ns),
+                time_column("Run", shown["run_ns"], like_ns=like_ns),
+                share_column("Share", shown["total_ns"], all_ns),
+            ],
+            " ".join(filter(None, ["Shares are of this table.", _rest_note(rest, all_ns)])),
+        )
+
+
+_SOURCES = {
+    "aicore_intermediate": "AI Core, as the profiler sums it up",
+    "aicpu_intermediate": "AI CPU, as the profiler sums it up",
+    "aicpu": "AI CPU, by its log",
+}
+_SUMMED = ("count", "total_ns", "dispatch_ns", "run_ns")
+
+
+def _total_of_sums(rows: Table) -> Table:
+    """The rows of all ranks together, longest first; masked where a rank does not tell."""
+    types, which = np.unique(np.array(rows["type"].tolist(), str), return_inverse=True)
+    summed = {}
+    for name in _SUMMED:
+        sums = np.zeros(len(types), np.int64)
+        np.add.at(sums, which, np.ma.filled(rows[name], 0))
+        absent = np.zeros(len(types), np.bool_)
+        absent[which[np.ma.getmaskarray(rows[name])]] = True
+        summed[name] = np.ma.masked_array(sums, absent)
+    kinds = np.where(types == "", "not named", types).astype(object)
+    order = np.argsort(-np.ma.filled(summed["total_ns"], 0), kind="stable")
+    return Table({"type": kinds, **summed}).take(order)
+
+
+def curves_note(curves: OperatorCurves, ranks: int) -> str:
+    """What is drawn of types of operators over steps, and what is not."""
+    drawn = "Each curve is drawn from 0 to its largest value"
+    means = ", the mean of all ranks" if ranks > 1 else ""
+    shown_ns = int(curves.totals_ns.sum())
+    share = curves.others_ns / max(1, shown_ns + curves.others_ns)
+    rest = f" All other types together: {share:.1%}." if curves.others_ns else ""
+    return f"{drawn}{means}.{rest}"
 
 
 _LAUNCHES = {"launched_by": "Launched by", "operator": "Operator"}

@@ -16,15 +16,19 @@ from timeline.reports.html.drawing import Scale
 
 __all__ = [
     "MINUS",
+    "NOTHING",
     "Cell",
     "Column",
     "PageTable",
     "columns_of_runs",
     "integer_column",
     "page_table",
+    "percent_column",
     "rate_column",
+    "scaled_column",
     "share_column",
     "size_column",
+    "spell_amount",
     "spell_rank",
     "text_column",
     "time_column",
@@ -37,6 +41,7 @@ SHORT, MIDDLE, LONG = 22, 46, 80
 """Characters that columns of three widths show in two lines; see `td.word` of the style sheet."""
 MINUS = "\u2212"
 _NEW = 1e9
+_PREFIXES = (("P", 10**15), ("T", 10**12), ("G", 10**9), ("M", 10**6), ("k", 10**3), ("", 1))
 _FINER = {"s": Scale("ms", 10**6), "ms": Scale("µs", 10**3), "µs": Scale("ns", 1)}
 _LEAST = 10
 """A column is told in a finer unit where its largest value has fewer than two digits."""
@@ -246,6 +251,42 @@ def rate_column(title: str, values: npt.NDArray[Any]) -> Column | None:
         for value in given
     )
     return Column(f"{title} (GB/s)", True, tuple(cells))
+
+
+def scaled_column(title: str, values: npt.NDArray[Any], unit: str) -> Column | None:
+    """Amounts of a unit, all with the prefix that suits the largest; None where none is given."""
+    given = values.tolist()
+    largest = max((value for value in given if value is not None), default=None)
+    if largest is None:
+        return None
+    prefix, scale = next((one for one in _PREFIXES if largest >= one[1]), _PREFIXES[-1])
+    cells = (
+        Cell(NOTHING, -1)
+        if value is None
+        else Cell(_thousands(value / scale, 3 if prefix else 0), value)
+        for value in given
+    )
+    return Column(f"{title} ({prefix}{unit})", True, tuple(cells))
+
+
+def percent_column(title: str, shares: npt.NDArray[Any]) -> Column | None:
+    """Shares as they are given, each with a bar; None where none is given."""
+    given = shares.tolist()
+    if all(value is None for value in given):
+        return None
+    cells = (
+        Cell(NOTHING, -1)
+        if value is None
+        else Cell(_percent(value), round(value, 6), min(1.0, value))
+        for value in given
+    )
+    return Column(title, True, tuple(cells))
+
+
+def spell_amount(value: int, unit: str) -> str:
+    """An amount in four digits, with the prefix that suits it."""
+    prefix, scale = next((one for one in _PREFIXES if value >= one[1]), _PREFIXES[-1])
+    return f"{value / scale:#.4g} {prefix}{unit}" if prefix else f"{value} {unit}"
 
 
 def _thousands(value: float, digits: int) -> str:

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["DARK", "LIGHT", "PARTS", "PHASES", "QUEUES", "SIDES", "Part", "Phase", "variables"]
+__all__ = [
+    "ALONE",
+    "DARK",
+    "LIGHT",
+    "PARTS",
+    "PHASES",
+    "QUEUES",
+    "SIDES",
+    "Part",
+    "Phase",
+    "variables",
+]
 
 LIGHT = {
     "paper": "#ffffff",
@@ -35,6 +46,8 @@ LIGHT = {
     "now": "#0b57a5",
     "worse": "#b3261e",
     "better": "#1a7a3c",
+    "operator": "#0f5da7",
+    "under-operator": "#dbe6f1",
 }
 """No two roles share a colour: a drawing is turned to dark by its colours."""
 
@@ -66,6 +79,8 @@ DARK = {
     "now": "#7fbcf8",
     "worse": "#ff8a80",
     "better": "#6fd08c",
+    "operator": "#5aaaf1",
+    "under-operator": "#27394e",
 }
 
 
@@ -96,6 +111,13 @@ PARTS = (
     Part("idle_ns", "idle", "Idle"),
 )
 """From the bottom up, or from the left: computing that overlaps nothing, and the rest."""
+
+ALONE = (
+    Part("computing_ns", "computing", "Computing"),
+    Part("collective_alone_ns", "exposed", "Communication alone"),
+    Part("receive_alone_ns", "overlapped", "Receives alone"),
+)
+"""Of a step, as MindSpore sums it up for clusters."""
 
 PHASES = (
     Phase("marked_ns", "step", "Step", "solid"),

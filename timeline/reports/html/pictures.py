@@ -13,7 +13,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from timeline.columns.columns import Rows
+from timeline.figures.operator_curves import OperatorCurves
+from timeline.figures.short_names import shortened
 from timeline.figures.table import Table
+from timeline.printable import printable
 from timeline.reports.html.drawing import (
     MOST_BARS,
     MOST_DRAWN,
@@ -21,13 +24,16 @@ from timeline.reports.html.drawing import (
     column_width,
     draw_bars,
     draw_curves,
+    draw_operator_curves,
     draw_parts,
     draw_queue_curves,
     draw_sides,
+    draw_use,
     settings,
 )
 from timeline.reports.html.heat_map import draw_heat
-from timeline.reports.html.palette import PARTS, PHASES, Phase
+from timeline.reports.html.memory_curves import MemoryCurve
+from timeline.reports.html.palette import PARTS, PHASES, Part, Phase
 from timeline.reports.html.step_grid import NOT_GIVEN, StepGrid
 from timeline.reports.html.svg import StyleSheet, inline_svg
 
@@ -38,6 +44,8 @@ __all__ = [
     "StepPictures",
     "draw_both_runs",
     "draw_heat_maps",
+    "draw_memory",
+    "draw_operator_steps",
     "draw_queues",
     "draw_rank_bars",
     "draw_step_bars",
@@ -56,6 +64,10 @@ TOP, RIGHT, BOTTOM = 24, 12, 40
 TIMES = 52
 STEPS = 240
 """Pixels: the height of pictures of steps."""
+CURVE_ROW, CURVE_LEFT = 58, 8
+"""Pixels: the height of the curve of one type of operator with its name, and what is left of it."""
+LONGEST_TYPE = 32
+"""Characters that are shown of a type of operator: on a narrow screen its range stands beside."""
 BAR = 26
 """Pixels from the bar of one rank to that of the next."""
 HEAT_ROW, MOST_HEAT = 20, 420
@@ -87,14 +99,23 @@ class HeatMap:
     picture: Picture
 
 
-def draw_rank_bars(ranks: Table, sheet: StyleSheet) -> Picture:
-    """Where the time of each rank goes."""
+def draw_rank_bars(
+    ranks: Table, sheet: StyleSheet, parts: Sequence[Part] = PARTS, name: str = "bars"
+) -> Picture:
+    """Where the time of each rank goes.
+
+    ranks: rank, span_ns and the columns of the parts. name: of the picture in the page.
+    """
     few = len(ranks) <= MOST_BARS
     height = BAR * len(ranks) + 46 if few else 300
     left = 12 + 7 * len(f"rank {ranks['rank'].max()}") if few else TIMES
     label = f"Parts of the device time of {len(ranks)} ranks; the table below has the numbers"
     margins = Margins(left, 4 if few else TOP)
-    return _picture("bars", label, sheet, height, margins, lambda axes: draw_bars(axes, ranks))
+
+    def draw(axes: Axes) -> None:
+        draw_bars(axes, ranks, parts=parts)
+
+    return _picture(name, label, sheet, height, margins, draw)
 
 
 def draw_step_bars(grid: StepGrid, row: int, sheet: StyleSheet, quantum_ns: float) -> Picture:
@@ -117,6 +138,18 @@ def draw_step_curves(grid: StepGrid, row: int, sheet: StyleSheet, quantum_ns: fl
     )
 
 
+def draw_operator_steps(curves: OperatorCurves, sheet: StyleSheet) -> Picture:
+    """What types of operators take in each step."""
+    names = shortened([printable(kind) or "not named" for kind in curves.types], LONGEST_TYPE)
+
+    def draw(axes: Axes) -> None:
+        draw_operator_curves(axes, curves, names)
+
+    height = CURVE_ROW * len(curves.types) + BOTTOM
+    label = f"Time of {len(curves.types)} types of operators in each step"
+    return _picture("operators", label, sheet, height, Margins(CURVE_LEFT, 0), draw)
+
+
 def draw_both_runs(steps: Table, labels: Sequence[str], sheet: StyleSheet) -> Picture:
     """The length of each step in two runs."""
 
@@ -133,6 +166,12 @@ def draw_queues(curves: Table, most: int, sheet: StyleSheet) -> Picture:
         draw_queue_curves(axes, curves, most)
 
     return _picture("queues", "Batches in each queue", sheet, STEPS, Margins(), draw)
+
+
+def draw_memory(curve: MemoryCurve, name: str, sheet: StyleSheet) -> Picture:
+    """What a graph holds at each of its operators. name: of the picture in the page."""
+    label = "Memory that the graph holds at each operator; the table below has the peak"
+    return _picture(name, label, sheet, STEPS, Margins(), lambda axes: draw_use(axes, curve))
 
 
 def draw_heat_maps(grid: StepGrid, sheet: StyleSheet) -> Iterator[HeatMap]:

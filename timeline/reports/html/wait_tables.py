@@ -22,7 +22,7 @@ from timeline.reports.html.page_table import (
 )
 from timeline.units import spell_count
 
-__all__ = ["wait_tables"]
+__all__ = ["links_of_known_ends", "wait_tables"]
 
 MOST_SIDES = 16
 """Links between so many ranks are shown in rows and columns."""
@@ -37,13 +37,23 @@ def wait_tables(figures: Figures) -> Iterator[PageTable]:
         yield _waited_for(figures.waited_for)
     if len(figures.collectives):
         yield _collectives(figures.collectives)
-    if len(figures.links):
-        links = _joined_links(figures.links)
+    known = links_of_known_ends(figures.links)
+    if len(known):
+        links = _joined_links(known)
         one_group = all(group is None for group in links["group"].tolist())
         sides = len(np.union1d(links["source_rank"], links["target_rank"]))
         if one_group and sides <= MOST_SIDES:
             yield _matrix(links)
         yield _slowest(links)
+
+
+def links_of_known_ends(links: Table, *, known: bool = True) -> Table:
+    """The links of which it is known between which ranks, or in which group; or the others."""
+    if not len(links):
+        return links
+    unnamed = [group is None for group in links["group"].tolist()]
+    unknown = (links["numbered_in"] == "group") & np.array(unnamed, np.bool_)
+    return links.take(~unknown if known else unknown)
 
 
 def _stragglers(waiting: Table) -> PageTable:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from timeline.sources.decoders.event_format import EventFormat
@@ -15,8 +17,9 @@ from timeline.sources.decoders.trace_events import (
     Other,
     Value,
 )
+from timeline.sources.source import ReadRequest
 
-__all__ = ["ASCEND", "AscendArgs", "AscendComplete", "AscendEvent"]
+__all__ = ["ASCEND", "AscendArgs", "AscendComplete", "AscendEvent", "format_for"]
 
 _EMPTY = msgspec.Raw(b"")
 
@@ -94,3 +97,24 @@ class AscendComplete(Complete, gc=False, tag_field="ph", tag="X"):
 
 AscendEvent = AscendComplete | Counter | Metadata | FlowStart | FlowStep | FlowFinish | Other
 ASCEND: EventFormat[AscendEvent] = EventFormat(AscendEvent, args=(AscendArgs,))
+
+
+class ShapedArgs(AscendArgs, gc=False, frozen=True, rename={"input_dims": "Input Dims"}):
+    """The same, and the shapes of the inputs of an operator of the framework."""
+
+    input_dims: Value = None
+
+
+class ShapedComplete(Complete, gc=False, tag_field="ph", tag="X"):
+    """An interval whose shapes are read."""
+
+    args: ShapedArgs | None = None
+
+
+ShapedEvent = ShapedComplete | Counter | Metadata | FlowStart | FlowStep | FlowFinish | Other
+SHAPED: EventFormat[ShapedEvent] = EventFormat(ShapedEvent, args=(ShapedArgs,))
+
+
+def format_for(wanted: ReadRequest) -> EventFormat[Any]:
+    """The format that decodes what is wanted: shapes are many texts, which few ask for."""
+    return SHAPED if wanted.shapes else ASCEND

@@ -38,7 +38,7 @@ from timeline.sources.ascend_trace.connections import (
     with_launches,
     without_connections,
 )
-from timeline.sources.ascend_trace.events import ASCEND
+from timeline.sources.ascend_trace.events import format_for
 from timeline.sources.ascend_trace.lane_kinds import (
     AscendLanes,
     LaneKind,
@@ -137,14 +137,19 @@ class _Reader:
         self._tables = _Tables()
         self._counters, self._flows = CounterReader(), FlowReader(strings)
         self._every_counter = Layer.COUNTERS in wanted.layers
-        self._held = EventBatch(ASCEND, strings, counters=self._every_counter or wanted.frequency)
+        self._format = format_for(wanted)
+        self._held = EventBatch(
+            self._format, strings, counters=self._every_counter or wanted.frequency
+        )
         self._runs: dict[LaneKey, list[_Run]] = defaultdict(list)
         self._damages = [LossLog(path) for path in files.paths]
 
     def read(self) -> None:
         """Read all events."""
         for path, damage in zip(self._files.paths, self._damages, strict=True):
-            for events in read_events(ASCEND.decoder, path, damage=damage, scan=self._held.scan):
+            for events in read_events(
+                self._format.decoder, path, damage=damage, scan=self._held.scan
+            ):
                 for event in self._held.add(events):
                     if not self._told_before and self._of_device(event.pid):
                         self.names.add(event)
@@ -294,7 +299,7 @@ class _Reader:
                     processes=[_process(names, key) for key in keys],
                     threads=[_whole(key[1]) for key in keys],
                     graph=files.graph,
-                    every_arg=every_arg,
+                    wanted=self._wanted,
                 )
                 self._append(tables.host, host, FlowEnd.HOST, lanes)
                 tables.calls.add(Calls.of_host(host))

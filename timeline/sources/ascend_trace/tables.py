@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from timeline.columns.columns import Int64
+from timeline.columns.columns import Codes, Int64
 from timeline.columns.constant import constant
 from timeline.columns.strings import NO_NAME
 from timeline.records.tables import (
@@ -25,6 +25,7 @@ from timeline.records.tables import (
 )
 from timeline.records.task_kinds import COPY_TYPES, compute_by_type, have_type
 from timeline.sources.ascend_trace.lanes import LaneEvents
+from timeline.sources.source import ReadRequest
 
 __all__ = [
     "host_table",
@@ -143,7 +144,7 @@ def host_table(
     processes: Sequence[int],
     threads: Sequence[int],
     graph: int,
-    every_arg: bool,
+    wanted: ReadRequest,
 ) -> HostEvents:
     """Host events of threads."""
     count = len(lanes)
@@ -152,14 +153,29 @@ def host_table(
         lanes.spans()
         | {
             "layer": lanes.codes_of_lanes(layers),
-            "process": lanes.of_lanes(processes) if every_arg else constant(NO_ID, count, np.int64),
+            "process": lanes.of_lanes(processes)
+            if wanted.every_arg
+            else constant(NO_ID, count, np.int64),
             "thread": lanes.of_lanes(threads),
             "name": lanes.names(),
-            "level": lanes.levels() if every_arg else constant(NO_NAME, count, np.int32),
+            "level": lanes.levels()
+            if wanted.every_arg or wanted.operators
+            else constant(NO_NAME, count, np.int32),
             "connection": lanes.ids(NO_ID, "connection"),
             "graph": lanes.ids(graph, "model"),
-        },
+        }
+        | ({"shapes": _shapes(lanes)} if wanted.shapes else {}),
     )
+
+
+def _shapes(lanes: LaneEvents) -> Codes:
+    """The shapes of inputs, which lines part."""
+    strings = lanes.strings
+    return strings.translate(lanes.arg_names("input_dims"), strings, _spelled_shapes)
+
+
+def _spelled_shapes(text: str) -> str:
+    return "".join(text.split())
 
 
 def step_tables(lanes: LaneEvents, graphs: Sequence[int]) -> tuple[Steps, StepParts]:

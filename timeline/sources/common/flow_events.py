@@ -12,7 +12,7 @@ from timeline.columns.distinct import distinct_pairs, distinct_values
 from timeline.columns.interner import Interner
 from timeline.columns.nesting import innermost
 from timeline.columns.strings import StringPool
-from timeline.records.tables import FlowEnd, Flows
+from timeline.records.tables import FRAMEWORK_LAUNCH, FlowEnd, Flows
 from timeline.sources.decoders.event_columns import ARROW_START, EventColumns
 from timeline.sources.decoders.event_values import JsonValues, LaneKey
 from timeline.sources.decoders.trace_events import text
@@ -25,7 +25,7 @@ __all__ = [
     "ResolvedFlows",
 ]
 
-LAUNCH = frozenset({"HostToDevice", "async_npu"})
+LAUNCH = frozenset({"HostToDevice", FRAMEWORK_LAUNCH})
 """Categories whose start is the moment a task was launched on the host."""
 NOT_BOUND = -1
 """Row of an end that is missing, or that lies in no row."""

@@ -221,7 +221,7 @@ def read_kernel_table(
 
 
 def describe_tasks(tasks: Tasks, table: KernelTable) -> tuple[Tasks, int]:
-    """Give tasks the unit, op type, shapes and blocks of their row; also the rows unmatched.
+    """Give tasks the unit, op type, shapes, blocks and time of their row; also the rows unmatched.
 
     A task computes if and only if it has a row: that is how CANN 8 computes its own overlap.
     Rows and tasks are matched by name and start.
@@ -238,6 +238,9 @@ def describe_tasks(tasks: Tasks, table: KernelTable) -> tuple[Tasks, int]:
         values = getattr(table, name)
         return np.where(has, values[at], absent).astype(values.dtype)
 
+    listed_length = table.end_ns[at] - table.start_ns[at]
+    near = np.abs(listed_length - (tasks.end_ns - tasks.start_ns)) <= MATCH_TOLERANCE_NS
+    listed = has & near & (table.end_ns[at] != NO_TIME)
     core = column_of("core", NO_NAME)
     described = replace(
         tasks,
@@ -248,6 +251,7 @@ def describe_tasks(tasks: Tasks, table: KernelTable) -> tuple[Tasks, int]:
         output_shapes=column_of("output_shapes", NO_NAME),
         input_types=column_of("input_types", NO_NAME),
         blocks=column_of("blocks", NO_ID),
+        listed_length=np.where(listed, listed_length, NO_ID),
         compute=has,
     )
     return described, len(table) - len(distinct(row[has]))

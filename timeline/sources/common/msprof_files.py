@@ -10,12 +10,14 @@ from pathlib import Path
 from timeline.errors import SourceError
 from timeline.sources.capture import Capture
 from timeline.sources.files.opened import files_by_name
-from timeline.sources.source import MINDSTUDIO_OUTPUT
+from timeline.sources.files.remembered import remember_by_directory
+from timeline.sources.source import MINDSTUDIO_OUTPUT, PROF
 
 __all__ = [
     "OPERATOR_TABLE",
     "find_device_table_directories",
     "find_newest_export",
+    "find_sessions",
     "has_file_named",
     "how_to_export",
     "raw_error",
@@ -86,3 +88,13 @@ def raw_error(directory: Path) -> SourceError:
 def how_to_export(directory: Path) -> str:
     """What to do with a capture that only msprof can read."""
     return f"Export it first: msprof --export=on --output={directory}"
+
+
+@remember_by_directory
+def find_sessions(directory: Path) -> tuple[Path, ...]:
+    """The sessions of msprof in a directory, in order of names.
+
+    Raises:
+        SourceError: the directory is not there.
+    """
+    return tuple(sorted(directory.glob(f"{PROF}*")))

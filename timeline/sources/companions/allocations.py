@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from timeline.columns.columns import Bool, Float64, Int64
+from timeline.columns.columns import Bool, Codes, Float64, Int64
+from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError
-from timeline.records.tables import NO_TIME, Omission, OmissionCode
+from timeline.records.tables import NO_ID, NO_TIME, Allocations, Omission, OmissionCode
 from timeline.sources.common.counters import SIZES, CounterBuilder, column_name, column_unit
 from timeline.sources.common.decimals import interval_ns, moments_ns
 from timeline.sources.common.losses import LossLog, counted_losses
@@ -23,6 +24,8 @@ __all__ = [
     "UNSOUND",
     "add_allocations",
     "are_sound",
+    "read_allocation_table",
+    "read_allocations",
     "read_operator_memory",
     "read_operator_memory_table",
 ]
@@ -33,20 +36,52 @@ NOT_SAMPLED = float("inf")
 """A size that the database leaves empty."""
 
 
+_TABLE = "OP_MEMORY"
+_TIMES = {"allocationTime": NO_TIME, "releaseTime": NO_TIME}
+
+
 def read_operator_memory_table(
     database: Database, device: int | None, rank: int, counters: CounterBuilder
 ) -> list[Omission]:
     """Read OP_MEMORY of a database, which says the same as operator_memory.csv."""
-    if not database.has("OP_MEMORY", "size", "allocationTime", "releaseTime"):
+    if not database.has(_TABLE, "size", *_TIMES):
         return []
-    only = device is not None and database.has("OP_MEMORY", "deviceId")
-    where = f'WHERE "deviceId" = {device}' if only else ""
-    times = {"allocationTime": NO_TIME, "releaseTime": NO_TIME}
-    times_ns = database.integers("OP_MEMORY", times, where)
-    sizes = database.floats("OP_MEMORY", {"size": NOT_SAMPLED}, where)["size"]
+    where = _of_device(database, device)
+    times_ns = database.integers(_TABLE, _TIMES, where)
+    sizes = database.floats(_TABLE, {"size": NOT_SAMPLED}, where)["size"]
     return add_allocations(
-        sizes, times_ns["allocationTime"], times_ns["releaseTime"], "OP_MEMORY", rank, counters
+        sizes, times_ns["allocationTime"], times_ns["releaseTime"], _TABLE, rank, counters
     )
+
+
+def read_allocation_table(
+    database: Database, device: int | None, rank: int, codes: Callable[[Int64], Codes]
+) -> tuple[Allocations, list[Omission]]:
+    """Read each row of OP_MEMORY of a database; with a device, only its rows.
+
+    codes: of the names behind string ids.
+    """
+    if not database.has(_TABLE, "size", *_TIMES):
+        return Allocations.empty(), []
+    where = _of_device(database, device)
+    rows = database.integers(_TABLE, {**_TIMES, "name": NO_ID}, where)
+    sizes = database.floats(_TABLE, {"size": NOT_SAMPLED}, where)["size"]
+    allocated_ns, released_ns = rows["allocationTime"], rows["releaseTime"]
+    good = are_sound(sizes, allocated_ns, released_ns)
+    found = Allocations(
+        allocated_ns[good],
+        released_ns[good],
+        codes(rows["name"][good]),
+        np.round(sizes[good]).astype(np.int64),
+    )
+    unsound = {f"rows of {_TABLE} {UNSOUND}": int((~good).sum())}
+    return found, [*counted_losses(unsound, rank, OmissionCode.NO_TIME)]
+
+
+def _of_device(database: Database, device: int | None) -> str:
+    """What selects the rows of a device in SQL; nothing where there is no other."""
+    only = device is not None and database.has(_TABLE, "deviceId")
+    return f'WHERE "deviceId" = {device}' if only else ""
 
 
 def add_allocations(
@@ -81,16 +116,18 @@ def are_sound(size_bytes: Float64, allocated_ns: Int64, released_ns: Int64) -> B
     return sound
 
 
+_NAME = "Name"
 _ALLOCATED, _RELEASED, _DURATION = "Allocation Time(us)", "Release Time(us)", "Duration(us)"
 
 
 @dataclass(frozen=True)
-class _Allocations:
-    """Memory by operator: a row per allocation, NO_TIME where it was not released."""
+class _Rows:
+    """Rows of the file: sizes, times, NO_TIME where one was not released, and names."""
 
     size_bytes: Float64
     allocated_ns: Int64
     released_ns: Int64
+    name: Codes
 
 
 def read_operator_memory(
@@ -98,33 +135,63 @@ def read_operator_memory(
 ) -> list[Omission]:
     """Read all slices of operator_memory.csv; with a device, only its rows.
 
-    Older exports give how long the memory was held instead of when it was released. The totals
-    beside each allocation are those of memory_record.csv at the same time, and not read.
+    The totals beside each allocation are those of memory_record.csv at the same time, and not read.
 
     Raises:
         SourceError: a file cannot be read, or lacks a column.
     """
-    omissions: list[Omission] = []
-    parts: list[_Allocations] = []
-    for path in paths:
-        damage = LossLog(path)
-        blocks = read_blocks(path, None, (_ALLOCATED,), damage, RowShape.FULL)
-        parts += [_of_block(block, device, damage) for block in blocks]
-        omissions += damage.omissions(rank)
-    if parts:
-        every = _Allocations(
-            np.concatenate([part.size_bytes for part in parts]),
-            np.concatenate([part.allocated_ns for part in parts]),
-            np.concatenate([part.released_ns for part in parts]),
-        )
+    rows, omissions = _read_rows(paths, device, rank, None)
+    if rows is not None:
         omissions += add_allocations(
-            every.size_bytes, every.allocated_ns, every.released_ns, paths[0].name, rank, counters
+            rows.size_bytes, rows.allocated_ns, rows.released_ns, paths[0].name, rank, counters
         )
     return omissions
 
 
-def _of_block(block: Block, device: int | None, damage: LossLog) -> _Allocations:
-    """The allocations of the device that have a size and times; others are noted."""
+def read_allocations(
+    paths: Sequence[Path], device: int | None, rank: int, strings: StringPool
+) -> tuple[Allocations, list[Omission]]:
+    """Each allocation in all slices of operator_memory.csv; with a device, only its rows.
+
+    Raises:
+        SourceError: a file cannot be read, or lacks a column.
+    """
+    rows, omissions = _read_rows(paths, device, rank, strings)
+    if rows is None:
+        return Allocations.empty(), omissions
+    size_bytes = np.round(rows.size_bytes).astype(np.int64)
+    return Allocations(rows.allocated_ns, rows.released_ns, rows.name, size_bytes), omissions
+
+
+def _read_rows(
+    paths: Sequence[Path], device: int | None, rank: int, strings: StringPool | None
+) -> tuple[_Rows | None, list[Omission]]:
+    """The rows of all slices, with their names if those are wanted, and what was left out."""
+    omissions: list[Omission] = []
+    parts: list[_Rows] = []
+    for path in paths:
+        damage = LossLog(path)
+        blocks = read_blocks(path, None, (_ALLOCATED,), damage, RowShape.FULL)
+        parts += [_of_block(block, device, damage, strings) for block in blocks]
+        omissions += damage.omissions(rank)
+    if not parts:
+        return None, omissions
+    every = _Rows(
+        np.concatenate([part.size_bytes for part in parts]),
+        np.concatenate([part.allocated_ns for part in parts]),
+        np.concatenate([part.released_ns for part in parts]),
+        np.concatenate([part.name for part in parts]),
+    )
+    return every, omissions
+
+
+def _of_block(
+    block: Block, device: int | None, damage: LossLog, strings: StringPool | None
+) -> _Rows:
+    """The allocations of the device that have a size and times; others are noted.
+
+    Older exports give how long the memory was held instead of when it was released.
+    """
     size = next((column for column in block.header if column_name(column) == "Size"), "")
     if column_unit(size) not in SIZES:
         raise SourceError(damage.path, "has no column Size(KB).")
@@ -142,4 +209,10 @@ def _of_block(block: Block, device: int | None, damage: LossLog) -> _Allocations
     good = are_sound(size_bytes, allocated_ns, released_ns)
     damage.add_lines(f"rows {UNSOUND}", block.lines[wanted & ~good])
     wanted &= good
-    return _Allocations(size_bytes[wanted], allocated_ns[wanted], released_ns[wanted])
+    names = None if strings is None else block.codes(_NAME, strings, str)
+    return _Rows(
+        size_bytes[wanted],
+        allocated_ns[wanted],
+        released_ns[wanted],
+        np.full(int(wanted.sum()), NO_NAME, np.int32) if names is None else names[wanted],
+    )

@@ -14,6 +14,7 @@ from timeline.records.tables import NO_TIME, Omission, Records
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.device_clock import read_start_info_offset_ns
 from timeline.sources.common.losses import unreadable_file
+from timeline.sources.common.msprof_files import find_sessions
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.source import Clock
 
@@ -110,7 +111,8 @@ def _steady_offset_ns(directories: tuple[Path, ...], rank: int) -> int | None:
 
 def _raw_offset_ns(capture: Path) -> int | None:
     """What start_info of msprof, inside a framework's capture, says of the raw clock."""
-    for path in sorted(capture.glob("PROF_*/host/start_info")):
+    paths = (path / "host" / "start_info" for path in find_sessions(capture))
+    for path in filter(Path.exists, paths):
         offset_ns = read_start_info_offset_ns(path)
         if offset_ns is not None and offset_ns >= EARLIEST_WALL_NS:
             return offset_ns

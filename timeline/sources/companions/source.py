@@ -14,7 +14,7 @@ from timeline.layers import Layer
 from timeline.records.tables import Records
 from timeline.records.vendor import UnusedFile
 from timeline.sources.capture import Capture, FormatKind
-from timeline.sources.common.msprof_files import select_newest_export
+from timeline.sources.common.msprof_files import find_sessions, select_newest_export
 from timeline.sources.common.process_groups import METADATA
 from timeline.sources.companions.file_kinds import Use, find_kind, kinds_for
 from timeline.sources.companions.host_files import find_cpu_operators, find_host_files
@@ -23,6 +23,7 @@ from timeline.sources.profiler_tables.file_kinds import (
     TableFile,
     TableFiles,
     find_table_files,
+    numbers_in,
 )
 from timeline.sources.source import (
     MINDSTUDIO_OUTPUT,
@@ -143,6 +144,16 @@ class WithCompanionFiles:
             from timeline.sources.companions.csv_counters import with_csv_counters
 
             records = with_csv_counters(records, tables, device)
+        if wanted.with_allocations and (tables := self._tables(Use.COUNTERS)):
+            from timeline.sources.companions.csv_counters import with_allocations
+
+            counted = Layer.COUNTERS in wanted.layers
+            records = with_allocations(records, tables, device, counted=counted)
+        if wanted.memory and (tables := self._tables(Use.COUNTERS)):
+            from timeline.sources.companions.reserved_memory import with_reserved_memory
+
+            counted = Layer.COUNTERS in wanted.layers
+            records = with_reserved_memory(records, tables, device, counted=counted)
         if wanted.measures and (measures := self._tables(*_MEASURE_USES)):
             from timeline.sources.companions.measures import with_measures
 
@@ -172,19 +183,28 @@ class WithCompanionFiles:
 
     def _profiler_tables(self) -> TableFiles:
         """The small tables of the rank, in the directories where MindSpore leaves them."""
-        return find_table_files(self.hosts, self._number)
+        return find_table_files(self.hosts, self.number)
 
     @property
     def _counts_ticks(self) -> bool:
         """Whether the times of the capture are those of the device's counter, as recorded."""
         return self.capture.format.kind in _ON_COUNTER
 
-    @property
-    def _number(self) -> int:
-        """The number in the names of files of the rank."""
-        device = self.capture.device
-        is_numbered = self.capture.format.ids is not None and device is not None
-        return device if is_numbered and device is not None else self.identity.rank
+    @cached_property
+    def number(self) -> int:
+        """The number in the names of small tables of the rank.
+
+        It is the rank since MindSpore 1.5 and the device before. So where all tables around one
+        session of msprof are of one number, and that is its device, they are its own.
+        """
+        if self.capture.format.ids is not None and self.capture.device is not None:
+            return self.capture.device
+        rank, device = self.identity.rank, self.identity.device
+        if device is None or not self.capture.directory.name.startswith(PROF):
+            return rank
+        numbers = {one for path in filter(Path.is_dir, self.hosts) for one in numbers_in(path)}
+        is_alone = len(find_sessions(self.capture.directory.parent)) == 1
+        return device if numbers == {device} and is_alone else rank
 
     def _metadata(self) -> Path | None:
         """The metadata of the framework, which lies beside what it made or the data of msprof."""

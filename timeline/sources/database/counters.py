@@ -19,7 +19,7 @@ from timeline.sources.companions.allocations import read_operator_memory_table
 from timeline.sources.database.names import DatabaseNames
 from timeline.sources.decoders.sqlite import Database
 
-__all__ = ["read_counters", "read_frequency"]
+__all__ = ["read_counters", "read_frequency", "read_reserved_bytes"]
 
 NOT_SAMPLED = float("inf")
 """A sample that the database leaves empty; it is dropped and counted with other bad values."""
@@ -34,6 +34,15 @@ def read_frequency(
         if table.group == AI_CORE_FREQUENCY and database.has(table.table, table.time):
             _read_table(database, table, counters, names, device)
     return counters.tables(strings)
+
+
+def read_reserved_bytes(database: Database, device: int | None) -> int:
+    """The most memory that any component of the framework reserved, NO_ID where nothing tells."""
+    table, column = "MEMORY_RECORD", "totalReserved"
+    if not database.has(table, column):
+        return NO_ID
+    where = _of_device(database, table, device)
+    return int(database.integers(table, {column: NO_ID}, where)[column].max(initial=NO_ID))
 
 
 def read_counters(
@@ -68,9 +77,7 @@ def _read_table(
     device: int | None,
 ) -> int:
     """Add the series of a table; the number of samples that were left out because all are zero."""
-    where = ""
-    if device is not None and database.has(table.table, "deviceId"):
-        where = f'WHERE "deviceId" = {device}'
+    where = _of_device(database, table.table, device)
     tags = dict.fromkeys((*table.ids, *table.kinds), NO_ID)
     integers = database.integers(table.table, {table.time: NO_TIME, **tags}, where)
     present = [column for column in table.values if database.has(table.table, column)]
@@ -86,3 +93,9 @@ def _read_table(
         counters.add_column(table, column, labels, time_ns, values)
         for column, values in floats.items()
     )
+
+
+def _of_device(database: Database, table: str, device: int | None) -> str:
+    """The condition for rows of a device; none where all are wanted, or rows name no device."""
+    named = device is not None and database.has(table, "deviceId")
+    return f'WHERE "deviceId" = {device}' if named else ""

@@ -10,6 +10,7 @@ from timeline.columns.constant import constant
 from timeline.columns.strings import NO_NAME
 from timeline.records.ids import IDS
 from timeline.records.tables import (
+    FRAMEWORK_LAUNCH,
     NO_ID,
     NO_TIME,
     CommunicationOps,
@@ -56,8 +57,13 @@ def read_host(
     calls: dict[str, Int64],
     tasks: Tasks,
     ops: CommunicationOps,
+    *,
+    shapes: bool,
 ) -> tuple[HostEvents, Flows]:
-    """CANN calls, framework calls and marks, with the arrows that connections give."""
+    """CANN calls, framework calls and marks, with the arrows that connections give.
+
+    shapes: whether those of the framework's operators are read.
+    """
     framework = database.integers(
         "PYTORCH_API",
         {
@@ -69,7 +75,8 @@ def read_host(
             "name": NO_ID,
             "sequenceNumber": NO_ID,
             "fwdThreadId": NO_ID,
-        },
+        }
+        | ({"inputShapes": NO_ID} if shapes else {}),
     )
     marks = database.integers(
         "MSTX_EVENTS",
@@ -144,7 +151,8 @@ def _calls(
             "name": names.codes(ids),
             "level": level,
             "connection": raw["connectionId"] if layer == "CANN" else none,
-        },
+        }
+        | ({"shapes": names.input_shapes(raw["inputShapes"])} if "inputShapes" in raw else {}),
     )
 
 
@@ -169,7 +177,7 @@ def _framework_arrows(
     call, link = pairs_by_key(framework["connectionId"][connected], ids["id"])
     caller, connection = connected[call], ids["connectionId"][link]
     return [
-        *device.arrows("async_npu", connection, caller + first),
+        *device.arrows(FRAMEWORK_LAUNCH, connection, caller + first),
         _queue_arrows(names, framework, caller, connection, first),
     ]
 

@@ -34,6 +34,10 @@ class DatabaseNames:
         """The pool's codes of shapes, which databases hold in quotes."""
         return self._codes_of(ids, self.by_id, lambda text: text.strip('"'))
 
+    def input_shapes(self, ids: Int64) -> Codes:
+        """The pool's codes of shapes of the framework's operators, which lines part."""
+        return self._codes_of(ids, self.by_id, lambda text: "".join(text.split()))
+
     def enum(self, table: str, values: Int64) -> Codes:
         """The pool's codes of enumeration values, named by their own table."""
         return self._codes_of(values, self.enum_names(table))

@@ -31,6 +31,7 @@ from timeline.records.tables import (
     NO_GRAPH,
     NO_ID,
     NO_TIME,
+    Allocations,
     CommunicationOps,
     CounterSamples,
     CounterSeries,
@@ -55,7 +56,8 @@ from timeline.sources.common.process_groups import (
     members_of,
     read_groups_text,
 )
-from timeline.sources.database.counters import read_counters, read_frequency
+from timeline.sources.companions.allocations import read_allocation_table
+from timeline.sources.database.counters import read_counters, read_frequency, read_reserved_bytes
 from timeline.sources.database.counting import (
     find_communication_rule,
     find_free_rule,
@@ -117,7 +119,7 @@ class _Reader:
         self, database: Database, rank: int, device: int | None, wanted: ReadRequest
     ) -> None:
         self.database, self.rank, self.device = database, rank, device
-        self.layers, self.every_arg = wanted.layers, wanted.every_arg
+        self.wanted, self.layers, self.every_arg = wanted, wanted.layers, wanted.every_arg
         self.with_frequency = wanted.frequency
         self.names = DatabaseNames(database)
         self.strings = self.names.strings
@@ -157,7 +159,9 @@ class _Reader:
         host, flows = HostEvents.empty(), Flows.empty()
         damage = {omission.reason for omission in self.database.damage.omissions(self.rank)}
         if with_host:
-            host, flows = read_host(self.database, self.names, calls, tasks, ops)
+            host, flows = read_host(
+                self.database, self.names, calls, tasks, ops, shapes=self.wanted.shapes
+            )
         of_host = tuple(
             replace(omission, layers=HOST_LAYERS)
             for omission in self.database.damage.omissions(self.rank)
@@ -173,7 +177,15 @@ class _Reader:
             self.omissions += omissions
         elif self.with_frequency:
             series, samples = read_frequency(self.database, self.strings, self.names, self.device)
-        members = self._members()
+        members, allocations = self._members(), Allocations.empty()
+        if self.wanted.with_allocations:
+            allocations, lost = read_allocation_table(
+                self.database, self.device, self.rank, self.names.codes
+            )
+            self.omissions += [] if Layer.COUNTERS in self.layers else lost
+        reserved_bytes = NO_ID
+        if self.wanted.memory:
+            reserved_bytes = read_reserved_bytes(self.database, self.device)
         return Records(
             self.rank,
             self.strings,
@@ -190,6 +202,8 @@ class _Reader:
             free_rule=self.free_rule,
             communication_rule=self.communication_rule,
             members=members,
+            allocations=allocations,
+            reserved_bytes=reserved_bytes,
             vendor=sum_overlap(
                 self.overlap,
                 f"{OVERLAP_TABLE} of {self.database.path.name}",

@@ -27,6 +27,7 @@ _WANTED = re.compile(
     r".+\.(?:json|csv|txt|log|db|db-wal)(?:\.\d+)?"
     r"|.+\.db\.(?:bz2|xz)"
     r"|(?:start|end)_info(?:\..+)?"
+    r"|memory_usage_\d+\.pb"
     r"|.+\.slice_\d+"
 )
 _MACOS = "__MACOSX"

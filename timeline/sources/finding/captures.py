@@ -58,12 +58,14 @@ class FoundCaptures:
     """What was found, each in order of directories.
 
     empty: outputs of frameworks without any capture in their directory or below. remarks: on
-    files that look like profiles and are none.
+    files that look like profiles and are none. tables: small tables that give way to captures,
+    which may read them.
     """
 
     captures: tuple[Capture, ...]
     empty: tuple[EmptyOutput, ...] = ()
     remarks: tuple[str, ...] = ()
+    tables: tuple[Capture, ...] = ()
 
 
 def find_captures(path: Path, unreadable: list[SourceError] | None = None) -> FoundCaptures:
@@ -81,12 +83,14 @@ def find_captures(path: Path, unreadable: list[SourceError] | None = None) -> Fo
     """
     if not path.exists():
         raise SourceError(path, f"does not exist{_sibling_like(path)}", do="Check the PATH.")
-    walk = _Walk(unreadable)
+    walk, tables = _Walk(unreadable), tuple[Capture, ...]()
     if path.is_file():
         captures, empty = _captures_of_file(path), list[EmptyOutput]()
     else:
         found = list(walk.captures_below(_capture_root(path.resolve())))
         captures, empty = _without_poorer(found), _without_captures(walk.empty, found)
+        of_tables = [one for one in found if one.format.kind is FormatKind.STEPS]
+        tables = tuple(one for one in of_tables if one not in {*captures})
     if not captures and not empty:
         raise NoProfileError(
             path.resolve() if path == Path() else path,
@@ -104,6 +108,7 @@ def find_captures(path: Path, unreadable: list[SourceError] | None = None) -> Fo
         tuple(sorted(captures, key=lambda found: (str(found.directory), found.device or 0))),
         tuple(sorted(empty, key=lambda found: str(found.directory))),
         tuple(walk.remarks),
+        tables,
     )
 
 

@@ -7,20 +7,22 @@ run their ranks (ranks). Around all that, what is packed is unpacked (packed).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from timeline.errors import NoProfileError, SourceError, UsageError, did_you_mean
+from timeline.errors import NoProfileError, SourceError, UsageError, did_you_mean, spell_ids
 from timeline.sources import formats
 from timeline.sources.capture import Capture, Claim, Evidence, FormatKind, Root
-from timeline.sources.companions.source import with_companions
+from timeline.sources.common.msprof_files import find_sessions
+from timeline.sources.companions.source import WithCompanionFiles, with_companions
 from timeline.sources.files.opened import uncompressed_database_name
 from timeline.sources.finding.captures import EmptyOutput, find_captures
 from timeline.sources.finding.choose_copies import choose_among_copies
 from timeline.sources.finding.ranks import ResolvedRanks, resolve_ranks
 from timeline.sources.finding.runs import FoundRun, describe_older_runs, group_into_runs
-from timeline.sources.source import PROF, Source
+from timeline.sources.source import Source
 
 __all__ = ["FIND_FOR_EXPORT", "Discovered", "FindingOptions", "UnclearCapture", "discover"]
 
@@ -101,6 +103,7 @@ class _Search:
         self._notes: list[str] = []
         self._unclear: list[UnclearCapture] = []
         self._unassigned: frozenset[str] = frozenset()
+        self._tables: tuple[Capture, ...] = ()
 
     def run(self, assigned: Mapping[str, int]) -> Discovered:
         """Find and identify the captures, and open those of the newest run."""
@@ -116,8 +119,10 @@ class _Search:
             self._notes += describe_older_runs(runs, self._root.path)
         if newest.note:
             self._notes.append(newest.note)
+        sources = tuple(_open(claim, rank) for rank, claim in sorted(newest.ranks.items()))
+        self._notes += _notes_on_tables(self._tables, sources, claims)
         return Discovered(
-            tuple(_open(claim, rank) for rank, claim in sorted(newest.ranks.items())),
+            sources,
             tuple(self._notes),
             tuple(runs),
             tuple(self._unclear),
@@ -130,6 +135,7 @@ class _Search:
         unreadable: list[SourceError] | None = [] if may_fail else None
         found = find_captures(self._root.path, unreadable)
         self._notes += found.remarks
+        self._tables = found.tables
         self._notes += [f"left out: {error}" for error in unreadable or ()]
         if not found.captures:
             raise _empty_output_error(found.empty[0])
@@ -207,14 +213,41 @@ def identify_capture(capture: Capture, root: Root) -> list[Claim]:
 
 
 def _evidence_beside(capture: Capture) -> tuple[Evidence, ...]:
-    """The id of text beside a session of msprof, if there is but one of each."""
+    """The id of text or tables beside a session of msprof, if there is but one of each."""
     parent = capture.directory.parent
-    sessions = sum(1 for path in parent.glob(f"{PROF}*") if path.is_dir())
-    if sessions != 1:
+    if sum(1 for path in find_sessions(parent) if path.is_dir()) != 1:
         return ()
-    texts = [known for known in formats.FORMATS if known.kind is FormatKind.TEXT]
-    ids = {number for text in texts if text.ids is not None for number in text.ids(parent)}
-    return (Evidence(ids.pop(), "the text files beside it"),) if len(ids) == 1 else ()
+    for kind, noun in ((FormatKind.TEXT, "text files"), (FormatKind.STEPS, "tables")):
+        known = [one.ids for one in formats.FORMATS if one.kind is kind and one.ids is not None]
+        numbers = {number for ids in known for number in ids(parent)}
+        if len(numbers) == 1:
+            return (Evidence(numbers.pop(), f"the {noun} beside it"),)
+    return ()
+
+
+def _notes_on_tables(
+    tables: Sequence[Capture], sources: Sequence[Source], claims: Sequence[Claim]
+) -> Iterator[str]:
+    """Which small tables are of a rank that there is no capture of, in any run."""
+    known = {claim.rank for claim in claims} | {claim.capture.device for claim in claims}
+    read = {
+        (directory, one.number)
+        for one in sources
+        if isinstance(one, WithCompanionFiles)
+        for directory in one.hosts
+    }
+    left: dict[Path, set[int]] = defaultdict(set)
+    for one in tables:
+        if one.device is not None and (one.content, one.device) not in read:
+            left[one.content].add(one.device)
+    for directory, numbers in left.items():
+        for some, why in (
+            (numbers - known, "of which there is no capture"),
+            (numbers & known, "apart from its capture"),
+        ):
+            if some:
+                ranks = f"{'rank' if len(some) == 1 else 'ranks'} {spell_ids(some)}"
+                yield f"{directory.name} holds small tables of {ranks}, {why}; they were not read."
 
 
 def _check_one_of_a_run(name: str, rank: int, hits: Sequence[Claim]) -> None:

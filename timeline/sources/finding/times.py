@@ -13,9 +13,11 @@ from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.sources.capture import NO_EXTENT, Claim, Extent
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.identity import PROFILER_INFO_NAME, wall_extent
+from timeline.sources.common.msprof_files import find_sessions
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import files_by_name, find_file
-from timeline.sources.source import PROF, ReadRequest
+from timeline.sources.files.remembered import remember_by_directory
+from timeline.sources.source import ReadRequest
 
 __all__ = ["named_time", "read_time", "recorded_time"]
 
@@ -50,17 +52,20 @@ def _time_of_files(claim: Claim) -> Extent:
             end_us = whole_number(read_json(end).get("collectionTimeEnd"))
         if start_us is not None:
             return wall_extent(start_us * 1000, None if end_us is None else end_us * 1000)
-    for name, path in files_by_name(claim.capture.directory).items():
-        if PROFILER_INFO_NAME.fullmatch(name):
-            return _time_of_profiler_info(path)
-    return NO_EXTENT
+    info = _find_profiler_info(claim.capture.directory)
+    return NO_EXTENT if info is None else _time_of_profiler_info(info)
+
+
+@remember_by_directory
+def _find_profiler_info(directory: Path) -> Path | None:
+    named = files_by_name(directory).items()
+    return next((path for name, path in named if PROFILER_INFO_NAME.fullmatch(name)), None)
 
 
 def _clock_files(claim: Claim) -> Iterator[tuple[Path, Path | None]]:
     """What msprof wrote when it began and ended, of the host before the device."""
     directory = claim.capture.directory
-    sessions = [directory, *sorted(directory.glob(f"{PROF}*"))]
-    for session in sessions:
+    for session in (directory, *find_sessions(directory)):
         inner = [(session / "host", "")]
         if claim.device is not None:
             inner.append((session / f"device_{claim.device}", f".{claim.device}"))

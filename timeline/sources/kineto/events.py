@@ -25,6 +25,7 @@ from timeline.sources.decoders.trace_events import (
     Metadata,
     Value,
 )
+from timeline.sources.source import ReadRequest
 
 __all__ = [
     "KINETO",
@@ -33,6 +34,7 @@ __all__ = [
     "KinetoComplete",
     "KinetoEvent",
     "KinetoTable",
+    "format_for",
     "tables_of",
     "tell_of_collectives",
 ]
@@ -144,6 +146,8 @@ class MemoryArgs(
         "memory_device": "Device Id",
         "allocated": "Total Allocated",
         "reserved": "Total Reserved",
+        "address": "Addr",
+        "changed": "Bytes",
     },
 ):
     """The args of events of memory."""
@@ -152,6 +156,8 @@ class MemoryArgs(
     memory_device: Value = None
     allocated: Value = None
     reserved: Value = None
+    address: Value = None
+    changed: Value = None
 
 
 class Instant(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
@@ -165,16 +171,34 @@ class Instant(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
 
 KinetoEvent = KinetoComplete | Instant | Counter | Metadata | FlowStart | FlowStep | FlowFinish
 
-KINETO: EventFormat[KinetoEvent] = EventFormat(
-    KinetoEvent,
-    args=(KinetoArgs, MemoryArgs),
-    mends=(
-        (b'"Process Group Description": ,', b'"Process Group Description":0,'),
-        (b'"blocks per SM": inf', b'"blocks per SM":null'),
-        (b'"warps per SM": inf', b'"warps per SM":null'),
-    ),
+_MENDS = (
+    (b'"Process Group Description": ,', b'"Process Group Description":0,'),
+    (b'"blocks per SM": inf', b'"blocks per SM":null'),
+    (b'"warps per SM": inf', b'"warps per SM":null'),
 )
 """Some versions leave the description of a group out, or write a division by zero."""
+KINETO: EventFormat[KinetoEvent] = EventFormat(KinetoEvent, (KinetoArgs, MemoryArgs), _MENDS)
+
+
+class ShapedArgs(KinetoArgs, gc=False, frozen=True, rename={"input_dims": "Input Dims"}):
+    """The same, and the shapes of the inputs of an operator."""
+
+    input_dims: Any = None
+
+
+class ShapedComplete(Complete, gc=False, tag_field="ph", tag="X"):
+    """An interval whose shapes are read."""
+
+    args: ShapedArgs | None = None
+
+
+ShapedEvent = ShapedComplete | Instant | Counter | Metadata | FlowStart | FlowStep | FlowFinish
+SHAPED: EventFormat[ShapedEvent] = EventFormat(ShapedEvent, (ShapedArgs, MemoryArgs), _MENDS)
+
+
+def format_for(wanted: ReadRequest) -> EventFormat[Any]:
+    """The format that decodes what is wanted: shapes are many texts, which few ask for."""
+    return SHAPED if wanted.shapes else KINETO
 
 
 def tables_of(events: EventRows) -> Int64:

@@ -52,9 +52,9 @@ from timeline.sources.kineto.collectives import (
     find_communicating,
 )
 from timeline.sources.kineto.events import (
-    KINETO,
     LAUNCHING,
     KinetoTable,
+    format_for,
     tables_of,
     tell_of_collectives,
 )
@@ -65,11 +65,13 @@ from timeline.sources.kineto.process_groups import find_members
 from timeline.sources.kineto.tables import (
     MEMORY,
     NOT_LAUNCHED,
+    MemoryChanges,
     RuntimeCalls,
     correlations,
     device_table,
     host_table,
     memory_counters,
+    most_reserved,
 )
 from timeline.sources.source import Clock, Identity, ReadRequest
 
@@ -127,7 +129,8 @@ class _Reader:
         self._strings, self._wanted = strings, wanted
         self._has_host = bool(wanted.layers & {Layer.CANN, Layer.FRAMEWORK})
         self._names = LaneNames()
-        self._held = EventBatch(KINETO, strings, counters=Layer.COUNTERS in wanted.layers)
+        self._format = format_for(wanted)
+        self._held = EventBatch(self._format, strings, counters=Layer.COUNTERS in wanted.layers)
         self._tasks, self._announced = TableBuilder(Tasks), TableBuilder(Announcements)
         self._told, self._task_told = TableBuilder(Descriptions), list[Int64]()
         self._host, self._steps, self._calls = (
@@ -138,13 +141,15 @@ class _Reader:
         self._operators = TableBuilder(Operators)
         self._named: list[Int64] = []
         self._numbered = TableBuilder(Numbered)
+        self._memory = TableBuilder(MemoryChanges)
+        self._reserved_bytes = NO_ID
         self._counters, self._flows = CounterReader(), FlowReader(strings)
         self._launches: list[Int64] = []
         self._left_out: Multiset[str] = Multiset()
 
     def read(self, path: Path, damage: LossLog) -> None:
         """Read all events."""
-        for events in read_events(KINETO.decoder, path, damage=damage, scan=self._held.scan):
+        for events in read_events(self._format.decoder, path, damage=damage, scan=self._held.scan):
             for event in self._held.add(events):
                 self._names.add(event)
             if self._held.size > HELD_EVENTS:
@@ -195,6 +200,10 @@ class _Reader:
         self._left_out[_NO_TOTALS] += len(memory) - sum(len(one.time_ns) for one in samples)
         if Layer.COUNTERS in self._wanted.layers:
             self._counters.add(samples)
+        if self._wanted.memory:
+            self._reserved_bytes = max(self._reserved_bytes, most_reserved(memory))
+        if self._wanted.operators:
+            self._memory.add(MemoryChanges.among(memory))
 
     def _add_arrows(self, events: EventColumns, rows: Rows) -> None:
         """Take in the ends of arrows: of those from calls to what they launch, the correlations."""
@@ -208,7 +217,7 @@ class _Reader:
     def _add_host(self, events: EventRows, table: KinetoTable) -> None:
         if not self._has_host and table is KinetoTable.HOST:
             events = events.at(are_operators(events))
-        host = host_table(events, table, every_arg=self._wanted.every_arg)
+        host = host_table(events, table, self._wanted)
         if table is KinetoTable.RUNTIME:
             self._calls.add(RuntimeCalls.among(host, self._host.rows, self._strings))
         else:
@@ -246,6 +255,8 @@ class _Reader:
             hardware=GPU,
             numbered_ops=False,
             members=find_members(told, header.groups, header.world, self._strings),
+            allocations=self._memory.build().allocations(),
+            reserved_bytes=self._reserved_bytes,
         )
 
     def _add_descriptions(self, events: EventRows) -> Int64:
@@ -340,6 +351,7 @@ def _shifted(records: Records, by_ns: int) -> Records:
         ops=records.ops.shifted(by_ns),
         steps=records.steps.shifted(by_ns),
         host=records.host.shifted(by_ns),
+        allocations=records.allocations.shifted(by_ns),
         samples=replace(
             records.samples, time_ns=ClockMove(by_ns).of_recorded(records.samples.time_ns)
         ),

@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from timeline.columns.columns import Bool, ColumnTable, Int64, Rows, column
+from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct, distinct_pairs
-from timeline.columns.strings import StringPool
+from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import (
     NO_ID,
     NO_TIME,
     RUNTIME,
+    Allocations,
     FlowEnd,
     Flows,
     HostEvents,
@@ -27,15 +28,18 @@ from timeline.sources.decoders.event_columns import ArgValues
 from timeline.sources.decoders.event_rows import EventRows
 from timeline.sources.decoders.trace_events import number
 from timeline.sources.kineto.events import KinetoTable
+from timeline.sources.source import ReadRequest
 
 __all__ = [
     "MEMORY",
     "NOT_LAUNCHED",
+    "MemoryChanges",
     "RuntimeCalls",
     "correlations",
     "device_table",
     "host_table",
     "memory_counters",
+    "most_reserved",
 ]
 
 PYTHON = "Python"
@@ -95,7 +99,7 @@ def correlations(ids: Int64) -> Int64:
     return np.where(ids > 0, ids, NO_ID)
 
 
-def host_table(events: EventRows, table: KinetoTable, *, every_arg: bool) -> HostEvents:
+def host_table(events: EventRows, table: KinetoTable, wanted: ReadRequest) -> HostEvents:
     """What ran on the host, of one table: calls of the runtime, or all else by category."""
     count, strings = len(events), events.strings
     is_runtime = table is KinetoTable.RUNTIME
@@ -116,8 +120,37 @@ def host_table(events: EventRows, table: KinetoTable, *, every_arg: bool) -> Hos
             if is_runtime
             else constant(NO_ID, count, np.int64),
         }
-        | ({"level": events.categories()} if every_arg else {}),
+        | ({"level": events.categories()} if wanted.every_arg or wanted.operators else {})
+        | ({"shapes": _shapes(events)} if wanted.shapes and not is_runtime else {}),
     )
+
+
+def _shapes(events: EventRows) -> Codes:
+    """The shapes of inputs, spelled as for device tasks: `32,3;10`."""
+    rows, dims = events.given("input_dims")
+    found = np.full(len(events), NO_NAME, np.int32)
+    spelled = dims.of_others(lambda one: events.strings.code(_spelled_shapes(one)), NO_NAME)
+    found[rows] = spelled.astype(np.int32)
+    return found
+
+
+def _spelled_shapes(dims: object) -> str:
+    """Lists of tensors are in brackets.
+
+    >>> _spelled_shapes([[32, 3], [], [[4], [5, 6]]])
+    '32,3;;[4;5,6]'
+    """
+    if not isinstance(dims, list):
+        return ""
+    return ";".join(map(_spelled_shape, dims))
+
+
+def _spelled_shape(shape: object) -> str:
+    if not isinstance(shape, list):
+        return str(shape)
+    if any(isinstance(one, list) for one in shape):
+        return f"[{_spelled_shapes(shape)}]"
+    return ",".join(map(str, shape))
 
 
 def _layer(category: str) -> str:
@@ -151,6 +184,59 @@ def memory_counters(events: EventRows) -> Iterator[CounterEvents]:
             ArgValues(
                 kind[of_device].reshape(-1), value[of_device].reshape(-1), events.events.values
             ),
+        )
+
+
+def most_reserved(events: EventRows) -> int:
+    """The most memory that memory events say was reserved on a device, NO_ID without any."""
+    on_device = events.at(np.flatnonzero(events.ids(NO_ID, "memory_device") >= 0))
+    _, values = on_device.given("reserved")
+    return int(values.ids(NO_ID).max(initial=NO_ID))
+
+
+@dataclass(frozen=True)
+class MemoryChanges(ColumnTable):
+    """What events of memory say of a device: it was allocated there, or given back."""
+
+    time_ns: Int64 = column(np.int64)
+    device: Int64 = column(np.int64)
+    address: Int64 = column(np.int64)
+    size_bytes: Int64 = column(np.int64)
+    """Below zero for what was given back."""
+
+    @classmethod
+    def among(cls, events: EventRows) -> MemoryChanges:
+        """Those of memory events that name a device and an address."""
+        rows = np.flatnonzero(
+            (events.ids(NO_ID, "memory_device") != NO_ID) & events.are_given("changed")
+        )
+        given, values = events.at(rows).given("changed")
+        named = events.at(rows[given])
+        return cls(
+            named.spans()["start_ns"],
+            named.ids(NO_ID, "memory_device"),
+            named.ids(0, "address"),
+            values.ids(0),
+        )
+
+    def allocations(self) -> Allocations:
+        """Each allocation until its address is given back, if that is recorded."""
+        order = np.lexsort((self.time_ns, self.address, self.device))
+        ordered = self.take(order)
+        same = (ordered.address[1:] == ordered.address[:-1]) & (
+            ordered.device[1:] == ordered.device[:-1]
+        )
+        back = same & (ordered.size_bytes[1:] == -ordered.size_bytes[:-1])
+        released_ns = np.full(len(ordered), NO_TIME)
+        released_ns[:-1][back] = ordered.time_ns[1:][back]
+        taken = np.flatnonzero(ordered.size_bytes > 0)
+        return Allocations.of(
+            len(taken),
+            {
+                "start_ns": ordered.time_ns[taken],
+                "end_ns": released_ns[taken],
+                "size_bytes": ordered.size_bytes[taken],
+            },
         )
 
 

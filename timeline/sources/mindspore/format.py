@@ -171,9 +171,7 @@ MINDSPORE_TEXT = Format(
 
 
 def _recognise_tables(folder: Folder) -> list[Capture]:
-    """Small tables, of which only the step trace tells when; where there is text, it has them."""
-    if any(_TEXT.fullmatch(without_gz(name)) for name in folder.names):
-        return []
+    """Small tables, of which only the step trace tells when."""
     found = {table_number(without_gz(name)) for name in folder.names} - {None}
     numbers = sorted(number for number in found if number is not None)
     job = _job_of(folder.path, folder.names)

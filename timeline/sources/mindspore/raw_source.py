@@ -22,6 +22,7 @@ from timeline.sources.mindspore.device_rows import AI_CORE
 from timeline.sources.mindspore.format import MINDSPORE_RAW
 from timeline.sources.mindspore.records_builder import RecordsBuilder
 from timeline.sources.mindspore.training_trace import TRAINING_EVENT, read_training_trace
+from timeline.sources.profiler_tables.file_kinds import TableFile, TableFiles, find_table_files
 from timeline.sources.source import Clock, Identity, ReadRequest
 
 __all__ = ["MindSporeRawSource"]
@@ -82,10 +83,13 @@ class MindSporeRawSource:
         return self._slices("training_trace.*.dev.*")
 
     def _tasks(self) -> tuple[Path, ...]:
-        return self._slices("Framework.host.*task_desc_info")
+        return self._tables().get(TableFile.TASK_DESCRIPTIONS, ())
 
     def _operators(self) -> tuple[Path, ...]:
-        return self._slices("Framework.host.*graph_desc_info")
+        return self._tables().get(TableFile.GRAPH_DESCRIPTIONS, ())
+
+    def _tables(self) -> TableFiles:
+        return find_table_files((self.directory, self.directory / "data"), self.number)
 
     def read(self, wanted: ReadRequest) -> Records:
         """Read at least what is wanted.

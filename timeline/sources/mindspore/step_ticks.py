@@ -20,8 +20,8 @@ from timeline.records.tables import (
     StepParts,
     Steps,
 )
-from timeline.sources.common.decimals import moments_ns
 from timeline.sources.common.losses import LossLog
+from timeline.sources.common.step_ticks import STEP_COLUMNS, mean_rows, ticks_ns
 from timeline.sources.decoders.csv_blocks import Block, RowShape, read_blocks
 
 __all__ = ["GROUP", "StepTicks", "read_step_ticks"]
@@ -29,9 +29,6 @@ __all__ = ["GROUP", "StepTicks", "read_step_ticks"]
 GROUP = "Group 0"
 """This generation does not name the groups of its communication ops."""
 _START, _END = "_start_point", "_end_point"
-_STEP_COLUMNS = ("step_num", "start_point", "end_point")
-_MEAN = b"-"
-_TICKS_IN_MICROSECOND = 100
 
 
 @dataclass(frozen=True)
@@ -86,7 +83,7 @@ def read_step_ticks(path: Path, strings: StringPool, rank: int) -> StepTicks:
     damage = LossLog(path)
     found = [
         _of_block(block, strings, damage)
-        for block in read_blocks(path, None, _STEP_COLUMNS, damage, RowShape.ENDED)
+        for block in read_blocks(path, None, STEP_COLUMNS, damage, RowShape.ENDED)
     ]
     steps = Steps.concat(part.steps for part in found)
     return StepTicks(
@@ -99,11 +96,10 @@ def read_step_ticks(path: Path, strings: StringPool, rank: int) -> StepTicks:
 
 
 def _of_block(block: Block, strings: StringPool, damage: LossLog) -> StepTicks:
-    start_ns, end_ns = _ticks_ns(block, "start_point"), _ticks_ns(block, "end_point")
+    start_ns, end_ns = ticks_ns(block, "start_point"), ticks_ns(block, "end_point")
     iteration = block.integers("step_num", NO_ID)
     good = (iteration >= 0) & (start_ns != NO_TIME) & (end_ns > 0)
-    mean = np.array([cell == _MEAN for cell in block.cells("step_num")], np.bool_)
-    mean |= (iteration == 0) & (end_ns == 0)
+    mean = mean_rows(block)
     good &= ~mean
     cut = block.cells_of < len(block.header)
     damage.add_lines("rows without a number, a start and an end", block.lines[~mean & ~good])
@@ -164,13 +160,6 @@ def _reduces(
     return StepParts.concat(parts), CommunicationOps.concat(reduces)
 
 
-def _ticks_ns(block: Block, name: str) -> Int64:
-    """A column of ticks; NO_TIME where there is no number."""
-    as_microseconds_ns = moments_ns(block.cells(name))
-    ns = as_microseconds_ns // _TICKS_IN_MICROSECOND
-    return np.where(as_microseconds_ns == NO_TIME, NO_TIME, ns)
-
-
 def _mark_ns(block: Block, name: str) -> Int64:
-    time_ns = _ticks_ns(block, name)
+    time_ns = ticks_ns(block, name)
     return np.where(time_ns > 0, time_ns, NO_TIME)

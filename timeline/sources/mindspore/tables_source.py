@@ -57,6 +57,6 @@ class MindSporeTablesSource:
         said = "only tables without times are here, so nothing of it can be drawn"
         if path is not None:
             builder.add_steps(read_step_ticks(path, strings, rank))
-            said = "only its step trace is here, so what it computed is not known"
+            said = "only its step trace is here, and nothing of its tasks"
         builder.report((), (f"rank {rank}: {said}.",))
         return builder.build()

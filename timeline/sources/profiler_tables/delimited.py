@@ -14,7 +14,16 @@ from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.text_lines import read_lines
 from timeline.sources.profiler_tables.builder import TablesBuilder
 
-__all__ = ["Cell", "DelimitedTable", "Row", "Unit", "quantity", "read_rows", "read_table"]
+__all__ = [
+    "Cell",
+    "DelimitedTable",
+    "Row",
+    "Unit",
+    "quantity",
+    "read_columns",
+    "read_rows",
+    "read_table",
+]
 
 NOT_GIVEN = frozenset({"", "-", "N/A", "NA", "None", "null", "nan"})
 _MOST_INTEGER = (1 << 63) - 1
@@ -30,6 +39,8 @@ class Unit(enum.Enum):
     NANOSECONDS = Decimal("1.0")
     MICROSECONDS = Decimal(1_000)
     MILLISECONDS = Decimal(1_000_000)
+    MILLISECONDS_AS_PS = Decimal(1_000_000_000)
+    """In picoseconds, for means."""
     KILOBYTES = Decimal("1e3")
     """Of 1000 bytes."""
     PERCENT = Decimal("0.01")
@@ -37,6 +48,13 @@ class Unit(enum.Enum):
     """MFLOP, as FLOP."""
     GIGA = Decimal("1e9")
     """GFLOP/s, as FLOP/s."""
+
+
+_UNITS_IN_HEADERS = {
+    "ns": Unit.NANOSECONDS,
+    "us": Unit.MICROSECONDS,
+    "ms": Unit.MILLISECONDS,
+}
 
 
 @dataclass(frozen=True)
@@ -89,7 +107,10 @@ def _split(text: str, delimiter: str) -> list[str]:
     if '"' not in text:
         return text.split(delimiter)
     csv.field_size_limit(max(csv.field_size_limit(), len(text) + 1))
-    return next(csv.reader([text], delimiter=delimiter, skipinitialspace=True), [])
+    try:
+        return next(csv.reader([text], delimiter=delimiter, skipinitialspace=True), [])
+    except csv.Error:  # a carriage return or NUL within: one cell, which no column takes
+        return [text]
 
 
 def quantity(text: str, unit: Unit) -> int | float | None:
@@ -110,46 +131,70 @@ def quantity(text: str, unit: Unit) -> int | float | None:
 
 def read_table(path: Path, declared: DelimitedTable, into: TablesBuilder) -> None:
     """Read a file with a header into the table that is declared for it; damage is counted."""
+    into.add(declared.fills, *read_columns(path, declared, into))
+
+
+def read_columns(
+    path: Path, declared: DelimitedTable, into: TablesBuilder
+) -> tuple[int, dict[str, list[int | float]]]:
+    """How many rows a file with a header has, and its columns by field; damage is counted.
+
+    A header may tell the unit of its times, as in `total_time(us)`. Texts are codes.
+    """
+    columns: dict[str, list[int | float]] = {}
+    count = 0
     with into.reading(path) as losses:
         rows = read_rows(path, losses, declared.delimiter)
         header = next(rows, None)
         if header is None:
-            return
-        places = _places(declared.cells, header.cells)
+            return _nothing(declared)
+        places, units = _places(declared.cells, header.cells)
         missing = [one for one in declared.cells if one.required and one.field not in places]
         if missing:
             losses.add(
                 f"headers without {missing[0].names[0]}, with all rows", f"line {header.line}"
             )
-            return
-        columns: dict[str, list[int | float]] = {field: [] for field in places}
+            return _nothing(declared)
+        columns = {field: [] for field in places}
         absent = {one.name: one.metadata["default"] for one in fields(declared.fills)}
-        count = 0
         for row in rows:
-            found = _values(declared.cells, places, row, absent, into)
+            found = _values(declared.cells, places, units, row, absent, into)
             if found is None:
                 losses.add("rows with a cell that cannot be read", f"line {row.line}")
                 continue
             count += 1
             for field, value in found.items():
                 columns[field].append(value)
-        into.add(declared.fills, count, columns)
+    return (count, columns) if count else _nothing(declared)
 
 
-def _places(cells: Sequence[Cell], header: Sequence[str]) -> dict[str, int]:
-    """Where the cell of each field lies in a row."""
-    known = {name.strip().lower(): at for at, name in reversed(list(enumerate(header)))}
-    found = {}
+def _nothing(declared: DelimitedTable) -> tuple[int, dict[str, list[int | float]]]:
+    return 0, {cell.field: [] for cell in declared.cells}
+
+
+def _places(cells: Sequence[Cell], header: Sequence[str]) -> tuple[dict[str, int], dict[str, Unit]]:
+    """Where the cell of each field lies in a row, and its unit where the header tells that."""
+    known, told = dict[str, int](), dict[str, Unit]()
+    for at, spelled in reversed(list(enumerate(header))):
+        name, _, unit = spelled.strip().lower().partition("(")
+        if unit.rstrip(")") in _UNITS_IN_HEADERS:
+            known[name.strip()] = at
+            told[name.strip()] = _UNITS_IN_HEADERS[unit.rstrip(")")]
+        known[spelled.strip().lower()] = at
+    found, units = dict[str, int](), dict[str, Unit]()
     for cell in cells:
-        place = next((known[name] for name in cell.names if name in known), None)
-        if place is not None:
-            found[cell.field] = place
-    return found
+        for name in cell.names:
+            if name in known:
+                found[cell.field] = known[name]
+                units[cell.field] = told.get(name, cell.unit)
+                break
+    return found, units
 
 
 def _values(
     cells: Sequence[Cell],
     places: dict[str, int],
+    units: dict[str, Unit],
     row: Row,
     absent: dict[str, float],
     into: TablesBuilder,
@@ -164,7 +209,7 @@ def _values(
         if cell.unit is Unit.TEXT:
             found[cell.field] = into.strings.code(text)
             continue
-        value = quantity(text, cell.unit)
+        value = quantity(text, units[cell.field])
         if value is None:
             if cell.required or text not in NOT_GIVEN:
                 return None

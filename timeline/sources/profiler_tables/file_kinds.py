@@ -165,13 +165,14 @@ def find_table_files(directories: Sequence[Path], number: int) -> TableFiles:
     return {**shared, **found} if found else {}
 
 
+@remember_by_directory
 def numbers_in(directory: Path) -> frozenset[int]:
-    """The numbers in the names of files that make a directory a profile; none where it is none.
+    """The numbers in the names of files that make a directory a profile.
 
     Raises:
         SourceError: the directory cannot be read.
     """
-    held = _files_by_number(directory) if directory.is_dir() else {}
+    held = _files_by_number(directory)
     return frozenset(
         number for number, files in held.items() if number is not None and files.keys() & _ALONE
     )

@@ -2,11 +2,247 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from timeline.columns.columns import Codes, ColumnTable, Int64, column
+from timeline.columns.group_by import group_by
+from timeline.columns.strings import NO_NAME
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.profiler_tables.operators import (
+    OperatorSource,
+    OperatorSums,
+    RunLevel,
+)
+from timeline.sources.profiler_tables.aicpu_log import read_aicpu_tasks
 from timeline.sources.profiler_tables.builder import TablesBuilder
-from timeline.sources.profiler_tables.file_kinds import TableFiles
+from timeline.sources.profiler_tables.delimited import Cell, DelimitedTable, Unit, read_columns
+from timeline.sources.profiler_tables.dynamic_shapes import read_dynamic_shapes
+from timeline.sources.profiler_tables.file_kinds import TableFile, TableFiles
+from timeline.sources.profiler_tables.framework import read_framework
 
 __all__ = ["read_operators"]
+
+PICOSECONDS = 1000
+"""Of a nanosecond."""
+MICROSECONDS = 1000
+"""Of a millisecond."""
+AI_CPU = "AI_CPU"
+
+
+@dataclass(frozen=True)
+class _CpuRuns(ColumnTable):
+    """One run of an operator on an AI CPU a row; op_type: its type, as some versions call it."""
+
+    name: Codes = column(np.int32, NO_NAME)
+    op_type: Codes = column(np.int32, NO_NAME)
+    total_ns: Int64 = column(np.int64)
+    dispatch_ns: Int64 = column(np.int64, NO_TIME)
+    start_ns: Int64 = column(np.int64, NO_TIME)
+    end_ns: Int64 = column(np.int64, NO_TIME)
+    execution_ns: Int64 = column(np.int64, NO_TIME)
+
+    def run_ns(self) -> Int64:
+        """How long each ran.
+
+        That is from its start to its end, in microseconds. MindSpore 2.1 and 2.2, which call the
+        type op_type, write milliseconds there, and an end that includes the wait before the start:
+        then it is what they call execution time.
+        """
+        known = (self.start_ns != NO_TIME) & (self.end_ns >= self.start_ns)
+        between_ns = np.where(known, self.end_ns - self.start_ns, NO_TIME)
+        spans_ns, totals_ns = int(between_ns[known].sum()), int(self.total_ns[known].sum())
+        in_milliseconds = MICROSECONDS * spans_ns <= 2 * totals_ns
+        newer = in_milliseconds and bool((self.op_type != NO_NAME).any())
+        return self.execution_ns if newer else between_ns
+
+
+@dataclass(frozen=True)
+class _CoreTypes(ColumnTable):
+    """What the operators of a type took in a step."""
+
+    kind: Codes = column(np.int32)
+    total_ns: Int64 = column(np.int64)
+    count: Int64 = column(np.int64, NO_ID)
+
+
+@dataclass(frozen=True)
+class _CoreOperators(ColumnTable):
+    """What an operator took, on average; in picoseconds, as the file has means of several runs."""
+
+    name: Codes = column(np.int32)
+    mean_ps: Int64 = column(np.int64)
+    count: Int64 = column(np.int64, NO_ID)
+
+
+_COUNT = Cell("count", ("execution_frequency", "execution_times"), Unit.NUMBER, required=False)
+_CPU_RUNS = DelimitedTable(
+    _CpuRuns,
+    (
+        Cell("name", ("kernel_type", "node_type_name", "kernel_name", "op_name"), required=False),
+        Cell("op_type", ("op_type",), required=False),
+        Cell("total_ns", ("total_time",), Unit.MILLISECONDS),
+        Cell("dispatch_ns", ("dispatch_time",), Unit.MILLISECONDS, required=False),
+        Cell("start_ns", ("run_start", "runv2_start"), Unit.MICROSECONDS, required=False),
+        Cell("end_ns", ("run_end", "runv2_end"), Unit.MICROSECONDS, required=False),
+        Cell("execution_ns", ("execution_time",), Unit.MILLISECONDS, required=False),
+    ),
+)
+_CORE_TYPES = DelimitedTable(
+    _CoreTypes,
+    (
+        Cell("kind", ("kernel_type", "op_type")),
+        Cell("total_ns", ("total_time", "execution_time"), Unit.MILLISECONDS),
+        _COUNT,
+    ),
+)
+_CORE_OPERATORS = DelimitedTable(
+    _CoreOperators,
+    (
+        Cell("name", ("full_kernel_name", "full_kernel_time", "full_op_name", "full_op_time")),
+        Cell("mean_ps", ("execution_time", "avg_execution_time"), Unit.MILLISECONDS_AS_PS),
+        _COUNT,
+    ),
+)
 
 
 def read_operators(files: TableFiles, into: TablesBuilder) -> None:
     """Read the files of the topic."""
+    described = read_framework(files, into)
+    for path in files.get(TableFile.AICPU_SUMS, ()):
+        _add_cpu_sums(path, into)
+    tasks = read_aicpu_tasks(files, into)
+    lengths_ns = (tasks.total_ns, tasks.dispatch_ns, tasks.run_ns)
+    _add_cpu_runs(OperatorSource.AICPU, tasks.kind, tasks.name, lengths_ns, into)
+    types = files.get(TableFile.AICORE_TYPES, ())
+    for path in types:
+        _add_core_types(path, into)
+    for path in files.get(TableFile.AICORE_DETAIL, ()):
+        _add_core_operators(path, described, into, with_types=not types)
+    for path in files.get(TableFile.DYNAMIC_SHAPES, ()):
+        read_dynamic_shapes(path, into)
+
+
+def _add_cpu_sums(path: Path, into: TablesBuilder) -> None:
+    runs = _CpuRuns.of(*read_columns(path, _CPU_RUNS, into))
+    name = np.where(runs.op_type == NO_NAME, runs.name, runs.op_type)
+    kind = [into.strings.code(_type_of(into.strings[code])) for code in name.tolist()]
+    lengths_ns = (runs.total_ns, runs.dispatch_ns, runs.run_ns())
+    source = OperatorSource.AICPU_INTERMEDIATE
+    _add_cpu_runs(source, np.array(kind, np.int32), name, lengths_ns, into)
+
+
+def _add_cpu_runs(
+    source: OperatorSource,
+    kind: Codes,
+    name: Codes,
+    lengths_ns: tuple[Int64, Int64, Int64],
+    into: TablesBuilder,
+) -> None:
+    """Sum up runs on AI CPUs by type, and by operator.
+
+    kind, name: (n,) codes of its strings, the latter where the run tells more than a type.
+    lengths_ns: (n,) each: how long it took in all, until it was dispatched, and how long it ran.
+    """
+    named = np.where(name == kind, np.int32(NO_NAME), name)
+    for level, keys in ((RunLevel.TYPE, [kind]), (RunLevel.NAME, [kind, named])):
+        groups = group_by(len(kind), keys)
+        count = groups.sum(np.ones(len(kind), np.int64))
+        total_ns, dispatch_ns, run_ns = (
+            np.where(groups.least(values) == NO_TIME, NO_TIME, groups.sum(np.maximum(values, 0)))
+            for values in lengths_ns
+        )
+        into.add(
+            OperatorSums,
+            len(count),
+            {
+                "source": np.full(len(count), source),
+                "level": np.full(len(count), level),
+                "kind": kind[groups.first],
+                "name": named[groups.first] if level is RunLevel.NAME else np.zeros_like(count),
+                "core": np.full(len(count), into.strings.code(AI_CPU)),
+                "count": count,
+                "total_ns": total_ns,
+                "mean_ns": np.where(total_ns == NO_TIME, NO_TIME, _mean(total_ns, count)),
+                "dispatch_ns": dispatch_ns,
+                "run_ns": run_ns,
+            },
+        )
+
+
+def _add_core_types(path: Path, into: TablesBuilder) -> None:
+    types = _CoreTypes.of(*read_columns(path, _CORE_TYPES, into))
+    mean_ns = np.where(types.count > 0, _mean(types.total_ns, types.count), NO_TIME)
+    _add_core(RunLevel.TYPE, types.count, types.total_ns, mean_ns, types.kind, None, into)
+
+
+def _add_core_operators(
+    path: Path, described: Mapping[int, int], into: TablesBuilder, *, with_types: bool
+) -> None:
+    """Add the rows of operators, and of their types where no file of types is there.
+
+    described: the type of each operator that the framework describes, both codes.
+    """
+    found = _CoreOperators.of(*read_columns(path, _CORE_OPERATORS, into))
+    kind = np.array(
+        [
+            described.get(code) or into.strings.code(_type_of(into.strings[code]))
+            for code in found.name.tolist()
+        ],
+        np.int32,
+    )
+    known = found.count >= 0
+    total_ns = np.where(
+        known, _nanoseconds(found.mean_ps * np.where(known, found.count, 0)), NO_TIME
+    )
+    mean_ns = _nanoseconds(found.mean_ps)
+    _add_core(RunLevel.NAME, found.count, total_ns, mean_ns, kind, found.name, into)
+    if with_types and known.all():
+        groups = group_by(len(kind), [kind])
+        count, total_ns = groups.sum(found.count), groups.sum(total_ns)
+        mean_ns = np.where(count > 0, _mean(total_ns, count), NO_TIME)
+        _add_core(RunLevel.TYPE, count, total_ns, mean_ns, kind[groups.first], None, into)
+
+
+def _add_core(
+    level: RunLevel,
+    count: Int64,
+    total_ns: Int64,
+    mean_ns: Int64,
+    kind: Codes,
+    name: Codes | None,
+    into: TablesBuilder,
+) -> None:
+    into.add(
+        OperatorSums,
+        len(kind),
+        {
+            "source": np.full(len(kind), OperatorSource.AICORE_INTERMEDIATE),
+            "level": np.full(len(kind), level),
+            "kind": kind,
+            "count": count,
+            "total_ns": total_ns,
+            "mean_ns": mean_ns,
+        }
+        | ({} if name is None else {"name": name}),
+    )
+
+
+def _type_of(name: str) -> str:
+    """The last part of a full name, without its number."""
+    return name.rpartition("/")[2].partition("-")[0]
+
+
+def _mean(total_ns: Int64, count: Int64) -> Int64:
+    """The mean of each row, rounded; any number where there is no count."""
+    divisor = np.maximum(count, 1)
+    mean_ns: Int64 = (2 * total_ns + divisor) // (2 * divisor)
+    return mean_ns
+
+
+def _nanoseconds(times_ps: Int64) -> Int64:
+    rounded: Int64 = (times_ps + PICOSECONDS // 2) // PICOSECONDS
+    return rounded

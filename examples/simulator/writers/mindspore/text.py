@@ -126,7 +126,10 @@ class TextFiles:
         self._write("aicpu_intermediate_{}.csv", rows)
 
     def step_trace(self) -> None:
-        """A row per step, each from the end of the one before, and their mean at last."""
+        """A row per step, each from the end of the one before; the mean of all but the first last.
+
+        Of a single step the mean is zeros.
+        """
         header = ["step_num", "start_point", "end_point", "total", "fp_point", "bp_point"]
         header += ["iteration_interval", "fp_and_bp", "tail"]
         for name, _ in reduce_names(self._rank.steps[0]):
@@ -137,8 +140,23 @@ class TextFiles:
         for step in self._rank.steps:
             rows.append(self._step_row(step, previous))
             previous = tick(self._run, step.iterations[-1].end_ns)
-        means = [round(sum(column) / len(rows)) for column in zip(*rows, strict=True)]
-        self._write("step_trace_raw_{}_detail_time.csv", [header, *rows, ["-", *means[1:]]])
+        later = rows[1:]
+        means = [sum(row[at] for row in later) / max(1, len(later)) for at in range(len(header))]
+        mean: list[Any] = ["-" if later else 0, *map(round, means[1:])]
+        self._write("step_trace_raw_{}_detail_time.csv", [header, *rows, mean])
+
+    def step_points(self) -> None:
+        """The first operator of forward, and the last of backward."""
+        first = self._rank.steps[0].iterations
+        begin_ns, end_ns = first[0].forward_start_ns, first[-1].backward_end_ns
+        inside = [
+            kernel.scope
+            for task, kernel in self.kernels(on_cpu=False)
+            if begin_ns <= task.start_ns and task.end_ns <= end_ns
+        ]
+        points = {"fp_start": inside[0], "bp_end": inside[-1]} if inside else {}
+        path = self._profiler / f"step_trace_point_info_{self._rank.rank}.json"
+        path.write_text(json.dumps(points), encoding="utf-8")
 
     def _step_row(self, step: Step, previous: int | None) -> list[int]:
         def at(time_ns: int) -> int:

@@ -7,6 +7,10 @@ from pathlib import Path
 
 from simulator.model import RankRun, Run
 from simulator.writers.mindspore.tables.aicpu_log import write_aicpu_log
+from simulator.writers.mindspore.tables.cluster import write_cluster
+from simulator.writers.mindspore.tables.flops import write_flops
+from simulator.writers.mindspore.tables.memory_graphs import write_memory_graphs
+from simulator.writers.mindspore.tables.operators import write_dynamic_shapes, write_operator_sums
 from simulator.writers.mindspore.text import TextFiles
 
 TopicWriter = Callable[[Run, RankRun, Path], None]
@@ -16,13 +20,21 @@ files; values come from the run, or are the same for any run."""
 
 
 def write_step_trace(run: Run, rank: RankRun, profiler: Path) -> None:
-    """Write the step trace: a row per step and their mean, in ticks of the device's counter."""
-    TextFiles(run, rank, profiler).step_trace()
+    """Write the step trace: a row per step and their mean, in ticks of the device's counter, and
+    the operators at which forward begins and backward ends."""
+    files = TextFiles(run, rank, profiler)
+    files.step_trace()
+    files.step_points()
 
 
 TOPICS: tuple[TopicWriter, ...] = (
     write_step_trace,
+    write_flops,
     write_aicpu_log,
+    write_cluster,
+    write_operator_sums,
+    write_dynamic_shapes,
+    write_memory_graphs,
 )
 """The writer of each topic; that of TOPIC lies in the module of its name beside this one."""
 

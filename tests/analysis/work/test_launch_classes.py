@@ -1,0 +1,335 @@
+"""Proves of which class each device task is, by its kernel and by what launched it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.profile_shelf import ProfileShelf
+from timeline.analysis.work.launch_classes import WorkClass, sum_classes, with_work_classes
+from timeline.columns.strings import StringPool
+from timeline.layers import Layer
+from timeline.profile import open_profile
+from timeline.records.tables import GPU, FlowEnd, Flows, HostEvents, Records, Tasks
+from timeline.sources.source import ReadRequest
+
+FORWARD, BACKWARD = 1, 2
+"""Threads."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A device task, and when the framework asked for it, None where nothing tells."""
+
+    type: str = "Mul"
+    name: str = "aclnnMul_Mul"
+    core: str = "AI_VECTOR_CORE"
+    asked_ns: int | None = None
+    length_ns: int = 10
+    stream: int = 2
+    compute: bool = True
+    copy: bool = False
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of the framework."""
+
+    start_ns: int
+    end_ns: int
+    name: str
+    thread: int = FORWARD
+
+
+def records_of(
+    kernels: list[Kernel],
+    calls: list[Call] = (),  # type: ignore[assignment]
+    *,
+    gradients: tuple[tuple[int, int], ...] = (),
+    hardware: str = "Ascend Hardware",
+) -> Records:
+    """Records in which each kernel is asked for in a call of its own; gradients: rows of calls."""
+    strings = StringPool()
+    starts = 1000 * np.arange(len(kernels))
+    rows = [at for at, one in enumerate(kernels) if one.asked_ns is not None]
+    asking = [kernels[at].asked_ns or 0 for at in rows]
+    on_gpu = hardware == GPU
+    layers = ["Python"] * len(calls) + ["Runtime" if on_gpu else "Python"] * len(rows)
+    ask = "cudaLaunchKernel" if on_gpu else "Enqueue@x"
+    category = "ac2g" if on_gpu else "async_npu"
+    count = len(calls)
+    return Records(
+        0,
+        strings,
+        tasks=Tasks.of(
+            len(kernels),
+            {
+                "start_ns": 10_000_000 + starts,
+                "end_ns": 10_000_000 + starts + [one.length_ns for one in kernels],
+                "stream": [one.stream for one in kernels],
+                "name": strings.codes(one.name for one in kernels),
+                "op_type": strings.codes(one.type for one in kernels),
+                "task_type": strings.codes(one.core for one in kernels),
+                "compute": [one.compute for one in kernels],
+                "copy": [one.copy for one in kernels],
+            },
+        ),
+        host=HostEvents.of(
+            count + len(rows),
+            {
+                "start_ns": [*(call.start_ns for call in calls), *asking],
+                "end_ns": [*(call.end_ns for call in calls), *asking],
+                "layer": strings.codes(layers),
+                "thread": [*(call.thread for call in calls), *(FORWARD for _ in rows)],
+                "name": strings.codes([*(call.name for call in calls), *(ask for _ in rows)]),
+            },
+        ),
+        flows=Flows.of(
+            len(rows) + len(gradients),
+            {
+                "category": strings.codes(
+                    [*(category for _ in rows), *("fwdbwd" for _ in gradients)]
+                ),
+                "source_kind": [FlowEnd.HOST] * (len(rows) + len(gradients)),
+                "source_row": [
+                    *range(count, count + len(rows)),
+                    *(source for source, _ in gradients),
+                ],
+                "target_kind": [
+                    *(FlowEnd.TASK for _ in rows),
+                    *(FlowEnd.HOST for _ in gradients),
+                ],
+                "target_row": [*rows, *(target for _, target in gradients)],
+            },
+        ),
+        hardware=hardware,
+    )
+
+
+def classes(records: Records) -> tuple[list[WorkClass], list[WorkClass]]:
+    """The class of each task by kernel and by launch."""
+    tasks = with_work_classes(records).tasks
+    by_kernel, by_launch = (
+        [WorkClass(one) for one in column.tolist()]
+        for column in (tasks.kernel_class, tasks.launch_class)
+    )
+    return by_kernel, by_launch
+
+
+@pytest.mark.parametrize(
+    ("kernel", "found"),
+    [
+        (Kernel("Conv2D", core="AI_CORE"), WorkClass.FORWARD_CONVOLUTION),
+        (Kernel("Conv2DBackpropFilter", core="AI_CORE"), WorkClass.BACKWARD_CONVOLUTION),
+        (Kernel("FlashAttentionScore", core="MIX_AIC"), WorkClass.FORWARD_ATTENTION),
+        (Kernel("FlashAttentionScoreGrad", core="MIX_AIC"), WorkClass.BACKWARD_ATTENTION),
+        (Kernel("FusedInferAttentionScore", core="MIX_AIC"), WorkClass.FORWARD_ATTENTION),
+        (Kernel("PagedAttentionMaskNdKernel"), WorkClass.PAGED_ATTENTION),
+        (Kernel("BatchMatMulV2", core="AI_CORE"), WorkClass.MATMUL),
+        (Kernel("GroupedMatmul", core="MIX_AIC"), WorkClass.MATMUL),
+        (Kernel("Other", core="MIX_AIC"), WorkClass.CUBE),
+        (Kernel("Other", core="AI_CORE"), WorkClass.CUBE),
+        (Kernel("TransData"), WorkClass.VECTOR),
+        (Kernel("NLLLoss", core="MIX_AIV"), WorkClass.VECTOR),
+        (Kernel("DSAGenBitMask", core="DSA_SQE"), WorkClass.OTHER),
+        (Kernel("DSAGenBitMask", core="STARS_COMMON"), WorkClass.OTHER),
+        (Kernel("Range", core="AI_CPU"), WorkClass.OTHER),
+        (Kernel("TensorMove", "aclnnInplaceCopy_TensorMoveAiCore_TensorMove"), WorkClass.SDMA),
+        (Kernel("TensorMove", "aclnnMm_TensorMove_TensorMove"), WorkClass.VECTOR),
+        (Kernel("", "aclnnMm_MatMulCommon_MatMulV2", "AI_CORE"), WorkClass.MATMUL),
+        (Kernel("N/A", "Default/network/Conv2D-op3", "AI_CORE"), WorkClass.FORWARD_CONVOLUTION),
+        (Kernel("", "", "AI_CORE"), WorkClass.UNKNOWN),
+        (Kernel("", "KERNEL_AIVEC", "KERNEL_AIVEC", compute=False), WorkClass.LCCL),
+        (Kernel("", "SDMA_SQE", "SDMA_SQE", compute=False, copy=True), WorkClass.UNKNOWN),
+    ],
+)
+def test_types_names_and_cores_tell_classes_by_kernel(kernel: Kernel, found: WorkClass) -> None:
+    # The second one is what names vector cores.
+    assert classes(records_of([kernel, Kernel()]))[0] == [found, WorkClass.VECTOR]
+
+
+def test_a_run_whose_kernels_are_all_on_one_kind_of_core_tells_no_cube_from_vector() -> None:
+    """Its matmuls are told nevertheless, and the others are neither counted nor said to be none."""
+    records = records_of([Kernel("MatMul", core="AI_CORE"), Kernel("Mul", core="AI_CORE")])
+    assert classes(records)[0] == [WorkClass.MATMUL, WorkClass.CUBE_OR_VECTOR]
+    times = sum_classes(with_work_classes(records))
+    unknown = {WorkClass(one) for one in times.take(~times.known & ~times.launch).work_class}
+    assert unknown == {WorkClass.CUBE, WorkClass.VECTOR}
+
+
+def test_kernels_without_names_are_no_lccl() -> None:
+    """Where no kernel has a name, all vector kernels are called as those of LCCL are."""
+    kernels = [Kernel("", "KERNEL_AIVEC", "KERNEL_AIVEC"), Kernel("", "KERNEL_AIVEC")]
+    assert WorkClass.LCCL not in classes(records_of(kernels))[0]
+
+
+@pytest.mark.parametrize(
+    ("call", "thread", "found"),
+    [
+        ("aten::conv2d", FORWARD, WorkClass.FORWARD_CONVOLUTION),
+        ("aten::convolution_backward", FORWARD, WorkClass.BACKWARD_CONVOLUTION),
+        ("aten::conv2d", BACKWARD, WorkClass.BACKWARD_CONVOLUTION),
+        ("aten::addmm", FORWARD, WorkClass.MATMUL),
+        ("aten::mm", BACKWARD, WorkClass.MATMUL),
+        ("npu::npu_fusion_attention", BACKWARD, WorkClass.FORWARD_ATTENTION),
+        ("npu::npu_fusion_attention_grad", FORWARD, WorkClass.BACKWARD_ATTENTION),
+        ("flash_attn::_flash_attn_backward", FORWARD, WorkClass.VECTOR),
+        ("aten::_efficient_attention_backward", FORWARD, WorkClass.BACKWARD_ATTENTION),
+        ("aten::relu", FORWARD, WorkClass.VECTOR),
+        ("flash_attention.py(12): flash_attention_forward", FORWARD, WorkClass.VECTOR),
+        ("nn.Module: flash_attention_3", FORWARD, WorkClass.VECTOR),
+    ],
+)
+def test_the_call_around_the_launch_tells_classes_by_launch(
+    call: str, thread: int, found: WorkClass
+) -> None:
+    """Not frames of Python, and not modules, whatever they are called."""
+    calls = [
+        Call(0, 100, "aten::add", FORWARD),
+        Call(0, 100, "AddBackward0", BACKWARD),
+        Call(200, 300, call, thread),
+    ]
+    records = records_of([Kernel(asked_ns=250)], calls, gradients=((0, 1),))
+    assert classes(records) == ([WorkClass.VECTOR], [found])
+
+
+def test_a_run_without_arrows_or_without_a_framework_tells_nothing_by_launch() -> None:
+    calls = [Call(0, 100, "aten::mm")]
+    for records in (
+        records_of([Kernel("MatMul", core="AI_CORE")], calls),
+        records_of([Kernel("MatMul", core="AI_CORE", asked_ns=50)]),
+    ):
+        times = sum_classes(with_work_classes(records))
+        assert not times.known[times.launch].any()
+        assert times.known[~times.launch].any()
+
+
+def test_copies_on_streams_that_compute_and_wait_are_sdma_by_launch_alone() -> None:
+    """Those on other streams are of no class, as no step waits for them there."""
+    copy = Kernel("", "SDMA_SQE", "SDMA_SQE", compute=False, copy=True)
+    wait = Kernel("", "EVENT_WAIT_SQE", "EVENT_WAIT_SQE", compute=False)
+    elsewhere = Kernel("", "SDMA_SQE", "SDMA_SQE", stream=3, compute=False, copy=True)
+    also = Kernel(stream=3)
+    kernels = [Kernel(asked_ns=50), copy, wait, elsewhere, also]
+    by_kernel, by_launch = classes(records_of(kernels, [Call(0, 100, "aten::mul")]))
+    assert WorkClass.SDMA not in by_kernel
+    assert [at for at, one in enumerate(by_launch) if one is WorkClass.SDMA] == [1]
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("ampere_sgemm_128x64_tn", WorkClass.MATMUL),
+        ("cutlass_80_wgrad_something_tensorop", WorkClass.BACKWARD_CONVOLUTION),
+        ("void fmha_cutlassB_f16_aligned_64x64_k64_sm80", WorkClass.BACKWARD_ATTENTION),
+        ("void flash_fwd_kernel<Flash_fwd_kernel_traits<64> >", WorkClass.FORWARD_ATTENTION),
+        ("paged_attention_v1_kernel", WorkClass.PAGED_ATTENTION),
+        ("vectorized_elementwise_kernel", WorkClass.VECTOR),
+        ("void fbgemm_gpu::permute_2D_data_kernel<false, int>(int)", WorkClass.VECTOR),
+        ("void cutlass::Kernel2<cutlass_80_tensorop_s1688_grouped>", WorkClass.CUBE),
+    ],
+)
+def test_kernels_of_gpus_tell_their_class_by_name(name: str, found: WorkClass) -> None:
+    records = records_of([Kernel("aten::op", name, "kernel")], hardware=GPU)
+    assert classes(records)[0] == [found]
+
+
+def test_what_gpus_do_not_have_is_not_known_to_be_none() -> None:
+    records = records_of([Kernel("", "gemm", "kernel", 5)], [Call(0, 9, "aten::mm")], hardware=GPU)
+    times = sum_classes(with_work_classes(records))
+    unknown = times.take(~times.known)
+    assert set(zip(unknown.launch.tolist(), unknown.work_class.tolist(), strict=True)) == {
+        (False, WorkClass.SDMA),
+        (False, WorkClass.LCCL),
+        (True, WorkClass.LCCL),
+    }
+    assert classes(records)[1] == [WorkClass.MATMUL]
+
+
+CALLS = st.lists(
+    st.builds(
+        lambda start, length, name: Call(start, start + length, name),
+        st.integers(0, 60),
+        st.integers(0, 40),
+        st.sampled_from(
+            ["aten::mm", "aten::conv2d", "aten::_flash_attention_forward", "aten::add"]
+        ),
+    ),
+    min_size=1,
+    max_size=8,
+)
+KERNELS = st.lists(
+    st.builds(
+        Kernel,
+        st.sampled_from(["Conv2D", "MatMul", "Mul", "PagedAttention", ""]),
+        st.sampled_from(["aclnnMul_Mul", "aclnnInplaceCopy_TensorMove", ""]),
+        st.sampled_from(["AI_CORE", "AI_VECTOR_CORE", "AI_CPU", "Other"]),
+        st.none() | st.integers(0, 120),
+        st.integers(0, 9),
+    ),
+    max_size=8,
+)
+
+
+@given(CALLS, KERNELS)
+def test_the_first_call_around_a_launch_is_found_as_a_walk_finds_it(
+    calls: list[Call], kernels: list[Kernel]
+) -> None:
+    """Whichever thread it is on; one that has ended when another begins is around no more."""
+    records = records_of(kernels, calls)
+    by_kernel, by_launch = classes(records)
+    told = {
+        "aten::mm": WorkClass.MATMUL,
+        "aten::conv2d": WorkClass.FORWARD_CONVOLUTION,
+        "aten::_flash_attention_forward": WorkClass.FORWARD_ATTENTION,
+    }
+    # Of calls that begin at once the longer one is around the other.
+    ordered = sorted(calls, key=lambda call: (call.start_ns, -call.end_ns))
+    asked = any(kernel.asked_ns is not None for kernel in kernels)
+    for kernel, own, found in zip(kernels, by_kernel, by_launch, strict=True):
+        moment = kernel.asked_ns
+        around = [
+            told[call.name]
+            for call in ordered
+            if moment is not None and call.name in told and call.start_ns <= moment <= call.end_ns
+        ]
+        first = own in (WorkClass.SDMA, WorkClass.PAGED_ATTENTION)
+        expected = around[0] if around and not first else own
+        assert found == (expected if asked else WorkClass.UNKNOWN)
+
+
+@given(KERNELS, CALLS)
+def test_each_kernel_is_counted_in_one_class_at_most(
+    kernels: list[Kernel], calls: list[Call]
+) -> None:
+    times = sum_classes(with_work_classes(records_of(kernels, calls)))
+    whole = Counter(count=len(kernels), ns=sum(one.length_ns for one in kernels))
+    for launch in (False, True):
+        its = times.take(times.launch == launch)
+        assert its.count.sum() <= whole["count"]
+        assert its.total_ns.sum() <= whole["ns"]
+        assert not its.count[~its.known].any()
+    assert len(times) == (20 if kernels else 0)
+
+
+@pytest.mark.parametrize("layout", ["torch-text", "torch-db", "kineto", "mindspore-2.1"])
+def test_classes_of_kernels_take_no_longer_than_all_kernels(
+    layout: str, shelf: ProfileShelf
+) -> None:
+    """In any layout, and by launch where a framework and its arrows are recorded."""
+    with open_profile(shelf.get(layout).path) as profile:
+        records = profile.sources[0].read(ReadRequest(frozenset(Layer), names=True))
+    times = sum_classes(with_work_classes(records))
+    tasks = records.tasks.take(records.tasks.compute)
+    its = times.take(~times.launch & times.known)
+    matmul = its.work_class == WorkClass.MATMUL
+    assert its.count[matmul].sum()
+    assert its.total_ns.sum() <= (tasks.end_ns - tasks.start_ns).sum()
+    by_launch = times.take(times.launch & (times.work_class != WorkClass.SDMA))
+    assert by_launch.total_ns.sum() <= (tasks.end_ns - tasks.start_ns).sum()
+    assert by_launch.known.any() == (layout != "mindspore-2.1")

@@ -1,0 +1,219 @@
+"""Proves what the options of operators do in a comparison, and how they fail."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.profile_shelf import Event, ProfileShelf, change_events
+from timeline.cli.main import main
+from timeline.commands.compare import compare
+from timeline.errors import UsageError
+from timeline.figures.table import Table
+
+TABLES = ("framework_operators", "operator_memory", "modules")
+WITHOUT_EFFECT = "--max-kernels, --map-operators, --match-shapes: without effect, as "
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def by_name(table: Table) -> dict[str, dict[str, Any]]:
+    return {row["name"]: row for row in table.to_dicts()}
+
+
+def allocate(capture: Path, *rows: str) -> None:
+    """Put an operator_memory.csv beside a trace; rows say name, size, and begin and end in us."""
+    header = "Name,Size(KB),Allocation Time(us),Release Time(us),Device Type\r\n"
+    text = header + "".join(f"{row},NPU:0\r\n" for row in rows)
+    (capture / "ASCEND_PROFILER_OUTPUT" / "operator_memory.csv").write_text(text)
+
+
+@pytest.mark.parametrize("other", ["torch-text", "torch-db"])
+def test_layouts_of_a_run_tell_the_same_operators_and_modules(
+    shelf: ProfileShelf, here: Path, other: str
+) -> None:
+    """What computes does so for the same operators and modules, forward and backward."""
+    base, new = shelf.get("torch-text").path, shelf.get(other).path
+    found = compare(base, new, output=here / "a.pftrace").comparison
+    operators = by_name(found.framework_operators)
+    for name in ("aten::convolution", "AddmmBackward0", "Optimizer.step#SGD.step"):
+        assert operators[name]["base_ns"] == operators[name]["new_ns"] > 0
+        assert operators[name]["base_count"] == operators[name]["new_count"] == 6
+    assert not found.modules["delta_total_ns"].any()
+    paths = zip(*(found.modules[name].tolist() for name in ("path", "direction")), strict=True)
+    assert {("Conv2d_0", "forward"), ("Conv2d_0", "backward")} <= set(paths)
+
+
+def test_operators_inside_are_told_where_others_launch_more_kernels(
+    shelf: ProfileShelf, here: Path
+) -> None:
+    """The optimizer of this run launches six kernels in a step."""
+    profile = shelf.get("torch-text", ops_per_step=36).path
+    plain = compare(profile, profile, output=here / "a.pftrace").comparison
+    few = compare(profile, profile, output=here / "b.pftrace", max_kernels=4).comparison
+    assert "Optimizer.step#SGD.step" in by_name(plain.framework_operators)
+    inside = set(by_name(few.framework_operators)) - set(by_name(plain.framework_operators))
+    assert any(name.startswith("aclnnForeach") for name in inside)
+
+
+def test_what_operators_allocate_is_compared(
+    shelf: ProfileShelf, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In JSON, in words, and on the page; a damaged row is counted."""
+    runs = [shelf.copy("torch-text", here / name) for name in ("base", "new")]
+    for run, size in zip(runs, (1024, 4096), strict=True):
+        for capture in run.captures:
+            at = _first_update(capture) + 2
+            allocate(capture, f"aten::empty,{size},{at},{at + 40}", "lost,1,,", "x,?,1,2")
+    words = ["-v", "--report", "page.html", "--markdown", "short.md"]
+    assert main(["compare", "base", "new", *words]) == 0
+    said = capsys.readouterr().out
+    assert "memory, allocated by operator" in said
+    assert "What operators allocate" in (here / "page.html").read_text(encoding="utf-8")
+    assert "| `Optimizer.step#SGD.step` |" in (here / "short.md").read_text(encoding="utf-8")
+    assert main(["compare", "base", "new", "--json", "-o", "b.pftrace"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    lost = [row["rows"] for row in report["omitted"] if "valid time or size" in row["reason"]]
+    assert sum(lost) == 8  # two rows of each rank of both runs
+    found = report["comparison"]["operator_memory"]
+    (row,) = (row for row in found if row["name"] == "Optimizer.step#SGD.step")
+    # Of two ranks with three steps each; one allocation in one of them.
+    assert row["base_bytes"] == round(2 * 1024 * 1024 / 6)
+    assert row["new_bytes"] == round(2 * 4096 * 1024 / 6)
+    assert row["base_held_ns"] == round(2 * 40_000 / 6)
+
+
+def _first_update(capture: Path) -> int:
+    """When the first step of the optimizer begins, in whole microseconds."""
+    trace = json.loads((capture / "ASCEND_PROFILER_OUTPUT" / "trace_view.json").read_text())
+    return min(
+        int(float(event["ts"])) for event in trace if event["name"] == "Optimizer.step#SGD.step"
+    )
+
+
+def test_operators_and_modules_are_renamed_by_a_file(
+    shelf: ProfileShelf, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Old names become new ones in both runs."""
+    names = {"aten::convolution": "aten::conv2d", "Conv2d": "Convolution"}
+    (here / "names.json").write_text(json.dumps(names))
+    profile = str(shelf.get("torch-text").path)
+    assert main(["compare", profile, profile, "--json", "--map-operators", "names.json"]) == 0
+    found = json.loads(capsys.readouterr().out)["comparison"]
+    told = {row["name"] for row in found["framework_operators"]}
+    assert "aten::conv2d" in told
+    assert "aten::convolution" not in told
+    renamed = [row for row in found["modules"] if row["path"] == "Convolution_0"]
+    assert [row["class"] for row in renamed] == ["Convolution", "Convolution"]
+    report = compare(profile, profile, output=here / "b.pftrace", map_operators=names)
+    assert "aten::conv2d" in report.comparison.framework_operators["name"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--max-kernels", "3"), "max-kernels 3: it is no number of kernels from 4 on. Write one"),
+        (("--max-kernels", "many"), "max-kernels many: it is no number of kernels"),
+        (("--map-operators", "none.json"), "map-operators none.json: No such file or directory."),
+        (("--map-operators", "text.json"), "map-operators text.json: it is no JSON. Give a JSON"),
+        (("--map-operators", "list.json"), "map-operators list.json: it is no object of names."),
+        (("--map-operators", "number.json"), "it is no object of names. Give a JSON object"),
+    ],
+)
+def test_what_no_option_means_is_said(
+    shelf: ProfileShelf,
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    said: str,
+) -> None:
+    """With what to do and exit code 2; nothing is written."""
+    for name, text in (("text", "aten::mm"), ("list", '["a"]'), ("number", '{"aten::mm": 1}')):
+        (here / f"{name}.json").write_text(text)
+    before = sorted(here.iterdir())
+    profile = str(shelf.get("torch-text").path)
+    assert main(["compare", profile, profile, *words]) == 2
+    assert said in capsys.readouterr().err
+    assert sorted(here.iterdir()) == before
+    with pytest.raises(UsageError, match="max-kernels 0"):
+        compare(profile, profile, output=here / "a.pftrace", max_kernels=0)
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "keywords", "why"),
+    [
+        ("mindstudio", "torch-text", {}, "base recorded no operators of a framework."),
+        ("mindstudio", "raw", {}, "base and new recorded no operators of a framework."),
+        ("torch-text", "torch-text", {"causes": False}, "host calls are not read without causes."),
+    ],
+)
+def test_options_without_effect_are_told(
+    shelf: ProfileShelf, here: Path, base: str, new: str, keywords: dict[str, Any], why: str
+) -> None:
+    """The comparison is made, and its tables of operators have no rows."""
+    options: dict[str, Any] = {
+        "max_kernels": "10",
+        "map_operators": {"a": "b"},
+        "match_shapes": True,
+    }
+    runs = (shelf.get(base).path, shelf.get(new).path)
+    report = compare(*runs, here / "a.pftrace", **{**options, **keywords})
+    assert WITHOUT_EFFECT + why in report.warnings
+    for name in TABLES:
+        assert not len(getattr(report.comparison, name))
+        assert "base_count" in getattr(report.comparison, name).columns or name == "modules"
+
+
+def test_nothing_is_told_of_options_that_have_an_effect(shelf: ProfileShelf, here: Path) -> None:
+    """Nor where none is asked for."""
+    profile, other = shelf.get("torch-text").path, shelf.get("mindstudio").path
+    asked = compare(profile, profile, output=here / "a.pftrace", max_kernels=4)
+    plain = compare(profile, other, output=here / "b.pftrace")
+    assert not any("without effect" in one for one in (*asked.warnings, *plain.warnings))
+
+
+SHAPES = "2,3;3,4"
+OF_CONVOLUTION = "aten::convolution"
+
+
+def _with_shapes(event: Event) -> Event:
+    """The shapes of one operator, and of no other."""
+    args = {name: value for name, value in event.get("args", {}).items() if name != "Input Dims"}
+    if event.get("name") == OF_CONVOLUTION:
+        args["Input Dims"] = SHAPES.replace(";", ";\r\n")
+    return event | {"args": args}
+
+
+def test_shapes_of_a_trace_match_those_of_a_database(shelf: ProfileShelf, here: Path) -> None:
+    """Both part them by lines; operators that tell none have an empty one."""
+    trace, database = (shelf.copy(name, here / name) for name in ("torch-text", "torch-db"))
+    for capture in trace.captures:
+        change_events(capture / "ASCEND_PROFILER_OUTPUT" / "trace_view.json", _with_shapes)
+    for capture in database.captures:
+        (path,) = capture.glob("ASCEND_PROFILER_OUTPUT/ascend_pytorch_profiler_*.db")
+        with closing(sqlite3.connect(path)) as opened, opened:
+            ((last,),) = opened.execute("SELECT MAX(id) FROM STRING_IDS")
+            text = SHAPES.replace(";", ";\r\n")
+            opened.execute("INSERT INTO STRING_IDS VALUES (?, ?)", (last + 1, text))
+            opened.execute("UPDATE PYTORCH_API SET inputShapes = NULL")
+            opened.execute(
+                "UPDATE PYTORCH_API SET inputShapes = ? "
+                "WHERE name = (SELECT id FROM STRING_IDS WHERE value = ?)",
+                (last + 1, OF_CONVOLUTION),
+            )
+    report = compare(trace.path, database.path, output=here / "a.pftrace", match_shapes=True)
+    rows = report.comparison.framework_operators.to_dicts()
+    found = {row["name"]: row for row in rows}
+    assert len(found) == len(rows)
+    assert found[OF_CONVOLUTION]["shapes"] == SHAPES
+    assert found[OF_CONVOLUTION]["delta_ns"] == found[OF_CONVOLUTION]["delta_count"] == 0
+    assert found["aten::batch_norm"]["shapes"] == ""

@@ -1,0 +1,97 @@
+"""Proves on real captures that classes of work are those of msprof-analyze compare.
+
+The captures lie beside the project; without them these tests are skipped.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.places import DATA
+from timeline.cli.main import main
+
+TEXT, LEVEL0 = DATA / "torch-npu-text", DATA / "torch-npu-db-level0"
+GPU = DATA / "gpu" / "mi300" / "resnet_act_checkpoint.json.gz"
+Row = dict[str, Any]
+
+
+def compared(base: Path, new: Path, capsys: pytest.CaptureFixture[str], here: Path) -> Row:
+    """The comparison that the command prints."""
+    for path in (base, new):
+        if not path.exists():
+            pytest.skip(f"the real capture is not in {path}")
+    words = ["compare", str(base), str(new), "-o", str(here / "t.pftrace"), "--json", "-q"]
+    assert main(words) == 0
+    found: Row = json.loads(capsys.readouterr().out)["comparison"]
+    return found
+
+
+def classes(comparison: Row) -> dict[tuple[str, str], Row]:
+    return {(row["by"], row["metric"]): row for row in comparison["overall"] if row["by"]}
+
+
+def test_classes_are_those_of_msprof_analyze(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """By launch as it prints them, by kernel as the types and times in kernel_details.csv say."""
+    ranks = (TEXT / f"rank{rank}_ascend_pt" for rank in (0, 1))
+    rows = classes(compared(*ranks, capsys, tmp_path))
+    names = ("base_ns", "base_count", "new_ns", "new_count")
+    expected = {
+        ("launch", "forward convolution"): (1_116_440, 20, 1_117_780, 20),
+        ("launch", "backward convolution"): (1_966_314, 46, 1_961_894, 46),
+        ("launch", "matmul"): (1_066_139, 14, 1_088_601, 14),
+        ("launch", "vector"): (4_145_534, 94, 4_132_950, 94),
+        ("launch", "cube"): (0, 0, 0, 0),
+        ("kernel", "forward convolution"): (723_434, 5, 722_494, 5),
+        ("kernel", "backward convolution"): (1_085_022, 9, 1_092_002, 9),
+        ("kernel", "matmul"): (997_399, 9, 1_022_861, 9),
+        ("kernel", "vector"): (5_488_572, 151, 5_463_868, 151),
+        ("kernel", "SDMA"): (573_790, 11, 571_570, 11),
+        ("kernel", "lccl"): (0, 0, 0, 0),
+        ("kernel", "forward flash attention"): (0, 0, 0, 0),
+    }
+    assert {key: tuple(rows[key][name] for name in names) for key in expected} == expected
+    for row in rows.values():
+        assert row["delta_ns"] == row["new_ns"] - row["base_ns"]
+
+
+def test_memory_is_the_most_that_was_reserved(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Although nobody asked for counters."""
+    ranks = (TEXT / f"rank{rank}_ascend_pt" for rank in (0, 1))
+    comparison = compared(*ranks, capsys, tmp_path)
+    (reserved,) = (row for row in comparison["memory"] if row["metric"] == "reserved")
+    assert reserved["base_bytes"] == 2_216_407_040
+    assert reserved["delta_bytes"] == reserved["new_bytes"] - reserved["base_bytes"]
+
+
+def test_a_run_that_records_little_is_told_as_far_as_names_go(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Level 0 has no types; those that names hold tell classes, and no kernel is one of LCCL."""
+    rows = classes(compared(TEXT / "rank0_ascend_pt", LEVEL0, capsys, tmp_path))
+    for metric in ("forward convolution", "backward convolution", "matmul"):
+        assert rows["kernel", metric]["base_count"] * 2 == rows["kernel", metric]["new_count"]
+        assert rows["launch", metric]["base_count"] * 2 == rows["launch", metric]["new_count"]
+    assert rows["kernel", "lccl"]["new_count"] == 0
+
+
+def test_a_gpu_is_compared_with_an_npu_in_classes_that_both_have(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """What GPUs do not have is not known there, and not none."""
+    rows = classes(compared(GPU, TEXT / "rank0_ascend_pt", capsys, tmp_path))
+    for by in ("kernel", "launch"):
+        for metric in ("forward convolution", "backward convolution", "matmul", "vector"):
+            row = rows[by, metric]
+            assert row["base_count"] > 0, metric
+            assert row["new_count"] > 0, metric
+        assert rows[by, "lccl"]["base_ns"] is None
+    assert rows["kernel", "SDMA"]["base_ns"] is None
+    assert rows["launch", "backward convolution"]["base_ns"] == 2_749_022

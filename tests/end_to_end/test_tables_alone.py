@@ -1,0 +1,245 @@
+"""Proves what a directory of MindSpore's small tables comes to: ranks, notes, and what is drawn."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import timeline
+from simulator.model import RankRun, Run
+from simulator.writers.mindspore.tables.aicpu_log import write_aicpu_log
+from simulator.writers.mindspore.tables.profiler_directory import (
+    TopicWriter,
+    write_mindspore_tables,
+    write_step_trace,
+)
+from simulator.writers.mindspore.text import TextFiles, device_ns
+from tests.support.drawn_slices import drawn_slices
+from tests.support.profile_shelf import ProfileShelf, tiny_run
+from tests.support.run_command import Command
+from timeline.cli.main import main
+from timeline.errors import TimelineWarning
+from timeline.sources.finding.discovery import discover
+
+FLOPS = "op_full_name, MFLOPs(10^6), GFLOPS(10^9), MFLOPs utilization (%)\n{}, 333.0, 333.0, 33.0\n"
+
+
+def write_flops(_run: Run, rank: RankRun, profiler: Path) -> None:
+    """A table without times or steps."""
+    text = FLOPS.format(f"Default/Cast-op{rank.rank}")
+    (profiler / f"flops_{rank.rank}.txt").write_text(text, encoding="utf-8")
+
+
+def tables_of(
+    directory: Path, *topics: TopicWriter, ranks: int = 2, ops_per_step: int = 6
+) -> tuple[Run, Path]:
+    """A run, and the directory with its tables."""
+    run = tiny_run(ranks=ranks, ops_per_step=ops_per_step)
+    return run, write_mindspore_tables(run, directory, topics=topics)[0]
+
+
+# -- without times ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["summary", "detail"])
+def test_tables_without_times_are_a_profile_without_a_timeline(
+    tmp_path: Path, command: Command, kind: str
+) -> None:
+    """It succeeds, tells why there is no file, and writes none."""
+    _, profiler = tables_of(tmp_path / "run", write_flops)
+    target = tmp_path / "out.pftrace"
+    report = command.report(profiler, "--kind", kind, "-o", target)
+    assert report["outputs"] == []
+    assert [(one["rank"], one["layout"], one["tasks"]) for one in report["ranks"]] == [
+        (0, "MindSpore tables", 0),
+        (1, "MindSpore tables", 0),
+    ]
+    assert len(report["warnings"]) == 2
+    assert all("without times" in said for said in report["warnings"])
+    assert report["omitted"] == []
+    assert not target.exists()
+    outcome = command(profiler, "--kind", kind, "-o", target, "--strict", "-v")
+    assert outcome.code == 0
+    assert "Wrote" not in outcome.out + outcome.err
+    assert "perfetto" not in outcome.out + outcome.err
+
+
+def test_its_listing_has_the_ranks(tmp_path: Path, command: Command) -> None:
+    _, profiler = tables_of(tmp_path / "run", write_flops, ranks=3)
+    listed = command.report(profiler, "--list")
+    assert [(one["rank"], one["tasks"]) for one in listed["ranks"]] == [(0, 0), (1, 0), (2, 0)]
+    outcome = command(profiler, "--list")
+    assert outcome.code == 0
+    assert outcome.out.count("MindSpore tables") == 3
+
+
+def test_a_single_table_opens_its_rank(tmp_path: Path) -> None:
+    """Whatever else of the directory: the rank of its name, with all its tables."""
+    _, profiler = tables_of(tmp_path / "run", write_flops, write_step_trace)
+    (source,) = discover(profiler / "flops_1.txt").sources
+    assert source.identity.rank == 1
+    assert {path.name for path in source.files} == {
+        "flops_1.txt",
+        "step_trace_raw_1_detail_time.csv",
+    }
+
+
+def test_what_goes_beside_a_timeline_is_written_without_one(
+    tmp_path: Path, command: Command
+) -> None:
+    """A page, a picture and a table of no steps; opening a timeline is told to be impossible."""
+    _, profiler = tables_of(tmp_path / "run", write_flops)
+    page, picture, table = (tmp_path / name for name in ("a.html", "a.png", "a.csv"))
+    outcome = command(profiler, "--report", page, "--png", picture, "--csv", table, "--open")
+    assert outcome.code == 0
+    assert all(path.stat().st_size for path in (page, picture, table))
+    assert "There is no timeline to open." in outcome.err
+
+
+def test_two_such_profiles_are_compared(tmp_path: Path, command: Command) -> None:
+    _, base = tables_of(tmp_path / "base", write_flops)
+    _, new = tables_of(tmp_path / "new", write_flops)
+    report = command.report("compare", base, new, "-o", tmp_path / "both.pftrace")
+    assert report["outputs"] == []
+    assert not (tmp_path / "both.pftrace").exists()
+    outcome = command("compare", base, new, "--report", tmp_path / "both.html")
+    assert outcome.code == 0
+    assert "Wrote" not in outcome.out
+
+
+def test_the_library_opens_it(tmp_path: Path) -> None:
+    """Every table of a profile can be asked for; those of times are empty."""
+    _, profiler = tables_of(tmp_path / "run", write_flops)
+    with timeline.open_profile(profiler) as profile:
+        assert list(profile.ranks) == [0, 1]
+        with pytest.warns(TimelineWarning, match="without times"):
+            assert len(profile.steps()) == 0
+        report = timeline.export(profile, tmp_path / "out.pftrace")
+    assert report.outputs == ()
+    assert "Drag" not in report._repr_html_()
+
+
+@pytest.mark.parametrize("suffix", ["zip", "gztar"])
+def test_archives_of_tables_are_read(tmp_path: Path, command: Command, suffix: str) -> None:
+    _, profiler = tables_of(tmp_path / "run", write_flops)
+    (profiler / "memory_usage_0.pb").write_bytes(b"")
+    packed = shutil.make_archive(str(tmp_path / "packed"), suffix, profiler)
+    report = command.report(packed)
+    assert [one["layout"] for one in report["ranks"]] == ["MindSpore tables"] * 2
+    assert report["outputs"] == []
+
+
+# -- with a step trace -----------------------------------------------------------------------------
+
+
+def test_a_step_trace_beside_tables_is_drawn(tmp_path: Path, command: Command) -> None:
+    """Steps of the rank that has one; another of tables alone is a rank too."""
+    _, profiler = tables_of(tmp_path / "run", write_flops, write_step_trace)
+    (profiler / "step_trace_raw_1_detail_time.csv").unlink()
+    report = command.report(profiler, "-o", tmp_path / "out.pftrace")
+    assert [(one["layout"], one["steps"]) for one in report["ranks"]] == [
+        ("MindSpore step trace", 3),
+        ("MindSpore tables", 0),
+    ]
+    (output,) = report["outputs"]
+    assert output["steps"] == [1, 2, 3]
+
+
+# -- beside other captures -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", ["mindspore-2.1", "mindspore-text"])
+def test_tables_beside_a_capture_are_of_its_rank_and_others_are_told(
+    shelf: ProfileShelf, tmp_path: Path, layout: str
+) -> None:
+    """They are among the files of the rank in their name; ranks without a capture are a note."""
+    profile = shelf.copy(layout, tmp_path / "run")
+    beside = profile.captures[0]
+    if layout != "mindspore-text":
+        beside = beside.parent
+    for rank in (0, 1, 2, 5):
+        (beside / f"flops_{rank}.txt").write_text(FLOPS.format("Cast"), encoding="utf-8")
+    found = discover(profile.path)
+    assert [source.identity.rank for source in found.sources] == [0, 1]
+    for rank, source in enumerate(found.sources):
+        names = {path.name for path in source.files}
+        assert {name for name in names if "flops" in name} == {f"flops_{rank}.txt"}
+    told = [note for note in found.notes if "small tables" in note]
+    assert len(told) == 1
+    assert "ranks 2,5, of which there is no capture" in told[0]
+
+
+def test_a_session_without_a_rank_takes_the_number_of_the_tables_beside_it(
+    shelf: ProfileShelf, tmp_path: Path
+) -> None:
+    """Where there is one of each; several numbers tell nothing."""
+    profile = shelf.copy("mindspore-2.1", tmp_path / "run", ranks=1)
+    (capture,) = profile.captures
+    for path in capture.rglob("info.json*"):
+        path.unlink()
+    (capture.parent / "flops_6.txt").write_text(FLOPS.format("Cast"), encoding="utf-8")
+    (source,) = discover(profile.path).sources
+    assert source.identity.rank == 6
+    assert "flops_6.txt" in {path.name for path in source.files}
+    (capture.parent / "flops_7.txt").write_text(FLOPS.format("Cast"), encoding="utf-8")
+    (source,) = discover(profile.path).sources
+    assert source.identity.rank == 0
+
+
+# -- raw files -------------------------------------------------------------------------------------
+
+
+def test_tables_in_a_job_and_in_its_data_are_of_one_rank(tmp_path: Path) -> None:
+    """Beside raw files and without any: all lies in the job, and it is there once."""
+    _, profiler = tables_of(tmp_path / "made", write_flops, write_aicpu_log, ranks=1)
+    job = tmp_path / "JOB1"
+    (job / "data").mkdir(parents=True)
+    shutil.copy(profiler / "flops_0.txt", job)
+    shutil.copy(profiler / "DATA_PREPROCESS.dev.AICPU.0.slice_0", job / "data")
+    for path in (tmp_path / "JOB1", job / "data", job / "flops_0.txt"):
+        (source,) = discover(path).sources
+        assert source.identity.directory == job
+        assert {path.parent for path in source.files} == {job, job / "data"}
+
+
+def test_tasks_of_ai_cpus_are_slices_of_their_threads(tmp_path: Path, command: Command) -> None:
+    """On the counter of the device, as the steps are; they count as nothing else."""
+    run, profiler = tables_of(
+        tmp_path / "run", write_step_trace, write_aicpu_log, ranks=1, ops_per_step=24
+    )
+    drawn = drawn_slices(command.picture(profiler, "--kind", "detail"), "AI CPU")
+    ran = TextFiles(run, run.rank(0), profiler).kernels(on_cpu=True)
+    assert ran
+    assert sorted((one.name, one.duration_ns) for one in drawn) == sorted(
+        (kernel.scope, device_ns(run, task.end_ns) - device_ns(run, task.start_ns))
+        for task, kernel in ran
+    )
+    report = command.report(profiler, "--kind", "detail")
+    assert [one["tasks"] for one in report["ranks"]] == [0]
+    without = tmp_path / "without"
+    shutil.copytree(profiler, without)
+    (without / "DATA_PREPROCESS.dev.AICPU.0.slice_0").unlink()
+    assert command.report(without, "--kind", "detail")["overlap"] == report["overlap"]
+
+
+def test_tasks_of_ai_cpus_that_the_device_tells_are_not_drawn_twice(
+    shelf: ProfileShelf, tmp_path: Path, command: Command
+) -> None:
+    profile = shelf.copy("mindspore-text", tmp_path / "run", ranks=1, ops_per_step=24)
+    before = command.report(profile.path, "--kind", "detail")
+    write_aicpu_log(profile.run, profile.run.rank(0), profile.captures[0])
+    assert command.report(profile.path, "--kind", "detail")["overlap"] == before["overlap"]
+    picture = command.picture(profile.path, "--kind", "detail")
+    assert drawn_slices(picture, "AI CPU") == []
+
+
+def test_nothing_at_all_is_still_no_profile(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Files that only lie beside tables make no profile."""
+    (tmp_path / "step_trace_point_info_0.json").write_text("{}", encoding="utf-8")
+    (tmp_path / "profiler_info_0.json").write_text("{}", encoding="utf-8")
+    assert main([str(tmp_path)]) == 1
+    assert "holds no Ascend profile" in capsys.readouterr().err

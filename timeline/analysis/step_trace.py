@@ -1,0 +1,78 @@
+"""The step trace of a rank: what each step consists of, as MindInsight's page shows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from timeline.columns.columns import Bool, ColumnTable, Int64, column, sort_rows
+from timeline.records.tables import NO_TIME, Steps
+
+__all__ = ["StepTrace", "step_trace"]
+
+
+@dataclass(frozen=True)
+class StepTrace(ColumnTable):
+    """One row per step, of the whole recording; times on the clock as recorded.
+
+    A step lasts from the end of the step before it, so that it holds the wait for data:
+    total = interval + fp_bp + tail. NO_TIME is what is not known: all of a step that is marked on
+    the host, and the interval of the first step of a graph.
+    """
+
+    first: Bool = column(np.bool_)
+    """Whether it is the first of its graph, selected or not."""
+    lead_ns: Int64 = column(np.int64)
+    """How long before its own start the step begins: 0 where the source counts the wait in."""
+    total_ns: Int64 = column(np.int64)
+    interval_ns: Int64 = column(np.int64)
+    fp_bp_ns: Int64 = column(np.int64)
+    tail_ns: Int64 = column(np.int64)
+
+
+def step_trace(steps: Steps) -> StepTrace:
+    """The step trace of all steps of a rank, in any order.
+
+    The step before is the one of any graph that ended last before forward began (msprof's Data Aug
+    Bound). MindSpore's own files begin a step where the one before ended, also where that one is
+    not in the file.
+    """
+    marked = ~steps.host
+    first, follows = _order(steps, marked)
+    by_start = np.flatnonzero(marked)[sort_rows(steps.start_ns[marked])]
+    holds_wait = (steps.end_ns[by_start[:-1]] == steps.start_ns[by_start[1:]]).any()
+    has_fp = marked & (steps.fp_start_ns != NO_TIME)
+    has_bp = marked & (steps.bp_end_ns != NO_TIME)
+    if holds_wait:
+        begin_ns, known = steps.start_ns, has_fp & ~first
+    else:
+        ends_ns = np.sort(steps.end_ns[marked])
+        at = np.searchsorted(ends_ns, steps.fp_start_ns, side="left") - 1
+        known = has_fp & follows & (at >= 0)
+        begin_ns = np.where(known, ends_ns[at] if len(ends_ns) else 0, steps.start_ns)
+    return StepTrace(
+        first,
+        steps.start_ns - begin_ns,
+        _given(steps.end_ns - begin_ns, marked),
+        _given(steps.fp_start_ns - begin_ns, known),
+        _given(steps.bp_end_ns - steps.fp_start_ns, has_fp & has_bp),
+        _given(steps.end_ns - steps.bp_end_ns, has_bp),
+    )
+
+
+def _order(steps: Steps, marked: Bool) -> tuple[Bool, Bool]:
+    """Which steps are the first of their graph, and which follow the one numbered before them."""
+    rows = np.flatnonzero(marked)
+    order = rows[sort_rows(steps.graph[marked], steps.iteration[marked], steps.start_ns[marked])]
+    graph, iteration = steps.graph[order], steps.iteration[order]
+    begins = np.ones(len(order), np.bool_)
+    begins[1:] = graph[1:] != graph[:-1]
+    first, follows = np.zeros((2, len(steps)), np.bool_)
+    first[order] = begins
+    follows[order] = ~begins & (np.diff(iteration, prepend=0) == 1)
+    return first, follows
+
+
+def _given(values_ns: Int64, given: Bool) -> Int64:
+    return np.where(given, values_ns, NO_TIME)

@@ -1,0 +1,398 @@
+"""Classes of device work as msprof-analyze compare has them: by kernel, and by what launched it."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from timeline.analysis.idle.device_items import device_items
+from timeline.analysis.work.computing_classes import gpu_kernel_class
+from timeline.analysis.work.framework_calls import CallKind, FrameworkCalls
+from timeline.analysis.work.kernel_names import kernel_type
+from timeline.analysis.work.operator_names import operator_type
+from timeline.columns.chunks import chunks
+from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
+from timeline.columns.distinct import distinct
+from timeline.columns.strings import StringPool
+from timeline.records.tables import (
+    FORWARD_BACKWARD,
+    FRAMEWORK_LAUNCH,
+    GPU,
+    NO_ID,
+    NO_TIME,
+    FlowEnd,
+    Records,
+)
+from timeline.records.task_kinds import GPU_KERNEL_TYPES, Unit, have_type, unit_of
+
+__all__ = ["ClassTimes", "WorkClass", "sum_classes", "with_work_classes"]
+
+Classes = npt.NDArray[np.int8]
+"""A WorkClass for each row."""
+
+
+class WorkClass(enum.IntEnum):
+    """What a device task is for a comparison; each is one thing only."""
+
+    UNKNOWN = 0
+    """Nothing tells what it is."""
+    FORWARD_CONVOLUTION = 1
+    BACKWARD_CONVOLUTION = 2
+    FORWARD_ATTENTION = 3
+    BACKWARD_ATTENTION = 4
+    PAGED_ATTENTION = 5
+    MATMUL = 6
+    CUBE = 7
+    """Whatever else runs on a cube core."""
+    VECTOR = 8
+    """Whatever else runs on a vector core."""
+    SDMA = 9
+    LCCL = 10
+    CUBE_OR_VECTOR = 11
+    """Whatever else runs on a core of which the run does not tell whether it is cube or vector."""
+    OTHER = 12
+    """What runs on another unit, such as the AI CPU, or no kernel at all."""
+
+    @property
+    def metric(self) -> str:
+        """What a comparison calls it, empty where it has no row of its own."""
+        return _METRICS.get(self, "")
+
+
+_METRICS = {
+    WorkClass.FORWARD_CONVOLUTION: "forward convolution",
+    WorkClass.BACKWARD_CONVOLUTION: "backward convolution",
+    WorkClass.FORWARD_ATTENTION: "forward flash attention",
+    WorkClass.BACKWARD_ATTENTION: "backward flash attention",
+    WorkClass.PAGED_ATTENTION: "paged attention",
+    WorkClass.MATMUL: "matmul",
+    WorkClass.CUBE: "cube",
+    WorkClass.VECTOR: "vector",
+    WorkClass.SDMA: "SDMA",
+    WorkClass.LCCL: "lccl",
+}
+_ATTENTION_CALLS = (
+    "flash_attention",
+    "fusion_attention",
+    "flashattn",
+    "xformers_flash",
+    "efficient_attention",
+    "flash2attn",
+)
+_CONVOLUTION_CALLS = ("aten::conv",)
+_MATMUL_CALLS = ("aten::addmm", "aten::bmm", "aten::mm", "aten::matmul")
+_BACKWARD = ("bwd", "backward", "back", "grad")
+"""What names hold, in small letters, of operators and kernels that work out gradients."""
+_CUTLASS = "cutlass"
+"""What kernels of GPUs hold that multiply matrices. msprof-analyze takes any with gemm or conv for
+such, and so those of FBGEMM that only permute."""
+_GPU_CLASSES = {
+    "paged attention": WorkClass.PAGED_ATTENTION,
+    "flash attention": WorkClass.FORWARD_ATTENTION,
+    "convolution": WorkClass.FORWARD_CONVOLUTION,
+    "matmul": WorkClass.MATMUL,
+}
+_OF_BACKWARD = {
+    WorkClass.FORWARD_ATTENTION: WorkClass.BACKWARD_ATTENTION,
+    WorkClass.FORWARD_CONVOLUTION: WorkClass.BACKWARD_CONVOLUTION,
+}
+_NOT_TOLD = frozenset({"", "N/A"})
+_LCCL_KERNEL = "kernel_aivec"
+"""What kernels of LCCL, which have no name of their own, are called."""
+_EVENT_WAITS = frozenset({"EVENT_WAIT_SQE", "EVENT_WAIT"})
+
+
+@dataclass(frozen=True)
+class ClassTimes(ColumnTable):
+    """One row per way to tell classes, and class that has a metric.
+
+    launch: whether by what launched the work, or else by the kernel. known: whether the rank tells
+    which work is of the class; count and total_ns are 0 where it does not.
+    """
+
+    launch: Bool = column(np.bool_)
+    work_class: Int64 = column(np.int64)
+    known: Bool = column(np.bool_, 0)
+    count: Int64 = column(np.int64)
+    total_ns: Int64 = column(np.int64)
+
+
+def with_work_classes(records: Records) -> Records:
+    """The records of a rank, whose tasks tell their classes.
+
+    A kernel is of one class, in this order: SDMA of tensor moves and paged attention, which names
+    and types tell; attention, convolution and matmul, by the call of the framework that launched
+    it, else by its type; then what ran it. Communication is of none. Copies on streams that compute
+    are SDMA by launch; by kernel only kernels are. As msprof-analyze has it (`compare`,
+    categorize_computing_performance_data), but what runs on neither core is OTHER, not vector.
+    """
+    tasks = records.tasks
+    by_kernel = np.zeros(len(tasks), np.int8)
+    computing = np.flatnonzero(tasks.compute)
+    by_kernel[computing] = _classes_by_kernel(records, computing)
+    by_launch = by_kernel.copy()
+    calls = _LaunchingCalls.of(records)
+    moments_ns = _launch_moments_ns(records)[computing]
+    if calls is None or not (moments_ns != NO_TIME).any():
+        by_launch[computing] = WorkClass.UNKNOWN
+    else:
+        told_first = np.isin(by_kernel[computing], (WorkClass.SDMA, WorkClass.PAGED_ATTENTION))
+        asking = np.flatnonzero((moments_ns != NO_TIME) & ~told_first)
+        found = calls.classes_at(moments_ns[asking])
+        by_launch[computing[asking]] = np.where(
+            found == WorkClass.UNKNOWN, by_kernel[computing[asking]], found
+        )
+        by_launch[_copies_of_computing(records)] = WorkClass.SDMA
+    lccl = _lccl_tasks(records)
+    by_kernel[lccl] = by_launch[lccl] = WorkClass.LCCL
+    return replace(records, tasks=replace(tasks, kernel_class=by_kernel, launch_class=by_launch))
+
+
+def sum_classes(records: Records) -> ClassTimes:
+    """How often and how long tasks of each class ran; as a table of kernels lists it, if one does.
+
+    Without tasks that compute there are no rows.
+
+    records: as `with_work_classes` gives them, or some of those.
+    """
+    tasks = records.tasks
+    if not tasks.compute.any():
+        return ClassTimes.empty()
+    own_ns = tasks.end_ns - tasks.start_ns
+    lengths_ns = np.where(tasks.listed_length == NO_ID, own_ns, tasks.listed_length)
+    parts = [
+        _summed(classes, lengths_ns, tasks.compute, records.hardware, launch=launch)
+        for classes, launch in ((tasks.kernel_class, False), (tasks.launch_class, True))
+    ]
+    return ClassTimes.concat(parts)
+
+
+def _summed(
+    classes: Classes, lengths_ns: Int64, computing: Bool, hardware: str, *, launch: bool
+) -> ClassTimes:
+    count, total_ns = np.zeros((2, len(WorkClass)), np.int64)
+    np.add.at(count, classes, 1)
+    np.add.at(total_ns, classes, lengths_ns)
+    some = np.bincount(classes[computing], minlength=len(WorkClass))
+    known = np.full(len(WorkClass), some[WorkClass.UNKNOWN + 1 :].any())
+    if some[WorkClass.CUBE_OR_VECTOR]:
+        known[[WorkClass.CUBE, WorkClass.VECTOR]] = False
+    if hardware == GPU:
+        known[WorkClass.LCCL] = False
+        known[WorkClass.SDMA] &= launch
+    rows = np.array(list(_METRICS), np.int64)
+    return ClassTimes(
+        np.full(len(rows), launch),
+        rows,
+        known[rows],
+        np.where(known[rows], count[rows], 0),
+        np.where(known[rows], total_ns[rows], 0),
+    )
+
+
+def _classes_by_kernel(records: Records, rows: Rows) -> Classes:
+    """What each of some tasks that compute is, by its type and name alone."""
+    tasks, pool = records.tasks, records.strings
+    names, types, units = tasks.name[rows], tasks.op_type[rows], tasks.task_type[rows]
+    on_gpu = records.hardware == GPU
+    by_name = _by_code(pool, names, _gpu_class if on_gpu else _class_of_name)
+    found = by_name[names]
+    if not on_gpu:
+        by_type = _by_code(pool, types, _class_of_type)
+        moves = _by_code(pool, names, _is_tensor_move)
+        given = _by_code(pool, types, lambda kind: kind not in _NOT_TOLD)
+        found = np.where(given[types] != 0, by_type[types], found)
+        found = np.where(moves[names] != 0, WorkClass.SDMA, found)
+    told = any(unit_of(pool[code]) is Unit.VECTOR for code in distinct(units).tolist())
+    by_unit = _by_code(pool, units, lambda core: _class_of_core(core, told=told))
+    classes: Classes = np.where(found == WorkClass.OTHER, by_unit[units], found).astype(np.int8)
+    return classes
+
+
+def _by_code(pool: StringPool, codes: Codes, meaning: Callable[[str], int]) -> Classes:
+    """A table by code of what each name that occurs means."""
+    table = np.zeros(len(pool), np.int8)
+    for code in distinct(codes).tolist():
+        table[code] = meaning(pool[code])
+    return table
+
+
+def _class_of_name(name: str) -> int:
+    """The class of a kernel of which only the name is known; UNKNOWN without a name."""
+    kind = operator_type(name)
+    return _class_of_type(kind) if kind else WorkClass.UNKNOWN
+
+
+def _class_of_type(kind: str) -> int:
+    """The class that a type tells, OTHER where what ran the kernel decides."""
+    lower = kind.lower()
+    if "pagedattention" in lower:
+        return WorkClass.PAGED_ATTENTION
+    if "flashattention" in lower or "fusedinferattention" in lower:
+        return _directed(WorkClass.FORWARD_ATTENTION, lower)
+    if lower.startswith("conv"):
+        return _directed(WorkClass.FORWARD_CONVOLUTION, lower)
+    return WorkClass.MATMUL if "matmul" in lower else WorkClass.OTHER
+
+
+def _gpu_class(name: str) -> int:
+    """The class of a kernel of a GPU."""
+    lower = name.lower()
+    found = _GPU_CLASSES.get(gpu_kernel_class(name))
+    if found is not None:
+        return _directed(found, f"{lower} {kernel_type(name).lower()}")
+    return WorkClass.CUBE if _CUTLASS in lower else WorkClass.VECTOR
+
+
+def _directed(forward: WorkClass, lower: str) -> WorkClass:
+    return _OF_BACKWARD.get(forward, forward) if _holds(lower, _BACKWARD) else forward
+
+
+def _holds(lower: str, words: tuple[str, ...]) -> bool:
+    return any(word in lower for word in words)
+
+
+def _is_tensor_move(name: str) -> bool:
+    lower = name.lower()
+    return lower.startswith("aclnninplacecopy") and "tensormove" in lower
+
+
+def _class_of_core(core: str, *, told: bool) -> int:
+    """What a kernel without a class of its own is, by what ran it.
+
+    told: whether the run names vector cores, without which AI_CORE may be either.
+    """
+    if core.lower() in GPU_KERNEL_TYPES:
+        return WorkClass.VECTOR
+    unit = unit_of(core)
+    if unit in (Unit.AI_CPU, Unit.OTHER_CORE) or (unit is None and told):
+        return WorkClass.OTHER
+    if not told:
+        return WorkClass.CUBE_OR_VECTOR
+    return WorkClass.CUBE if unit is Unit.CUBE else WorkClass.VECTOR
+
+
+def _launch_moments_ns(records: Records) -> Int64:
+    """When the framework asked for each task, NO_TIME where that is not recorded.
+
+    On NPUs the arrow from the framework tells it, on GPUs the call of the runtime that launched.
+    """
+    found = np.full(len(records.tasks), NO_TIME)
+    if records.hardware == GPU:
+        items = device_items(records)
+        some = np.flatnonzero(~items.is_op & (items.launch != NO_ID))
+        found[items.row[some]] = items.launch_start_ns[some]
+        return found
+    code = records.strings.find(FRAMEWORK_LAUNCH)
+    if code is None:
+        return found
+    flows = records.flows
+    rows = np.flatnonzero(
+        (flows.category == code)
+        & (flows.source_kind == FlowEnd.HOST)
+        & (flows.target_kind == FlowEnd.TASK)
+    )
+    start_ns = records.host.start_ns[flows.source_row[rows]]
+    order = np.argsort(start_ns, kind="stable")
+    # The last of several values for one place stays.
+    found[flows.target_row[rows[order]]] = start_ns[order]
+    return found
+
+
+@dataclass(frozen=True)
+class _LaunchingCalls:
+    """The calls of a framework that tell what they launch, in order of start; (n,) each.
+
+    reach_ns: the latest end of each and of those before it.
+    """
+
+    start_ns: Int64 = field(repr=False)
+    reach_ns: Int64 = field(repr=False)
+    classes: Classes = field(repr=False)
+
+    @classmethod
+    def of(cls, records: Records) -> _LaunchingCalls | None:
+        """Those of a rank; None where no operators of a framework are recorded."""
+        host, pool = records.host, records.strings
+        calls = FrameworkCalls(host, pool)
+        by_name = _by_code(pool, host.name, _class_of_call)
+        rows, any_operator = [np.empty(0, np.intp)], False
+        for chunk in chunks(len(host)):
+            kinds = calls.kinds(host.layer[chunk], host.name[chunk])
+            any_operator |= bool((kinds == CallKind.OPERATOR).any())
+            is_call = np.isin(kinds, (CallKind.OPERATOR, CallKind.OPERATOR_OR_ANNOTATION))
+            told = is_call & (by_name[host.name[chunk]] != WorkClass.UNKNOWN)
+            rows.append(np.flatnonzero(told) + chunk.start)
+        if not any_operator:
+            return None
+        telling = np.concatenate(rows)
+        telling = telling[np.lexsort((-host.end_ns[telling], host.start_ns[telling]))]
+        classes = by_name[host.name[telling]]
+        backward = np.isin(host.thread[telling], _backward_threads(records))
+        of_thread = backward & (classes == WorkClass.FORWARD_CONVOLUTION)
+        classes = np.where(of_thread, np.int8(WorkClass.BACKWARD_CONVOLUTION), classes)
+        return cls(
+            host.start_ns[telling],
+            np.maximum.accumulate(host.end_ns[telling]) if len(telling) else host.end_ns[telling],
+            classes,
+        )
+
+    def classes_at(self, moments_ns: Int64) -> Classes:
+        """The class of the call around each moment that began first, UNKNOWN for none.
+
+        Calls of all threads count, and one that ends at the moment too.
+        """
+        found = np.full(len(moments_ns), WorkClass.UNKNOWN, np.int8)
+        # Only a call that itself ends so late makes the reach grow to the moment.
+        first = np.searchsorted(self.reach_ns, moments_ns, side="left")
+        here = np.flatnonzero(first < len(self.reach_ns))
+        here = here[self.start_ns[first[here]] <= moments_ns[here]]
+        found[here] = self.classes[first[here]]
+        return found
+
+
+def _class_of_call(name: str) -> int:
+    """The class of what a call of the framework launches, UNKNOWN where it may be anything."""
+    lower = name.lower()
+    if _holds(lower, _ATTENTION_CALLS):
+        return _directed(WorkClass.FORWARD_ATTENTION, lower)
+    if _holds(lower, _CONVOLUTION_CALLS):
+        return _directed(WorkClass.FORWARD_CONVOLUTION, lower)
+    return WorkClass.MATMUL if _holds(lower, _MATMUL_CALLS) else WorkClass.UNKNOWN
+
+
+def _backward_threads(records: Records) -> Int64:
+    """The threads on which gradients are worked out, none where forward runs there alone too."""
+    flows, code = records.flows, records.strings.find(FORWARD_BACKWARD)
+    if code is None:
+        return np.empty(0, np.int64)
+    rows = np.flatnonzero(
+        (flows.category == code)
+        & (flows.source_kind == FlowEnd.HOST)
+        & (flows.target_kind == FlowEnd.HOST)
+    )
+    forward = distinct(records.host.thread[flows.source_row[rows]])
+    backward = distinct(records.host.thread[flows.target_row[rows]])
+    return backward if len(np.setdiff1d(forward, backward)) or len(backward) > 1 else backward[:0]
+
+
+def _copies_of_computing(records: Records) -> Rows:
+    """The copies on streams that compute, and that wait for events where any stream does."""
+    tasks = records.tasks
+    computing = tasks.stream[tasks.compute]
+    waiting = tasks.stream[have_type(_EVENT_WAITS, tasks.task_type, records.strings)]
+    streams = np.intersect1d(computing, waiting) if len(waiting) else distinct(computing)
+    return np.flatnonzero(tasks.copy & np.isin(tasks.stream, streams) & (tasks.stream != NO_ID))
+
+
+def _lccl_tasks(records: Records) -> Rows:
+    """The kernels of LCCL; none where no kernel has a name of its own."""
+    tasks, pool = records.tasks, records.strings
+    unnamed = _by_code(pool, tasks.name, lambda name: name.lower() == _LCCL_KERNEL)
+    found = unnamed[tasks.name] != 0
+    named = tasks.compute & ~found
+    return np.flatnonzero(found) if named.any() else np.empty(0, np.intp)
