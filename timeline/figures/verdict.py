@@ -254,7 +254,8 @@ class Verdict:
             yield from filter(None, [words.no_culprit_sentence(self.held_up)])
         else:
             yield words.culprit_sentence(culprit)
-            if culprit.share >= words.HARDLY:
+            is_told = self.starved is not None and self.starved.rank == culprit.rank
+            if culprit.share >= words.HARDLY and not is_told:
                 yield words.cause_sentence(culprit, self.computing.get(culprit.rank))
         if self.held_up.waited_ns:
             yield from filter(None, [words.basis_sentence(self.basis)])

@@ -144,7 +144,10 @@ def _write_processors(run: Run, rank: RankRun, late: list[bool], profiler: Path)
         "process_info": {"user_utilization": [40] * (count - 1), "sys_utilization": [5] * count},
         "op_info": [
             {"op_id": -1, "metrics": {"user_utilization": [1] * count}},
-            {"op_id": MAP, "metrics": {"user_utilization": [30] * count, "sys_utilization": [2]}},
+            {
+                "op_id": MAP,
+                "metrics": {"user_utilization": [30] * count, "sys_utilization": [2] * count},
+            },
         ],
     }
     path = profiler / f"minddata_cpu_utilization_{rank.rank}.json"

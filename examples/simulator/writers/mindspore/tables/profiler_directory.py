@@ -8,6 +8,7 @@ from pathlib import Path
 from simulator.model import RankRun, Run
 from simulator.writers.mindspore.tables.aicpu_log import write_aicpu_log
 from simulator.writers.mindspore.tables.cluster import write_cluster
+from simulator.writers.mindspore.tables.data_preparation import write_data_preparation
 from simulator.writers.mindspore.tables.flops import write_flops
 from simulator.writers.mindspore.tables.memory_graphs import write_memory_graphs
 from simulator.writers.mindspore.tables.operators import write_dynamic_shapes, write_operator_sums
@@ -30,6 +31,7 @@ def write_step_trace(run: Run, rank: RankRun, profiler: Path) -> None:
 TOPICS: tuple[TopicWriter, ...] = (
     write_step_trace,
     write_flops,
+    write_data_preparation,
     write_aicpu_log,
     write_cluster,
     write_operator_sums,
