@@ -316,8 +316,8 @@ class Profile:
     def parallel(self, selection: Selection | None = None) -> Table:
         """One row, or none: how the run is split over ranks.
 
-        mode, as in auto_parallel; stages and ranks, how many there are; stage_ranks, a list of the
-        ranks of each stage.
+        mode, such as auto_parallel or pipeline-parallel; stages and ranks, how many there are;
+        stage_ranks, the ranks of each stage.
 
         Raises:
             TimelineError: as `overlap`.
@@ -338,9 +338,9 @@ class Profile:
     def links(self, selection: Selection | None = None) -> Table:
         """A row per rank and link: what its HCCL tasks, or MindSpore's sums of them, moved there.
 
-        rank; source_rank and target_rank, among all ranks where the group is known, else as the
-        file numbers them; link, such as HCCS; count; size_bytes; total_ns; bandwidth_gb_s, size by
-        time; group.
+        rank; source_rank and target_rank; link, such as HCCS; count, masked in sums of MindSpore;
+        size_bytes; total_ns; bandwidth_gb_s, size by time; group, where ranks are numbers inside it
+        and which ranks those are is not known; numbered_in: run, or group.
 
         Raises:
             TimelineError: as `overlap`.

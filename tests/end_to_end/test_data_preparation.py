@@ -15,6 +15,7 @@ from simulator.scenario import Scenario
 from simulator.simulation import make_run
 from simulator.writers.mindspore.tables.data_preparation import write_data_preparation
 from simulator.writers.mindspore.text import write_mindspore_text
+from tests.support.perfetto_sql import TraceProcessor
 from tests.support.run_command import Command
 from timeline import TimelineWarning
 from timeline.figures.filed_verdict import FiledVerdict
@@ -190,3 +191,14 @@ def test_a_page_without_such_tables_has_no_such_section(tmp_path: Path) -> None:
     path = written(run, tmp_path / "run", with_tables=False)
     exported(path, tmp_path, report=tmp_path / "page.html")
     assert "Data preparation" not in (tmp_path / "page.html").read_text()
+
+
+def test_the_row_that_says_what_is_slow_begins_with_the_input(tmp_path: Path) -> None:
+    """The first row of the timeline says it too, as the terminal does."""
+    report = report_on(tmp_path, 1, starved(0))
+    processor = TraceProcessor.load((tmp_path / "out.pftrace").read_bytes())
+    rows = processor.rows(
+        "select s.name from slice s join track t on s.track_id = t.id "
+        "where t.name = ' What is slow' order by s.ts, s.depth, s.id"
+    )
+    assert [name for (name,) in rows] == list(report.verdict.sentences())

@@ -9,7 +9,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timeline.figures.flop_scopes import MOST_DEPTH, ROOT, ScopeNode, scope_tree
+from timeline.figures.flop_scopes import (
+    MOST_DEPTH,
+    ROOT,
+    ScopeNode,
+    operator_scopes,
+    scope_tree,
+)
 from timeline.figures.table import Table
 
 Links = Mapping[tuple[str, str], int]
@@ -105,3 +111,18 @@ def test_scopes_within_each_other_end_somewhere() -> None:
     chain = [ROOT, *map(str, range(10_000))]
     tree = tree_of(dict.fromkeys(itertools.pairwise(chain), 1), most=20_000)
     assert len(list(tree.walk())) == MOST_DEPTH + 1
+
+
+def test_scopes_are_told_of_names_where_no_file_does() -> None:
+    """Operators of both units count; those in no scope are in none."""
+    names = ["Default/net/a/Conv-op1", "Default/net/a/Conv-op1", "Default/net/b/Mul-op2", "Add-op3"]
+    flop = np.array([3_000_000, 1_000_000, 2_000_000, 9])
+    tree = scope_tree(operator_scopes(Table({"name": np.array(names, object), "flop": flop})), 9)
+    assert tree is not None
+    assert [(node.name, node.flop, node.own_flop) for node in tree.walk()] == [
+        (ROOT, 6_000_000, 0),
+        ("Default", 6_000_000, 0),
+        ("net", 6_000_000, 0),
+        ("a", 4_000_000, 4_000_000),
+        ("b", 2_000_000, 2_000_000),
+    ]

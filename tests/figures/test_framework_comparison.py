@@ -15,6 +15,12 @@ from timeline.figures.framework_comparison import (
     pair_operator_memory,
 )
 from timeline.figures.table import Table
+from timeline.reports.comparison_rows import (
+    framework_names,
+    module_names,
+    module_times,
+    notable_memory,
+)
 
 WHOLE = (1.0, 1.0)
 
@@ -133,3 +139,27 @@ def test_modules_beyond_the_most_rows_are_told_of(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(comparing, "MOST_MODULES", 1)
     (warning,) = comparing._left_out(modules(("A_0", "forward", 1, 1), ("B_0", "forward", 1, 1)))
     assert warning == "of 2 rows of modules, the 1 that changed most are told."
+
+
+def test_rows_say_what_they_are_of() -> None:
+    """A module is told with its direction and its own time, an operator with its shapes."""
+    paired = pair_modules(
+        (modules(("Net_0", "backward", 1, 11)), modules(("Net_0", "backward", 3, 12))),
+        WHOLE,
+        OperatorNames(),
+    )
+    assert module_names(module_times(paired)) == ["backward: Net_0"]
+    assert told(module_times(paired), "base_ns", "new_ns", "delta_ns") == [(1, 3, 2)]
+    side = operators(("aten::mm", "2", 2, 100), ("aten::t", "", 2, 1))
+    shaped = pair_framework_operators((side, side), WHOLE, OperatorNames(with_shapes=True))
+    assert framework_names(shaped) == ["aten::mm 2", "aten::t"]
+
+
+def test_memory_is_worth_a_row_where_it_changed() -> None:
+    """By a share of all that is allocated; the largest change is first."""
+    base = operators(("big", "", 1, 1), ("same", "", 1, 1), size_bytes=1000)
+    new = operators(("big", "", 1, 1), ("big", "", 1, 1), ("same", "", 1, 1), size_bytes=1000)
+    paired = pair_operator_memory((base, new), WHOLE, OperatorNames())
+    assert notable_memory(paired, 5)["name"].tolist() == ["big"]
+    assert not len(notable_memory(pair_operator_memory((base, base), WHOLE, OperatorNames()), 5))
+    assert not len(notable_memory(Table({}), 5))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from timeline.figures.table import Table
 
-__all__ = ["ROOT", "ScopeNode", "scope_tree"]
+__all__ = ["ROOT", "ScopeNode", "operator_scopes", "scope_tree"]
 
 ROOT = "Total"
 """What the files call the root, which is in no scope."""
@@ -93,6 +93,32 @@ def scope_tree(scopes: Table, most: int) -> ScopeNode | None:
     return _node(links, opened, told, root)
 
 
+def operator_scopes(operators: Table) -> Table:
+    """The scopes in the names of operators, as rows like those that files have of scopes.
+
+    What MindSpore 2.1 does not write. Each scope is called by its whole path, so it lies in one.
+
+    Args:
+        operators: the rows of level operator: name, flop.
+    """
+    links = _Links()
+    for name, flop in zip(operators["name"].tolist(), operators["flop"].tolist(), strict=True):
+        outer = ROOT
+        for end in (at for at, letter in enumerate(name) if letter == "/"):
+            links.add(outer, name[:end], flop or 0)
+            outer = name[:end]
+    rows = [
+        (parent, name, flop)
+        for parent, inside in links.inside.items()
+        for name, flop in inside.items()
+    ]
+    return Table.of_rows({"parent": object, "name": object, "flop": int}, rows)
+
+
+def _label(name: str) -> str:
+    return _SUFFIX.sub("", name.rpartition("/")[2])
+
+
 def _opened(links: _Links, root: str) -> dict[str, str]:
     """The scope in which each scope is opened, of those that are reached from the root.
 
@@ -137,13 +163,13 @@ def _node(
     depth: int = 0,
 ) -> ScopeNode:
     around, inside = links.around.get(name, {}), links.inside.get(name, {})
-    label = _SUFFIX.sub("", name)
+    label = _label(name)
     if not parent:
         flop = sum(inside.values())
     elif opened.get(name) == parent:
         flop = around[parent]
     else:
-        elsewhere = _SUFFIX.sub("", opened.get(name, "")) if inside else ""
+        elsewhere = _label(opened.get(name, "")) if inside else ""
         own_flop = None if inside else around[parent]
         return ScopeNode(label, around[parent], own_flop, (), elsewhere, len(around))
     shown = [child for child in inside if (name, child) in told and depth < MOST_DEPTH]

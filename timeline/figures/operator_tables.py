@@ -121,7 +121,7 @@ def with_file_sums(operators: Table, sums: Table) -> Table:
         "core": np.where(files["core"] == None, "", files["core"]),  # noqa: E711 - row by row
     }
     joined = {**operators.columns, **added}
-    return Table({name: join_columns([column, below[name]]) for name, column in joined.items()})
+    return Table({name: _stacked([column, below[name]]) for name, column in joined.items()})
 
 
 def _of_tasks(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
@@ -248,7 +248,13 @@ def _joined(parts: Sequence[dict[str, npt.NDArray[Any]]], kinds: Mapping[str, ty
     """The rows of all ranks; columns of a table without rows are there too."""
     if not sum(len(part["rank"]) for part in parts):
         return Table.of_rows(kinds, ())
-    return Table({name: join_columns([part[name] for part in parts]) for name in kinds})
+    return Table({name: _stacked([part[name] for part in parts]) for name in kinds})
+
+
+def _stacked(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Parts of a column joined; masked only where a value is, as sums of no rows are otherwise."""
+    column = join_columns(parts)
+    return column if np.ma.getmaskarray(column).any() else np.ma.getdata(column)
 
 
 def _or_none(texts: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:

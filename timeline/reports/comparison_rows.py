@@ -133,9 +133,9 @@ def framework_names(operators: Table) -> list[str]:
 
 
 def module_names(modules: Table) -> list[str]:
-    """Modules by path, and whether backward."""
+    """Modules by path, behind the direction: long paths are shortened at their end."""
     names = zip(modules["path"].tolist(), modules["direction"].tolist(), strict=True)
-    return [f"{path} ({direction})" for path, direction in names]
+    return [f"{direction}: {path}" for path, direction in names]
 
 
 def module_times(modules: Table) -> Table:

@@ -60,6 +60,7 @@ def read_text(directory: Path, name: str, *lines: str) -> tuple[list[Row], list[
         "full_kernel_name, FLOPs, FLOPS, FLOPS utilization",
         "op_full_name, MFLOPs(10^6), GFLOPS(10^9), FLOPS utilization(%) ",
         "op_full_name,MFLOPs,GFLOPS,FLOPS utilization(%)",
+        "op_full_name, MFLOPs(10^6, all), GFLOPS",
         "",
     ],
 )

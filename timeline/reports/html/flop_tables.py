@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from timeline.columns.columns import Rows
-from timeline.figures.flop_scopes import ScopeNode, scope_tree
+from timeline.figures.flop_scopes import ScopeNode, operator_scopes, scope_tree
 from timeline.figures.table import Table
 from timeline.printable import printable
 from timeline.reports.html.page_table import (
@@ -61,7 +61,10 @@ def flop_section(flops: Table) -> FlopSection | None:
         return None
     rank = _rank_shown(flops)
     its = flops.take(np.flatnonzero(flops["rank"] == rank))
-    tree = scope_tree(_level(its, "scope"), MOST_SCOPES)
+    scopes = _level(its, "scope")
+    if not len(scopes):
+        scopes = operator_scopes(_level(its, "operator"))
+    tree = scope_tree(scopes, MOST_SCOPES)
     tables = (_ranks(_level(flops, "rank")), _steps(_level(flops, "step")), _operators(its))
     return FlopSection(
         rank,

@@ -180,7 +180,7 @@ def _step_numbers(step_traces: Sequence[Path], count: int) -> list[int]:
         int(number)
         for path in step_traces
         for row in read_rows(path, LossLog(path), None)
-        if (number := row.cells[0].partition(",")[0]).isdecimal() and int(number)
+        if _is_whole(number := row.cells[0].partition(",")[0]) and int(number)
     ]
     last = found[-1] if found else 0
     return [*found, *range(last + 1, last + 1 + count)][:count]

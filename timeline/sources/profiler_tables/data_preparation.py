@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import orjson
 
 from timeline.columns.columns import Bool, Int64
 from timeline.records.not_given import NO_ID, NO_TIME
@@ -25,6 +26,7 @@ from timeline.records.profiler_tables.data_preparation import (
 from timeline.sources.common.decimals import (
     interval_ns_of_milliseconds,
     moments_ns,
+    real,
     whole_number,
     whole_numbers,
 )
@@ -48,6 +50,8 @@ _FETCHES = b"GetNext"
 _ENQUEUED = re.compile(rb"Enqueue data to dp,[^\0\n]*?index:\s*(\d+),\s*size:\s*(\d+)")
 _BLOCK_BYTES = 1 << 21
 _LEAST_OF_DEVICE = 3
+_MOST_BATCHES = 1 << 32
+"""No queue is longer, so that sums fit."""
 _BLANKS = b" \t\n\r\x0b\x0c"
 _NO_KIND = "lines of no known kind"
 _NO_NUMBER = "lines with a cell that is no number"
@@ -333,14 +337,14 @@ def _add_operations(found: Sequence[_Operation], losses: LossLog, into: TablesBu
     while at < len(shown):
         one, _ = shown[at]
         at += 1
-        waiting = list(one.children)
+        waiting = deque(one.children)
         while waiting:
-            child = by_number.get(waiting.pop(0))
+            child = by_number.get(waiting.popleft())
             if child is None or child.op in seen:
                 continue
             seen.add(child.op)
             if child.sizes is None:
-                waiting[:0] = child.children
+                waiting.extend(child.children)
             else:
                 shown.append((child, one.op))
     sizes = [_sizes(one, losses) for one, _ in shown]
@@ -368,7 +372,7 @@ def _sizes(one: _Operation, losses: LossLog) -> list[int] | None:
     if one.sizes is None:
         return None
     numbers = [whole_number(size) for size in one.sizes]
-    good = [size for size in numbers if size is not None and size >= 0]
+    good = [size for size in numbers if size is not None and 0 <= size < _MOST_BATCHES]
     if len(good) < len(numbers):
         bad = len(numbers) - len(good)
         losses.add("samples of queues that are no number", f"operation {one.op}", bad)
@@ -419,7 +423,7 @@ _USES = ("user_utilization", "sys_utilization", "idle_utilization")
 def _mean(metrics: Mapping[str, Any], name: str) -> float:
     """The mean of the samples that are numbers, NaN without any."""
     samples = [
-        float(one)
+        real(one)
         for one in _listed(metrics.get(name))
         if isinstance(one, (int, float)) and not isinstance(one, bool)
     ]
@@ -436,8 +440,8 @@ def _named(row: Row, places: Mapping[str, int]) -> dict[str, str]:
 def _json(text: str | None) -> Any:
     """What a cell holds; None where that is no JSON."""
     try:
-        return json.loads(text) if text else None
-    except ValueError:
+        return orjson.loads(text) if text else None
+    except orjson.JSONDecodeError:
         return None
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from timeline.columns.columns import Float64
 from timeline.records.not_given import FLOAT_NOT_GIVEN, NO_ID
 from timeline.records.profiler_tables.flops import FlopLevel, FlopRows, FlopUnit
-from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.profiler_tables.builder import TablesBuilder
 from timeline.sources.profiler_tables.delimited import Unit, quantity, read_rows
@@ -33,6 +36,8 @@ _SUMMARIES: Mapping[FlopUnit, Mapping[str, str]] = {
 }
 _UNREADABLE = "rows with a cell that cannot be read"
 
+_MOST = 9e9
+"""GFLOP/s, or MFLOP of an operator: no device does as much, and 64 bits hold it as FLOP."""
 _Value = int | float | None
 _Values = dict[str, _Value]
 
@@ -146,67 +151,86 @@ def _link(link: Any) -> tuple[str, str, _Value] | None:
 def _read_operators(path: Path, into: TablesBuilder) -> None:
     """A row for each operator and unit; MindSpore 2.1 writes a line each time an operator runs."""
     with into.reading(path) as losses:
-        runs: dict[tuple[str, FlopUnit], _Runs] = {}
-        for name, unit, values in _operator_cells(path, losses):
-            runs.setdefault((name, unit), _Runs()).add(values)
+        runs: dict[str, _Runs] = {}
+        for row in read_rows(path, losses):
+            name, *cells = row.cells
+            amounts = _amounts(cells)
+            if amounts is None and row.line == 1 and not any(map(_is_number, cells)):
+                continue  # the header, which need not be there
+            if len(row.cells) not in _LAYOUTS:
+                losses.add("rows with too few or many cells", f"line {row.line}")
+                continue
+            if amounts is None or not name:
+                losses.add(_UNREADABLE, f"line {row.line}")
+                continue
+            known = runs.get(name)
+            if known is None or len(known.first) != len(cells):
+                runs[name] = _Runs(cells, amounts)
+            else:
+                known.add(amounts)
         rows = _Rows(FlopLevel.OPERATOR)
-        for (name, unit), its in runs.items():
-            rows.add(its.mean(), name=into.strings.code(name), unit=unit)
+        for name, its in runs.items():
+            for unit, values in its.means():
+                rows.add(values, name=into.strings.code(name), unit=unit)
         rows.fill(into)
 
 
-def _operator_cells(path: Path, losses: LossLog) -> Iterator[tuple[str, FlopUnit, _Values]]:
-    """The values of each line and unit."""
-    for row in read_rows(path, losses):
-        layout = _LAYOUTS.get(len(row.cells))
-        if layout is None:
-            losses.add("rows with too few or many cells", f"line {row.line}")
-            continue
-        cells = iter(row.cells[1:])
-        found = [
-            (unit, {name: _number(next(cells), _UNITS[name]) for name in names})
-            for unit, names in layout
-        ]
-        read = [value is not None for _, values in found for value in values.values()]
-        if not any(read) and row.line == 1:
-            continue  # a header, which some writers leave out
-        if not all(read) or not row.cells[0]:
-            losses.add(_UNREADABLE, f"line {row.line}")
-            continue
-        for unit, values in found:
-            yield row.cells[0], unit, values
+def _amounts(cells: Sequence[str]) -> list[float] | None:
+    """Cells as numbers; None where one is none, or less than nothing."""
+    try:
+        amounts = [float(cell) for cell in cells]
+    except ValueError:
+        return None
+    return amounts if all(0 <= amount <= _MOST for amount in amounts) else None
 
 
-@dataclass
+def _is_number(cell: str) -> bool:
+    return _number(cell, Unit.NUMBER) is not None
+
+
 class _Runs:
-    """The runs of one operator, summed up."""
+    """The runs of one operator.
 
-    count: int = 0
-    alike: bool = True
-    first: _Values = field(default_factory=dict)
-    flop: int | float = 0
-    seconds: float = 0.0
-    shared_seconds: float = 0.0
-    """Each run's time, by its share of the peak."""
+    first: the cells of the first run behind its name, which tell it exactly.
+    """
 
-    def add(self, values: _Values) -> None:
+    def __init__(self, first: Sequence[str], amounts: Sequence[float]) -> None:
+        self.first = first
+        self._amounts = array("d", amounts)
+
+    def add(self, amounts: Sequence[float]) -> None:
         """Add a run."""
-        if not self.count:
-            self.first = values
-        self.count += 1
-        self.alike &= values == self.first
-        flop, rate, share = values[_WORK] or 0, values[_RATE] or 0, values.get(_SHARE) or 0
-        seconds = flop / rate if rate else 0.0
-        self.flop += flop
-        self.seconds += seconds
-        self.shared_seconds += share * seconds
+        self._amounts.extend(amounts)
 
-    def mean(self) -> _Values:
-        """What a run does in the mean, and all work by all time; a single run is told as it is."""
-        if self.alike or not self.seconds:
-            return self.first
-        return {
-            _WORK: round(self.flop / self.count),
-            _RATE: round(self.flop / self.seconds),
-            _SHARE: self.shared_seconds / self.seconds if _SHARE in self.first else None,
-        }
+    def means(self) -> Iterator[tuple[FlopUnit, _Values]]:
+        """What a run does in the mean, and all work by all time, for each unit.
+
+        What is the same in all runs is told exactly.
+        """
+        runs = np.frombuffer(self._amounts).reshape(-1, len(self.first))
+        place = 0
+        for unit, names in _LAYOUTS[len(self.first) + 1]:
+            columns = dict(zip(names, runs[:, place : place + len(names)].T, strict=True))
+            texts = dict(zip(names, self.first[place : place + len(names)], strict=True))
+            values = {name: _number(text, _UNITS[name]) for name, text in texts.items()}
+            if len(runs) > 1:
+                values |= _differing_means(columns)
+            yield unit, values
+            place += len(names)
+
+
+def _differing_means(columns: Mapping[str, Float64]) -> _Values:
+    """The means of those columns, (n,) each, that are not the same in all n runs."""
+    work, rate = columns[_WORK], columns[_RATE]
+    milliseconds = np.divide(work, rate, out=np.zeros(len(work)), where=rate > 0)
+    total = float(milliseconds.sum())
+    means: dict[str, float] = {_WORK: float(work.mean())}
+    if total:
+        means[_RATE] = float(work.sum()) / total
+        if _SHARE in columns:
+            means[_SHARE] = float((columns[_SHARE] * milliseconds).sum()) / total
+    return {
+        name: _number(mean, _UNITS[name])
+        for name, mean in means.items()
+        if (columns[name] != columns[name][0]).any()
+    }

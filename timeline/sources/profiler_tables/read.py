@@ -49,9 +49,11 @@ def _of_other_networks(records: Records, tables: ProfilerTables) -> tuple[Omissi
     Files of another run may have been left in the directory. Nothing is told where tasks were read
     without their names, or there are none.
     """
-    names = {records.strings[code] for code in distinct(records.tasks.name).tolist()} - {""}
     flops = tables.of(FlopRows)
     codes = distinct(flops.name[flops.level == FlopLevel.OPERATOR]).tolist()
+    if not codes:
+        return ()
+    names = {records.strings[code] for code in distinct(records.tasks.name).tolist()} - {""}
     strangers = sum(tables.strings[code] not in names for code in codes)
     if not names or not strangers:
         return ()
