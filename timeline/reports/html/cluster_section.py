@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ MOST_LINKS = 50
 _TIMES = {
     "computing_ns": "Computing",
     "communication_alone_ns": "Communication alone",
-    "stage_ns": "Stage",
+    "stage_ns": "Stage time",
     "receive_alone_ns": "Receives alone",
     "collective_alone_ns": "Collectives alone",
 }
@@ -72,6 +72,8 @@ def cluster_section(figures: Figures, sheet: StyleSheet) -> ClusterSection | Non
     if not (split or times or len(links)):
         return None
     parts = [part for part in ALONE if any(_alone(row)[part.column] for row in times)]
+    if any(part.column == "receive_alone_ns" for part in parts):
+        parts = [replace(part, label=_TIMES[part.column]) for part in parts]
     shown = [_alone(row) for row in times if _alone(row)["span_ns"]]
     return ClusterSection(
         split,
@@ -149,8 +151,8 @@ def _rank_times(figures: Figures, times: Sequence[dict[str, Any]]) -> PageTable:
                 for name, title in known.items()
             ),
         ],
-        "Interval is the wait for data before a step, stage what a stage of the pipeline computes "
-        "and communicates without what it receives."
+        "Interval is the wait for data before a step, stage time what a stage of the pipeline "
+        "computes and communicates without what it receives."
         if "stage_ns" in known
         else "",
     )
