@@ -38,8 +38,17 @@ METRICS = [
 ]
 
 
-def compared(one: str, other: str, shelf: ProfileShelf, here: Path, **more: Path) -> Comparison:
-    found = timeline.compare(shelf.get(one).path, shelf.get(other).path, here / "t.pftrace", **more)
+def compared(
+    one: str,
+    other: str,
+    shelf: ProfileShelf,
+    here: Path,
+    *,
+    report: Path | None = None,
+    markdown: Path | None = None,
+) -> Comparison:
+    base, new = shelf.get(one).path, shelf.get(other).path
+    found = timeline.compare(base, new, here / "t.pftrace", report=report, markdown=markdown)
     return found.comparison
 
 

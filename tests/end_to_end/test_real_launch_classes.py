@@ -38,8 +38,8 @@ def test_classes_are_those_of_msprof_analyze(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """By launch as it prints them, by kernel as the types and times in kernel_details.csv say."""
-    ranks = (TEXT / f"rank{rank}_ascend_pt" for rank in (0, 1))
-    rows = classes(compared(*ranks, capsys, tmp_path))
+    base, new = TEXT / "rank0_ascend_pt", TEXT / "rank1_ascend_pt"
+    rows = classes(compared(base, new, capsys, tmp_path))
     names = ("base_ns", "base_count", "new_ns", "new_count")
     expected = {
         ("launch", "forward convolution"): (1_116_440, 20, 1_117_780, 20),
@@ -64,8 +64,8 @@ def test_memory_is_the_most_that_was_reserved(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """Although nobody asked for counters."""
-    ranks = (TEXT / f"rank{rank}_ascend_pt" for rank in (0, 1))
-    comparison = compared(*ranks, capsys, tmp_path)
+    base, new = TEXT / "rank0_ascend_pt", TEXT / "rank1_ascend_pt"
+    comparison = compared(base, new, capsys, tmp_path)
     (reserved,) = (row for row in comparison["memory"] if row["metric"] == "reserved")
     assert reserved["base_bytes"] == 2_216_407_040
     assert reserved["delta_bytes"] == reserved["new_bytes"] - reserved["base_bytes"]
