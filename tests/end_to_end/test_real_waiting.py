@@ -19,7 +19,8 @@ from timeline import Selection, open_profile
 from timeline.analysis.waits.links import rank_links
 from timeline.cli.main import main
 from timeline.commands.export import export
-from timeline.records.tables import NO_ID, Records
+from timeline.records.not_given import NO_ID
+from timeline.records.tables import Records
 
 TEXT, DATABASE = DATA / "torch-npu-text", DATA / "torch-npu-db"
 LEVEL_0, RINGS = DATA / "torch-npu-db-level0", DATA / "torch-npu-db-2024-10"

@@ -47,7 +47,8 @@ from timeline.ranks.rank_work import RankRequest
 from timeline.ranks.read_ranks import JoinedRanks, read_ranks
 from timeline.ranks.workers import worker_pool_for
 from timeline.records.clock import ClockMove
-from timeline.records.tables import AI_CPU, NO_GRAPH, Omission
+from timeline.records.not_given import NO_GRAPH
+from timeline.records.tables import AI_CPU, Omission
 from timeline.reports.comparison_markdown import comparison_markdown
 from timeline.reports.comparison_report import ChangedStep, ComparisonReport
 from timeline.reports.file_notes import notes_of

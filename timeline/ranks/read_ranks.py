@@ -26,7 +26,7 @@ from timeline.ranks.rank_work import (
     draw_rank_from_source,
 )
 from timeline.ranks.workers import WorkerPool, worker_pool_for
-from timeline.records.tables import NO_GRAPH
+from timeline.records.not_given import NO_GRAPH
 from timeline.selection import SUMMARY_LAYERS, Selection
 from timeline.sources.source import Source
 from timeline.tracks.model import element_count
