@@ -124,16 +124,20 @@ class Profile:
         selection: Selection | None = None,
         by: Literal["type", "name", "launch", "module"] = "type",
     ) -> Table:
-        """A row per rank and type of operator, per rank and operator, or by whose work it is.
+        """A row per rank, source and type of operator; or by name, or by whose work it is.
 
-        rank, communication (1 or 0), type, core (what ran it), name (by name only), count,
-        total_ns, shortest_ns, longest_ns, source (tasks; aicore_intermediate, aicpu_intermediate or
-        aicpu for sums that the profiler left beside them), mean_ns, dispatch_ns (until an AI CPU
-        began), run_ns, share (of its source and rank). By launch or module, instead of type and
-        core: launched_by and operator (the outermost and the innermost operator of the framework
-        around the launch), or module (the modules and annotations around it, or the scope in its
-        name); and phase (forward, backward or other). What is not known is masked. In either way
-        each compute task and communication op is in one row of tasks.
+        By type: rank, communication (1 or 0), type, core (what ran it), count, total_ns,
+        shortest_ns, longest_ns, source, mean_ns, dispatch_ns (until an AI CPU began), run_ns and
+        share (of all of its source and rank). source is tasks, or the MindSpore file whose sums
+        are given: aicore_intermediate (of a mean step), aicpu_intermediate, or aicpu (the log of
+        the AI CPUs). By name: name, and shapes of inputs, which are empty by type.
+
+        By launch or module, of tasks alone: rank, communication, launched_by and operator (the
+        outermost and the innermost operator of the framework around the launch), or module (the
+        modules and annotations around it, or the scope in its name); phase (forward, backward or
+        other), count, total_ns, shortest_ns, longest_ns.
+
+        What is not known is masked. Each compute task and communication op is in one row of tasks.
 
         Raises:
             TimelineError: as `overlap`.
@@ -226,11 +230,13 @@ class Profile:
         return estimated_gain_ns(known.facts, known.waiting, rank)
 
     def flops(self, selection: Selection | None = None) -> Table:
-        """A row per rank, step, scope and operator whose floating-point operations were counted.
+        """The floating-point operations that MindSpore counted, of ranks, steps, scopes, operators.
 
-        rank; level: rank, step, scope or operator; name; parent, of a scope; step; unit: all, cube
-        or vector; flop, of a step, or of one run of an operator; flop_per_s, of a rank the mean
-        over its operators; utilization, from 0 to 1. None is worked out from shapes.
+        rank, level (rank, step, scope or operator: what the row is of), name, parent (of a scope,
+        which is told by its name and that together), step, unit (all, cube or vector), flop (of
+        one step, or of one run of an operator), flop_per_s (of a rank the mean over its operators,
+        not work / time), utilization (of the peak, 0 to 1). What is not known is masked or None;
+        nothing is estimated from shapes.
 
         Raises:
             TimelineError: as `overlap`.
@@ -238,10 +244,11 @@ class Profile:
         return self._measure(selection).figures.flops
 
     def data_preparation(self, selection: Selection | None = None) -> Table:
-        """A row per rank: what limits the preparation of its data.
+        """What limits the preparation of data, by MindInsight's rules: a row per rank.
 
-        rank, bottleneck (processing, sending, none), empty_share (of the host queue), operations
-        (ids that limit the pipeline), cpu_busy.
+        rank, bottleneck (processing, sending or none; None without a host queue), empty_share (the
+        share of batches that found the host queue empty), operations (a list: the op of each row of
+        `data_pipeline` that has a bottleneck), cpu_busy (0 to 1).
 
         Raises:
             TimelineError: as `overlap`.
@@ -249,10 +256,12 @@ class Profile:
         return self._measure(selection).figures.data_preparation
 
     def data_queues(self, selection: Selection | None = None) -> Table:
-        """A row per rank and queue of its data.
+        """A row per rank and queue through which its batches go.
 
-        rank, queue (host, device, to device), records, empty, full, capacity, and the means get_ns,
-        push_ns and total_ns of a record.
+        rank; queue: host (from the pipeline to the sender), device (as GetNext found it), to device
+        (as the sender found it); records (batches), empty and full (at how many of these it was),
+        capacity (in batches), and means of a batch: get_ns (until there was one), push_ns (into the
+        queue behind), total_ns. What is not known is masked.
 
         Raises:
             TimelineError: as `overlap`.
@@ -260,10 +269,13 @@ class Profile:
         return self._measure(selection).figures.data_queues
 
     def data_pipeline(self, selection: Selection | None = None) -> Table:
-        """A row per rank and operation of the pipeline of its data.
+        """A row per rank and operation of its data pipeline that has a queue, and its root.
 
-        rank, op, type, workers, parent, children, samples, capacity, mean_size, usage, empty_share,
-        cpu_user, cpu_system, bottleneck, advice.
+        rank, op (its id), type, workers, parent and children (ids; those without a queue are passed
+        over), samples (of its queue), capacity and mean_size (in batches), usage (mean_size /
+        capacity), empty_share (of the samples), cpu_user and cpu_system (0 to 1), bottleneck
+        (fuller input, slow source or slow sink, by MindInsight's rules), advice (what to try then).
+        What is not known is masked or None.
 
         Raises:
             TimelineError: as `overlap`.
@@ -275,13 +287,13 @@ class Profile:
         selection: Selection | None = None,
         by: Literal["type", "name", "kernel"] | None = None,
     ) -> Table:
-        """A row per rank, step and type of operator, operator, or kernel: how often it ran, how
-        long.
+        """How often and how long operators ran in each step.
 
-        rank, step, level (type, name, kernel), side (gpu or cpu, where a file tells it), type,
-        name, shapes (of inputs), count, total_ns, mean_ns; all levels, or one. Those of a step are
-        of its tasks and communication ops, unless the profiler has left a file of them; what lies
-        in no step is in no row. What is not known is masked, or None.
+        A row per rank, step and level: type, name (an operator and its shapes) or kernel (of GPUs);
+        by chooses one level. rank, step, level, side (cpu or gpu, where a file tells it), type,
+        name, shapes (of inputs), count, total_ns, mean_ns. Rows are of the rank's
+        dynamic_shape_info file, or else of its tasks and communication ops; what lies in no step
+        is in no row. What is not known is masked or None.
 
         Raises:
             TimelineError: as `overlap`.
@@ -292,12 +304,13 @@ class Profile:
         return table if by is None else table.take(table["level"] == by)
 
     def step_trace(self, selection: Selection | None = None) -> Table:
-        """A row per rank, graph and step of the step trace, and their means over all but the first.
+        """A row per rank, graph and step of the step trace, then the means of each graph.
 
-        rank, graph and step, which is masked in means; of, in means: steps, of those selected, or
-        file, as the profiler wrote it; start_ns, total_ns, which is the sum of interval_ns, the
-        wait for data, masked in the first step, fp_bp_ns and tail_ns; fp_start and bp_end, the
-        operators at which forward begins and backward ends.
+        rank, graph, step (masked in means), of (in means: steps for the selected ones but the
+        first, file for what MindSpore wrote), start_ns (the end of the step before), total_ns =
+        interval_ns + fp_bp_ns + tail_ns (interval_ns, the wait for data, is masked in the first
+        step), fp_start and bp_end (the operators that begin forward and end backward). What is not
+        known is masked or None.
 
         Raises:
             TimelineError: as `overlap`.
@@ -305,10 +318,10 @@ class Profile:
         return self._measure(selection).figures.step_trace
 
     def parallel(self, selection: Selection | None = None) -> Table:
-        """One row, or none: how the run is split over ranks.
+        """How MindSpore split the run over ranks: one row, or none where no file tells it.
 
-        mode, such as auto_parallel or pipeline-parallel; stages and ranks, how many there are;
-        stage_ranks, the ranks of each stage.
+        mode (in the file's words, such as auto_parallel or pipeline-parallel), stages and ranks
+        (how many), stage_ranks (a list: the ranks of each stage).
 
         Raises:
             TimelineError: as `overlap`.
@@ -316,10 +329,12 @@ class Profile:
         return self._measure(selection).figures.parallel
 
     def parallel_times(self, selection: Selection | None = None) -> Table:
-        """A row per rank and step: what it computes, and communicates while it does not.
+        """A row per rank and step that MindSpore's cluster analysis sums up, then their means.
 
-        rank, stage, step, of, computing_ns, communication_alone_ns, stage_ns, receive_alone_ns,
-        collective_alone_ns.
+        rank, stage (from 0), step (masked in means), of (in means: steps for the selected ones but
+        the first, file for what MindSpore wrote), computing_ns, communication_alone_ns (while
+        nothing computes), stage_ns = computing_ns + collective_alone_ns, receive_alone_ns and
+        collective_alone_ns, which make up communication_alone_ns. What is not known is masked.
 
         Raises:
             TimelineError: as `overlap`.
@@ -327,11 +342,12 @@ class Profile:
         return self._measure(selection).figures.parallel_times
 
     def links(self, selection: Selection | None = None) -> Table:
-        """A row per rank and link: what its HCCL tasks, or MindSpore's sums of them, moved there.
+        """A row per rank and link: what its HCCL tasks, or else the profiler's sums of them, moved.
 
-        rank; source_rank and target_rank; link, such as HCCS; count, masked in sums of MindSpore;
-        size_bytes; total_ns; bandwidth_gb_s, size by time; group, where ranks are numbers inside it
-        and which ranks those are is not known; numbered_in: run, or group.
+        rank, source_rank and target_rank, link (its kind, such as HCCS), count (of tasks; masked in
+        the profiler's sums), size_bytes, total_ns, bandwidth_gb_s (size / time), group (in which
+        ranks are counted, where its members are not known), numbered_in (run or group: what
+        source_rank and target_rank are numbers in).
 
         Raises:
             TimelineError: as `overlap`.
@@ -339,9 +355,11 @@ class Profile:
         return self._measure(selection).figures.links
 
     def framework(self, selection: Selection | None = None) -> Table:
-        """A row per operator as the framework describes it.
+        """A row per operator as MindSpore describes it to the device.
 
-        rank, graph, stream, task, name, type, block_dim, inputs, outputs.
+        rank, graph, stream, task (its id on the device), name, type, block_dim (how many blocks it
+        is split into), inputs and outputs (lists of {format, type, shape}). What is not known is
+        masked or None.
 
         Raises:
             TimelineError: as `overlap`.
@@ -349,13 +367,14 @@ class Profile:
         return self._measure(selection).figures.framework
 
     def memory_graphs(self, selection: Selection | None = None) -> Table:
-        """A row per rank and graph: how much memory it holds at most.
+        """A row per rank and graph: the most memory it holds, as MindSpore plans it.
 
-        rank, graph, static_bytes (what it holds whatever runs), peak_bytes, peak_node and
-        peak_operator (the first at which it does), capacity_bytes (of the device), nodes and
-        tensors (their numbers), fp_start and bp_end (operators). Of torch_npu, whose allocations
-        were recorded as they happened, a row per rank: peak_operator is the last that allocated
-        before the peak, tensors is the number of allocations, and the rest is masked.
+        rank, graph, static_bytes (held throughout), peak_bytes, peak_node and peak_operator (where
+        that is first reached; a node is a place in the execution order, from 0), capacity_bytes (of
+        the device), nodes and tensors (how many), fp_start and bp_end (the operators that begin
+        forward and end backward). Where torch_npu recorded allocations, a row for the rank:
+        peak_operator allocated last before the peak, tensors is the number of allocations, and the
+        rest is masked.
 
         Raises:
             TimelineError: as `overlap`.
@@ -363,10 +382,12 @@ class Profile:
         return self._measure(selection, _MEMORY).figures.memory_graphs
 
     def advice(self, selection: Selection | None = None) -> Table:
-        """A row per number that is above its threshold, and what to do about it.
+        """A row per number beyond its threshold, with what to do about it, the worst first.
 
-        about, rank, stage, source_rank, target_rank, link, op, value, unit, mean, share, threshold,
-        text; the worst first.
+        about (its subject), rank, stage, source_rank, target_rank, link and op (what it concerns),
+        value and mean (of its kind, where it is compared with that) in unit, share (what is
+        compared with the threshold; the value where there is none), threshold, text (a sentence).
+        What is not known or not meant is masked or None.
 
         Raises:
             TimelineError: as `overlap`.
@@ -376,13 +397,14 @@ class Profile:
     def memory(
         self, selection: Selection | None = None, by: Literal["operator", "tensor"] = "operator"
     ) -> Table:
-        """A row per rank, graph and operator of it in the order in which they run, or per tensor.
+        """Memory that graphs hold: a row per operator in execution order, or per tensor.
 
-        rank, graph, node, name, use_bytes (what the graph holds then), size_bytes (what the
-        operator puts out and works in), change_bytes (of the use, since the operator before). By
-        tensor: rank, graph, tensor, type, size_bytes, first and last (the nodes at which it lives),
-        operator (which makes it), at_peak (whether it lives at the peak). Where torch_npu recorded
-        allocations, they are a row each, in order of time, without a graph and nodes.
+        By operator: rank, graph, node, name, use_bytes (held by the graph then), size_bytes (of the
+        operator's outputs and workspaces), change_bytes (of use_bytes since the node before). By
+        tensor: rank, graph, tensor, type, size_bytes, first and last (the nodes between which it
+        lives, both included), operator (the one that makes it), at_peak (whether it lives then).
+        Where torch_npu recorded allocations, either way a row for each, in order of time, without
+        graph and nodes. What is not known is masked or None.
 
         Raises:
             TimelineError: as `overlap`.

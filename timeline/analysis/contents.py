@@ -76,10 +76,10 @@ def find_graphs(records: Records) -> frozenset[int]:
 
 
 def find_steps(records: Records) -> frozenset[int]:
-    """The numbers of all steps; of a rank without times those that its tables are of."""
-    if records.timed:
-        return frozenset(records.steps.iteration.tolist())
-    return records.profiler_tables.steps
+    """The numbers of all steps; of a rank that has only tables those that they are of."""
+    if records.tables_only:
+        return records.profiler_tables.steps
+    return frozenset(records.steps.iteration.tolist())
 
 
 def is_monotonic(records: Records) -> bool:

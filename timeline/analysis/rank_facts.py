@@ -91,6 +91,8 @@ class ProfileFacts:
     """Whose calls on the host were read, such as CANN."""
     timed: bool = True
     """Whether anything that was read has a time, so that there is something to draw."""
+    tables_only: bool = False
+    """Whether it is nothing but small tables and what lies beside them; see `Records`."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +201,7 @@ def collect_profile_facts(records: Records) -> ProfileFacts:
         is_monotonic(records),
         find_graphs(records),
         find_steps(records),
-        _lacking(records) if records.timed else frozenset(),
+        _lacking(records) if not records.tables_only else frozenset(),
         records.omissions,
         records.warnings,
         records.free_rule,
@@ -210,6 +212,7 @@ def collect_profile_facts(records: Records) -> ProfileFacts:
             records.strings[layer] for layer in distinct(records.host.layer).tolist()
         ),
         timed=records.timed,
+        tables_only=records.tables_only,
     )
 
 
