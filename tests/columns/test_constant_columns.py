@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,6 @@ from timeline.records.tables import (
 )
 
 
-@dataclass(frozen=True)
 class Sheet(ColumnTable):
     """A table with a column that is always given, and some that have a default."""
 

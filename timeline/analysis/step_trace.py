@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from timeline.columns.columns import Bool, ColumnTable, Int64, column, sort_rows
@@ -12,7 +10,6 @@ from timeline.records.tables import NO_TIME, Steps
 __all__ = ["StepTrace", "step_trace"]
 
 
-@dataclass(frozen=True)
 class StepTrace(ColumnTable):
     """One row per step, of the whole recording; times on the clock as recorded.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from timeline.analysis.step_membership import NO_STEP, Membership
@@ -32,7 +30,6 @@ def data_aug_bounds(steps: Steps) -> tuple[Int64, Int64]:
     return start_ns, np.where(known, steps.fp_start_ns, NO_TIME)
 
 
-@dataclass(frozen=True)
 class StepWaits(ColumnTable):
     """How long each step waited: one row per step.
 

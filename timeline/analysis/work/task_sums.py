@@ -17,7 +17,6 @@ from timeline.records.tables import NO_ID, PlaneTasks, Records, Tasks
 __all__ = ["TaskSums", "TaskTimes", "are_hccl_tasks", "sum_tasks"]
 
 
-@dataclass(frozen=True)
 class TaskTimes(ColumnTable):
     """One row per kind of device task that moves, reduces or notifies.
 
