@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -31,7 +30,6 @@ class FlopUnit(enum.IntEnum):
     VECTOR = 2
 
 
-@dataclass(frozen=True)
 class FlopRows(ColumnTable):
     """Operations, their rate and the share of the peak, of a rank, step, scope or operator."""
 

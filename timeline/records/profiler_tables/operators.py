@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,7 +29,6 @@ class RunLevel(enum.IntEnum):
     KERNEL = 2
 
 
-@dataclass(frozen=True)
 class OperatorSums(ColumnTable):
     """A row per source and type of operator, and per operator where the file tells those apart.
 
@@ -50,7 +48,6 @@ class OperatorSums(ColumnTable):
     run_ns: Int64 = column(np.int64, NO_TIME)
 
 
-@dataclass(frozen=True)
 class OperatorRuns(ColumnTable):
     """A row per step and type, operator or kernel: how often and how long it ran.
 
@@ -69,7 +66,6 @@ class OperatorRuns(ColumnTable):
     rest: Bool = column(np.bool_, False)
 
 
-@dataclass(frozen=True)
 class FrameworkOperators(ColumnTable):
     """A row per operator that the host described to the device.
 
