@@ -4,53 +4,41 @@ from __future__ import annotations
 
 import functools
 import os
-import warnings
 import weakref
-from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from timeline.analysis.questions import EVERY_ROW, Questions
 from timeline.declarations import fill, with_keywords
-from timeline.errors import TimelineWarning, UsageError
+from timeline.errors import UsageError
 from timeline.figures.notebook import paragraph_html
 from timeline.figures.table import Table
 from timeline.keywords import ReadingKeywords
+from timeline.measure import Measured, measure, read_known
 from timeline.options import ReadingOptions
 from timeline.progress import Progress, Silent
-from timeline.records.tables import Omission
 from timeline.selection import Selection
 from timeline.sources.finding.discovery import FIND_FOR_EXPORT, Discovered, FindingOptions
 from timeline.sources.finding.packed import discover_unpacked
-from timeline.sources.source import Source
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-    from timeline.figures.rank_tables import Figures
-    from timeline.ranks.read_ranks import KnownRanks
 
 __all__ = ["Profile", "open_profile", "profile_at"]
 
 MOST_SELECTIONS = 16
 """So many selections are remembered; their figures are small, their records are not kept."""
 MOST_RANKS_SHOWN = 8
-_CALLER_OF_FIGURES = 5
-"""Frames from where files are read up to whoever asked a Profile for figures."""
 _CALLER_OF_ESTIMATE = 3
-"""And to whoever asked for an estimate."""
-
-
-@dataclass(frozen=True)
-class _Measured:
-    """The figures of one selection, and what they do not hold."""
-
-    figures: Figures
-    omissions: Table
+"""Frames from where files are read up to whoever asked for an estimate."""
+_ALWAYS_TOLD = Questions()
+_CAUSES = Questions(causes=True)
+_MEMORY = Questions(most_allocations=EVERY_ROW)
 
 
 class Profile:
@@ -83,7 +71,7 @@ class Profile:
         self._close = weakref.finalize(self, place.close)
         # The cache holds no reference to the Profile, which would keep an archive unpacked.
         self._reader = (path, found.sources, reading, progress)
-        read = functools.partial(_measure, *self._reader)
+        read = functools.partial(measure, *self._reader)
         self._read = functools.lru_cache(MOST_SELECTIONS)(read)
 
     @property
@@ -97,9 +85,11 @@ class Profile:
         return Table(
             {
                 "rank": np.array(self.ranks, np.int64),
-                "layout": _texts([source.layout for source in self.sources]),
-                "host": _texts([source.clock.host or None for source in self.sources]),
-                "source": _texts([str(source.identity.directory) for source in self.sources]),
+                "layout": np.array([source.layout for source in self.sources], object),
+                "host": np.array([source.clock.host or None for source in self.sources], object),
+                "source": np.array(
+                    [str(source.identity.directory) for source in self.sources], object
+                ),
             }
         )
 
@@ -157,11 +147,12 @@ class Profile:
                 f"by={by!r}: operators are told apart by type, name, launch or module."
             )
         if by in ("launch", "module"):
-            figures = self._measure(selection, causes=True).figures
+            figures = self._measure(selection, _CAUSES).figures
             return figures.launchers if by == "launch" else figures.modules
         from timeline.figures.operator_tables import with_file_sums
 
-        figures = self._measure(selection, by_name=by == "name").figures
+        asked = Questions(named_operators=EVERY_ROW if by == "name" else 0)
+        figures = self._measure(selection, asked).figures
         if by == "name":
             return with_file_sums(figures.operators, figures.operator_details)
         table = with_file_sums(figures.operators, figures.operator_sums)
@@ -186,7 +177,7 @@ class Profile:
         Raises:
             TimelineError: as `overlap`.
         """
-        return self._measure(selection, causes=True).figures.waited_for
+        return self._measure(selection, _CAUSES).figures.waited_for
 
     def idle(
         self, selection: Selection | None = None, by: Literal["cause", "call"] = "cause"
@@ -202,7 +193,7 @@ class Profile:
         """
         if by not in ("cause", "call"):
             raise UsageError(f"by={by!r}: idle time is told apart by cause or by call.")
-        figures = self._measure(selection, causes=True).figures
+        figures = self._measure(selection, _CAUSES).figures
         return figures.idle if by == "cause" else figures.idle_calls
 
     def critical_path(self, selection: Selection | None = None) -> Table:
@@ -217,7 +208,7 @@ class Profile:
         Raises:
             TimelineError: as `overlap`.
         """
-        return self._measure(selection, causes=True).figures.critical_path
+        return self._measure(selection, _CAUSES).figures.critical_path
 
     def estimate_gain(self, rank: int, selection: Selection | None = None) -> int | None:
         """How many ns earlier the selection would end if a rank were as fast as the others.
@@ -234,7 +225,8 @@ class Profile:
 
         self.check_open()
         chosen = replace(selection or Selection(), layers=None)
-        known = _read(*self._reader, chosen, causes=True, estimate=True, caller=_CALLER_OF_ESTIMATE)
+        asked = Questions(causes=True, estimate=True)
+        known = read_known(*self._reader, chosen, asked, caller=_CALLER_OF_ESTIMATE)
         return estimated_gain_ns(known.facts, known.waiting, rank)
 
     def flops(self, selection: Selection | None = None) -> Table:
@@ -308,7 +300,7 @@ class Profile:
         """
         if by not in (None, "type", "name", "kernel"):
             raise UsageError(f"by={by!r}: operators of steps are told apart by type, name, kernel.")
-        table = self._measure(selection, every_run=True).figures.operator_steps
+        table = self._measure(selection, Questions(every_run=True)).figures.operator_steps
         return table if by is None else table.take(table["level"] == by)
 
     def step_trace(self, selection: Selection | None = None) -> Table:
@@ -387,7 +379,7 @@ class Profile:
         Raises:
             TimelineError: as `overlap`.
         """
-        return self._measure(selection, memory=True).figures.memory_graphs
+        return self._measure(selection, _MEMORY).figures.memory_graphs
 
     def advice(self, selection: Selection | None = None) -> Table:
         """A row per number beyond its threshold, with what to do about it, the worst first.
@@ -419,7 +411,7 @@ class Profile:
         """
         if by not in ("operator", "tensor"):
             raise UsageError(f"by={by!r}: memory is told apart by operator or tensor.")
-        figures = self._measure(selection, memory=True).figures
+        figures = self._measure(selection, _MEMORY).figures
         return figures.memory_operators if by == "operator" else figures.memory_tensors
 
     def omissions(self, selection: Selection | None = None) -> Table:
@@ -446,17 +438,11 @@ class Profile:
             raise UsageError(f"the profile {self.path} is closed; open it again.")
 
     def _measure(
-        self,
-        selection: Selection | None,
-        *,
-        by_name: bool = False,
-        causes: bool = False,
-        memory: bool = False,
-        every_run: bool = False,
-    ) -> _Measured:
+        self, selection: Selection | None, questions: Questions = _ALWAYS_TOLD
+    ) -> Measured:
         self.check_open()
         chosen = replace(selection or Selection(), layers=None)
-        return self._read(chosen, by_name, causes, memory, every_run)
+        return self._read(chosen, questions)
 
     def __enter__(self) -> Profile:
         return self
@@ -533,94 +519,3 @@ def profile_at(
         finally:
             progress.finish()
         return Profile(path, found, reading, progress, stack.pop_all())
-
-
-def _measure(
-    path: Path,
-    sources: Sequence[Source],
-    reading: ReadingOptions,
-    progress: Progress,
-    selection: Selection,
-    by_name: bool,
-    causes: bool,
-    memory: bool,
-    every_run: bool,
-) -> _Measured:
-    """Read the figures of a selection, and warn of what they do not hold."""
-    from timeline.figures.rank_tables import Figures
-
-    known = _read(
-        path,
-        sources,
-        reading,
-        progress,
-        selection,
-        by_name=by_name,
-        causes=causes,
-        memory=memory,
-        every_run=every_run,
-    )
-    omissions = [omission for facts in known.facts for omission in facts.omissions]
-    return _Measured(Figures.of(known.facts, known.waiting, known.path), _table_of(omissions))
-
-
-def _read(
-    path: Path,
-    sources: Sequence[Source],
-    reading: ReadingOptions,
-    progress: Progress,
-    selection: Selection,
-    *,
-    by_name: bool = False,
-    causes: bool = False,
-    estimate: bool = False,
-    memory: bool = False,
-    every_run: bool = False,
-    caller: int = _CALLER_OF_FIGURES,
-) -> KnownRanks:
-    """Read what is known of a selection, and warn of what that does not hold.
-
-    caller: how many frames above here that was asked.
-    """
-    from timeline.ranks.read_ranks import read_facts
-
-    try:
-        known = read_facts(
-            path,
-            sources,
-            reading,
-            progress,
-            selection,
-            by_name=by_name,
-            causes=causes,
-            estimate=estimate,
-            memory=memory,
-            every_run=every_run,
-        )
-    finally:
-        progress.finish()
-    omissions = [omission for facts in known.facts for omission in facts.omissions]
-    lost = [
-        f"rank {omission.rank}: {omission.reason} ({omission.rows} records)"
-        for omission in omissions
-        if omission.loss
-    ]
-    for warning in (*known.left_out, *known.warnings, *lost):
-        warnings.warn(warning, TimelineWarning, stacklevel=caller)
-    return known
-
-
-def _table_of(omissions: Sequence[Omission]) -> Table:
-    return Table(
-        {
-            "rank": np.array([omission.rank for omission in omissions], np.int64),
-            "code": _texts([omission.code.value for omission in omissions]),
-            "reason": _texts([omission.reason for omission in omissions]),
-            "rows": np.array([omission.rows for omission in omissions], np.int64),
-            "loss": np.array([omission.loss for omission in omissions], np.int64),
-        }
-    )
-
-
-def _texts(values: Sequence[str | None]) -> np.ndarray[tuple[int], np.dtype[np.object_]]:
-    return np.array(values, object)

@@ -57,7 +57,7 @@ def warnings_of(
 def _empty_warnings(ranks: Sequence[RankFacts], selection: Selection) -> Iterator[str]:
     """Ranks, and steps with a marker, that hold no device record."""
     for facts in ranks:
-        if not facts.profile.timed:
+        if facts.profile.tables_only:
             continue  # its reader says so
         if not facts.rows and not len(facts.steps):
             chosen = selection.graphs is not None or selection.steps is not None
