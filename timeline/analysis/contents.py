@@ -11,7 +11,8 @@ from timeline.analysis.cut import device_span_ns
 from timeline.columns.distinct import distinct
 from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.counting_rules import CommunicationRule, FreeRule
-from timeline.records.tables import NO_GRAPH, Records
+from timeline.records.not_given import NO_GRAPH
+from timeline.records.tables import Records
 
 __all__ = ["RankContents", "describe_contents", "find_graphs", "find_steps", "is_monotonic"]
 
