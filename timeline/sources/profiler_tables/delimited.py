@@ -35,15 +35,11 @@ class Unit(enum.Enum):
 
     TEXT = None
     NUMBER = Decimal(1)
-    TICKS = Decimal(10)
-    """Of 10 ns."""
     NANOSECONDS = Decimal("1.0")
     MICROSECONDS = Decimal(1_000)
     MILLISECONDS = Decimal(1_000_000)
     MILLISECONDS_AS_PS = Decimal(1_000_000_000)
     """In picoseconds, for means."""
-    KILOBYTES = Decimal("1e3")
-    """Of 1000 bytes."""
     PERCENT = Decimal("0.01")
     MEGA = Decimal("1e6")
     """MFLOP, as FLOP."""
