@@ -15,6 +15,7 @@ from timeline.sources.decoders.text_lines import read_lines
 from timeline.sources.profiler_tables.builder import TablesBuilder
 
 __all__ = [
+    "NOT_GIVEN",
     "Cell",
     "DelimitedTable",
     "Row",
