@@ -89,6 +89,8 @@ class ProfileFacts:
     """Whose calls on the host were read, such as CANN."""
     timed: bool = True
     """Whether anything that was read has a time, so that there is something to draw."""
+    tables_only: bool = False
+    """Whether it is nothing but small tables, so that device tasks are not to be expected."""
 
 
 @dataclass(frozen=True)
@@ -208,6 +210,7 @@ def collect_profile_facts(records: Records) -> ProfileFacts:
             records.strings[layer] for layer in distinct(records.host.layer).tolist()
         ),
         timed=records.timed,
+        tables_only=records.tables_only,
     )
 
 

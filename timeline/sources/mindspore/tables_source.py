@@ -52,7 +52,7 @@ class MindSporeTablesSource:
         """
         strings, rank = StringPool(), self.identity.rank
         path = self._step_trace
-        empty = Records(rank, strings, tells_copies=False, tables_only=path is None)
+        empty = Records(rank, strings, tells_copies=False, tables_only=True)
         builder = RecordsBuilder(empty)
         said = "only tables without times are here, so nothing of it can be drawn"
         if path is not None:
