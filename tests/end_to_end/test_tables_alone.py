@@ -32,6 +32,12 @@ def write_flops(_run: Run, rank: RankRun, profiler: Path) -> None:
     (profiler / f"flops_{rank.rank}.txt").write_text(text, encoding="utf-8")
 
 
+def write_step_utilization(_run: Run, rank: RankRun, profiler: Path) -> None:
+    """A table of steps, without times."""
+    text = "steps, FLOPS_Utilization %\n1,3.2\n2,4.1\n"
+    (profiler / f"flops_utilization_step_{rank.rank}.json").write_text(text, encoding="utf-8")
+
+
 def tables_of(
     directory: Path, *topics: TopicWriter, ranks: int = 2, ops_per_step: int = 6
 ) -> tuple[Run, Path]:
@@ -83,6 +89,7 @@ def test_a_single_table_opens_its_rank(tmp_path: Path) -> None:
     assert {path.name for path in source.files} == {
         "flops_1.txt",
         "step_trace_raw_1_detail_time.csv",
+        "step_trace_point_info_1.json",
     }
 
 
@@ -222,6 +229,21 @@ def test_tasks_of_ai_cpus_are_slices_of_their_threads(tmp_path: Path, command: C
     shutil.copytree(profiler, without)
     (without / "DATA_PREPROCESS.dev.AICPU.0.slice_0").unlink()
     assert command.report(without, "--kind", "detail")["overlap"] == report["overlap"]
+
+
+def test_tasks_of_ai_cpus_alone_are_drawn_and_said_to_be_all(
+    tmp_path: Path, command: Command
+) -> None:
+    """There is a timeline, so nothing says that there is none; steps are those of the tables."""
+    topics = (write_aicpu_log, write_step_utilization)
+    _, profiler = tables_of(tmp_path / "run", *topics, ranks=1, ops_per_step=24)
+    report = command.report(profiler, "-o", tmp_path / "out.pftrace", "--kind", "detail")
+    assert len(report["outputs"]) == 1
+    assert report["warnings"] == [
+        "rank 0: only tables are here, and nothing of the tasks of its device."
+    ]
+    chosen = command.report(profiler, "--kind", "detail", "--steps", "2")
+    assert [row["step"] for row in chosen["flops"]] == [2]
 
 
 def test_tasks_of_ai_cpus_that_the_device_tells_are_not_drawn_twice(

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from timeline.columns.columns import Bool, ColumnTable, Int64, column, sort_rows
-from timeline.records.tables import NO_TIME, Steps
+from timeline.records.not_given import NO_TIME
+from timeline.records.tables import Steps
 
 __all__ = ["StepTrace", "step_trace"]
 

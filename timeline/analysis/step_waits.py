@@ -10,7 +10,8 @@ from timeline.analysis.step_membership import NO_STEP, Membership
 from timeline.columns.columns import ColumnTable, Int64, column
 from timeline.columns.distinct import distinct
 from timeline.records.collective_kinds import collective_kind
-from timeline.records.tables import NO_TIME, Records, Steps
+from timeline.records.not_given import NO_TIME
+from timeline.records.tables import Records, Steps
 
 __all__ = ["StepWaits", "data_aug_bounds", "step_waits"]
 

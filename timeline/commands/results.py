@@ -58,14 +58,14 @@ def warnings_of(
 def _empty_warnings(ranks: Sequence[RankFacts], selection: Selection) -> Iterator[str]:
     """Ranks, and steps with a marker, that hold no device record."""
     for facts in ranks:
-        if not facts.profile.timed:
+        if facts.profile.tables_only:
             continue  # its reader says so
         if not facts.rows and not len(facts.steps):
             chosen = selection.graphs is not None or selection.steps is not None
             yield f"rank {facts.rank}: holds nothing" + (" of the selection." if chosen else ".")
             continue
         empty = facts.steps.iteration[~facts.step_totals.known].tolist()
-        if empty and not facts.profile.tables_only:
+        if empty:
             steps = spell_ids(empty)
             steps = f"step {steps} is" if len(empty) == 1 else f"steps {steps} are"
             yield f"rank {facts.rank}: {steps} marked, without device tasks in the profile."

@@ -59,8 +59,9 @@ from timeline.figures.step_trace_table import step_trace_table
 from timeline.figures.table import Table, join_columns
 from timeline.figures.waited_for_table import waited_for_table
 from timeline.records.collective_kinds import KINDS
+from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.profiler_tables.cluster import CollectiveSums
-from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Steps
+from timeline.records.tables import Steps
 from timeline.records.vendor import Measure
 
 __all__ = ["PARTS", "Figures", "checks_of", "extent_ns"]

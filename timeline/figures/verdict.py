@@ -226,11 +226,16 @@ class Verdict:
         if self.starved is not None:
             yield words.starved_sentence(self.starved)
             yield from self.data_advice
-        if self.mean is not None:
-            yield from self._who_holds_up()
+        # That ranks hardly wait comes first only where nothing is wrong.
+        waits = () if self.mean is None else tuple(self._who_holds_up())
+        wait_notably = self.held_up.share >= words.HARDLY or self.notable_culprit is not None
+        if wait_notably:
+            yield from waits
         if self.starved is None:
             yield from self.data_advice
         yield from self.advice
+        if not wait_notably:
+            yield from waits
         if self.mean is not None:
             yield from self._where_time_goes(self.mean)
 

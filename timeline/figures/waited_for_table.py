@@ -10,7 +10,7 @@ import numpy as np
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waits.waiting import WaitedFor
 from timeline.figures.table import Table
-from timeline.records.tables import NO_ID
+from timeline.records.not_given import NO_ID
 
 __all__ = ["waited_for_table", "waiting_dicts"]
 

@@ -2,7 +2,7 @@
 
 All times are int64 nanoseconds on the clock of the source. Intervals are half-open
 [start_ns, end_ns); a record whose start equals its end has no length and is kept. Strings are
-codes of the rank's StringPool. Ids that a source does not give hold the sentinel named below.
+codes of the rank's StringPool. What a source does not give holds a sentinel of `not_given.py`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,9 @@ from timeline.records.vendor import UnusedFile, VendorFigures, VendorLinks
 __all__ = [
     "AI_CORE_FREQUENCY",
     "AI_CPU",
-    "FLOAT_NOT_GIVEN",
     "FORWARD_BACKWARD",
     "FRAMEWORK_LAUNCH",
     "GPU",
-    "NO_CONTEXT",
-    "NO_GRAPH",
-    "NO_ID",
-    "NO_TIME",
     "RUNTIME",
     "RUNTIME_LAYERS",
     "Allocations",

@@ -19,7 +19,8 @@ from timeline.figures.verdict import Verdict
 from timeline.figures.waited_for_table import waiting_dicts
 from timeline.fitting.plan import WHOLE_NS
 from timeline.records.counting_rules import CommunicationRule, FreeRule
-from timeline.records.tables import NO_GRAPH, Omission, OmissionCode
+from timeline.records.not_given import NO_GRAPH
+from timeline.records.tables import Omission, OmissionCode
 from timeline.reports.check_text import check_lines, unused_lines
 from timeline.reports.step_times import step_times
 from timeline.units import spell_bytes, spell_count, spell_duration

@@ -15,7 +15,8 @@ from timeline.columns.distinct import distinct
 from timeline.columns.intervals import IntervalSet
 from timeline.columns.strings import StringPool
 from timeline.layers import Layer, SliceKind
-from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Records, StepPart, StepParts, Steps
+from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
+from timeline.records.tables import Records, StepPart, StepParts, Steps
 from timeline.tracks import descriptions
 from timeline.tracks.painter import (
     ArgColumn,

@@ -10,7 +10,7 @@ import numpy as np
 
 from timeline.figures.verdict import Extreme
 from timeline.layers import Layer, spec_of
-from timeline.records.tables import NO_GRAPH
+from timeline.records.not_given import NO_GRAPH
 from timeline.reports.export_report import ExportReport, OutputFile
 from timeline.tracks.summary import OVERLAP_ROWS
 

@@ -39,7 +39,8 @@ from timeline.cli.main import main
 from timeline.columns.strings import StringPool
 from timeline.errors import RankIdentityError, SourceError
 from timeline.options import StepOperators
-from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Records, Tasks
+from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
+from timeline.records.tables import Records, Tasks
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.common.losses import LossLog
 from timeline.sources.finding.discovery import discover

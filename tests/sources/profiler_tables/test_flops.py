@@ -130,6 +130,11 @@ def test_runs_of_an_operator_are_one_row(tmp_path: Path) -> None:
             '{"cube_FLOPs": 1.5, "vec_FLOPs": 0.25, "cube_FLOPS": 3, "vec_FLOPS": 4}',
             [("CUBE", 1_500_000, 3_000_000_000, None), ("VECTOR", 250_000, 4_000_000_000, None)],
         ),
+        (
+            '{"cube_FLOPs": 1.5, "vec_FLOPs": 0, "cube_FLOPS": 3,"vec_FLOPS": 0, '
+            '"cube_FLOPS_Utilization": 22.9, "vec_FLOPS_Utilization": 0}',
+            [("CUBE", 1_500_000, 3_000_000_000, 0.229), ("VECTOR", 0, 0, 0.0)],
+        ),
     ],
 )
 def test_a_summary_is_of_the_rank(tmp_path: Path, held: str, expected: list[object]) -> None:

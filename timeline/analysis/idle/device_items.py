@@ -8,9 +8,8 @@ import numpy as np
 
 from timeline.columns.columns import Bool, Codes, Int64, Rows, column, rows_of_runs
 from timeline.columns.distinct import distinct, rows_by_value
+from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import (
-    NO_ID,
-    NO_TIME,
     RUNTIME_LAYERS,
     CommunicationOps,
     FlowEnd,

@@ -37,7 +37,8 @@ from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, colu
 from timeline.columns.distinct import distinct, rows_by_value
 from timeline.columns.intervals import IntervalSet, open_at, union
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.records.tables import NO_ID, NO_TIME, Records, StepPart
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import Records, StepPart
 
 __all__ = ["RankIdle", "measure_idle"]
 

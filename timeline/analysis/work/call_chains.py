@@ -14,7 +14,8 @@ from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, colu
 from timeline.columns.distinct import distinct, distinct_pairs, rows_by_value
 from timeline.columns.nesting import find_parents, innermost, order_edges
 from timeline.columns.strings import StringPool
-from timeline.records.tables import NO_ID, HostEvents, Records
+from timeline.records.not_given import NO_ID
+from timeline.records.tables import HostEvents, Records
 
 __all__ = ["NO_PATH", "CallChains", "ModulePaths", "find_chains"]
 

@@ -16,12 +16,11 @@ from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, colu
 from timeline.columns.distinct import distinct
 from timeline.columns.group_by import group_by
 from timeline.columns.strings import NO_NAME, StringPool
+from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import (
     FORWARD_BACKWARD,
     FRAMEWORK_LAUNCH,
     GPU,
-    NO_ID,
-    NO_TIME,
     RUNTIME_LAYERS,
     FlowEnd,
     HostEvents,

@@ -18,15 +18,8 @@ from timeline.columns.chunks import chunks
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
-from timeline.records.tables import (
-    FORWARD_BACKWARD,
-    FRAMEWORK_LAUNCH,
-    GPU,
-    NO_ID,
-    NO_TIME,
-    FlowEnd,
-    Records,
-)
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import FORWARD_BACKWARD, FRAMEWORK_LAUNCH, GPU, FlowEnd, Records
 from timeline.records.task_kinds import GPU_KERNEL_TYPES, Unit, have_type, unit_of
 
 __all__ = ["ClassTimes", "WorkClass", "sum_classes", "with_work_classes"]

@@ -19,15 +19,8 @@ from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct
 from timeline.columns.group_by import group_by
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.records.tables import (
-    FORWARD_BACKWARD,
-    GPU,
-    NO_ID,
-    CommunicationOps,
-    FlowEnd,
-    Records,
-    Tasks,
-)
+from timeline.records.not_given import NO_ID
+from timeline.records.tables import FORWARD_BACKWARD, GPU, CommunicationOps, FlowEnd, Records, Tasks
 
 __all__ = [
     "MOST_ROWS",

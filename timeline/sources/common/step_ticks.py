@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from timeline.columns.columns import Bool, Int64
-from timeline.records.tables import NO_ID, NO_TIME
+from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.sources.common.decimals import moments_ns
 from timeline.sources.decoders.csv_blocks import Block
 

@@ -10,7 +10,8 @@ import numpy as np
 from timeline.columns.columns import Bool, Int64
 from timeline.errors import SourceError
 from timeline.records.clock import EARLIEST_WALL_NS
-from timeline.records.tables import NO_TIME, Omission, Records
+from timeline.records.not_given import NO_TIME
+from timeline.records.tables import Omission, Records
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.device_clock import read_start_info_offset_ns
 from timeline.sources.common.losses import unreadable_file

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from timeline.columns.columns import Float64, Int64
-from timeline.records.tables import NO_TIME, Omission
+from timeline.records.not_given import NO_TIME
+from timeline.records.tables import Omission
 from timeline.sources.common.decimals import whole_numbers
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.json_values import read_json

@@ -9,10 +9,9 @@ from timeline.columns.columns import Codes, Int64, Rows
 from timeline.columns.constant import constant
 from timeline.columns.strings import NO_NAME
 from timeline.records.ids import IDS
+from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import (
     FRAMEWORK_LAUNCH,
-    NO_ID,
-    NO_TIME,
     CommunicationOps,
     FlowEnd,
     Flows,

@@ -10,7 +10,7 @@ from timeline.columns.columns import Codes, Int64
 from timeline.columns.distinct import map_values
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.ids import NO_VALUE
-from timeline.records.tables import NO_ID
+from timeline.records.not_given import NO_ID
 from timeline.sources.decoders.sqlite import Database
 
 __all__ = ["DatabaseNames"]

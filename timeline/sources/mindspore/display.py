@@ -15,9 +15,8 @@ import numpy as np
 from timeline.columns.columns import Codes, TableBuilder
 from timeline.columns.constant import constant
 from timeline.columns.strings import NO_NAME, StringPool
+from timeline.records.not_given import NO_GRAPH, NO_ID
 from timeline.records.tables import (
-    NO_GRAPH,
-    NO_ID,
     CommunicationOps,
     HostEvents,
     Omission,

@@ -12,7 +12,8 @@ import orjson
 
 from timeline.columns.columns import Codes, ColumnTable, Int64, column
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.records.tables import NO_GRAPH, NO_ID, Tasks
+from timeline.records.not_given import NO_GRAPH, NO_ID
+from timeline.records.tables import Tasks
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.csv_blocks import Block, ColumnNames, RowShape, read_blocks

@@ -10,16 +10,8 @@ import numpy as np
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.constant import constant
 from timeline.columns.strings import StringPool
-from timeline.records.tables import (
-    NO_GRAPH,
-    NO_ID,
-    NO_TIME,
-    CommunicationOps,
-    Omission,
-    StepPart,
-    StepParts,
-    Steps,
-)
+from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
+from timeline.records.tables import CommunicationOps, Omission, StepPart, StepParts, Steps
 from timeline.sources.common.losses import LossLog
 from timeline.sources.common.step_ticks import STEP_COLUMNS, mean_rows, ticks_ns
 from timeline.sources.decoders.csv_blocks import Block, RowShape, read_blocks

@@ -16,6 +16,7 @@ from timeline.sources.source import Clock, Identity, ReadRequest
 __all__ = ["MindSporeTablesSource"]
 
 _WITH_STEPS = "MindSpore step trace"
+_STEPS_ALONE = "only its step trace is here, and nothing of its tasks."
 
 
 @dataclass(frozen=True)
@@ -54,9 +55,7 @@ class MindSporeTablesSource:
         path = self._step_trace
         empty = Records(rank, strings, tells_copies=False, tables_only=True)
         builder = RecordsBuilder(empty)
-        said = "only tables without times are here, so nothing of it can be drawn"
         if path is not None:
             builder.add_steps(read_step_ticks(path, strings, rank))
-            said = "only its step trace is here, and nothing of its tasks"
-        builder.report((), (f"rank {rank}: {said}.",))
+            builder.report((), (f"rank {rank}: {_STEPS_ALONE}",))
         return builder.build()

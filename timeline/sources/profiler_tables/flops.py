@@ -31,8 +31,8 @@ _LAYOUTS: Mapping[int, tuple[tuple[FlopUnit, tuple[str, ...]], ...]] = {
 1.x calls all of it FLOPs and FLOPS, whatever the unit. Its 2.1 writes no shares."""
 _SUMMARIES: Mapping[FlopUnit, Mapping[str, str]] = {
     FlopUnit.ALL: {_WORK: "FLOPs", _RATE: "FLOPS", _SHARE: "FLOPS_Utilization"},
-    FlopUnit.CUBE: {_WORK: "cube_FLOPs", _RATE: "cube_FLOPS"},
-    FlopUnit.VECTOR: {_WORK: "vec_FLOPs", _RATE: "vec_FLOPS"},
+    FlopUnit.CUBE: {_WORK: "cube_FLOPs", _RATE: "cube_FLOPS", _SHARE: "cube_FLOPS_Utilization"},
+    FlopUnit.VECTOR: {_WORK: "vec_FLOPs", _RATE: "vec_FLOPS", _SHARE: "vec_FLOPS_Utilization"},
 }
 _UNREADABLE = "rows with a cell that cannot be read"
 
