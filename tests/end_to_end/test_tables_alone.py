@@ -240,7 +240,7 @@ def test_tasks_of_ai_cpus_alone_are_drawn_and_said_to_be_all(
     report = command.report(profiler, "-o", tmp_path / "out.pftrace", "--kind", "detail")
     assert len(report["outputs"]) == 1
     assert report["warnings"] == [
-        "rank 0: only tables are here, and nothing of the tasks of its device."
+        "rank 0: only tables are here, and nothing of the tasks of the device."
     ]
     chosen = command.report(profiler, "--kind", "detail", "--steps", "2")
     assert [row["step"] for row in chosen["flops"]] == [2]

@@ -101,9 +101,7 @@ def mean_steps(figures: Figures) -> Table:
         }
         return Table(
             whole
-            | _split(
-                figures, used["rank"], np.ones(len(used), np.int64), used["not_overlapped_ns"]
-            )
+            | _split(figures, used["rank"], np.ones(len(used), np.int64), used["not_overlapped_ns"])
             | {"between_ns": np.zeros(len(used), np.int64)}
         )
     groups = group_by(len(steps), [np.asarray(steps["rank"])])
@@ -172,7 +170,7 @@ def _split(
     rows = figures.exposed.take(at)
     known = (rows["waiting_ns"] > 0) | (rows["transfer_ns"] > 0)
     left_ns = np.ma.filled(exposed_ns, 0)
-    found = {}
+    found: dict[str, npt.NDArray[Any]] = {}
     for name in _SPLIT:
         part_ns = np.minimum(np.rint(rows[name] / steps).astype(np.int64), left_ns)
         left_ns = left_ns - part_ns

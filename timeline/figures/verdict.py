@@ -30,6 +30,7 @@ from timeline.figures.pipeline_table import pipeline_sentences
 from timeline.figures.rank_tables import Figures, extent_ns
 from timeline.figures.starvation import find_starved
 from timeline.figures.table import Table
+from timeline.figures.untimed_words import untimed_sentences
 from timeline.units import spell_duration, spell_like, spell_short
 
 __all__ = [
@@ -94,7 +95,8 @@ class Verdict:
     measured_steps: how many of them are in steps. rank_means: of the columns of mean_steps over its
     ranks, None where no rank tells it. bubbles: what is to be said of a pipeline. starved: the rank
     whose device idles for data, where that stands first. data_advice, advice: what the small tables
-    beside timelines advise, of data and of all else.
+    beside timelines advise, of data and of all else. untimed: what those tell where no rank did
+    anything at a known time.
     """
 
     ranks: Table
@@ -121,6 +123,7 @@ class Verdict:
     starved: Culprit | None = None
     data_advice: tuple[str, ...] = ()
     advice: tuple[str, ...] = ()
+    untimed: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, figures: Figures) -> Verdict:
@@ -140,6 +143,9 @@ class Verdict:
         # What passes between steps is told once, by what tells most of it.
         if starved or between or any(one.about == STEP_INTERVAL_OF_RANKS for one in told):
             told = [one for one in told if one.about != STEP_INTERVAL]
+        if starved is not None:
+            of_ranks = STEP_INTERVAL_OF_RANKS, starved.rank
+            told = [one for one in told if (one.about, one.rank) != of_ranks]
         return cls(
             figures.overlap,
             measured,
@@ -176,6 +182,7 @@ class Verdict:
             starved,
             tuple(one.text for one in told if one.about in ABOUT_DATA),
             tuple(one.text for one in told if one.about not in ABOUT_DATA),
+            () if mean is not None else tuple(untimed_sentences(figures)),
         )
 
     @property
@@ -236,6 +243,7 @@ class Verdict:
         yield from self.advice
         if not wait_notably:
             yield from waits
+        yield from self.untimed
         if self.mean is not None:
             yield from self._where_time_goes(self.mean)
 
