@@ -10,8 +10,8 @@ from timeline.analysis.clocks import RankMove
 from timeline.analysis.rank_facts import RankFacts
 from timeline.encoders.formats import format_of
 from timeline.errors import spell_ids
+from timeline.figures.check_tables import check_table
 from timeline.figures.parallel_tables import parallel_contradictions
-from timeline.figures.rank_tables import checks_of
 from timeline.fitting.plan import DrawnLayer
 from timeline.fitting.writer import Written
 from timeline.layers import Layer
@@ -52,7 +52,7 @@ def warnings_of(
     yield from _waiting_warnings(joined, selection)
     yield from said_once(_empty_warnings(joined.facts, selection))
     yield from _absent_layers(joined.facts, layers)
-    yield from check_warnings(checks_of(joined.facts))
+    yield from check_warnings(check_table(joined.facts))
 
 
 def _empty_warnings(ranks: Sequence[RankFacts], selection: Selection) -> Iterator[str]:

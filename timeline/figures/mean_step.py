@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from timeline.columns.columns import Int64
 from timeline.columns.group_by import group_by
-from timeline.figures.rank_tables import PARTS, Figures, extent_ns
+from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
+from timeline.figures.time_tables import PARTS, extent_ns
 
 __all__ = ["MeanStep", "mean_steps"]
 

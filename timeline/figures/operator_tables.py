@@ -13,7 +13,7 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.work.operator_steps import OperatorSteps
 from timeline.columns.columns import Bool, Codes, Int64
 from timeline.columns.group_by import group_by
-from timeline.figures.table import Table, join_columns
+from timeline.figures.table import Table, join_columns, join_tables
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.profiler_tables.operators import (
     FrameworkOperators,
@@ -30,6 +30,7 @@ __all__ = [
     "operator_detail_table",
     "operator_step_table",
     "operator_sum_table",
+    "operator_table",
     "told_operator_step_table",
     "with_file_sums",
 ]
@@ -74,6 +75,28 @@ FRAMEWORK: Mapping[str, type] = {
 MOST_TOLD_STEPS = 20_000
 """Rows of operators by step in a report."""
 _TASKS = "tasks"
+
+
+def operator_table(facts: Sequence[RankFacts]) -> Table:
+    """See `Figures.operators`."""
+    return join_tables(map(_operators, facts))
+
+
+def _operators(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
+    times = facts.operators.times
+    strings = np.array(facts.operators.strings, object)
+    return {
+        "rank": np.full(len(times), facts.rank, np.int64),
+        "communication": times.communication.astype(np.int64),
+        "type": strings[times.type],
+        "core": strings[times.core],
+        "name": strings[times.name],
+        "shapes": strings[times.shapes],
+        "count": times.count,
+        "total_ns": times.total_ns,
+        "shortest_ns": times.shortest_ns,
+        "longest_ns": times.longest_ns,
+    }
 
 
 def operator_sum_table(facts: Sequence[RankFacts]) -> Table:

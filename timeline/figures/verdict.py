@@ -27,9 +27,10 @@ from timeline.figures.data_advice import ABOUT_DATA, STEP_INTERVAL, STEP_INTERVA
 from timeline.figures.idle_words import MeanIdle, idle_sentence, mean_idle
 from timeline.figures.mean_step import MeanStep, mean_steps
 from timeline.figures.pipeline_table import pipeline_sentences
-from timeline.figures.rank_tables import Figures, extent_ns
+from timeline.figures.rank_tables import Figures
 from timeline.figures.starvation import find_starved
 from timeline.figures.table import Table
+from timeline.figures.time_tables import extent_ns
 from timeline.figures.untimed_words import untimed_sentences
 from timeline.units import spell_duration, spell_like, spell_short
 

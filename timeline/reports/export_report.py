@@ -16,7 +16,7 @@ from timeline.figures.path_table import path_rows
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict
-from timeline.figures.waited_for_table import waiting_dicts
+from timeline.figures.waiting_tables import waiting_dicts
 from timeline.fitting.plan import WHOLE_NS
 from timeline.records.counting_rules import CommunicationRule, FreeRule
 from timeline.records.not_given import NO_GRAPH
