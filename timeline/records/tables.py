@@ -402,7 +402,7 @@ class Records:
     """The most memory that was reserved, of the framework or in all, as far as that is recorded and
     asked for."""
     tables_only: bool = False
-    """Whether the capture is nothing but such tables, without any that tells when something ran."""
+    """Whether the capture is nothing but such tables; a step trace may tell when its steps ran."""
 
     @property
     def timed(self) -> bool:
