@@ -146,7 +146,7 @@ def test_only_sources_open_files(module: Module) -> None:
     """A profile is opened by its readers and by nothing else; encoders open what they write.
 
     The viewer opens what was written, to serve it, processes the room for what they pass on, and
-    options the file of names that one of them takes.
+    options the file that is their value.
     """
     opened = [call for name, call in module.calls() if name in OPENERS]
     others = ("viewer.serving", "ranks.shared_columns", "options")
