@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,7 +28,6 @@ class ParallelSource(enum.IntEnum):
     PROFILER_INFO = 2
 
 
-@dataclass(frozen=True)
 class ParallelStrategies(ColumnTable):
     """A row per file that tells how the run is split.
 
@@ -45,7 +43,6 @@ class ParallelStrategies(ColumnTable):
     """Of the rank itself, from 0."""
 
 
-@dataclass(frozen=True)
 class ParallelTimes(ColumnTable):
     """A row per step: how long a rank computes, and communicates while it does not compute.
 
@@ -65,7 +62,6 @@ class ParallelTimes(ColumnTable):
     collective_alone_ns: Int64 = column(np.int64, NO_TIME)
 
 
-@dataclass(frozen=True)
 class LinkSums(ColumnTable):
     """A row per step and link: what moved over it, and how long that took.
 
@@ -81,7 +77,6 @@ class LinkSums(ColumnTable):
     total_ns: Int64 = column(np.int64)
 
 
-@dataclass(frozen=True)
 class CollectiveSums(ColumnTable):
     """A row per step and kind of communication op."""
 

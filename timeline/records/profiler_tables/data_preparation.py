@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -31,7 +30,6 @@ class Queue(enum.IntEnum):
     """To the device, as it was when a batch was put in."""
 
 
-@dataclass(frozen=True)
 class QueueRecords(ColumnTable):
     """A row per queue and batch, in order of queues and batches.
 
@@ -51,7 +49,6 @@ class QueueRecords(ColumnTable):
     total_ns: Int64 = column(np.int64, NO_TIME)
 
 
-@dataclass(frozen=True)
 class PipelineOperations(ColumnTable):
     """A row per operation that has a queue behind it, and the root, which is the first row.
 
@@ -81,7 +78,6 @@ class ProcessorUser(enum.IntEnum):
     OPERATION = 2
 
 
-@dataclass(frozen=True)
 class ProcessorUse(ColumnTable):
     """A row per user of processors: means over all samples, 0 to 100 percent of all processors."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -31,7 +30,6 @@ class FlopUnit(enum.IntEnum):
     VECTOR = 2
 
 
-@dataclass(frozen=True)
 class FlopRows(ColumnTable):
     """A row per rank, step, scope and operator, and unit: its operations, and how fast they were.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -28,7 +27,6 @@ class Life(enum.IntEnum):
     NOT_KNOWN = 4
 
 
-@dataclass(frozen=True)
 class MemoryGraphs(ColumnTable):
     """A row per graph: what it holds throughout, and how much memory the device has."""
 
@@ -37,7 +35,6 @@ class MemoryGraphs(ColumnTable):
     capacity_bytes: Int64 = column(np.int64, NO_ID)
 
 
-@dataclass(frozen=True)
 class MemoryNodes(ColumnTable):
     """A row per node; those of a graph follow each other in the order in which it runs them."""
 
@@ -47,7 +44,6 @@ class MemoryNodes(ColumnTable):
     name: Codes = column(np.int32)
 
 
-@dataclass(frozen=True)
 class MemoryTensors(ColumnTable):
     """A row per tensor: its size, and from which node of its graph to which it lives.
 
@@ -66,7 +62,6 @@ class MemoryTensors(ColumnTable):
     """A Life."""
 
 
-@dataclass(frozen=True)
 class NodeTensors(ColumnTable):
     """A row per node and tensor that it puts out, or uses as a workspace."""
 

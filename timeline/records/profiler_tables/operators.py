@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -35,7 +34,6 @@ class RunLevel(enum.IntEnum):
     """A kernel of a GPU."""
 
 
-@dataclass(frozen=True)
 class OperatorSums(ColumnTable):
     """A row per source and type of operator, and one per operator where the file tells them apart.
 
@@ -56,7 +54,6 @@ class OperatorSums(ColumnTable):
     run_ns: Int64 = column(np.int64, NO_TIME)
 
 
-@dataclass(frozen=True)
 class OperatorRuns(ColumnTable):
     """A row per step and type, operator or kernel: how often it ran, and how long in all.
 
@@ -75,7 +72,6 @@ class OperatorRuns(ColumnTable):
     rest: Bool = column(np.bool_, False)
 
 
-@dataclass(frozen=True)
 class FrameworkOperators(ColumnTable):
     """A row per operator that the host described to the device.
 

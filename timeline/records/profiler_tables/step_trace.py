@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, column
@@ -13,7 +11,6 @@ from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 __all__ = ["StepPoints", "StepTraceMeans"]
 
 
-@dataclass(frozen=True)
 class StepTraceMeans(ColumnTable):
     """The mean row of a step trace, which MindSpore makes of all steps but the first.
 
@@ -28,7 +25,6 @@ class StepTraceMeans(ColumnTable):
     tail_ns: Int64 = column(np.int64, NO_TIME)
 
 
-@dataclass(frozen=True)
 class StepPoints(ColumnTable):
     """A row per graph: the operators at which forward begins and backward ends.
 

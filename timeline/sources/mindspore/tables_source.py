@@ -16,7 +16,6 @@ from timeline.sources.source import Clock, Identity, ReadRequest
 __all__ = ["MindSporeTablesSource"]
 
 _WITH_STEPS = "MindSpore step trace"
-_STEPS_ALONE = "only its step trace is here, and nothing of its tasks."
 
 
 @dataclass(frozen=True)
@@ -53,9 +52,8 @@ class MindSporeTablesSource:
         """
         strings, rank = StringPool(), self.identity.rank
         path = self._step_trace
-        empty = Records(rank, strings, tells_copies=False, tables_only=path is None)
+        empty = Records(rank, strings, tells_copies=False, tables_only=True)
         builder = RecordsBuilder(empty)
         if path is not None:
             builder.add_steps(read_step_ticks(path, strings, rank))
-            builder.report((), (f"rank {rank}: {_STEPS_ALONE}",))
         return builder.build()

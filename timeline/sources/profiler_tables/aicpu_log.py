@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -63,7 +62,6 @@ _UNITS = {"us": Unit.MICROSECONDS, "ms": Unit.MILLISECONDS}
 _LEAST_CELLS = 6
 
 
-@dataclass(frozen=True)
 class AicpuTasks(Spans):
     """Tasks that AI CPUs ran, a row each, in order of the file.
 

@@ -15,6 +15,7 @@ from timeline.sources.decoders.text_lines import read_lines
 from timeline.sources.profiler_tables.builder import TablesBuilder
 
 __all__ = [
+    "NOT_GIVEN",
     "Cell",
     "DelimitedTable",
     "Row",
@@ -37,15 +38,11 @@ class Unit(enum.Enum):
 
     TEXT = None
     NUMBER = Decimal(1)
-    TICKS = Decimal(10)
-    """Of 10 ns."""
     NANOSECONDS = Decimal("1.0")
     MICROSECONDS = Decimal(1_000)
     MILLISECONDS = Decimal(1_000_000)
     MILLISECONDS_AS_PS = Decimal(1_000_000_000)
     """In picoseconds, for means."""
-    KILOBYTES = Decimal("1e3")
-    """Of 1000 bytes."""
     PERCENT = Decimal("0.01")
     MEGA = Decimal("1e6")
     """MFLOP, as FLOP."""

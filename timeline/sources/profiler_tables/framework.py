@@ -31,7 +31,6 @@ from timeline.sources.profiler_tables.tensor_types import DataTypes
 __all__ = ["read_framework", "sizes_of_shape"]
 
 
-@dataclass(frozen=True)
 class _Described(ColumnTable):
     """A row of framework_raw_N.csv; kernel_type: the type, or the core where op_type tells that."""
 
