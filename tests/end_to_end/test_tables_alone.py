@@ -81,6 +81,19 @@ def test_its_listing_has_the_ranks(tmp_path: Path, command: Command) -> None:
     assert outcome.out.count("MindSpore tables") == 3
 
 
+def test_graphs_of_tables_are_selected(tmp_path: Path, command: Command) -> None:
+    """As steps are; a graph that no table is of is an error."""
+    header = "task_id,stream_id,full_kernel_name,kernel_type,op_info,graph_id"
+    rows = [f"{task},1,Default/Cast-op{task},Cast,{{}},{graph}" for task, graph in ((1, 7), (2, 8))]
+    (tmp_path / "framework_raw_0.csv").write_text("\n".join((header, *rows)), encoding="utf-8")
+    report = command.report(tmp_path, "--graphs", "8")
+    assert [(row["graph"], row["task"]) for row in report["framework"]] == [(8, 2)]
+    assert report["ranks"][0]["graphs"] == [7, 8]
+    outcome = command(tmp_path, "--graphs", "9")
+    assert outcome.code == 3
+    assert "found graphs 7,8" in outcome.err
+
+
 def test_a_single_table_opens_its_rank(tmp_path: Path) -> None:
     """Whatever else of the directory: the rank of its name, with all its tables."""
     _, profiler = tables_of(tmp_path / "run", write_flops, write_step_trace)
