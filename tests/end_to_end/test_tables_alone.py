@@ -224,6 +224,22 @@ def test_tables_in_a_job_and_in_its_data_are_of_one_rank(tmp_path: Path) -> None
         assert {path.parent for path in source.files} == {job, job / "data"}
 
 
+def test_a_decoded_log_beside_the_log_is_no_other_capture(tmp_path: Path) -> None:
+    """It is told, and read where it lies alone."""
+    _, profiler = tables_of(tmp_path / "made", write_aicpu_log, ranks=1, ops_per_step=24)
+    job = tmp_path / "JOB1"
+    for name in ("data", "decoded"):
+        (job / name).mkdir(parents=True)
+    shutil.copy(profiler / "DATA_PREPROCESS.dev.AICPU.0.slice_0", job / "data")
+    decoded = job / "decoded" / "output_data_preprocess_aicpu_0.txt"
+    decoded.write_text("1  InitData  1567  100  2298200409  2298200538\n", encoding="utf-8")
+    found = discover(job)
+    assert [source.identity.directory for source in found.sources] == [job]
+    assert [note.partition(" holds")[0] for note in found.notes] == ["decoded"]
+    (alone,) = discover(job / "decoded").sources
+    assert set(alone.files) == {decoded}
+
+
 def test_tasks_of_ai_cpus_are_slices_of_their_threads(tmp_path: Path, command: Command) -> None:
     """On the counter of the device, as the steps are; they count as nothing else."""
     run, profiler = tables_of(
