@@ -16,7 +16,7 @@ from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, colu
 from timeline.columns.distinct import distinct
 from timeline.columns.group_by import group_by
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.not_given import NO_TIME
 from timeline.records.tables import (
     FORWARD_BACKWARD,
     FRAMEWORK_LAUNCH,
@@ -161,16 +161,12 @@ def _launched(records: Records, operators: CallTree) -> _Kernels:
 
     Of several arrows to one task, that of the operator that began last counts.
     """
-    flows, host, tasks, strings = records.flows, records.host, records.tasks, records.strings
-    on_gpu = records.hardware == GPU
-    ends = (flows.source_kind == FlowEnd.HOST) & (flows.target_kind == FlowEnd.TASK)
-    if not on_gpu:
-        ends &= np.isin(flows.category, _codes(strings, frozenset({FRAMEWORK_LAUNCH})))
-    rows = np.flatnonzero(ends)
-    if on_gpu:
-        rows = rows[np.isin(host.layer[flows.source_row[rows]], _codes(strings, RUNTIME_LAYERS))]
-    rows = rows[_are_kernels(records)[flows.target_row[rows]]]
-    source, target = flows.source_row[rows], flows.target_row[rows]
+    host, tasks, on_gpu = records.host, records.tasks, records.hardware == GPU
+    source, target = (
+        _runtime_arrows(records) if on_gpu else records.arrows(FRAMEWORK_LAUNCH, FlowEnd.TASK)
+    )
+    kernels = _are_kernels(records)[target]
+    source, target = source[kernels], target[kernels]
     asked_ns = host.start_ns[source]
     if on_gpu:  # the clocks of runtime and operators may differ by microseconds
         asked_ns = asked_ns + (host.end_ns[source] - asked_ns) // 2
@@ -181,6 +177,14 @@ def _launched(records: Records, operators: CallTree) -> _Kernels:
     last = order[np.append(ordered[1:] != ordered[:-1], [True])[: len(order)]]
     its = target[last]
     return _Kernels(place[last], asked_ns[last], tasks.end_ns[its] - tasks.start_ns[its])
+
+
+def _runtime_arrows(records: Records) -> tuple[Int64, Int64]:
+    """The rows of calls of a GPU's runtime, and of the tasks that they launched."""
+    flows, layers = records.flows, _codes(records.strings, RUNTIME_LAYERS)
+    rows = np.flatnonzero((flows.source_kind == FlowEnd.HOST) & (flows.target_kind == FlowEnd.TASK))
+    rows = rows[np.isin(records.host.layer[flows.source_row[rows]], layers)]
+    return flows.source_row[rows], flows.target_row[rows]
 
 
 def _codes(strings: StringPool, names: frozenset[str]) -> Codes:
@@ -302,18 +306,13 @@ def _allocated(records: Records, operators: CallTree) -> tuple[Int64, Int64]:
 
 def _enqueued_ns(records: Records, moments_ns: Int64) -> Int64:
     """When what leaves the queue at each moment was put there, before all times for nothing."""
-    flows, host = records.flows, records.host
-    code = records.strings.find(TASK_QUEUE)
-    rows = np.flatnonzero(
-        (flows.category == (NO_ID if code is None else code))
-        & (flows.source_kind == FlowEnd.HOST)
-        & (flows.target_kind == FlowEnd.HOST)
-    )
-    leaving = _tree(host, flows.target_row[rows])
+    host = records.host
+    put, taken = records.arrows(TASK_QUEUE, FlowEnd.HOST)
+    leaving = _tree(host, taken)
     place = leaving.open_at(moments_ns)
     # A row of the queue is the end of one arrow.
-    order = np.argsort(flows.target_row[rows])
-    ends, starts = flows.target_row[rows][order], flows.source_row[rows][order]
+    order = np.argsort(taken)
+    ends, starts = taken[order], put[order]
     found = np.full(len(moments_ns), _BEFORE_ALL)
     known = np.flatnonzero(place != NO_CALL)
     found[known] = host.start_ns[starts[np.searchsorted(ends, leaving.row[place[known]])]]
@@ -403,16 +402,10 @@ def _backward_paths(records: Records, operators: CallTree, modules: CallTree, pa
     An arrow from forward to backward begins in the module, and ends in the operator of the
     gradient, or in the engine's call around that.
     """
-    flows, host = records.flows, records.host
-    code = records.strings.find(FORWARD_BACKWARD)
-    rows = np.flatnonzero(
-        (flows.category == (NO_ID if code is None else code))
-        & (flows.source_kind == FlowEnd.HOST)
-        & (flows.target_kind == FlowEnd.HOST)
-    )
+    forward, backward = records.arrows(FORWARD_BACKWARD, FlowEnd.HOST)
     label = np.full(len(operators), _NO_LABEL, np.int64)
-    module = modules.open_at(host.start_ns[flows.source_row[rows]])
-    place = operators.open_at(host.start_ns[flows.target_row[rows]])
+    module = modules.open_at(records.host.start_ns[forward])
+    place = operators.open_at(records.host.start_ns[backward])
     known = (module != NO_CALL) & (place != NO_CALL)
     label[_worked_out(records, operators, place[known])] = path[module[known]]
     return operators.inherited(label, _NO_LABEL)
