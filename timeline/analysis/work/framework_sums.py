@@ -12,7 +12,7 @@ from timeline.analysis.work.call_chains import NO_PATH, ModulePaths
 from timeline.analysis.work.call_tree import NO_CALL, CallTree
 from timeline.analysis.work.framework_calls import MODULE, launch_name
 from timeline.analysis.work.task_sums import are_hccl_tasks
-from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
+from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column, rows_of_runs
 from timeline.columns.distinct import distinct
 from timeline.columns.group_by import group_by
 from timeline.columns.strings import NO_NAME, StringPool
@@ -47,6 +47,7 @@ _COPIES = frozenset({"gpu_memcpy", "memcpy"})
 _QUEUED = "cann::"
 """In the names of allocations that CANN makes while its queue is emptied."""
 _STEP = re.compile(r"ProfilerStep#([0-9]{1,9})")
+_BEFORE_ALL = np.iinfo(np.int64).min
 _NO_STEP = -1
 _NO_LABEL = -1
 
@@ -259,18 +260,10 @@ def _shown(records: Records, operators: CallTree, kernels: Int64, most: int) -> 
     parents = operators.parent[by_parent]
     while len(asked):
         first, stop = (np.searchsorted(parents, asked, side=side) for side in ("left", "right"))
-        places = np.repeat(first, stop - first) + _counted(stop - first)
-        inner = by_parent[places]
+        inner = by_parent[rows_of_runs(first, stop - first)]
         stays.append(inner[~gives_way[inner]])
         asked = np.sort(inner[gives_way[inner]])
     return np.sort(np.concatenate(stays))
-
-
-def _counted(counts: Rows) -> Rows:
-    """0, 1, .. for each count, one after another."""
-    before = np.cumsum(counts) - counts
-    counted: Rows = np.arange(int(counts.sum())) - np.repeat(before, counts)
-    return counted
 
 
 def _steps(records: Records, operators: CallTree) -> Int64:
@@ -319,9 +312,6 @@ def _enqueued_ns(records: Records, moments_ns: Int64) -> Int64:
     return found
 
 
-_BEFORE_ALL = np.iinfo(np.int64).min
-
-
 def _grouped(every: OperatorTimes) -> OperatorTimes:
     """One row per name and shapes, the longest first; of too many, the rest without shapes."""
     groups = group_by(len(every), [every.name, every.shapes])
@@ -364,15 +354,15 @@ def _module_times(
     backward_ns = _by_path(behind, kernels.length_ns, count)
     has_backward = np.zeros(count, np.bool_)
     has_backward[label[label != _NO_LABEL]] = True
-    outer, every = _paths_around(paths), list[ModuleTimes]()
+    every = list[ModuleTimes]()
     for backward, self_ns, asked in (
         (False, forward_ns, np.ones(count, np.bool_)),
         (True, backward_ns, has_backward),
     ):
         total_ns = self_ns.copy()
-        for one in range(count - 1, NO_PATH, -1):  # a path is numbered behind those around it
-            total_ns[outer[one]] += total_ns[one]
-            asked[outer[one]] |= asked[one]
+        for one in range(count - 1, NO_PATH, -1):
+            total_ns[paths.around[one]] += total_ns[one]
+            asked[paths.around[one]] |= asked[one]
         some = np.flatnonzero(asked[1:]) + 1
         texts = strings.codes(map(paths.text, some.tolist()))
         flag = np.full(len(some), backward)
@@ -388,12 +378,6 @@ def _by_path(path: Int64, lengths_ns: Int64, count: int) -> Int64:
     known = path > NO_PATH
     np.add.at(found, path[known], lengths_ns[known])
     return found
-
-
-def _paths_around(paths: ModulePaths) -> list[int]:
-    """The path around each, by number."""
-    number = {paths.text(one): one for one in range(len(paths))}
-    return [number[paths.text(one).rpartition("/")[0]] for one in range(len(paths))]
 
 
 def _backward_paths(records: Records, operators: CallTree, modules: CallTree, path: Int64) -> Int64:
