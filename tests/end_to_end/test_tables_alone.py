@@ -81,6 +81,16 @@ def test_its_listing_has_the_ranks(tmp_path: Path, command: Command) -> None:
     assert outcome.out.count("MindSpore tables") == 3
 
 
+def test_what_is_not_read_is_named(tmp_path: Path, command: Command) -> None:
+    """Other sums of MindSpore in the directory, each with its rank."""
+    _, profiler = tables_of(tmp_path / "run", write_flops)
+    names = ["memory_usage_summary_1.json", "minddata_pipeline_summary_1.json"]
+    for name in names:
+        (profiler / name).write_text("{}", encoding="utf-8")
+    report = command.report(profiler)
+    assert [(one["rank"], one["file"]) for one in report["unused"]] == [(1, name) for name in names]
+
+
 def test_a_single_table_opens_its_rank(tmp_path: Path) -> None:
     """Whatever else of the directory: the rank of its name, with all its tables."""
     _, profiler = tables_of(tmp_path / "run", write_flops, write_step_trace)

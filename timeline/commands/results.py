@@ -18,7 +18,7 @@ from timeline.layers import Layer
 from timeline.ranks.read_ranks import JoinedRanks
 from timeline.ranks.warnings import said_once
 from timeline.reports.check_text import check_warnings
-from timeline.reports.export_report import OutputFile, OverlapRow, RankReport, ResolutionRow
+from timeline.reports.report_rows import OutputFile, OverlapRow, RankReport, ResolutionRow
 from timeline.selection import Selection
 from timeline.sources.source import Source
 from timeline.units import spell_count
