@@ -62,8 +62,8 @@ def test_tables_without_times_are_a_profile_without_a_timeline(
         (0, "MindSpore tables", 0),
         (1, "MindSpore tables", 0),
     ]
-    assert len(report["warnings"]) == 2
-    assert all("without times" in said for said in report["warnings"])
+    (said,) = report["warnings"]
+    assert said.startswith("ranks 0,1: ") and "without times" in said
     assert report["omitted"] == []
     assert not target.exists()
     outcome = command(profiler, "--kind", kind, "-o", target, "--strict", "-v")
@@ -92,6 +92,16 @@ def test_graphs_of_tables_are_selected(tmp_path: Path, command: Command) -> None
     outcome = command(tmp_path, "--graphs", "9")
     assert outcome.code == 3
     assert "found graphs 7,8" in outcome.err
+
+
+def test_what_is_not_read_is_named(tmp_path: Path, command: Command) -> None:
+    """Other sums of MindSpore in the directory, each with its rank."""
+    _, profiler = tables_of(tmp_path / "run", write_flops)
+    names = ["memory_usage_summary_1.json", "minddata_pipeline_summary_1.json"]
+    for name in names:
+        (profiler / name).write_text("{}", encoding="utf-8")
+    report = command.report(profiler)
+    assert [(one["rank"], one["file"]) for one in report["unused"]] == [(1, name) for name in names]
 
 
 def test_a_single_table_opens_its_rank(tmp_path: Path) -> None:
@@ -269,7 +279,7 @@ def test_tasks_of_ai_cpus_alone_are_drawn_and_said_to_be_all(
     report = command.report(profiler, "-o", tmp_path / "out.pftrace", "--kind", "detail")
     assert len(report["outputs"]) == 1
     assert report["warnings"] == [
-        "rank 0: only tables are here, and nothing of the tasks of its device."
+        "rank 0: only tables are here, and nothing of the tasks of the device."
     ]
     chosen = command.report(profiler, "--kind", "detail", "--steps", "2")
     assert [row["step"] for row in chosen["flops"]] == [2]

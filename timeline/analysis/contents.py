@@ -79,7 +79,7 @@ def find_graphs(records: Records) -> frozenset[int]:
 
 def find_steps(records: Records) -> frozenset[int]:
     """The numbers of all steps; of a rank that has only tables those that they are of."""
-    if records.tables_only:
+    if records.tables_only and not len(records.steps):
         return records.profiler_tables.steps
     return frozenset(records.steps.iteration.tolist())
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from timeline.columns.columns import Bool, ColumnTable, Int64, column, sort_rows
@@ -13,7 +11,6 @@ from timeline.records.tables import Steps
 __all__ = ["StepTrace", "data_aug_bounds", "step_trace"]
 
 
-@dataclass(frozen=True)
 class StepTrace(ColumnTable):
     """One row per step, of the whole recording; times on the clock as recorded.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from timeline.analysis.step_membership import NO_STEP, Membership
@@ -18,7 +16,6 @@ __all__ = ["StepWaits", "step_waits"]
 _RECEIVE = "Receive"
 
 
-@dataclass(frozen=True)
 class StepWaits(ColumnTable):
     """How long each step waited: one row per step.
 

@@ -149,33 +149,33 @@ class Figures:
     (stages - 1) / (micro_batches + stages - 1); masked where nothing tells them.
     ordinary: whether the step is."""
     flops: Table = field(default_factory=lambda: Table({}))
-    """See `flops_table`."""
+    """A row per rank, step, scope and operator whose work was counted, see `flops_table`."""
     data_preparation: Table = field(default_factory=lambda: Table({}))
-    """See `data_preparation_table`."""
+    """A row per rank: what limits the preparation of its data, see `data_preparation_table`."""
     data_queues: Table = field(default_factory=lambda: Table({}))
-    """See `data_queue_table`."""
+    """A row per rank and queue of batches, see `data_queue_table`."""
     data_pipeline: Table = field(default_factory=lambda: Table({}))
-    """See `data_pipeline_table`."""
+    """A row per rank and operation of its data pipeline, see `data_pipeline_table`."""
     operator_sums: Table = field(default_factory=lambda: Table({}))
-    """See `operator_sum_table`."""
+    """A row per rank, source and type of operator, see `operator_sum_table`."""
     operator_steps: Table = field(default_factory=lambda: Table({}))
-    """See `operator_step_table`."""
+    """A row per rank, step and type, operator or kernel, see `operator_step_table`."""
     framework: Table = field(default_factory=lambda: Table({}))
-    """See `framework_table`."""
+    """A row per rank and operator as the framework describes it, see `framework_table`."""
     step_trace: Table = field(default_factory=lambda: Table({}))
-    """See `step_trace_table`."""
+    """A row per rank, graph and step, and their means, see `step_trace_table`."""
     parallel: Table = field(default_factory=lambda: Table({}))
-    """See `parallel_table`."""
+    """How the run is split over ranks, in a row at most, see `parallel_table`."""
     parallel_times: Table = field(default_factory=lambda: Table({}))
-    """See `parallel_times_table`."""
+    """A row per rank and step: computing and communication, see `parallel_times_table`."""
     memory_graphs: Table = field(default_factory=lambda: Table({}))
-    """See `MemoryTables`."""
+    """A row per rank and graph: its peak, see `MemoryTables`."""
     memory_operators: Table = field(default_factory=lambda: Table({}))
-    """See `MemoryTables`."""
+    """A row per rank, graph and node, or allocation, see `MemoryTables`."""
     memory_tensors: Table = field(default_factory=lambda: Table({}))
-    """See `MemoryTables`."""
+    """A row per rank, graph and tensor, or allocation, see `MemoryTables`."""
     advice: Table = field(default_factory=lambda: Table({}))
-    """See `advice_table`."""
+    """A row per number beyond its threshold, the worst first, see `advice_table`."""
     framework_operators: Table = field(default_factory=lambda: Table({}))
     """For a comparison, a row per rank, name of operators that are shown, and shapes (empty where
     they are not told apart): count, total_ns, size_bytes and held_ns as in `OperatorTimes`, and
@@ -184,9 +184,9 @@ class Figures:
     """For a comparison, a row per rank, path of modules and direction, `forward` or `backward`:
     self_ns and total_ns as in `ModuleTimes`."""
     operator_details: Table = field(default_factory=lambda: Table({}))
-    """See `operator_detail_table`."""
+    """A row per rank, file of sums and operator, see `operator_detail_table`."""
     told_operator_steps: Table = field(default_factory=lambda: Table({}))
-    """See `told_operator_step_table`."""
+    """Rows of `operator_steps` for a report, see `told_operator_step_table`."""
 
     work_classes: Table = field(default_factory=lambda: Table({}))
     """For a comparison, a row per rank and class of device work: rank, by (kernel or launch),

@@ -73,7 +73,6 @@ class _Phase(enum.IntEnum):
     BETWEEN = 4
 
 
-@dataclass(frozen=True)
 class _Ends(ColumnTable):
     """What ends each gap: when it was asked for and launched, and by which rows of host events.
 

@@ -75,7 +75,7 @@ def read_host(
             "sequenceNumber": NO_ID,
             "fwdThreadId": NO_ID,
         }
-        | ({"inputShapes": NO_ID} if shapes else {}),
+        | ({"inputShapes": NO_ID, "inputDtypes": NO_ID} if shapes else {}),
     )
     marks = database.integers(
         "MSTX_EVENTS",
@@ -151,7 +151,11 @@ def _calls(
             "level": level,
             "connection": raw["connectionId"] if layer == "CANN" else none,
         }
-        | ({"shapes": names.input_shapes(raw["inputShapes"])} if "inputShapes" in raw else {}),
+        | (
+            {"shapes": names.input_shapes(raw["inputShapes"], raw["inputDtypes"])}
+            if "inputShapes" in raw
+            else {}
+        ),
     )
 
 

@@ -30,7 +30,6 @@ _COLUMNS: ColumnNames = {
 }
 
 
-@dataclass(frozen=True)
 class FrameworkTable(ColumnTable):
     """One row per operator, in order of its name's code.
 

@@ -31,7 +31,10 @@ _MOST_INTEGER = (1 << 63) - 1
 
 
 class Unit(enum.Enum):
-    """What a cell holds: a text, or how many of the column's unit one of the cell's is."""
+    """What a cell holds: a text, or a number, by the factor from its unit to the column's.
+
+    Units of the same factor are one member.
+    """
 
     TEXT = None
     NUMBER = Decimal(1)
@@ -56,9 +59,10 @@ _UNITS_IN_HEADERS = {
 
 @dataclass(frozen=True)
 class Cell:
-    """A column of a file: the field that it fills, and what headers call it, newest first.
+    """A column of a file: the field of the table that it fills, and what headers call it.
 
-    required: whether a row without it is damaged.
+    names: in small letters; of several in one header the first here is taken. required: whether a
+    row without it is damaged.
     """
 
     field: str
@@ -69,7 +73,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class DelimitedTable:
-    """A kind of file with a header: the table that its rows fill, and its cells."""
+    """A kind of file with a header: the table whose rows its lines are, and its columns."""
 
     fills: type[ColumnTable]
     cells: tuple[Cell, ...]

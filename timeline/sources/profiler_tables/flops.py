@@ -44,7 +44,7 @@ _Values = dict[str, _Value]
 
 
 def read_flops(files: TableFiles, into: TablesBuilder) -> None:
-    """Read work in MFLOP, rates in GFLOP/s and utilization in percent."""
+    """Read the rows of FlopRows; files give MFLOP, GFLOP/s and percent."""
     for path in files.get(TableFile.FLOPS_SUMMARY, ()):
         _read_summary(path, into)
     for path in files.get(TableFile.FLOPS_STEPS, ()):

@@ -31,9 +31,8 @@ from timeline.sources.profiler_tables.tensor_types import DataTypes
 __all__ = ["read_framework", "sizes_of_shape"]
 
 
-@dataclass(frozen=True)
 class _Described(ColumnTable):
-    """A row of framework_raw_N.csv; kind: its column kernel_type, which may be the core."""
+    """A row of framework_raw_N.csv; kernel_type: the type, or the core where op_type tells that."""
 
     graph: Int64 = column(np.int64, NO_GRAPH)
     stream: Int64 = column(np.int64, NO_ID)
@@ -86,7 +85,7 @@ class _Rows:
 
 
 def read_framework(files: TableFiles, into: TablesBuilder) -> Mapping[int, int]:
-    """Read what describes operators: the table, else the raw texts.
+    """Read FrameworkOperators: of the table, else of the raw texts of the host.
 
     Returns:
         The type of each operator by its full name, both codes of the strings of `into`.

@@ -35,7 +35,7 @@ _GRAPH = re.compile(r"(?:graph|model)_?(\d{1,9})", re.ASCII | re.IGNORECASE)
 
 
 def read_step_trace(files: TableFiles, into: TablesBuilder) -> None:
-    """Read the mean row and where forward begins and backward ends; steps are read as such."""
+    """Read StepTraceMeans and StepPoints; the steps themselves are read by their source."""
     for path in files.get(TableFile.STEP_TRACE, ()):
         _read_mean(path, into)
     for path in files.get(TableFile.STEP_POINTS, ()):
