@@ -81,16 +81,6 @@ def test_its_listing_has_the_ranks(tmp_path: Path, command: Command) -> None:
     assert outcome.out.count("MindSpore tables") == 3
 
 
-def test_what_is_not_read_is_named(tmp_path: Path, command: Command) -> None:
-    """Other sums of MindSpore in the directory, each with its rank."""
-    _, profiler = tables_of(tmp_path / "run", write_flops)
-    names = ["memory_usage_summary_1.json", "minddata_pipeline_summary_1.json"]
-    for name in names:
-        (profiler / name).write_text("{}", encoding="utf-8")
-    report = command.report(profiler)
-    assert [(one["rank"], one["file"]) for one in report["unused"]] == [(1, name) for name in names]
-
-
 def test_graphs_of_tables_are_selected(tmp_path: Path, command: Command) -> None:
     """As steps are; a graph that no table is of is an error."""
     header = "task_id,stream_id,full_kernel_name,kernel_type,op_info,graph_id"
@@ -102,6 +92,16 @@ def test_graphs_of_tables_are_selected(tmp_path: Path, command: Command) -> None
     outcome = command(tmp_path, "--graphs", "9")
     assert outcome.code == 3
     assert "found graphs 7,8" in outcome.err
+
+
+def test_what_is_not_read_is_named(tmp_path: Path, command: Command) -> None:
+    """Other sums of MindSpore in the directory, each with its rank."""
+    _, profiler = tables_of(tmp_path / "run", write_flops)
+    names = ["memory_usage_summary_1.json", "minddata_pipeline_summary_1.json"]
+    for name in names:
+        (profiler / name).write_text("{}", encoding="utf-8")
+    report = command.report(profiler)
+    assert [(one["rank"], one["file"]) for one in report["unused"]] == [(1, name) for name in names]
 
 
 def test_a_single_table_opens_its_rank(tmp_path: Path) -> None:
