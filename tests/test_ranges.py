@@ -19,7 +19,8 @@ from timeline.errors import RecordError, UsageError
 from timeline.options import ReadingOptions
 from timeline.ranges import FURTHEST_NS, LARGEST_ID
 from timeline.records.clock import ClockMove
-from timeline.records.tables import NO_TIME, Records, Tasks
+from timeline.records.not_given import NO_TIME
+from timeline.records.tables import Records, Tasks
 from timeline.selection import Selection
 from timeline.tracks.model import Timeline, Track
 

@@ -4,53 +4,41 @@ from __future__ import annotations
 
 import functools
 import os
-import warnings
 import weakref
-from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from timeline.analysis.questions import EVERY_ROW, Questions
 from timeline.declarations import fill, with_keywords
-from timeline.errors import TimelineWarning, UsageError
+from timeline.errors import UsageError
 from timeline.figures.notebook import paragraph_html
 from timeline.figures.table import Table
 from timeline.keywords import ReadingKeywords
+from timeline.measure import Measured, measure, read_known
 from timeline.options import ReadingOptions
 from timeline.progress import Progress, Silent
-from timeline.records.tables import Omission
 from timeline.selection import Selection
 from timeline.sources.finding.discovery import FIND_FOR_EXPORT, Discovered, FindingOptions
 from timeline.sources.finding.packed import discover_unpacked
-from timeline.sources.source import Source
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-    from timeline.figures.rank_tables import Figures
-    from timeline.ranks.read_ranks import KnownRanks
 
 __all__ = ["Profile", "open_profile", "profile_at"]
 
 MOST_SELECTIONS = 16
 """So many selections are remembered; their figures are small, their records are not kept."""
 MOST_RANKS_SHOWN = 8
-_CALLER_OF_FIGURES = 5
-"""Frames from where files are read up to whoever asked a Profile for figures."""
 _CALLER_OF_ESTIMATE = 3
-"""And to whoever asked for an estimate."""
-
-
-@dataclass(frozen=True)
-class _Measured:
-    """The figures of one selection, and what they do not hold."""
-
-    figures: Figures
-    omissions: Table
+"""Frames from where files are read up to whoever asked for an estimate."""
+_ALWAYS_TOLD = Questions()
+_CAUSES = Questions(causes=True)
+_MEMORY = Questions(most_allocations=EVERY_ROW)
 
 
 class Profile:
@@ -83,7 +71,7 @@ class Profile:
         self._close = weakref.finalize(self, place.close)
         # The cache holds no reference to the Profile, which would keep an archive unpacked.
         self._reader = (path, found.sources, reading, progress)
-        read = functools.partial(_measure, *self._reader)
+        read = functools.partial(measure, *self._reader)
         self._read = functools.lru_cache(MOST_SELECTIONS)(read)
 
     @property
@@ -97,9 +85,11 @@ class Profile:
         return Table(
             {
                 "rank": np.array(self.ranks, np.int64),
-                "layout": _texts([source.layout for source in self.sources]),
-                "host": _texts([source.clock.host or None for source in self.sources]),
-                "source": _texts([str(source.identity.directory) for source in self.sources]),
+                "layout": np.array([source.layout for source in self.sources], object),
+                "host": np.array([source.clock.host or None for source in self.sources], object),
+                "source": np.array(
+                    [str(source.identity.directory) for source in self.sources], object
+                ),
             }
         )
 
@@ -134,16 +124,20 @@ class Profile:
         selection: Selection | None = None,
         by: Literal["type", "name", "launch", "module"] = "type",
     ) -> Table:
-        """A row per rank and type of operator, per rank and operator, or by whose work it is.
+        """A row per rank, source and type of operator; or by name, or by whose work it is.
 
-        rank, communication (1 or 0), type, core (what ran it), name (by name only), count,
-        total_ns, shortest_ns, longest_ns, source (tasks; aicore_intermediate, aicpu_intermediate or
-        aicpu for sums that the profiler left beside them), mean_ns, dispatch_ns (until an AI CPU
-        began), run_ns, share (of its source and rank). By launch or module, instead of type and
-        core: launched_by and operator (the outermost and the innermost operator of the framework
-        around the launch), or module (the modules and annotations around it, or the scope in its
-        name); and phase (forward, backward or other). What is not known is masked. In either way
-        each compute task and communication op is in one row of tasks.
+        By type: rank, communication (1 or 0), type, core (what ran it), count, total_ns,
+        shortest_ns, longest_ns, source, mean_ns, dispatch_ns (until an AI CPU began), run_ns and
+        share (of all of its source and rank). source is tasks, or the MindSpore file whose sums
+        are given: aicore_intermediate (of a mean step), aicpu_intermediate, or aicpu (the log of
+        the AI CPUs). By name: name, and shapes of inputs, which are empty by type.
+
+        By launch or module, of tasks alone: rank, communication, launched_by and operator (the
+        outermost and the innermost operator of the framework around the launch), or module (the
+        modules and annotations around it, or the scope in its name); phase (forward, backward or
+        other), count, total_ns, shortest_ns, longest_ns.
+
+        What is not known is masked. Each compute task and communication op is in one row of tasks.
 
         Raises:
             TimelineError: as `overlap`.
@@ -153,11 +147,12 @@ class Profile:
                 f"by={by!r}: operators are told apart by type, name, launch or module."
             )
         if by in ("launch", "module"):
-            figures = self._measure(selection, causes=True).figures
+            figures = self._measure(selection, _CAUSES).figures
             return figures.launchers if by == "launch" else figures.modules
         from timeline.figures.operator_tables import with_file_sums
 
-        figures = self._measure(selection, by_name=by == "name").figures
+        asked = Questions(named_operators=EVERY_ROW if by == "name" else 0)
+        figures = self._measure(selection, asked).figures
         if by == "name":
             return with_file_sums(figures.operators, figures.operator_details)
         table = with_file_sums(figures.operators, figures.operator_sums)
@@ -182,7 +177,7 @@ class Profile:
         Raises:
             TimelineError: as `overlap`.
         """
-        return self._measure(selection, causes=True).figures.waited_for
+        return self._measure(selection, _CAUSES).figures.waited_for
 
     def idle(
         self, selection: Selection | None = None, by: Literal["cause", "call"] = "cause"
@@ -198,7 +193,7 @@ class Profile:
         """
         if by not in ("cause", "call"):
             raise UsageError(f"by={by!r}: idle time is told apart by cause or by call.")
-        figures = self._measure(selection, causes=True).figures
+        figures = self._measure(selection, _CAUSES).figures
         return figures.idle if by == "cause" else figures.idle_calls
 
     def critical_path(self, selection: Selection | None = None) -> Table:
@@ -213,7 +208,7 @@ class Profile:
         Raises:
             TimelineError: as `overlap`.
         """
-        return self._measure(selection, causes=True).figures.critical_path
+        return self._measure(selection, _CAUSES).figures.critical_path
 
     def estimate_gain(self, rank: int, selection: Selection | None = None) -> int | None:
         """How many ns earlier the selection would end if a rank were as fast as the others.
@@ -230,15 +225,18 @@ class Profile:
 
         self.check_open()
         chosen = replace(selection or Selection(), layers=None)
-        known = _read(*self._reader, chosen, causes=True, estimate=True, caller=_CALLER_OF_ESTIMATE)
+        asked = Questions(causes=True, estimate=True)
+        known = read_known(*self._reader, chosen, asked, caller=_CALLER_OF_ESTIMATE)
         return estimated_gain_ns(known.facts, known.waiting, rank)
 
     def flops(self, selection: Selection | None = None) -> Table:
-        """A row per rank, step, scope and operator whose floating-point operations were counted.
+        """The floating-point operations that MindSpore counted, of ranks, steps, scopes, operators.
 
-        rank; level: rank, step, scope or operator; name; parent, of a scope; step; unit: all, cube
-        or vector; flop, of a step, or of one run of an operator; flop_per_s, of a rank the mean
-        over its operators; utilization, from 0 to 1. None is worked out from shapes.
+        rank, level (rank, step, scope or operator: what the row is of), name, parent (of a scope,
+        which is told by its name and that together), step, unit (all, cube or vector), flop (of
+        one step, or of one run of an operator), flop_per_s (of a rank the mean over its operators,
+        not work / time), utilization (of the peak, 0 to 1). What is not known is masked or None;
+        nothing is estimated from shapes.
 
         Raises:
             TimelineError: as `overlap`.
@@ -246,11 +244,11 @@ class Profile:
         return self._measure(selection).figures.flops
 
     def data_preparation(self, selection: Selection | None = None) -> Table:
-        """A row per rank: what limits the preparation of its data.
+        """What limits the preparation of data, by MindInsight's rules: a row per rank.
 
-        rank, bottleneck (processing, sending, none), empty_share (of the host queue), operations
-        (ids
-        that limit the pipeline), cpu_busy.
+        rank, bottleneck (processing, sending or none; None without a host queue), empty_share (the
+        share of batches that found the host queue empty), operations (a list: the op of each row of
+        `data_pipeline` that has a bottleneck), cpu_busy (0 to 1).
 
         Raises:
             TimelineError: as `overlap`.
@@ -258,10 +256,12 @@ class Profile:
         return self._measure(selection).figures.data_preparation
 
     def data_queues(self, selection: Selection | None = None) -> Table:
-        """A row per rank and queue of its data.
+        """A row per rank and queue through which its batches go.
 
-        rank, queue (host, device, to device), records, empty, full, capacity, and the means get_ns,
-        push_ns and total_ns of a record.
+        rank; queue: host (from the pipeline to the sender), device (as GetNext found it), to device
+        (as the sender found it); records (batches), empty and full (at how many of these it was),
+        capacity (in batches), and means of a batch: get_ns (until there was one), push_ns (into the
+        queue behind), total_ns. What is not known is masked.
 
         Raises:
             TimelineError: as `overlap`.
@@ -269,10 +269,13 @@ class Profile:
         return self._measure(selection).figures.data_queues
 
     def data_pipeline(self, selection: Selection | None = None) -> Table:
-        """A row per rank and operation of the pipeline of its data.
+        """A row per rank and operation of its data pipeline that has a queue, and its root.
 
-        rank, op, type, workers, parent, children, samples, capacity, mean_size, usage, empty_share,
-        cpu_user, cpu_system, bottleneck, advice.
+        rank, op (its id), type, workers, parent and children (ids; those without a queue are passed
+        over), samples (of its queue), capacity and mean_size (in batches), usage (mean_size /
+        capacity), empty_share (of the samples), cpu_user and cpu_system (0 to 1), bottleneck
+        (fuller input, slow source or slow sink, by MindInsight's rules), advice (what to try then).
+        What is not known is masked or None.
 
         Raises:
             TimelineError: as `overlap`.
@@ -284,29 +287,30 @@ class Profile:
         selection: Selection | None = None,
         by: Literal["type", "name", "kernel"] | None = None,
     ) -> Table:
-        """A row per rank, step and type of operator, operator, or kernel: how often it ran, how
-        long.
+        """How often and how long operators ran in each step.
 
-        rank, step, level (type, name, kernel), side (gpu or cpu, where a file tells it), type,
-        name, shapes (of inputs), count, total_ns, mean_ns; all levels, or one. Those of a step are
-        of its tasks and communication ops, unless the profiler has left a file of them; what lies
-        in no step is in no row. What is not known is masked, or None.
+        A row per rank, step and level: type, name (an operator and its shapes) or kernel (of GPUs);
+        by chooses one level. rank, step, level, side (cpu or gpu, where a file tells it), type,
+        name, shapes (of inputs), count, total_ns, mean_ns. Rows are of the rank's
+        dynamic_shape_info file, or else of its tasks and communication ops; what lies in no step
+        is in no row. What is not known is masked or None.
 
         Raises:
             TimelineError: as `overlap`.
         """
         if by not in (None, "type", "name", "kernel"):
             raise UsageError(f"by={by!r}: operators of steps are told apart by type, name, kernel.")
-        table = self._measure(selection, every_run=True).figures.operator_steps
+        table = self._measure(selection, Questions(every_run=True)).figures.operator_steps
         return table if by is None else table.take(table["level"] == by)
 
     def step_trace(self, selection: Selection | None = None) -> Table:
-        """A row per rank, graph and step of the step trace, and their means over all but the first.
+        """A row per rank, graph and step of the step trace, then the means of each graph.
 
-        rank, graph and step, which is masked in means; of, in means: steps, of those selected, or
-        file, as the profiler wrote it; start_ns, total_ns, which is the sum of interval_ns, the
-        wait for data, masked in the first step, fp_bp_ns and tail_ns; fp_start and bp_end, the
-        operators at which forward begins and backward ends.
+        rank, graph, step (masked in means), of (in means: steps for the selected ones but the
+        first, file for what MindSpore wrote), start_ns (the end of the step before), total_ns =
+        interval_ns + fp_bp_ns + tail_ns (interval_ns, the wait for data, is masked in the first
+        step), fp_start and bp_end (the operators that begin forward and end backward). What is not
+        known is masked or None.
 
         Raises:
             TimelineError: as `overlap`.
@@ -314,10 +318,10 @@ class Profile:
         return self._measure(selection).figures.step_trace
 
     def parallel(self, selection: Selection | None = None) -> Table:
-        """One row, or none: how the run is split over ranks.
+        """How MindSpore split the run over ranks: one row, or none where no file tells it.
 
-        mode, such as auto_parallel or pipeline-parallel; stages and ranks, how many there are;
-        stage_ranks, the ranks of each stage.
+        mode (in the file's words, such as auto_parallel or pipeline-parallel), stages and ranks
+        (how many), stage_ranks (a list: the ranks of each stage).
 
         Raises:
             TimelineError: as `overlap`.
@@ -325,10 +329,12 @@ class Profile:
         return self._measure(selection).figures.parallel
 
     def parallel_times(self, selection: Selection | None = None) -> Table:
-        """A row per rank and step: what it computes, and communicates while it does not.
+        """A row per rank and step that MindSpore's cluster analysis sums up, then their means.
 
-        rank, stage, step, of, computing_ns, communication_alone_ns, stage_ns, receive_alone_ns,
-        collective_alone_ns.
+        rank, stage (from 0), step (masked in means), of (in means: steps for the selected ones but
+        the first, file for what MindSpore wrote), computing_ns, communication_alone_ns (while
+        nothing computes), stage_ns = computing_ns + collective_alone_ns, receive_alone_ns and
+        collective_alone_ns, which make up communication_alone_ns. What is not known is masked.
 
         Raises:
             TimelineError: as `overlap`.
@@ -336,11 +342,12 @@ class Profile:
         return self._measure(selection).figures.parallel_times
 
     def links(self, selection: Selection | None = None) -> Table:
-        """A row per rank and link: what its HCCL tasks, or MindSpore's sums of them, moved there.
+        """A row per rank and link: what its HCCL tasks, or else the profiler's sums of them, moved.
 
-        rank; source_rank and target_rank; link, such as HCCS; count, masked in sums of MindSpore;
-        size_bytes; total_ns; bandwidth_gb_s, size by time; group, where ranks are numbers inside it
-        and which ranks those are is not known; numbered_in: run, or group.
+        rank, source_rank and target_rank, link (its kind, such as HCCS), count (of tasks; masked in
+        the profiler's sums), size_bytes, total_ns, bandwidth_gb_s (size / time), group (in which
+        ranks are counted, where its members are not known), numbered_in (run or group: what
+        source_rank and target_rank are numbers in).
 
         Raises:
             TimelineError: as `overlap`.
@@ -348,9 +355,11 @@ class Profile:
         return self._measure(selection).figures.links
 
     def framework(self, selection: Selection | None = None) -> Table:
-        """A row per operator as the framework describes it.
+        """A row per operator as MindSpore describes it to the device.
 
-        rank, graph, stream, task, name, type, block_dim, inputs, outputs.
+        rank, graph, stream, task (its id on the device), name, type, block_dim (how many blocks it
+        is split into), inputs and outputs (lists of {format, type, shape}). What is not known is
+        masked or None.
 
         Raises:
             TimelineError: as `overlap`.
@@ -358,24 +367,27 @@ class Profile:
         return self._measure(selection).figures.framework
 
     def memory_graphs(self, selection: Selection | None = None) -> Table:
-        """A row per rank and graph: how much memory it holds at most.
+        """A row per rank and graph: the most memory it holds, as MindSpore plans it.
 
-        rank, graph, static_bytes (what it holds whatever runs), peak_bytes, peak_node and
-        peak_operator (the first at which it does), capacity_bytes (of the device), nodes and
-        tensors (their numbers), fp_start and bp_end (operators). Of torch_npu, whose allocations
-        were recorded as they happened, a row per rank: peak_operator is the last that allocated
-        before the peak, tensors is the number of allocations, and the rest is masked.
+        rank, graph, static_bytes (held throughout), peak_bytes, peak_node and peak_operator (where
+        that is first reached; a node is a place in the execution order, from 0), capacity_bytes (of
+        the device), nodes and tensors (how many), fp_start and bp_end (the operators that begin
+        forward and end backward). Where torch_npu recorded allocations, a row for the rank:
+        peak_operator allocated last before the peak, tensors is the number of allocations, and the
+        rest is masked.
 
         Raises:
             TimelineError: as `overlap`.
         """
-        return self._measure(selection, memory=True).figures.memory_graphs
+        return self._measure(selection, _MEMORY).figures.memory_graphs
 
     def advice(self, selection: Selection | None = None) -> Table:
-        """A row per number that is above its threshold, and what to do about it.
+        """A row per number beyond its threshold, with what to do about it, the worst first.
 
-        about, rank, stage, source_rank, target_rank, link, op, value, unit, mean, share, threshold,
-        text; the worst first.
+        about (its subject), rank, stage, source_rank, target_rank, link and op (what it concerns),
+        value and mean (of its kind, where it is compared with that) in unit, share (what is
+        compared with the threshold; the value where there is none), threshold, text (a sentence).
+        What is not known or not meant is masked or None.
 
         Raises:
             TimelineError: as `overlap`.
@@ -385,20 +397,21 @@ class Profile:
     def memory(
         self, selection: Selection | None = None, by: Literal["operator", "tensor"] = "operator"
     ) -> Table:
-        """A row per rank, graph and operator of it in the order in which they run, or per tensor.
+        """Memory that graphs hold: a row per operator in execution order, or per tensor.
 
-        rank, graph, node, name, use_bytes (what the graph holds then), size_bytes (what the
-        operator puts out and works in), change_bytes (of the use, since the operator before). By
-        tensor: rank, graph, tensor, type, size_bytes, first and last (the nodes at which it lives),
-        operator (which makes it), at_peak (whether it lives at the peak). Where torch_npu recorded
-        allocations, they are a row each, in order of time, without a graph and nodes.
+        By operator: rank, graph, node, name, use_bytes (held by the graph then), size_bytes (of the
+        operator's outputs and workspaces), change_bytes (of use_bytes since the node before). By
+        tensor: rank, graph, tensor, type, size_bytes, first and last (the nodes between which it
+        lives, both included), operator (the one that makes it), at_peak (whether it lives then).
+        Where torch_npu recorded allocations, either way a row for each, in order of time, without
+        graph and nodes. What is not known is masked or None.
 
         Raises:
             TimelineError: as `overlap`.
         """
         if by not in ("operator", "tensor"):
             raise UsageError(f"by={by!r}: memory is told apart by operator or tensor.")
-        figures = self._measure(selection, memory=True).figures
+        figures = self._measure(selection, _MEMORY).figures
         return figures.memory_operators if by == "operator" else figures.memory_tensors
 
     def omissions(self, selection: Selection | None = None) -> Table:
@@ -425,17 +438,11 @@ class Profile:
             raise UsageError(f"the profile {self.path} is closed; open it again.")
 
     def _measure(
-        self,
-        selection: Selection | None,
-        *,
-        by_name: bool = False,
-        causes: bool = False,
-        memory: bool = False,
-        every_run: bool = False,
-    ) -> _Measured:
+        self, selection: Selection | None, questions: Questions = _ALWAYS_TOLD
+    ) -> Measured:
         self.check_open()
         chosen = replace(selection or Selection(), layers=None)
-        return self._read(chosen, by_name, causes, memory, every_run)
+        return self._read(chosen, questions)
 
     def __enter__(self) -> Profile:
         return self
@@ -512,94 +519,3 @@ def profile_at(
         finally:
             progress.finish()
         return Profile(path, found, reading, progress, stack.pop_all())
-
-
-def _measure(
-    path: Path,
-    sources: Sequence[Source],
-    reading: ReadingOptions,
-    progress: Progress,
-    selection: Selection,
-    by_name: bool,
-    causes: bool,
-    memory: bool,
-    every_run: bool,
-) -> _Measured:
-    """Read the figures of a selection, and warn of what they do not hold."""
-    from timeline.figures.rank_tables import Figures
-
-    known = _read(
-        path,
-        sources,
-        reading,
-        progress,
-        selection,
-        by_name=by_name,
-        causes=causes,
-        memory=memory,
-        every_run=every_run,
-    )
-    omissions = [omission for facts in known.facts for omission in facts.omissions]
-    return _Measured(Figures.of(known.facts, known.waiting, known.path), _table_of(omissions))
-
-
-def _read(
-    path: Path,
-    sources: Sequence[Source],
-    reading: ReadingOptions,
-    progress: Progress,
-    selection: Selection,
-    *,
-    by_name: bool = False,
-    causes: bool = False,
-    estimate: bool = False,
-    memory: bool = False,
-    every_run: bool = False,
-    caller: int = _CALLER_OF_FIGURES,
-) -> KnownRanks:
-    """Read what is known of a selection, and warn of what that does not hold.
-
-    caller: how many frames above here that was asked.
-    """
-    from timeline.ranks.read_ranks import read_facts
-
-    try:
-        known = read_facts(
-            path,
-            sources,
-            reading,
-            progress,
-            selection,
-            by_name=by_name,
-            causes=causes,
-            estimate=estimate,
-            memory=memory,
-            every_run=every_run,
-        )
-    finally:
-        progress.finish()
-    omissions = [omission for facts in known.facts for omission in facts.omissions]
-    lost = [
-        f"rank {omission.rank}: {omission.reason} ({omission.rows} records)"
-        for omission in omissions
-        if omission.loss
-    ]
-    for warning in (*known.left_out, *known.warnings, *lost):
-        warnings.warn(warning, TimelineWarning, stacklevel=caller)
-    return known
-
-
-def _table_of(omissions: Sequence[Omission]) -> Table:
-    return Table(
-        {
-            "rank": np.array([omission.rank for omission in omissions], np.int64),
-            "code": _texts([omission.code.value for omission in omissions]),
-            "reason": _texts([omission.reason for omission in omissions]),
-            "rows": np.array([omission.rows for omission in omissions], np.int64),
-            "loss": np.array([omission.loss for omission in omissions], np.int64),
-        }
-    )
-
-
-def _texts(values: Sequence[str | None]) -> np.ndarray[tuple[int], np.dtype[np.object_]]:
-    return np.array(values, object)

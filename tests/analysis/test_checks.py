@@ -25,7 +25,7 @@ from tests.support.profile_shelf import Profile, ProfileShelf
 from timeline.analysis.checks import MOST_ALIKE, Checks, RankChecks, known_reasons
 from timeline.cli.main import main
 from timeline.figures.table import Table
-from timeline.records.tables import NO_ID, NO_TIME
+from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.vendor import Measure
 from timeline.reports.check_text import check_lines, unused_lines
 

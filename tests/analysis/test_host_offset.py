@@ -17,7 +17,8 @@ from timeline.layers import Layer
 from timeline.options import StepOperators
 from timeline.profile import open_profile
 from timeline.ranks.rank_records import read_rank
-from timeline.records.tables import NO_ID, NO_TIME, FlowEnd, OmissionCode, Records
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import FlowEnd, OmissionCode, Records
 from timeline.selection import Align
 from timeline.sources.source import ReadRequest
 

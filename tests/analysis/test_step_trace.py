@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from timeline.analysis.step_trace import StepTrace, step_trace
-from timeline.records.tables import NO_TIME, Steps
+from timeline.records.not_given import NO_TIME
+from timeline.records.tables import Steps
 
 LENGTHS = st.tuples(*[st.integers(1, 10**9)] * 3)
 """Interval, forward and backward, tail."""

@@ -13,17 +13,8 @@ from hypothesis import strategies as st
 
 from timeline.columns.columns import Codes, ColumnTable, Float64, Int64, Rows, column
 from timeline.columns.constant import constant
-from timeline.records.tables import (
-    FLOAT_NOT_GIVEN,
-    NO_GRAPH,
-    NO_TIME,
-    CommunicationOps,
-    HostEvents,
-    PlaneTasks,
-    Spans,
-    Steps,
-    Tasks,
-)
+from timeline.records.not_given import FLOAT_NOT_GIVEN, NO_GRAPH, NO_TIME
+from timeline.records.tables import CommunicationOps, HostEvents, PlaneTasks, Spans, Steps, Tasks
 
 
 class Sheet(ColumnTable):

@@ -193,8 +193,16 @@ def _with_shapes(event: Event) -> Event:
     return event | {"args": args}
 
 
-def test_shapes_of_a_trace_match_those_of_a_database(shelf: ProfileShelf, here: Path) -> None:
-    """Both part them by lines; operators that tell none have an empty one."""
+@pytest.mark.parametrize(
+    "columns", [("inputShapes", "inputDtypes"), ("inputDtypes", "inputShapes")]
+)
+def test_shapes_of_a_trace_match_those_of_a_database(
+    shelf: ProfileShelf, here: Path, columns: tuple[str, str]
+) -> None:
+    """Both part them by lines; operators that tell none have an empty one.
+
+    columns: of shapes and types, which torch_npu swapped.
+    """
     trace, database = (shelf.copy(name, here / name) for name in ("torch-text", "torch-db"))
     for capture in trace.captures:
         change_events(capture / "ASCEND_PROFILER_OUTPUT" / "trace_view.json", _with_shapes)
@@ -202,14 +210,15 @@ def test_shapes_of_a_trace_match_those_of_a_database(shelf: ProfileShelf, here: 
         (path,) = capture.glob("ASCEND_PROFILER_OUTPUT/ascend_pytorch_profiler_*.db")
         with closing(sqlite3.connect(path)) as opened, opened:
             ((last,),) = opened.execute("SELECT MAX(id) FROM STRING_IDS")
-            text = SHAPES.replace(";", ";\r\n")
-            opened.execute("INSERT INTO STRING_IDS VALUES (?, ?)", (last + 1, text))
-            opened.execute("UPDATE PYTORCH_API SET inputShapes = NULL")
-            opened.execute(
-                "UPDATE PYTORCH_API SET inputShapes = ? "
-                "WHERE name = (SELECT id FROM STRING_IDS WHERE value = ?)",
-                (last + 1, OF_CONVOLUTION),
-            )
+            opened.execute("UPDATE PYTORCH_API SET inputShapes = NULL, inputDtypes = NULL")
+            texts = (SHAPES.replace(";", ";\r\n"), "float;\r\nlong int;\r\nScalar")
+            for number, (column, text) in enumerate(zip(columns, texts, strict=True), last + 1):
+                opened.execute("INSERT INTO STRING_IDS VALUES (?, ?)", (number, text))
+                opened.execute(
+                    f"UPDATE PYTORCH_API SET {column} = ? "
+                    "WHERE name = (SELECT id FROM STRING_IDS WHERE value = ?)",
+                    (number, OF_CONVOLUTION),
+                )
     report = compare(trace.path, database.path, output=here / "a.pftrace", match_shapes=True)
     rows = report.comparison.framework_operators.to_dicts()
     found = {row["name"]: row for row in rows}

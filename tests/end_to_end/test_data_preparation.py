@@ -151,6 +151,32 @@ def test_tables_alone_advise_too(tmp_path: Path) -> None:
     assert next(report.verdict.sentences()).startswith("Data processing of rank 0 is too slow")
 
 
+@pytest.mark.parametrize(
+    ("sizes", "told"),
+    [
+        ({0: None, 1: 62, 2: 60}, [(0, None, 60 / 64)]),
+        ({0: 6}, [(0, 6 / 64, 6 / 64)]),
+        ({0: 6, 1: 4, 2: 36}, [(1, 4 / 64, 32 / 64), (2, 36 / 64, 36 / 64)]),
+    ],
+    ids=["full queues", "a single operation", "a fuller queue and a slow source"],
+)
+def test_advice_on_operations_tells_what_is_beyond_the_threshold(
+    tmp_path: Path, sizes: dict[int, int | None], told: list[tuple[int, float | None, float]]
+) -> None:
+    """How full the least full queue before the root is, by how much an input is fuller, or its own.
+
+    sizes: of the queue of each operation of a chain from the root on.
+    """
+    lines = ["op_id,op_type,num_workers,output_queue_size,output_queue_length,children_id"]
+    for op, size in sizes.items():
+        queue = "," if size is None else f"[{size}],64"
+        lines.append(f"{op},Map,4,{queue},{f'[{op + 1}]' if op + 1 in sizes else ''}")
+    (tmp_path / "minddata_pipeline_raw_0.csv").write_text("\n".join(lines), encoding="utf-8")
+    advice = exported(tmp_path, tmp_path).to_dict()["advice"]
+    assert [(row["op"], row["value"], row["share"]) for row in advice] == told
+    assert {row["about"] for row in advice} == {"data operation"}
+
+
 def test_steps_that_are_selected_are_batches(tmp_path: Path) -> None:
     """The queue of steps 2 and 3 is that of batches 2 and 3."""
     run = make_run(ranks=1, steps=STEPS, scenario=starved(0))

@@ -6,6 +6,7 @@ import time
 
 from tests.support.random_records import Sizes, random_records
 from timeline.analysis.path.path_steps import critical_path
+from timeline.analysis.questions import Questions
 from timeline.analysis.waits.waiting import measure_waiting
 from timeline.ranks.rank_work import RankRequest, draw_rank_from_records
 from timeline.records.tables import Records
@@ -14,7 +15,10 @@ from timeline.selection import SUMMARY_LAYERS, Selection
 MOST_GROWTH = 10.0
 """Of the time for four times as much: four is linear, and sixteen the square."""
 REQUEST = RankRequest(
-    Selection(layers=SUMMARY_LAYERS), draw=False, causes=True, read_ranks=frozenset({0})
+    Selection(layers=SUMMARY_LAYERS),
+    draw=False,
+    questions=Questions(causes=True),
+    read_ranks=frozenset({0}),
 )
 
 

@@ -93,6 +93,15 @@ def test_shapes_part_operators_and_keep_their_sums(
     assert batch["base_ns"] == pytest.approx(840077, abs=ROUNDED_NS)
 
 
+def test_shapes_of_a_database_are_those_of_text(tmp_path: Path) -> None:
+    """torch_npu wrote them into the column of types; one network has the same in both."""
+    runs = _capture(TEXT), _capture("torch-npu-db")
+    report = compare(*runs, output=tmp_path / "compared.pftrace", match_shapes=True)
+    operators = report.comparison.framework_operators
+    assert len(operators) == 56
+    assert not operators["delta_count"].any()
+
+
 @pytest.mark.parametrize("name", ["torch-npu-db", "torch-npu-db-level0", "torch-npu-db-2024-10"])
 def test_databases_tell_the_same_operators(name: str, tmp_path: Path) -> None:
     """A database has the operators of such a run, their allocations and their modules."""

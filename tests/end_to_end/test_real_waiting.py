@@ -16,10 +16,12 @@ import pytest
 from tests.support.places import DATA
 from tests.support.read_profiles import records_of
 from timeline import Selection, open_profile
+from timeline.analysis.questions import Questions
 from timeline.analysis.waits.links import rank_links
 from timeline.cli.main import main
 from timeline.commands.export import export
-from timeline.records.tables import NO_ID, Records
+from timeline.records.not_given import NO_ID
+from timeline.records.tables import Records
 
 TEXT, DATABASE = DATA / "torch-npu-text", DATA / "torch-npu-db"
 LEVEL_0, RINGS = DATA / "torch-npu-db-level0", DATA / "torch-npu-db-2024-10"
@@ -215,7 +217,7 @@ def test_links_equal_the_matrix_of_the_vendor(path: Path, rank: int) -> None:
 def test_sizes_equal_those_of_the_vendor() -> None:
     """What ops moved, as the report shows it, is what CommAnalyzerBandwidth sums up."""
     with open_profile(DATABASE) as profile:
-        report = profile._measure(None, causes=True).figures.collectives
+        report = profile._measure(None, Questions(causes=True)).figures.collectives
     (file,) = (DATABASE / "rank0_ascend_pt").rglob("analysis.db")
     sizes: dict[str, float] = defaultdict(float)
     with closing(sqlite3.connect(f"file:{file}?immutable=1", uri=True)) as database:

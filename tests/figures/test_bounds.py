@@ -14,6 +14,7 @@ from simulator.scenario import Scenario
 from tests.support.faulty_clusters import Cluster, on_disk
 from tests.support.profile_shelf import ProfileShelf
 from timeline.analysis.idle.idle_sums import IdleCause
+from timeline.analysis.questions import Questions
 from timeline.figures.bound_table import COPIES, HOST, WAITING, bound_table
 from timeline.figures.bounds import Bound, bounds_sentence, find_bounds
 from timeline.figures.rank_tables import Figures
@@ -37,7 +38,7 @@ def _figures(cluster: Cluster, *, healthy: bool) -> Figures:
     run = cluster.healthy_run() if healthy else cluster.run()
     with on_disk(run) as path, timeline.open_profile(path, align="recorded", jobs=1) as profile:
         sources, reading = profile.sources, profile.reading
-        known = read_facts(path, sources, reading, Silent(), Selection(), causes=True)
+        known = read_facts(path, sources, reading, Silent(), Selection(), Questions(causes=True))
         return Figures.of(known.facts, known.waiting, known.path)
 
 

@@ -10,7 +10,8 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 from zlib_ng import zlib_ng
 
 from timeline.columns.columns import ColumnTable
-from timeline.records.tables import NO_TIME, FlowEnd, Records, Spans
+from timeline.records.not_given import NO_TIME
+from timeline.records.tables import FlowEnd, Records, Spans
 
 __all__ = ["BrokenPromise", "check_records", "check_trace", "check_valid"]
 

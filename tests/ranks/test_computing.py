@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support.profile_shelf import ProfileShelf
+from timeline.analysis.questions import Questions
 from timeline.analysis.rank_facts import RankFacts
 from timeline.figures.computing_table import computing_sentences, computing_table
 from timeline.options import StepOperators
@@ -20,7 +21,7 @@ from timeline.selection import Align, Selection
 from timeline.sources.source import ReadRequest
 
 SAMPLED = ("torch-text", "torch-db", "mindstudio", "msprof-sqlite")
-CAUSES = RankRequest(Selection(), draw=False, causes=True)
+CAUSES = RankRequest(Selection(), draw=False, questions=Questions(causes=True))
 
 
 @pytest.mark.parametrize("layout", SAMPLED)

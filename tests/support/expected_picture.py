@@ -23,10 +23,8 @@ from simulator.overlap import (
     overlap_segments,
 )
 from timeline.analysis.work.launching_operators import with_launchers
+from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID
 from timeline.records.tables import (
-    NO_CONTEXT,
-    NO_GRAPH,
-    NO_ID,
     CommunicationOps,
     FlowEnd,
     HostEvents,

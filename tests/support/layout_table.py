@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from simulator.model import RankRun, Run
 from tests.support.layout_tracks import RankTracks, Span, read_tracks
 from tests.support.profile_shelf import Profile
-from timeline.records.tables import NO_GRAPH
+from timeline.records.not_given import NO_GRAPH
 from timeline.sources.finding.captures import find_captures
 from timeline.sources.formats import FORMATS
 

@@ -20,7 +20,8 @@ from timeline.analysis.steps import with_steps
 from timeline.columns.columns import Codes
 from timeline.options import StepOperators
 from timeline.ranks.rank_work import RankRequest, draw_rank_from_records
-from timeline.records.tables import GPU, NO_GRAPH, NO_ID, NO_TIME, Records, StepPart
+from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
+from timeline.records.tables import GPU, Records, StepPart
 from timeline.selection import DETAIL_LAYERS, Selection
 from timeline.sources.finding.discovery import discover
 from timeline.sources.source import ReadRequest, Source

@@ -8,9 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from timeline.columns.strings import StringPool
+from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import (
-    NO_ID,
-    NO_TIME,
     CommunicationOps,
     FlowEnd,
     Flows,

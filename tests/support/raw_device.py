@@ -7,7 +7,8 @@ from pathlib import Path
 from simulator.writers.cann_raw import RawTask, counter_of, stars_record, track_record
 from tests.support.profile_shelf import Profile
 from timeline.analysis.invalid_rows import drop_invalid_rows
-from timeline.records.tables import NO_CONTEXT, Records
+from timeline.records.not_given import NO_CONTEXT
+from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.finding.discovery import discover
 from timeline.sources.source import ReadRequest, Source

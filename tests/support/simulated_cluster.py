@@ -11,15 +11,8 @@ from timeline.analysis.waits.collectives import RankCollectives, rank_collective
 from timeline.columns.columns import Int64
 from timeline.columns.strings import StringPool
 from timeline.records.clock import ClockMove
-from timeline.records.tables import (
-    NO_GRAPH,
-    NO_ID,
-    CommunicationOps,
-    GroupMembers,
-    PlaneTasks,
-    Records,
-    Tasks,
-)
+from timeline.records.not_given import NO_GRAPH, NO_ID
+from timeline.records.tables import CommunicationOps, GroupMembers, PlaneTasks, Records, Tasks
 
 STEP_NS = 40_000_000
 COMPUTE_NS = 300_000

@@ -12,7 +12,8 @@ from timeline.analysis.work.operators import OperatorTimes
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.group_by import group_by
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.records.tables import NO_ID, NO_TIME, CommunicationOps, Records, Steps
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import CommunicationOps, Records, Steps
 from timeline.records.vendor import Measure, VendorFigures
 from timeline.selection import Selection
 

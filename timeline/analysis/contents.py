@@ -11,7 +11,8 @@ from timeline.analysis.cut import device_span_ns
 from timeline.columns.distinct import distinct
 from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.counting_rules import CommunicationRule, FreeRule
-from timeline.records.tables import NO_GRAPH, Records
+from timeline.records.not_given import NO_GRAPH
+from timeline.records.tables import Records
 
 __all__ = ["RankContents", "describe_contents", "find_graphs", "find_steps", "is_monotonic"]
 
@@ -69,16 +70,18 @@ def _span_ns(records: Records) -> int:
 
 
 def find_graphs(records: Records) -> frozenset[int]:
-    """The graphs that a rank has tasks, ops or steps of."""
+    """The graphs that a rank has tasks, ops or steps of, or that it has tables of and no more."""
+    if records.tables_only:
+        return records.profiler_tables.graphs
     tables = (records.tasks.graph, records.ops.graph, records.steps.graph)
     return frozenset(graph for column in tables for graph in distinct(column).tolist())
 
 
 def find_steps(records: Records) -> frozenset[int]:
-    """The numbers of all steps; of a rank without times those that its tables are of."""
-    if records.timed:
-        return frozenset(records.steps.iteration.tolist())
-    return records.profiler_tables.steps
+    """The numbers of all steps; of a rank that has only tables those that they are of."""
+    if records.tables_only and not len(records.steps):
+        return records.profiler_tables.steps
+    return frozenset(records.steps.iteration.tolist())
 
 
 def is_monotonic(records: Records) -> bool:

@@ -11,7 +11,8 @@ from timeline.analysis.step_membership import NO_STEP, Membership, assign_steps
 from timeline.analysis.step_trace import StepTrace, step_trace
 from timeline.columns.columns import Bool, Int64, Rows
 from timeline.columns.intervals import IntervalSet, union
-from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Records
+from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
+from timeline.records.tables import Records
 from timeline.selection import Selection
 
 __all__ = ["Cut", "cut", "cut_steps", "cut_window", "device_span_ns"]

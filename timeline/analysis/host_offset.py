@@ -11,14 +11,8 @@ from timeline.analysis.idle.device_items import MOST_HOST_OFFSET_NS
 from timeline.columns.columns import Bool, Int64
 from timeline.layers import Layer
 from timeline.records.clock import ClockMove
-from timeline.records.tables import (
-    NO_TIME,
-    FlowEnd,
-    Omission,
-    OmissionCode,
-    Records,
-    Steps,
-)
+from timeline.records.not_given import NO_TIME
+from timeline.records.tables import FlowEnd, Omission, OmissionCode, Records, Steps
 
 __all__ = ["BACKWARDS_REASON", "drop_backward_arrows", "fit_host_clock"]
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from timeline.columns.columns import Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.strings import StringPool
-from timeline.records.tables import NO_ID, Records
+from timeline.records.not_given import NO_ID
+from timeline.records.tables import Records
 
 __all__ = ["BYTES_OF_UNIT", "MemoryPeaks", "PeakTable", "memory_peaks"]
 

@@ -12,15 +12,9 @@ from timeline.columns.columns import Int64, Rows
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import NO_NAME
 from timeline.layers import Layer
+from timeline.records.not_given import NO_GRAPH
 from timeline.records.profiler_tables.memory_graphs import MemoryGraphs
-from timeline.records.tables import (
-    NO_GRAPH,
-    CounterSamples,
-    CounterSeries,
-    Omission,
-    OmissionCode,
-    Records,
-)
+from timeline.records.tables import CounterSamples, CounterSeries, Omission, OmissionCode, Records
 
 __all__ = ["MEMORY_OF_GRAPHS", "with_memory_of_graphs"]
 

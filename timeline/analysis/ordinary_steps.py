@@ -10,7 +10,7 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct, distinct_pairs
 from timeline.columns.group_by import group_by
-from timeline.records.tables import NO_GRAPH
+from timeline.records.not_given import NO_GRAPH
 
 __all__ = [
     "has_several_graphs",

@@ -18,6 +18,7 @@ from timeline.analysis.memory_peaks import MemoryPeaks
 from timeline.analysis.overlap import FreeParts, OverlapTotals
 from timeline.analysis.path.path_items import RankPath
 from timeline.analysis.path.replay_items import RankReplay
+from timeline.analysis.questions import Questions
 from timeline.analysis.recorded_steps import RecordedSteps
 from timeline.analysis.selected_rank import SelectedRank
 from timeline.analysis.step_trace import StepTrace
@@ -37,8 +38,9 @@ from timeline.columns.intervals import IntervalSet, union
 from timeline.layers import LAYERS, Layer, LayerSpec
 from timeline.records.clock import ClockMove
 from timeline.records.counting_rules import CommunicationRule, FreeRule
+from timeline.records.not_given import NO_TIME
 from timeline.records.profiler_tables.profiler_tables import ProfilerTables
-from timeline.records.tables import NO_TIME, RUNTIME_LAYERS, Omission, Records, Steps
+from timeline.records.tables import RUNTIME_LAYERS, Omission, Records, Steps
 from timeline.records.vendor import UnusedFile
 from timeline.selection import Selection
 
@@ -89,6 +91,8 @@ class ProfileFacts:
     """Whose calls on the host were read, such as CANN."""
     timed: bool = True
     """Whether anything that was read has a time, so that there is something to draw."""
+    tables_only: bool = False
+    """Whether it is nothing but small tables and what lies beside them; see `Records`."""
 
 
 @dataclass(frozen=True)
@@ -197,7 +201,7 @@ def collect_profile_facts(records: Records) -> ProfileFacts:
         is_monotonic(records),
         find_graphs(records),
         find_steps(records),
-        _lacking(records) if records.timed else frozenset(),
+        _lacking(records) if not records.tables_only else frozenset(),
         records.omissions,
         records.warnings,
         records.free_rule,
@@ -208,6 +212,7 @@ def collect_profile_facts(records: Records) -> ProfileFacts:
             records.strings[layer] for layer in distinct(records.host.layer).tolist()
         ),
         timed=records.timed,
+        tables_only=records.tables_only,
     )
 
 
@@ -216,23 +221,23 @@ def collect_facts(
     selected: SelectedRank,
     collectives: RankCollectives,
     selection: Selection,
+    questions: Questions,
     *,
     windowed: bool = False,
-    named_operators: int = 0,
-    most_lengths: int = 0,
 ) -> RankFacts:
     """What the selected records of a rank tell.
 
-    windowed: whether a window cuts through the selection. named_operators: how many operators are
-    told apart by name, and not by type alone. most_lengths: of how many operators each single
-    length may be told.
+    windowed: whether a window cuts through the selection.
     """
     records, membership = selected.records, selected.cut.membership
     count = len(records.steps)
     op_iterations = selected.cut.op_iterations[selected.cut.op_rows]
     rows = [membership.tasks, membership.ops, membership.planes]
     operators = operator_figures(
-        records, op_iterations, most_names=named_operators, most_lengths=most_lengths
+        records,
+        op_iterations,
+        most_names=questions.named_operators,
+        most_lengths=questions.most_lengths,
     )
     overlap_ns = selected.overlap.totals_ns()
     measured = Measured(

@@ -10,15 +10,8 @@ from timeline.columns.chunks import chunks, compute_in_chunks
 from timeline.columns.columns import Int64, Rows
 from timeline.columns.distinct import distinct, distinct_pairs
 from timeline.columns.intervals import open_at
-from timeline.records.tables import (
-    NO_ID,
-    NO_TIME,
-    CommunicationOps,
-    PlaneTasks,
-    Records,
-    Steps,
-    Tasks,
-)
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import CommunicationOps, PlaneTasks, Records, Steps, Tasks
 
 __all__ = ["NO_STEP", "Membership", "assign_steps"]
 

@@ -12,7 +12,8 @@ from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct, distinct_pairs
 from timeline.columns.strings import StringPool
 from timeline.options import StepOperators
-from timeline.records.tables import NO_ID, NO_TIME, CommunicationOps, Records, Steps, Tasks
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import CommunicationOps, Records, Steps, Tasks
 
 __all__ = ["with_steps"]
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from timeline.analysis.leading_detail import Leading
 from timeline.analysis.ordinary_steps import measured_steps, ordinary_steps
+from timeline.analysis.questions import Questions
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import DrawOptions
 from timeline.analysis.work.framework_calls import MARKS
@@ -47,7 +48,8 @@ from timeline.ranks.rank_work import RankRequest
 from timeline.ranks.read_ranks import JoinedRanks, read_ranks
 from timeline.ranks.workers import worker_pool_for
 from timeline.records.clock import ClockMove
-from timeline.records.tables import AI_CPU, NO_GRAPH, Omission
+from timeline.records.not_given import NO_GRAPH
+from timeline.records.tables import AI_CPU, Omission
 from timeline.reports.comparison_markdown import comparison_markdown
 from timeline.reports.comparison_report import ChangedStep, ComparisonReport
 from timeline.reports.file_notes import notes_of
@@ -198,12 +200,7 @@ class _ComparisonWriter:
             ranks,
             self._target,
             clock=profile.reading.clock,
-            named_operators=most_names(ranks),
-            causes=options.causes,
-            most_lengths=MOST_LENGTHS // ranks,
-            framework=OperatorRules(self._more.max_kernels or 0, self._more.match_shapes)
-            if options.causes
-            else None,
+            questions=self._questions(ranks),
         )
         with worker_pool_for(sources, profile.reading, profile.progress) as workers:
             joined = read_ranks(sources, request, workers, profile.path)
@@ -214,6 +211,17 @@ class _ComparisonWriter:
         )
         self._warnings += [f"{name}: {warning}" for warning in warnings]
         return joined
+
+    def _questions(self, ranks: int) -> Questions:
+        """What is asked of each of so many ranks."""
+        rules = OperatorRules(self._more.max_kernels or 0, self._more.match_shapes)
+        causes = self._options.causes
+        return Questions(
+            causes=causes,
+            named_operators=most_names(ranks),
+            most_lengths=MOST_LENGTHS // ranks,
+            framework=rules if causes else None,
+        )
 
     def _operator_names(self, base: JoinedRanks, new: JoinedRanks) -> OperatorNames:
         """What operators are called; what was asked of them in vain is a warning."""

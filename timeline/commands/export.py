@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from timeline.analysis.path.estimates import gain_of_culprit_ns
+from timeline.analysis.questions import Questions
 from timeline.analysis.selected_rank import DrawOptions
 from timeline.commands.inputs import open_if_path, with_drawn_layers
 from timeline.commands.narrower import narrower_command
@@ -45,8 +46,9 @@ from timeline.ranks.rank_work import RankRequest
 from timeline.ranks.read_ranks import JoinedRanks, draw_again, read_ranks
 from timeline.ranks.workers import worker_pool_for
 from timeline.records.tables import Omission, rows_by_reason
-from timeline.reports.export_report import CsvFile, ExportReport
+from timeline.reports.export_report import ExportReport
 from timeline.reports.file_notes import notes_of
+from timeline.reports.report_rows import CsvFile
 from timeline.selection import Selection
 from timeline.sources.source import Source
 from timeline.tracks.assemble import assemble
@@ -114,8 +116,8 @@ def _write_export(
     target = options.output or default_target(options.kind, selection, sources)
     form = format_of(target)
     check_targets(target, options, {profile.path: sources})
-    request = _request(selection, options, profile.reading, target, len(sources))
-    request = replace(request, estimate=estimate and options.causes)
+    questions = _questions(selection, options, len(sources), estimate=estimate)
+    request = _request(selection, options, profile.reading, target, len(sources), questions)
     written: Written | None = None
     try:
         with worker_pool_for(sources, profile.reading, profile.progress) as workers:
@@ -170,6 +172,7 @@ def _request(
     reading: ReadingOptions,
     target: Path,
     ranks: int,
+    questions: Questions,
 ) -> RankRequest:
     """What is asked of each rank; one of several must not fill the file alone."""
     return RankRequest(
@@ -181,8 +184,18 @@ def _request(
         ranks,
         target,
         clock=reading.clock,
-        named_operators=most_names(ranks) if options.report else 0,
+        questions=questions,
+    )
+
+
+def _questions(
+    selection: Selection, options: ExportOptions, ranks: int, *, estimate: bool
+) -> Questions:
+    """What is asked of each rank, of which more is shown where there is a page."""
+    return Questions(
         causes=options.causes,
+        estimate=estimate and options.causes,
+        named_operators=most_names(ranks) if options.report else 0,
         most_allocations=_most_allocations(selection, options),
     )
 
@@ -334,7 +347,7 @@ def _report(
         limit_bytes=options.limit_bytes,
         resolutions=tuple(resolution_row(layer) for layer in written.drawn_layers),
         estimated_gain_ns=gain_of_culprit_ns(joined.facts, joined.waiting, found.verdict.culprit)
-        if any(request.estimate for request in joined.requests)
+        if any(request.questions.estimate for request in joined.requests)
         else None,
         see_why=found.see_why,
     )

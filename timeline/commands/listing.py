@@ -15,7 +15,7 @@ from timeline.profile import Profile
 from timeline.ranks.choose_ranks import check_any, choose_ranks
 from timeline.ranks.rank_records import read_rank
 from timeline.ranks.workers import worker_pool_for
-from timeline.records.tables import NO_GRAPH
+from timeline.records.not_given import NO_GRAPH
 from timeline.selection import SUMMARY_LAYERS, Selection
 from timeline.sources.finding.discovery import FindingOptions, UnclearCapture
 from timeline.sources.finding.runs import FoundRun

@@ -10,7 +10,7 @@ from timeline.columns.columns import Bool, Int64
 from timeline.columns.group_by import group_by
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
-from timeline.records.tables import NO_ID
+from timeline.records.not_given import NO_ID
 
 __all__ = ["COPIES", "HOST", "WAITING", "bound_table"]
 

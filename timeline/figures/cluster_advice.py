@@ -8,12 +8,12 @@ from typing import Any
 from timeline.figures.advice import Advice
 from timeline.figures.parallel_tables import OF_FILE, OF_STEPS, stage_of
 from timeline.figures.table import Table
-from timeline.units import spell_duration
+from timeline.units import spell_duration, spell_flop
 
 __all__ = ["cluster_advice", "mean_rows"]
 
 FROM_MEAN = 0.2
-"""A rank, stage or link that is further from the mean of its kind is told."""
+"""Of ranks, stages and links further from the mean of their kind the furthest is told."""
 COMMUNICATING = 0.1
 """A larger share of computing and communication is told."""
 _PIPELINE = "pipeline-parallel"
@@ -53,22 +53,23 @@ def mean_rows(table: Table) -> list[Row]:
     return found
 
 
-def _beyond(values: Sequence[float], *, above: bool) -> list[tuple[int, float, float]]:
-    """Which of several values of a kind are far above, or below, their mean: position, share, mean.
+def _furthest(values: Sequence[float], *, above: bool) -> Iterator[tuple[int, float, float]]:
+    """The value of its kind furthest above, or below, their mean: position, share, mean.
 
-    The furthest first.
+    The first of equal ones; nothing where none is beyond `FROM_MEAN`.
     """
     mean = sum(values) / max(len(values), 1)
     if mean <= 0:
-        return []
+        return
     shares = [value / mean - 1 if above else (mean - value) / mean for value in values]
-    far = [(at, share, mean) for at, share in enumerate(shares) if share > FROM_MEAN]
-    return sorted(far, key=lambda one: -one[1])
+    share = max(shares)
+    if share > FROM_MEAN:
+        yield shares.index(share), share, mean
 
 
 def _step_intervals(step_trace: Table) -> Iterator[Advice]:
     rows = [row for row in mean_rows(step_trace) if row["interval_ns"] is not None]
-    for at, share, mean in _beyond([row["interval_ns"] for row in rows], above=True):
+    for at, share, mean in _furthest([row["interval_ns"] for row in rows], above=True):
         rank, interval_ns = rows[at]["rank"], rows[at]["interval_ns"]
         yield Advice(
             about="step interval of ranks",
@@ -96,7 +97,7 @@ def _of_ranks(flops: Table, name: str) -> dict[int, float]:
 def _rates(flops: Table) -> Iterator[Advice]:
     rates = _of_ranks(flops, "flop_per_s")
     ranks = list(rates)
-    for at, share, mean in _beyond(list(rates.values()), above=False):
+    for at, share, mean in _furthest(list(rates.values()), above=False):
         rate = rates[ranks[at]]
         yield Advice(
             about="flop/s of ranks",
@@ -106,14 +107,14 @@ def _rates(flops: Table) -> Iterator[Advice]:
             mean=mean,
             share=share,
             threshold=FROM_MEAN,
-            text=f"Operators of rank {ranks[at]} compute at {_spell_flop(rate)}/s, {share:.0%} "
+            text=f"Operators of rank {ranks[at]} compute at {spell_flop(rate)}/s, {share:.0%} "
             "below the mean of ranks.",
             severity=share / FROM_MEAN,
         )
 
 
 def _links(links: Table) -> Iterator[Advice]:
-    """Slow links of each kind, of those between two ranks that moved anything."""
+    """The slowest link of each kind, of those between two ranks that moved anything."""
     if not len(links):
         return
     kinds: dict[str, list[Row]] = {}
@@ -121,7 +122,7 @@ def _links(links: Table) -> Iterator[Advice]:
         if row["source_rank"] != row["target_rank"] and row["size_bytes"] and row["total_ns"]:
             kinds.setdefault(row["link"], []).append(row)
     for kind, rows in kinds.items():
-        for at, share, mean in _beyond([row["bandwidth_gb_s"] for row in rows], above=False):
+        for at, share, mean in _furthest([row["bandwidth_gb_s"] for row in rows], above=False):
             yield _slow_link(kind, rows[at], share, mean)
 
 
@@ -156,9 +157,12 @@ def _communication(parallel: Table, parallel_times: Table) -> Iterator[Advice]:
         for row in mean_rows(parallel_times)
         if row["computing_ns"] is not None and row["communication_alone_ns"] is not None
     ]
+    if not rows:
+        return
     if split["mode"] != _PIPELINE and (split["stages"] or 1) <= 1:
         share = _share(rows, "communication_alone_ns")
-        text = f"Ranks communicate without computing for {share:.0%} of the time that both take."
+        who = "Ranks communicate" if len(rows) > 1 else f"Rank {rows[0]['rank']} communicates"
+        text = f"{who} without computing for {share:.0%} of the time that both take."
         yield from _told("communication", share, text)
         return
     share = _share(rows, "receive_alone_ns")
@@ -193,7 +197,7 @@ def _share(rows: Sequence[Row], name: str) -> float:
 
 
 def _stage_work(flops: Table, parallel: Table) -> Iterator[Advice]:
-    """Stages whose ranks compute much more than those of others."""
+    """The stage whose ranks compute most, if much more than those of others."""
     stages: dict[int, list[float]] = {}
     for rank, flop in _of_ranks(flops, "flop").items():
         stage = stage_of(rank, parallel)
@@ -201,7 +205,7 @@ def _stage_work(flops: Table, parallel: Table) -> Iterator[Advice]:
             stages.setdefault(stage, []).append(flop)
     means = {stage: sum(of_ranks) / len(of_ranks) for stage, of_ranks in sorted(stages.items())}
     numbers = list(means)
-    for at, share, mean in _beyond(list(means.values()), above=True):
+    for at, share, mean in _furthest(list(means.values()), above=True):
         flop = means[numbers[at]]
         yield Advice(
             about="work of stages",
@@ -211,19 +215,7 @@ def _stage_work(flops: Table, parallel: Table) -> Iterator[Advice]:
             mean=mean,
             share=share,
             threshold=FROM_MEAN,
-            text=f"Stage {numbers[at]} of the pipeline computes {_spell_flop(flop)} on each rank, "
+            text=f"Stage {numbers[at]} of the pipeline computes {spell_flop(flop)} on each rank, "
             f"{share:.0%} above the mean of stages: move layers to others.",
             severity=share / FROM_MEAN,
         )
-
-
-def _spell_flop(flop: float) -> str:
-    """Spell a number of floating-point operations for people.
-
-    >>> _spell_flop(5_385_552_000_000)
-    '5.39 TFLOP'
-    """
-    for scale, unit in ((1e15, "PFLOP"), (1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP")):
-        if flop >= scale:
-            return f"{flop / scale:.3g} {unit}"
-    return f"{flop:.3g} FLOP"

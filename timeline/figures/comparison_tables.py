@@ -11,7 +11,7 @@ import numpy.typing as npt
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.work.launch_classes import WorkClass
 from timeline.figures.table import Table
-from timeline.records.tables import NO_ID
+from timeline.records.not_given import NO_ID
 
 __all__ = [
     "class_table",

@@ -118,15 +118,20 @@ def _sending(rank: int, host: Row, device: Row) -> Advice:
 def _shares(operations: list[Row]) -> Iterator[tuple[Row, float]]:
     """Operations that limit their pipeline, each with the number that is beyond its threshold.
 
-    Of one with a fuller input that is by how much it is fuller, else how full its own queue is.
+    Of one with a fuller input that is by how much it is fuller, of the root that takes too little
+    how full the least full queue before it is, else how full its own queue is.
     """
     use = {row["op"]: row["usage"] or 0.0 for row in operations}
     for one in operations:
-        if one["bottleneck"] is None:
-            continue
         own = use[one["op"]]
-        is_fuller = one["bottleneck"] == Limit.FULLER_INPUT.value
-        yield one, max(use[child] for child in one["children"]) - own if is_fuller else own
+        match one["bottleneck"]:
+            case Limit.FULLER_INPUT.value:
+                yield one, max(use[child] for child in one["children"]) - own
+            case Limit.SLOW_SINK.value:
+                others = [share for op, share in use.items() if op != one["op"]]
+                yield one, min(others, default=own)
+            case Limit.SLOW_SOURCE.value:
+                yield one, own
 
 
 def _worst(found: tuple[Row, float]) -> tuple[bool, float]:

@@ -21,7 +21,7 @@ from timeline.figures.idle_table import least_gap_ns, sum_of_selection
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict
-from timeline.records.tables import NO_ID
+from timeline.records.not_given import NO_ID
 
 __all__ = ["CHECKSUM", "MOST_BYTES", "TEXT", "DamagedVerdictError", "FiledVerdict"]
 

@@ -14,7 +14,7 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.step_membership import NO_STEP
 from timeline.columns.columns import Int64
 from timeline.figures.table import Table, join_columns
-from timeline.records.tables import NO_GRAPH
+from timeline.records.not_given import NO_GRAPH
 from timeline.units import spell_duration
 
 __all__ = ["idle_by_call", "idle_by_cause", "idle_dicts", "least_gap_ns", "sum_of_selection"]

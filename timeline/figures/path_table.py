@@ -13,7 +13,7 @@ from timeline.analysis.path.path_items import PathKind
 from timeline.columns.columns import Int64
 from timeline.columns.group_by import group_by
 from timeline.figures.table import Table
-from timeline.records.tables import NO_GRAPH, NO_ID
+from timeline.records.not_given import NO_GRAPH, NO_ID
 
 __all__ = ["path_parts", "path_rows", "path_table"]
 

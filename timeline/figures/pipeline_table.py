@@ -14,7 +14,7 @@ from timeline.analysis.waits.pipeline import Bubbles, measure_bubbles
 from timeline.analysis.waits.waiting import Pairs
 from timeline.columns.columns import Bool, Int64
 from timeline.figures.table import Table
-from timeline.records.tables import NO_ID
+from timeline.records.not_given import NO_ID
 from timeline.units import spell_count, spell_share
 
 __all__ = ["pipeline_sentences", "pipeline_table"]

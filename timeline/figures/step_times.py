@@ -9,7 +9,7 @@ import numpy as np
 from timeline.analysis.ordinary_steps import number_steps
 from timeline.analysis.rank_facts import RankFacts
 from timeline.columns.columns import Bool, Int64
-from timeline.records.tables import NO_GRAPH, NO_TIME
+from timeline.records.not_given import NO_GRAPH, NO_TIME
 
 __all__ = ["step_times_ns"]
 

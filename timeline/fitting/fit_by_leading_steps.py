@@ -19,7 +19,7 @@ from timeline.fitting.writer import (
     too_small_error,
 )
 from timeline.layers import SliceKind
-from timeline.records.tables import NO_TIME
+from timeline.records.not_given import NO_TIME
 from timeline.tracks.model import Slices, Track
 from timeline.tracks.rank_tracks import DrawnRank
 

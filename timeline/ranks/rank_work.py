@@ -26,6 +26,7 @@ from timeline.analysis.overlap import (
 from timeline.analysis.path.op_delays import op_delays
 from timeline.analysis.path.rank_path import rank_path
 from timeline.analysis.path.rank_replay import rank_replay
+from timeline.analysis.questions import EVERY_ROW, Questions
 from timeline.analysis.rank_facts import (
     ProfileFacts,
     RankFacts,
@@ -37,14 +38,14 @@ from timeline.analysis.step_membership import NO_STEP
 from timeline.analysis.waits.collectives import RankCollectives, rank_collectives
 from timeline.analysis.waits.lateness import fetching_ns
 from timeline.analysis.work.computed_work import computed_work
-from timeline.analysis.work.framework_sums import OperatorRules, sum_framework
+from timeline.analysis.work.framework_sums import sum_framework
 from timeline.analysis.work.launch_classes import sum_classes, with_work_classes
 from timeline.analysis.work.launching_operators import launcher_figures, with_launchers
-from timeline.analysis.work.operator_steps import EVERY_ROW, operator_steps
+from timeline.analysis.work.operator_steps import operator_steps
 from timeline.analysis.work.task_sums import sum_tasks
 from timeline.encoders.formats import format_of
 from timeline.fitting.coarsen_ranks import coarsen_ranks
-from timeline.layers import HOST_LAYERS, Layer
+from timeline.layers import Layer
 from timeline.options import Args, ClockOptions, StepOperators
 from timeline.ranks.rank_records import read_rank
 from timeline.records.counting_rules import INNER
@@ -72,8 +73,6 @@ DENSEST_RANK = 4
 """A rank may hold so many times what ranks hold on average, and is not gathered further for it."""
 MOST_ELEMENTS = 1 << 24
 """Slices and samples that all ranks together may send, if none is dense: about 800 MB."""
-CAUSE_LAYERS = HOST_LAYERS | {Layer.COMMUNICATION, Layer.ARROWS}
-"""Whose records tell why a device waits and idles."""
 MOST_STEP_ROWS, LEAST_STEP_ROWS = 20_000, 1_000
 """Rows of operators by step that all ranks together may have, unless every one is asked for, and
 that each may have in any case."""
@@ -88,14 +87,8 @@ class RankRequest:
     limit_bytes: size of the file that ranks are gathered for; 0 leaves them as they are. ranks: how
     many ranks the file will hold. target: the file, whose format counts. window_ns: [start, end) on
     the rank's own clock. leading: whose detail is drawn, None for all. draw: whether tracks are
-    wanted at all, or only facts. clock: how ranks come on one clock. named_operators: how many
-    operators of a rank facts tell apart by name. causes: whether facts tell why the device waits
-    and idles. estimate: whether they hold what gains are estimated of. most_lengths: see
-    `collect_facts`; what only a comparison shows. read_ranks: all ranks that are read with this
-    one. framework: how operators of the framework are told apart, where facts tell what they
-    launched; those need host calls, so causes. most_allocations: how many allocations of memory
-    facts tell one by one; 0 to tell nothing of them. every_run: whether facts tell each operator
-    and its shapes in each step, however many.
+    wanted at all, or only facts. clock: how ranks come on one clock. questions: what facts are to
+    tell. read_ranks: all ranks that are read with this one.
     """
 
     selection: Selection
@@ -109,14 +102,8 @@ class RankRequest:
     leading: Leading | None = None
     draw: bool = True
     clock: ClockOptions = field(default_factory=ClockOptions)
-    named_operators: int = 0
-    causes: bool = False
-    estimate: bool = False
-    most_lengths: int = 0
+    questions: Questions = field(default_factory=Questions)
     read_ranks: frozenset[int] = frozenset()
-    framework: OperatorRules | None = None
-    most_allocations: int = 0
-    every_run: bool = False
 
     @property
     def drawn_layers(self) -> frozenset[Layer]:
@@ -125,9 +112,23 @@ class RankRequest:
 
     @property
     def read_layers(self) -> frozenset[Layer]:
-        """The layers whose records are read: what is drawn, and what tells causes and memory."""
-        layers = self.drawn_layers | (CAUSE_LAYERS if self.causes else frozenset())
-        return layers | {Layer.COUNTERS} if self.most_allocations else layers
+        """The layers whose records are read: what is drawn, and what answers questions."""
+        return self.drawn_layers | self.questions.layers
+
+    @property
+    def read_request(self) -> ReadRequest:
+        """What is wanted of the source."""
+        asked = self.questions
+        return ReadRequest(
+            self.read_layers,
+            self.args is Args.ALL,
+            asked.names,
+            frequency=asked.causes,
+            memory=asked.compare,
+            operators=asked.framework is not None,
+            shapes=asked.framework is not None and asked.framework.with_shapes,
+            allocations=asked.allocations,
+        )
 
 
 def draw_rank_from_source(source: Source, request: RankRequest) -> DrawnRank:
@@ -136,27 +137,17 @@ def draw_rank_from_source(source: Source, request: RankRequest) -> DrawnRank:
     Raises:
         SourceError: its profile cannot be read.
     """
-    wanted = ReadRequest(
-        request.read_layers,
-        request.args is Args.ALL,
-        request.named_operators > 0 or request.every_run,
-        frequency=request.causes,
-        memory=request.most_lengths > 0,
-        operators=request.framework is not None,
-        shapes=request.framework is not None and request.framework.with_shapes,
-        allocations=request.most_allocations > 0,
-    )
-    records = read_rank(source, wanted, request.operators, request.clock.align)
+    records = read_rank(source, request.read_request, request.operators, request.clock.align)
     return draw_rank_from_records(records, request)
 
 
 def draw_rank_from_records(records: Records, request: RankRequest) -> DrawnRank:
     """Draw what is selected of a rank's records, whose steps are known."""
-    if request.causes:
+    if request.questions.causes:
         records = with_launchers(records)
     if Layer.COUNTERS in request.drawn_layers:
         records = with_memory_of_graphs(records)
-    if request.most_lengths:
+    if request.questions.compare:
         records = with_work_classes(records)
     told = replace(records, omissions=omissions_of_drawn(records, request.drawn_layers))
     facts, tracks = _draw_selected(collect_profile_facts(told), records, request)
@@ -201,23 +192,12 @@ def _draw_selected(
         selected,
         collectives,
         request.selection,
+        request.questions,
         windowed=request.window_ns is not None,
-        named_operators=request.named_operators,
-        most_lengths=request.most_lengths,
     )
     if request.leading is None:  # these facts were read before otherwise
-        if not request.most_lengths:
-            facts = _with_operator_steps(facts, part, request)
-        if request.causes:
-            facts = _with_causes(facts, part, collectives)
-        if request.most_allocations:
-            allocated = allocated_memory(part.records, request.most_allocations)
-            facts = replace(facts, allocated=allocated)
-        if request.estimate:
-            facts = replace(facts, replay=rank_replay(part.records, collectives.ops.selected))
-        if request.window_ns is None:
-            facts = with_filed_times(facts)
-    if request.most_lengths:
+        facts = _with_answers(facts, part, collectives, request)
+    if request.questions.compare:
         ordinary = _ordinary_facts(facts, records, part, request)
         facts = replace(_with_sums(facts, part, request), ordinary=ordinary)
     if not request.draw:
@@ -225,15 +205,32 @@ def _draw_selected(
     return facts, draw_rank(selected, request.options, arg_filter(request.args))
 
 
+def _with_answers(
+    facts: RankFacts, part: Cut, collectives: RankCollectives, request: RankRequest
+) -> RankFacts:
+    """The facts with what was asked of them beyond what is always told."""
+    asked, records = request.questions, part.records
+    if not asked.compare:
+        facts = _with_operator_steps(facts, part, request)
+    if asked.causes:
+        facts = _with_causes(facts, part, collectives)
+    if asked.allocations:
+        facts = replace(facts, allocated=allocated_memory(records, asked.most_allocations))
+    if asked.estimate:
+        facts = replace(facts, replay=rank_replay(records, collectives.ops.selected))
+    return with_filed_times(facts) if request.window_ns is None else facts
+
+
 def _with_operator_steps(facts: RankFacts, part: Cut, request: RankRequest) -> RankFacts:
     """The facts with what runs in each step, which a comparison does not show."""
+    every_run = request.questions.every_run
     most = max(LEAST_STEP_ROWS, MOST_STEP_ROWS // request.ranks)
     steps = operator_steps(
         part.records,
         part.membership,
         facts.profiler_tables,
-        most=EVERY_ROW if request.every_run else most,
-        names=request.every_run,
+        most=EVERY_ROW if every_run else most,
+        names=every_run,
     )
     return replace(facts, operator_steps=steps)
 
@@ -265,10 +262,9 @@ def _ordinary_facts(
         selected,
         collectives,
         request.selection,
-        named_operators=request.named_operators,
-        most_lengths=request.most_lengths,
+        request.questions,
     )
-    if request.causes:
+    if request.questions.causes:
         # The work is that of the rank, which leaves warm-up out too: counters are rarely sampled.
         found = replace(found, work=facts.work, launchers=launcher_figures(its.records))
     return _with_sums(found, its, request)
@@ -282,9 +278,8 @@ def _with_sums(facts: RankFacts, part: Cut, request: RankRequest) -> RankFacts:
         memory=memory_peaks(part.records),
         class_times=sum_classes(part.records),
     )
-    if request.framework is None:
-        return facts
-    return replace(facts, framework=sum_framework(part.records, request.framework))
+    rules = request.questions.framework
+    return facts if rules is None else replace(facts, framework=sum_framework(part.records, rules))
 
 
 def _with_causes(facts: RankFacts, part: Cut, collectives: RankCollectives) -> RankFacts:
@@ -326,6 +321,6 @@ def _selected(part: Cut, request: RankRequest, *, in_steps: bool = False) -> Sel
         whole = measure_overlap_of_stretches(
             tasks, communication, runs[membership.tasks], runs[its_step], int(runs.max()) + 1
         )
-    idle = measure_idle(records, membership, whole, apart) if request.causes else None
+    idle = measure_idle(records, membership, whole, apart) if request.questions.causes else None
     drawn = drawn_records(records, request.drawn_layers)
     return SelectedRank(replace(part, records=drawn), whole, apart.totals(), drawn, idle=idle)

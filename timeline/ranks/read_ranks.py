@@ -11,6 +11,7 @@ from timeline.analysis.leading_detail import Leading
 from timeline.analysis.ordinary_steps import ordinary_steps
 from timeline.analysis.path.critical_path import CriticalPath
 from timeline.analysis.path.path_steps import critical_path
+from timeline.analysis.questions import Questions
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waits.launch_order import match_by_order
 from timeline.analysis.waits.waiting import Waiting, measure_waiting
@@ -25,8 +26,9 @@ from timeline.ranks.rank_work import (
     coarsen_for_file,
     draw_rank_from_source,
 )
+from timeline.ranks.warnings import said_once
 from timeline.ranks.workers import WorkerPool, worker_pool_for
-from timeline.records.tables import NO_GRAPH
+from timeline.records.not_given import NO_GRAPH
 from timeline.selection import SUMMARY_LAYERS, Selection
 from timeline.sources.source import Source
 from timeline.tracks.model import element_count
@@ -46,8 +48,6 @@ LIMITS_IN_MEMORY = 4
 """All ranks together may take so many times the limit before they are coarsened together."""
 SLACK_SPREADS = 4
 """Clocks may be off by so many times what is left between ends of collectives."""
-EVERY_ROW = 1 << 62
-"""More than any rank has names of operators, or allocations."""
 LEAST_ELEMENTS_IN_MEMORY = 1 << 24
 """Slices and samples that are left in any case: some 800 MB, of which memory keeps a part."""
 
@@ -93,7 +93,7 @@ class JoinedRanks:
     def warnings(self) -> tuple[str, ...]:
         """The warnings of the readers of all ranks, and of joining their clocks."""
         of_ranks = (warning for facts in self.facts for warning in facts.profile.warnings)
-        return (*self.clock.warnings, *of_ranks)
+        return tuple(said_once((*self.clock.warnings, *of_ranks)))
 
 
 @dataclass(frozen=True)
@@ -113,18 +113,9 @@ def read_facts(
     reading: ReadingOptions,
     progress: Progress,
     selection: Selection,
-    *,
-    by_name: bool = False,
-    causes: bool = False,
-    estimate: bool = False,
-    memory: bool = False,
-    every_run: bool = False,
+    questions: Questions,
 ) -> KnownRanks:
-    """Read what is selected of some ranks, as far as figures need it.
-
-    by_name: whether operators are told apart by name, and not by type alone. causes: whether it is
-    asked why devices wait and idle. estimate: whether gains are to be estimated. memory: whether it
-    is asked what operators allocated. every_run: see `RankRequest`.
+    """Read what is selected of some ranks, as far as questions need it.
 
     Raises:
         SelectionError: a rank, a graph, a step or the window is not there.
@@ -138,11 +129,7 @@ def read_facts(
         ranks=len(chosen),
         draw=False,
         clock=reading.clock,
-        named_operators=EVERY_ROW if by_name else 0,
-        causes=causes,
-        estimate=estimate,
-        most_allocations=EVERY_ROW if memory else 0,
-        every_run=every_run,
+        questions=questions,
     )
     with worker_pool_for(chosen, reading, progress) as workers:
         joined = read_ranks(chosen, request, workers, path)
@@ -224,7 +211,7 @@ def _joined(
     waiting = _waiting_of([rank.facts for rank in moved], clock)
     path = CriticalPath()
     # A rank without device tasks has none either where a file tells what it computes.
-    if any(request.causes for request in requests) and any(
+    if any(request.questions.causes for request in requests) and any(
         len(rank.facts.path.items) for rank in moved
     ):
         path = critical_path([rank.facts for rank in moved], waiting)
@@ -289,9 +276,7 @@ def _read_window(
     selection = request.selection
     assert selection.window is not None
     cheap = replace(selection, layers=SUMMARY_LAYERS, window=None)
-    spans = replace(
-        request, selection=cheap, draw=False, causes=False, estimate=False, most_lengths=0
-    )
+    spans = replace(request, selection=cheap, draw=False, questions=Questions())
     read = list(workers.results(sources, draw_rank_from_source, [spans] * len(sources)))
     here = [source for source, _ in read]
     facts = [rank.facts for rank in _with_collectives_matched([rank for _, rank in read])]

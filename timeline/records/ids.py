@@ -13,7 +13,8 @@ from timeline.columns.columns import Bool, Codes, Int64
 from timeline.columns.constant import constant, is_constant
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.ranges import FURTHEST_NS
-from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME, Spans
+from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
+from timeline.records.tables import Spans
 
 __all__ = ["IDS", "NO_VALUE", "Id", "normalise_ids"]
 

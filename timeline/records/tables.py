@@ -2,7 +2,7 @@
 
 All times are int64 nanoseconds on the clock of the source. Intervals are half-open
 [start_ns, end_ns); a record whose start equals its end has no length and is kept. Strings are
-codes of the rank's StringPool. Ids that a source does not give hold the sentinel named below.
+codes of the rank's StringPool. What a source does not give holds a sentinel of `not_given.py`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,9 @@ from timeline.records.vendor import UnusedFile, VendorFigures, VendorLinks
 __all__ = [
     "AI_CORE_FREQUENCY",
     "AI_CPU",
-    "FLOAT_NOT_GIVEN",
     "FORWARD_BACKWARD",
     "FRAMEWORK_LAUNCH",
     "GPU",
-    "NO_CONTEXT",
-    "NO_GRAPH",
-    "NO_ID",
-    "NO_TIME",
     "RUNTIME",
     "RUNTIME_LAYERS",
     "Allocations",
@@ -407,7 +402,7 @@ class Records:
     """The most memory that was reserved, of the framework or in all, as far as that is recorded and
     asked for."""
     tables_only: bool = False
-    """Whether the capture is nothing but such tables, without any that tells when something ran."""
+    """Whether the capture is nothing but such tables; a step trace may tell when its steps ran."""
 
     @property
     def timed(self) -> bool:
@@ -419,6 +414,16 @@ class Records:
         """Whether there are host events of a layer of this name."""
         code = self.strings.find(name)
         return code is not None and bool((self.host.layer == code).any())
+
+    def arrows(self, category: str, target: FlowEnd) -> tuple[Int64, Int64]:
+        """Where the arrows of a category begin and end: rows of host events, and rows of target."""
+        flows = self.flows
+        rows = np.flatnonzero(
+            (flows.category == (NO_ID if (code := self.strings.find(category)) is None else code))
+            & (flows.source_kind == FlowEnd.HOST)
+            & (flows.target_kind == target)
+        )
+        return flows.source_row[rows], flows.target_row[rows]
 
     def filter(
         self,

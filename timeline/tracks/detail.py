@@ -15,11 +15,9 @@ from timeline.columns.columns import Int64, Rows, sort_rows, take
 from timeline.columns.distinct import distinct
 from timeline.errors import spell_ids
 from timeline.layers import Layer, SliceKind
+from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID
 from timeline.records.tables import (
     AI_CPU,
-    NO_CONTEXT,
-    NO_GRAPH,
-    NO_ID,
     RUNTIME_LAYERS,
     CommunicationOps,
     FlowEnd,

@@ -9,7 +9,7 @@ import numpy as np
 
 from timeline.columns.strings import StringPool
 from timeline.layers import SliceKind
-from timeline.records.tables import NO_ID
+from timeline.records.not_given import NO_ID
 from timeline.tracks import descriptions
 from timeline.tracks.model import Track
 from timeline.tracks.painter import ArgColumn, Painter, SliceTable, integers

@@ -12,7 +12,7 @@ from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
 from timeline.errors import spell_ids
 from timeline.layers import SliceKind
-from timeline.records.tables import NO_GRAPH, NO_TIME
+from timeline.records.not_given import NO_GRAPH, NO_TIME
 from timeline.tracks import descriptions
 from timeline.tracks.lanes import nested_lanes
 from timeline.tracks.painter import ArgColumn, Painter, SliceTable, integers

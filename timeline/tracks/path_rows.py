@@ -14,7 +14,7 @@ from timeline.columns.distinct import distinct_values
 from timeline.columns.group_by import group_numbers
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.layers import SliceKind
-from timeline.records.tables import NO_ID
+from timeline.records.not_given import NO_ID
 from timeline.tracks import descriptions
 from timeline.tracks.model import Arrows, Slices, Track
 from timeline.tracks.painter import Painter, SliceTable, integers, names

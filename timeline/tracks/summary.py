@@ -9,13 +9,14 @@ import numpy as np
 from timeline.analysis.idle.idle_sums import CAUSES, IdleParts
 from timeline.analysis.overlap import OverlapTotals
 from timeline.analysis.selected_rank import SelectedRank
-from timeline.analysis.step_waits import data_aug_bounds
+from timeline.analysis.step_trace import data_aug_bounds
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct
 from timeline.columns.intervals import IntervalSet
 from timeline.columns.strings import StringPool
 from timeline.layers import Layer, SliceKind
-from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Records, StepPart, StepParts, Steps
+from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
+from timeline.records.tables import Records, StepPart, StepParts, Steps
 from timeline.tracks import descriptions
 from timeline.tracks.painter import (
     ArgColumn,

@@ -13,7 +13,8 @@ from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct, distinct_pairs
 from timeline.columns.strings import StringPool
 from timeline.layers import Layer, SliceKind, spec_of
-from timeline.records.tables import NO_ID, NO_TIME, Omission, OmissionCode
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import Omission, OmissionCode
 from timeline.tracks import descriptions
 from timeline.tracks.model import ARROW_REASON, Arg, ArgKind, Arrows, Slices, Track
 from timeline.tracks.painter import Painter, SliceTable, integers, names

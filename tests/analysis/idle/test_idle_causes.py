@@ -18,7 +18,8 @@ from timeline.analysis.idle.idle_causes import RankIdle, measure_idle
 from timeline.analysis.idle.idle_sums import CAUSES, IdleCause
 from timeline.analysis.overlap import Overlap, OverlapTotals, StepsApart, measure_overlap
 from timeline.analysis.step_membership import NO_STEP, Membership, assign_steps
-from timeline.records.tables import NO_ID, NO_TIME, FlowEnd, Records, StepPart, StepParts
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import FlowEnd, Records, StepPart, StepParts
 
 HOST = FlowEnd.HOST
 NAMES = ("aten::add", "aclrtSynchronizeStream", "enumerate(DataLoader)#next", "aten::item", "copy_")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.support.random_intervals import Interval, columns_of, intervals
 from timeline.analysis.idle import innermost_calls
 from timeline.analysis.idle.innermost_calls import Calls, part_by_call
-from timeline.records.tables import NO_ID
+from timeline.records.not_given import NO_ID
 
 
 def innermost_at(calls: Sequence[Interval], moment_ns: int) -> Interval | None:

@@ -25,7 +25,8 @@ from timeline.analysis.path.rank_path import rank_path
 from timeline.analysis.waits.collectives import rank_collectives
 from timeline.analysis.waits.waiting import measure_waiting
 from timeline.records.clock import ClockMove
-from timeline.records.tables import NO_ID, NO_TIME, Records, Tasks
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import Records, Tasks
 
 LAST = 1000
 """Random times lie below."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from timeline.analysis.path.op_delays import op_delays
 from timeline.analysis.path.path_items import PathItems, PathKind
-from timeline.records.tables import NO_ID, NO_TIME
+from timeline.records.not_given import NO_ID, NO_TIME
 
 COMPUTING, OP = PathKind.COMPUTING, PathKind.TRANSFER
 

@@ -15,7 +15,8 @@ from timeline.analysis.path.rank_replay import rank_replay
 from timeline.analysis.path.replay import Replay, ReplayedRank, estimate_gain_ns
 from timeline.analysis.waits.collectives import RankCollectives, rank_collectives
 from timeline.analysis.waits.waiting import measure_waiting
-from timeline.records.tables import NO_ID, Records
+from timeline.records.not_given import NO_ID
+from timeline.records.tables import Records
 
 
 def _replayed(

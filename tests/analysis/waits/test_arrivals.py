@@ -17,7 +17,8 @@ from timeline.analysis.waits.last_arrivals import TIE_NS
 from timeline.analysis.waits.links import rank_links
 from timeline.analysis.waits.waiting import Waiting, measure_waiting
 from timeline.records.clock import ClockMove
-from timeline.records.tables import NO_ID, NO_TIME, GroupMembers, PlaneTasks, Records
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import GroupMembers, PlaneTasks, Records
 
 ONE_GROUP = (0, 1, 2, 3, 4, 5, 6, 7)
 

@@ -17,7 +17,8 @@ from timeline.columns.intervals import subtract, union
 from timeline.columns.strings import StringPool
 from timeline.options import StepOperators
 from timeline.ranks.rank_work import RankRequest, draw_rank_from_records
-from timeline.records.tables import NO_TIME, Records
+from timeline.records.not_given import NO_TIME
+from timeline.records.tables import Records
 from timeline.selection import Selection
 
 LATER_NS = 1_736_424_000_130_953_241

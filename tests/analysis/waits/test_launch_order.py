@@ -16,7 +16,8 @@ from timeline.analysis.waits.launch_order import match_by_order
 from timeline.analysis.waits.waiting import measure_waiting
 from timeline.columns.columns import Int64
 from timeline.columns.strings import StringPool
-from timeline.records.tables import NO_ID, NO_TIME, CommunicationOps, Records
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import CommunicationOps, Records
 
 STEP_OPS = 9
 KINDS = ("all_reduce", "all_to_all", "all_reduce", "all_gather", "all_to_all")

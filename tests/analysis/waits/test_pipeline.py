@@ -24,7 +24,7 @@ from timeline.analysis.waits.waiting import Pairs
 from timeline.columns.intervals import subtract, union
 from timeline.figures.pipeline_table import pipeline_sentences
 from timeline.figures.table import Table
-from timeline.records.tables import NO_ID
+from timeline.records.not_given import NO_ID
 
 OTHER_COLUMNS = ("key", "communicator", "sign", "name", "group")
 

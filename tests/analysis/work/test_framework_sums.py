@@ -14,14 +14,8 @@ from hypothesis import strategies as st
 from tests.support.made_launches import Arrow, Call, Op, Step, Task, made_records
 from timeline.analysis.work import framework_sums
 from timeline.analysis.work.framework_sums import OperatorRules, sum_framework
-from timeline.records.tables import (
-    GPU,
-    NO_TIME,
-    Allocations,
-    FlowEnd,
-    PlaneTasks,
-    Records,
-)
+from timeline.records.not_given import NO_TIME
+from timeline.records.tables import GPU, Allocations, FlowEnd, PlaneTasks, Records
 
 LAUNCH, GRADIENT, QUEUE = "async_npu", "fwdbwd", "async_task_queue"
 OPERATOR, FRAME = "cpu_op", "python_function"

@@ -35,7 +35,8 @@ from tests.support.trace_json_reading import (
 )
 from timeline.columns.strings import StringPool
 from timeline.layers import Layer
-from timeline.records.tables import NO_TIME, CommunicationOps, Tasks
+from timeline.records.not_given import NO_TIME
+from timeline.records.tables import CommunicationOps, Tasks
 
 NOWHERE = (Lane(6, 0, "Overlap Analysis", "Computing"), Lane(2, 9, "HCCL", "Plane 3"))
 """Lanes without rows: one is recomputed, the other has no events."""

@@ -43,7 +43,7 @@ from tests.support.trace_json_reading import (
     thread,
 )
 from timeline.errors import SourceError
-from timeline.records.tables import NO_CONTEXT, NO_ID
+from timeline.records.not_given import NO_CONTEXT, NO_ID
 from timeline.sources.ascend_trace import reader
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.json_events import read_events

@@ -29,14 +29,8 @@ from tests.support.raw_device import only_source, read
 from tests.support.read_profiles import lost_rows
 from timeline.analysis.overlap import measure_overlap
 from timeline.cli.main import main
-from timeline.records.tables import (
-    NO_CONTEXT,
-    NO_GRAPH,
-    NO_ID,
-    NO_TIME,
-    OmissionCode,
-    StepPart,
-)
+from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
+from timeline.records.tables import OmissionCode, StepPart
 from timeline.sources.common.device_clock import Anchor, CounterClock
 from timeline.sources.finding.discovery import discover
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tests.support.raw_device import Device
 from tests.support.read_profiles import lost_rows
-from timeline.records.tables import NO_GRAPH, NO_TIME, Records
+from timeline.records.not_given import NO_GRAPH, NO_TIME
+from timeline.records.tables import Records
 
 
 def steps_of(records: Records) -> list[tuple[int, int, int, int]]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from simulator.writers.cann_raw import RawTask, hwts_record
 from tests.support.raw_device import Device
 from tests.support.read_profiles import lost_rows
-from timeline.records.tables import NO_CONTEXT
+from timeline.records.not_given import NO_CONTEXT
 from timeline.sources.cann_raw.tasks import TaskMarks, match_marks
 
 

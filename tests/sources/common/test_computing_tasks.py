@@ -15,7 +15,8 @@ from simulator.writers.tables import write_op_summary
 from tests.support.profile_shelf import Profile, ProfileShelf, tiny_run
 from tests.support.read_profiles import records_of
 from timeline.columns.strings import StringPool
-from timeline.records.tables import NO_CONTEXT, Records
+from timeline.records.not_given import NO_CONTEXT
+from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.ascend_trace.reader import TraceFiles, read_trace
 from timeline.sources.source import ReadRequest

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from timeline.records.tables import NO_TIME
+from timeline.records.not_given import NO_TIME
 from timeline.sources.common.decimals import (
     interval_ns,
     interval_ns_of_milliseconds,

@@ -11,7 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from timeline.columns.strings import StringPool
-from timeline.records.tables import NO_ID, NO_TIME, Records
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import Records
 from timeline.sources.common.decimals import whole_number, whole_numbers
 from timeline.sources.common.device_clock import read_device_clocks
 from timeline.sources.companions.host_clock import read_host_clock

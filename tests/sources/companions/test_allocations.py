@@ -10,7 +10,8 @@ import pytest
 
 from tests.support.profile_shelf import Profile, ProfileShelf
 from timeline.layers import Layer
-from timeline.records.tables import NO_TIME, Records
+from timeline.records.not_given import NO_TIME
+from timeline.records.tables import Records
 from timeline.selection import SUMMARY_LAYERS
 from timeline.sources.finding.discovery import discover
 from timeline.sources.source import ReadRequest

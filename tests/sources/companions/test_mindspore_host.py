@@ -565,3 +565,14 @@ def test_an_unusable_file_is_named_and_the_rest_is_drawn(
     assert len(records.tasks)
     assert spans_of(records, CPU)
     assert [reason for reason in lost_rows(records) if Path(name).name in reason]
+
+
+def test_a_steady_time_far_from_the_records_is_not_taken_for_one_of_their_clock() -> None:
+    """No correction of a host's time moves it by more than an hour: the counter is of another."""
+    hour_ns = 3600 * 10**9
+    clock = HostClock(False, None, None, (10 * hour_ns, 11 * hour_ns))
+    hours = np.array([9, 10, 12, 13], np.int64)
+    times_ns = hours * hour_ns + np.array([-1, 0, 0, 1], np.int64)
+    _, known = clock.shift(times_ns)
+    assert known.tolist() == [False, True, True, False]
+    assert clock.drifted

@@ -33,7 +33,8 @@ from timeline.cli.main import main
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.layers import Layer
-from timeline.records.tables import NO_TIME, Omission, OmissionCode, Records
+from timeline.records.not_given import NO_TIME
+from timeline.records.tables import Omission, OmissionCode, Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS
 from timeline.sources.common.counter_tables import CounterTable, csv_tables
 from timeline.sources.common.counters import CounterBuilder

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from timeline.columns.columns import Int64
-from timeline.records.tables import NO_ID
+from timeline.records.not_given import NO_ID
 from timeline.sources.decoders.joins import Lookup, pairs_by_key
 
 NUMBERS = st.integers(-3, 12) | st.sampled_from([-(2**63), 2**63 - 1, 2**40])

@@ -6,7 +6,8 @@ from typing import Any
 
 from tests.support.kineto_traces import CALL, KERNEL, Write, spelled
 from timeline.columns.strings import StringPool
-from timeline.records.tables import NO_TIME, Records
+from timeline.records.not_given import NO_TIME
+from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.kineto.header import KinetoHeader
 from timeline.sources.kineto.source import read_kineto

@@ -29,7 +29,8 @@ from timeline.analysis.overlap import measure_overlap, totals_by_step
 from timeline.analysis.step_membership import assign_steps
 from timeline.cli.main import main
 from timeline.errors import SourceError
-from timeline.records.tables import NO_ID, NO_TIME, FlowEnd, Records
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import FlowEnd, Records
 from timeline.selection import SUMMARY_LAYERS
 from timeline.sources.decoders.json_events import read_events
 from timeline.sources.kineto import source as kineto_reader

@@ -25,7 +25,8 @@ from timeline.analysis.overlap import measure_overlap
 from timeline.cli.main import main
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
-from timeline.records.tables import NO_ID, Records, Steps
+from timeline.records.not_given import NO_ID
+from timeline.records.tables import Records, Steps
 from timeline.sources.finding.discovery import discover
 from timeline.sources.mindspore.display import read_display
 from timeline.sources.mindspore.display_limit import cut_off_by_limit

@@ -39,7 +39,8 @@ from timeline.cli.main import main
 from timeline.columns.strings import StringPool
 from timeline.errors import RankIdentityError, SourceError
 from timeline.options import StepOperators
-from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Records, Tasks
+from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
+from timeline.records.tables import Records, Tasks
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.common.losses import LossLog
 from timeline.sources.finding.discovery import discover
@@ -529,6 +530,14 @@ def test_single_step_has_a_mean_of_zeros(tmp_path: Path) -> None:
     assert found.steps.iteration.tolist() == [1]
     found = step_rows(tmp_path / "steps.csv", one.replace("1,", "0,", 1), "-" + zeros[1:])
     assert found.steps.iteration.tolist() == [0]
+    assert found.omissions == ()
+
+
+def test_a_mean_may_be_numbered_as_step_0(tmp_path: Path) -> None:
+    """As the last row; a first one of that number is a step."""
+    cells = "100,200,100,110,150,10,40,50,5,160,165"
+    found = step_rows(tmp_path / "steps.csv", f"0,{cells}", f"1,{cells}", f"0,{cells}")
+    assert found.steps.iteration.tolist() == [0, 1]
     assert found.omissions == ()
 
 

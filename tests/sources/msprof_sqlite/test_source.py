@@ -28,7 +28,8 @@ from timeline.cli.main import main
 from timeline.columns.strings import StringPool
 from timeline.errors import NoProfileError, SourceError
 from timeline.layers import Layer
-from timeline.records.tables import NO_ID, NO_TIME, Records, StepPart
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import Records, StepPart
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS
 from timeline.sources.common.device_clock import Anchor, CounterClock, DeviceClocks
 from timeline.sources.decoders.sqlite import open_database

@@ -11,7 +11,7 @@ from simulator.model import RankRun, Run
 from simulator.simulation import make_run
 from simulator.writers.mindspore.tables.aicpu_log import DISPATCH_US, write_aicpu_log
 from simulator.writers.mindspore.text import TextFiles, device_ns
-from timeline.records.tables import NO_TIME
+from timeline.records.not_given import NO_TIME
 from timeline.sources.profiler_tables.aicpu_log import (
     BINARY_RECORD,
     MAGIC,

@@ -34,7 +34,8 @@ from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.options import StepOperators
 from timeline.ranks.rank_work import RankRequest, draw_rank_from_source
-from timeline.records.tables import NO_CONTEXT, NO_ID, NO_TIME, Records, Tasks
+from timeline.records.not_given import NO_CONTEXT, NO_ID, NO_TIME
+from timeline.records.tables import Records, Tasks
 from timeline.selection import DETAIL_LAYERS, Selection
 from timeline.sources.common.losses import LossLog
 from timeline.sources.common.step_table import read_step_table

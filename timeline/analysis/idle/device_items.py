@@ -6,9 +6,8 @@ import numpy as np
 
 from timeline.columns.columns import Bool, Codes, Int64, Rows, column, rows_of_runs
 from timeline.columns.distinct import distinct, rows_by_value
+from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import (
-    NO_ID,
-    NO_TIME,
     RUNTIME_LAYERS,
     CommunicationOps,
     FlowEnd,
@@ -168,16 +167,8 @@ def _queued(records: Records, launch: Int64) -> Int64:
     That is the one whose arrow ends at the call that took it out, around the launch on its thread.
     """
     found = np.full(len(launch), NO_ID)
-    host, flows = records.host, records.flows
-    category = records.strings.find(TASK_QUEUE)
-    if category is None:
-        return found
-    queue = np.flatnonzero(
-        (flows.category == category)
-        & (flows.source_kind == FlowEnd.HOST)
-        & (flows.target_kind == FlowEnd.HOST)
-    )
-    put, taken = flows.source_row[queue], flows.target_row[queue]
+    host = records.host
+    put, taken = records.arrows(TASK_QUEUE, FlowEnd.HOST)
     launched = np.flatnonzero(launch != NO_ID)
     threads = host.thread[launch[launched]]
     taken_threads = host.thread[taken]

@@ -32,12 +32,13 @@ from timeline.analysis.idle.idle_sums import (
 from timeline.analysis.idle.innermost_calls import Calls, cut_at, part_by_call
 from timeline.analysis.overlap import Overlap, StepsApart
 from timeline.analysis.step_membership import NO_STEP, Membership
-from timeline.analysis.step_waits import data_aug_bounds
+from timeline.analysis.step_trace import data_aug_bounds
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.distinct import distinct, rows_by_value
 from timeline.columns.intervals import IntervalSet, open_at, union
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.records.tables import NO_ID, NO_TIME, Records, StepPart
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import Records, StepPart
 
 __all__ = ["RankIdle", "measure_idle"]
 

@@ -9,7 +9,8 @@ from timeline.analysis.overlap import Overlap, StepsApart
 from timeline.analysis.step_membership import NO_STEP, Membership
 from timeline.columns.columns import Int64, Rows, column
 from timeline.columns.intervals import IntervalSet, open_at, union
-from timeline.records.tables import NO_ID, Spans
+from timeline.records.not_given import NO_ID
+from timeline.records.tables import Spans
 
 __all__ = ["Gaps", "IdleStretches", "gaps_of_selection", "gaps_of_steps", "item_steps"]
 

@@ -11,7 +11,8 @@ from timeline.analysis.step_membership import NO_STEP
 from timeline.columns.columns import Codes, ColumnTable, Int64, column
 from timeline.columns.distinct import distinct_values
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.records.tables import NO_ID, Spans
+from timeline.records.not_given import NO_ID
+from timeline.records.tables import Spans
 
 __all__ = [
     "CAUSES",

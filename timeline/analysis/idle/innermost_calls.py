@@ -10,7 +10,8 @@ import numpy as np
 from timeline.columns.columns import Bool, Int64, Rows, column, rows_of_runs, sort_rows
 from timeline.columns.intervals import IntervalSet, union
 from timeline.columns.nesting import latest_open
-from timeline.records.tables import NO_ID, Spans
+from timeline.records.not_given import NO_ID
+from timeline.records.tables import Spans
 
 __all__ = ["CallStretches", "CallWindow", "Calls", "cut_at", "part_by_call"]
 

@@ -12,7 +12,8 @@ from timeline.analysis.path.op_arrivals import OpArrivals
 from timeline.analysis.path.path_items import PathItems, PathKind, RankPath
 from timeline.columns.columns import Bool, Codes, Int64, Rows, column
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, Spans
+from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
+from timeline.records.tables import Spans
 
 __all__ = ["CriticalPath", "PathRank", "PathSteps", "Segments", "find_critical_path"]
 

@@ -15,7 +15,8 @@ from timeline.analysis.path.path_items import PathKind
 from timeline.columns.columns import Bool, Codes, Int64, Rows
 from timeline.columns.distinct import distinct, rows_by_value
 from timeline.columns.intervals import open_at, union
-from timeline.records.tables import NO_ID, NO_TIME, Records, Tasks
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import Records, Tasks
 
 __all__ = [
     "LEAST_DELAY_NS",

@@ -8,7 +8,7 @@ from timeline.analysis.idle.innermost_calls import Calls, CallStretches, part_by
 from timeline.columns.columns import Codes, Int64, Rows
 from timeline.columns.distinct import distinct_values
 from timeline.columns.strings import NO_NAME
-from timeline.records.tables import NO_ID
+from timeline.records.not_given import NO_ID
 
 __all__ = ["longest_calls"]
 

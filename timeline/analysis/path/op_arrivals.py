@@ -10,7 +10,7 @@ import numpy as np
 from timeline.analysis.waits.collectives import Collectives, RankCollectives
 from timeline.analysis.waits.waiting import Waiting
 from timeline.columns.columns import Codes, ColumnTable, Int64, column
-from timeline.records.tables import NO_ID
+from timeline.records.not_given import NO_ID
 
 __all__ = ["OpArrivals", "op_arrivals"]
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from timeline.analysis.path.path_items import PathItems, PathKind
 from timeline.columns.columns import Int64, Rows
-from timeline.records.tables import NO_ID
+from timeline.records.not_given import NO_ID
 
 __all__ = ["op_delays"]
 

@@ -10,7 +10,8 @@ import numpy as np
 from timeline.columns.columns import Codes, Int64, column
 from timeline.columns.strings import NO_NAME
 from timeline.records.clock import ClockMove
-from timeline.records.tables import NO_ID, NO_TIME, Spans
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import Spans
 
 __all__ = ["PathItems", "PathKind", "RankPath"]
 

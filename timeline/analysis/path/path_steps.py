@@ -18,7 +18,7 @@ from timeline.analysis.waits.waiting import Waiting
 from timeline.columns.columns import Int64
 from timeline.columns.distinct import distinct
 from timeline.columns.group_by import group_by
-from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME
+from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 
 __all__ = ["critical_path", "path_steps"]
 

@@ -21,7 +21,8 @@ from timeline.analysis.path.path_items import PathItems, RankPath
 from timeline.columns.columns import Bool, Int64, Rows
 from timeline.columns.distinct import distinct, rows_by_value
 from timeline.columns.strings import StringPool
-from timeline.records.tables import NO_ID, NO_TIME, Records
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import Records
 
 __all__ = ["rank_path"]
 

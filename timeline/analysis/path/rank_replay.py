@@ -14,7 +14,8 @@ from timeline.analysis.path.device_order import (
 from timeline.analysis.path.replay_items import RankReplay, ReplayItems, Synchronisations
 from timeline.columns.columns import Bool, Int64, Rows
 from timeline.columns.strings import StringPool
-from timeline.records.tables import NO_ID, NO_TIME, Records
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import Records
 
 __all__ = ["rank_replay"]
 

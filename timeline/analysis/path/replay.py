@@ -17,7 +17,7 @@ from timeline.analysis.waits.shared_ops import Segments
 from timeline.columns.columns import Bool, Codes, Int64, Rows
 from timeline.columns.group_by import group_by
 from timeline.columns.strings import StringPool
-from timeline.records.tables import NO_ID, NO_TIME
+from timeline.records.not_given import NO_ID, NO_TIME
 
 __all__ = ["Replay", "ReplayedRank", "estimate_gain_ns"]
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from timeline.columns.columns import Codes, Int64, column
 from timeline.records.clock import ClockMove
-from timeline.records.tables import NO_ID, NO_TIME, Spans
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import Spans
 
 __all__ = ["RankReplay", "ReplayItems", "Synchronisations"]
 

@@ -12,7 +12,8 @@ from timeline.columns.chunks import chunks
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.distinct import distinct
 from timeline.records.clock import ClockMove
-from timeline.records.tables import NO_ID, NO_TIME, CommunicationOps, PlaneTasks, Records
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import CommunicationOps, PlaneTasks, Records
 
 __all__ = ["AT_ONCE_NS", "Arrivals", "GroupView", "RankArrivals", "measure_arrivals"]
 

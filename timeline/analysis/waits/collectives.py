@@ -19,7 +19,8 @@ from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.clock import ClockMove
 from timeline.records.collective_kinds import KINDS, UNKNOWN_OP, collective_kind
 from timeline.records.data_types import element_bytes
-from timeline.records.tables import NO_ID, NO_TIME, CommunicationOps, Records, Spans, Tasks
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import CommunicationOps, Records, Spans, Tasks
 
 __all__ = [
     "NO_KIND",

@@ -17,7 +17,7 @@ from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct
 from timeline.columns.group_by import group_by
 from timeline.columns.intervals import union
-from timeline.records.tables import NO_ID
+from timeline.records.not_given import NO_ID
 
 __all__ = ["Culprit", "HeldUp", "Waiter", "find_culprit"]
 

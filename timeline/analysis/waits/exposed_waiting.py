@@ -11,7 +11,7 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waits.waiting import Waits
 from timeline.columns.columns import Bool, ColumnTable, Int64, column
 from timeline.columns.intervals import IntervalSet, covered_until, subtract, union
-from timeline.records.tables import NO_TIME
+from timeline.records.not_given import NO_TIME
 
 __all__ = ["ExposedParts", "split_exposed"]
 

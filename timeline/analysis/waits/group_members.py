@@ -12,7 +12,8 @@ from timeline.columns.chunks import compute_in_chunks
 from timeline.columns.columns import Codes, Int64
 from timeline.columns.distinct import distinct, distinct_pairs
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.records.tables import NO_ID, Records
+from timeline.records.not_given import NO_ID
+from timeline.records.tables import Records
 
 __all__ = [
     "RankGroup",

@@ -10,7 +10,7 @@ from timeline.analysis.waits.arrivals import Arrivals, GroupView
 from timeline.analysis.waits.collectives import RankCollectives
 from timeline.analysis.waits.shared_ops import SharedOps
 from timeline.columns.columns import Bool, ColumnTable, Int64, Rows, column
-from timeline.records.tables import NO_ID, NO_TIME
+from timeline.records.not_given import NO_ID, NO_TIME
 
 __all__ = ["LastArrivals", "find_last_arrivals", "first_of_op", "over_ops"]
 

@@ -17,7 +17,8 @@ from timeline.analysis.waits.collectives import (
 from timeline.columns.columns import Bool, Int64, Rows, column
 from timeline.columns.distinct import distinct
 from timeline.records.collective_kinds import POINT_TO_POINT
-from timeline.records.tables import NO_ID, Spans
+from timeline.records.not_given import NO_ID
+from timeline.records.tables import Spans
 
 __all__ = ["match_by_order"]
 

@@ -11,8 +11,9 @@ from timeline.columns.chunks import chunks
 from timeline.columns.columns import Codes, ColumnTable, Int64, column
 from timeline.columns.group_by import group_by
 from timeline.columns.strings import NO_NAME, StringPool
+from timeline.records.not_given import NO_ID
 from timeline.records.profiler_tables.cluster import LinkSums
-from timeline.records.tables import NO_ID, Records
+from timeline.records.tables import Records
 
 __all__ = ["LinkTimes", "RankLinks", "rank_links"]
 

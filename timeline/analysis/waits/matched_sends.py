@@ -9,7 +9,7 @@ import numpy as np
 from timeline.analysis.waits.collectives import RankCollectives, kind_numbers
 from timeline.columns.columns import ColumnTable, Int64, column
 from timeline.columns.group_by import group_by
-from timeline.records.tables import NO_ID
+from timeline.records.not_given import NO_ID
 
 __all__ = ["Pairs", "match_sends"]
 

@@ -16,7 +16,7 @@ from timeline.analysis.waits.waiting import Pairs
 from timeline.columns.columns import ColumnTable, Int64, column
 from timeline.columns.group_by import group_by
 from timeline.columns.intervals import IntervalSet, covered_until
-from timeline.records.tables import NO_ID, NO_TIME
+from timeline.records.not_given import NO_ID, NO_TIME
 
 __all__ = ["Bubbles", "measure_bubbles"]
 

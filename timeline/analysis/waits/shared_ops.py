@@ -10,7 +10,7 @@ import numpy as np
 from timeline.analysis.waits.collectives import Collectives
 from timeline.columns.columns import Bool, Float64, Int64, Rows
 from timeline.columns.distinct import distinct, distinct_values
-from timeline.records.tables import NO_ID
+from timeline.records.not_given import NO_ID
 
 __all__ = ["Segments", "SharedOps", "find_shared_ops"]
 

@@ -16,7 +16,7 @@ from timeline.columns.columns import Bool, ColumnTable, Float64, Int64, Rows, co
 from timeline.columns.distinct import distinct
 from timeline.columns.group_by import group_by
 from timeline.records.collective_kinds import POINT_TO_POINT
-from timeline.records.tables import NO_ID, NO_TIME
+from timeline.records.not_given import NO_ID, NO_TIME
 
 __all__ = [
     "NO_BANDWIDTH",

@@ -12,7 +12,7 @@ from timeline.analysis.work.computed_work import NO_WORK, RankWork
 from timeline.columns.columns import Codes, ColumnTable, Float64, Int64, Rows, column
 from timeline.columns.distinct import distinct_values
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.records.tables import FLOAT_NOT_GIVEN
+from timeline.records.not_given import FLOAT_NOT_GIVEN
 
 __all__ = [
     "ComputingCause",

@@ -18,10 +18,8 @@ from timeline.records.profiler_tables.operators import OperatorRuns, RunLevel
 from timeline.records.profiler_tables.profiler_tables import ProfilerTables
 from timeline.records.tables import Records
 
-__all__ = ["EVERY_ROW", "OperatorSteps", "operator_steps"]
+__all__ = ["OperatorSteps", "operator_steps"]
 
-EVERY_ROW = 1 << 62
-"""A limit that no table reaches."""
 _KEYS = ("level", "step", "side", "kind", "name", "shapes")
 
 

@@ -15,7 +15,8 @@ from timeline.columns.group_by import group_by
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.clock import ClockMove
 from timeline.records.collective_kinds import collective_kind
-from timeline.records.tables import GPU, NO_GRAPH, NO_ID, CommunicationOps, Records, Spans, Tasks
+from timeline.records.not_given import NO_GRAPH, NO_ID
+from timeline.records.tables import GPU, CommunicationOps, Records, Spans, Tasks
 
 __all__ = [
     "LongestOps",

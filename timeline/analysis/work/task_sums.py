@@ -12,7 +12,8 @@ from timeline.columns.group_by import group_by, group_numbers
 from timeline.columns.intervals import open_at
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.collective_kinds import collective_kind
-from timeline.records.tables import NO_ID, PlaneTasks, Records, Tasks
+from timeline.records.not_given import NO_ID
+from timeline.records.tables import PlaneTasks, Records, Tasks
 
 __all__ = ["TaskSums", "TaskTimes", "are_hccl_tasks", "sum_tasks"]
 

@@ -12,9 +12,9 @@ __all__ = ["StepPoints", "StepTraceMeans"]
 
 
 class StepTraceMeans(ColumnTable):
-    """The last row of a step trace, which is the mean of its steps but the first.
+    """The mean row of a step trace, which MindSpore makes of all steps but the first.
 
-    All of it is 0 where there was one step only.
+    total_ns = interval_ns + fp_bp_ns + tail_ns. All of it is 0 where there was one step only.
     """
 
     step: Int64 = column(np.int64, NO_ID)
@@ -26,8 +26,10 @@ class StepTraceMeans(ColumnTable):
 
 
 class StepPoints(ColumnTable):
-    """The operators at which forward begins and backward ends, of each graph where they are told
-    apart."""
+    """A row per graph: the operators at which forward begins and backward ends.
+
+    graph: NO_GRAPH where the file tells it of all graphs together.
+    """
 
     graph: Int64 = column(np.int64, NO_GRAPH)
     fp_start: Codes = column(np.int32, NO_NAME)

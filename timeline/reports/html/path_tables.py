@@ -12,7 +12,7 @@ from timeline.figures.bound_table import COPIES, HOST, WAITING, bound_table
 from timeline.figures.path_table import path_parts
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
-from timeline.records.tables import NO_ID
+from timeline.records.not_given import NO_ID
 from timeline.reports.html.page_table import (
     PageTable,
     page_table,

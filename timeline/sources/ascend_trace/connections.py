@@ -9,7 +9,8 @@ import numpy as np
 
 from timeline.columns.columns import ColumnTable, Int64, column
 from timeline.columns.constant import constant
-from timeline.records.tables import NO_ID, NO_TIME, FlowEnd, Flows, HostEvents, Records, Tasks
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import FlowEnd, Flows, HostEvents, Records, Tasks
 from timeline.sources.ascend_trace.lanes import LaneEvents
 from timeline.sources.common.flow_events import Launches, ResolvedFlows
 from timeline.sources.common.launch_arrows import ArrowTargets

@@ -15,10 +15,9 @@ from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
 from timeline.layers import Layer
+from timeline.records.not_given import NO_GRAPH, NO_ID
 from timeline.records.tables import (
     AI_CORE_FREQUENCY,
-    NO_GRAPH,
-    NO_ID,
     CommunicationOps,
     FlowEnd,
     Flows,

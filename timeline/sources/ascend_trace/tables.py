@@ -11,10 +11,8 @@ import numpy as np
 from timeline.columns.columns import Codes, Int64
 from timeline.columns.constant import constant
 from timeline.columns.strings import NO_NAME
+from timeline.records.not_given import NO_CONTEXT, NO_ID, NO_TIME
 from timeline.records.tables import (
-    NO_CONTEXT,
-    NO_ID,
-    NO_TIME,
     CommunicationOps,
     HostEvents,
     PlaneTasks,

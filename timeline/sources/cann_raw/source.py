@@ -15,17 +15,8 @@ from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct, map_values
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError
-from timeline.records.tables import (
-    NO_CONTEXT,
-    NO_GRAPH,
-    NO_ID,
-    Omission,
-    OmissionCode,
-    Records,
-    StepParts,
-    Steps,
-    Tasks,
-)
+from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID
+from timeline.records.tables import Omission, OmissionCode, Records, StepParts, Steps, Tasks
 from timeline.records.task_kinds import COPY_TYPES, compute_by_type
 from timeline.sources.cann_raw.format import RAW_SLICES, find_slices
 from timeline.sources.cann_raw.slices import (

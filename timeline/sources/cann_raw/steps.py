@@ -11,15 +11,8 @@ import numpy as np
 from timeline.columns.columns import Bool, ColumnTable, Int64, TableBuilder, column
 from timeline.columns.distinct import distinct
 from timeline.columns.intervals import only_open_at
-from timeline.records.tables import (
-    NO_GRAPH,
-    NO_TIME,
-    Omission,
-    OmissionCode,
-    StepPart,
-    StepParts,
-    Steps,
-)
+from timeline.records.not_given import NO_GRAPH, NO_TIME
+from timeline.records.tables import Omission, OmissionCode, StepPart, StepParts, Steps
 from timeline.sources.cann_raw.slices import Log, RecordArray, RecordReader, UInt64, record_layout
 from timeline.sources.common.losses import counted_losses
 

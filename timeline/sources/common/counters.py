@@ -14,7 +14,8 @@ from timeline.columns.distinct import distinct
 from timeline.columns.group_by import group_by
 from timeline.columns.interner import Interner
 from timeline.columns.strings import StringPool
-from timeline.records.tables import NO_ID, CounterSamples, CounterSeries
+from timeline.records.not_given import NO_ID
+from timeline.records.tables import CounterSamples, CounterSeries
 from timeline.sources.common.counter_tables import CounterTable
 
 __all__ = [

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.columns import Bool, Int64
-from timeline.records.tables import NO_TIME
+from timeline.records.not_given import NO_TIME
 
 __all__ = [
     "interval_ns",

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from timeline.columns.columns import Float64, Int64
 from timeline.records.clock import EARLIEST_WALL_NS
-from timeline.records.tables import NO_ID, NO_TIME
+from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import read_whole_file, source_errors_for

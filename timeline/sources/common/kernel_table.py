@@ -13,7 +13,8 @@ from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, Tabl
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME, Omission, Tasks
+from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
+from timeline.records.tables import Omission, Tasks
 from timeline.sources.common.decimals import interval_ns, moments_ns
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.csv_blocks import Block, ColumnNames, read_blocks

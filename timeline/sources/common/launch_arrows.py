@@ -7,7 +7,8 @@ import numpy as np
 from timeline.columns.columns import Int64, Rows, take
 from timeline.columns.constant import constant
 from timeline.columns.strings import StringPool
-from timeline.records.tables import NO_ID, CommunicationOps, FlowEnd, Flows, Tasks
+from timeline.records.not_given import NO_ID
+from timeline.records.tables import CommunicationOps, FlowEnd, Flows, Tasks
 from timeline.sources.decoders.joins import pairs_by_key, rows_in
 
 __all__ = ["ArrowTargets", "build_arrows"]

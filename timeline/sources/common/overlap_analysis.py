@@ -9,7 +9,8 @@ import numpy as np
 from timeline.columns.columns import Int64, column
 from timeline.columns.strings import StringPool
 from timeline.records.counting_rules import FreeRule
-from timeline.records.tables import NO_ID, NO_TIME, Spans
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import Spans
 from timeline.records.vendor import Measure, VendorFigures
 from timeline.sources.decoders.sqlite import Database
 

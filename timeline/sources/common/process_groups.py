@@ -11,7 +11,8 @@ import orjson
 
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
-from timeline.records.tables import NO_ID, GroupMembers
+from timeline.records.not_given import NO_ID
+from timeline.records.tables import GroupMembers
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.decoders.json_values import read_json
 

@@ -6,7 +6,8 @@ import re
 
 import numpy as np
 
-from timeline.records.tables import NO_GRAPH, Steps
+from timeline.records.not_given import NO_GRAPH
+from timeline.records.tables import Steps
 from timeline.sources.decoders.event_rows import EventRows
 
 __all__ = ["profiler_steps"]

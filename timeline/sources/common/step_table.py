@@ -9,7 +9,8 @@ import numpy as np
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.constant import constant
 from timeline.columns.group_by import group_by
-from timeline.records.tables import NO_GRAPH, NO_ID, NO_TIME, StepPart, StepParts, Steps
+from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
+from timeline.records.tables import StepPart, StepParts, Steps
 from timeline.sources.common.decimals import interval_ns, moments_ns
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.csv_blocks import Block, read_blocks

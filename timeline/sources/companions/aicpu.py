@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from timeline.columns.strings import NO_NAME
-from timeline.records.tables import AI_CPU, NO_TIME, HostEvents, Records
+from timeline.records.not_given import NO_TIME
+from timeline.records.tables import AI_CPU, HostEvents, Records
 from timeline.records.task_kinds import Unit, unit_of
 from timeline.sources.profiler_tables.aicpu_log import read_aicpu_tasks
 from timeline.sources.profiler_tables.builder import TablesBuilder

@@ -11,7 +11,8 @@ import numpy as np
 from timeline.columns.columns import Bool, Codes, Float64, Int64
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError
-from timeline.records.tables import NO_ID, NO_TIME, Allocations, Omission, OmissionCode
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import Allocations, Omission, OmissionCode
 from timeline.sources.common.counters import SIZES, CounterBuilder, column_name, column_unit
 from timeline.sources.common.decimals import interval_ns, moments_ns
 from timeline.sources.common.losses import LossLog, counted_losses

@@ -10,7 +10,8 @@ import numpy as np
 from timeline.columns.columns import Float64
 from timeline.columns.constant import constant
 from timeline.columns.strings import StringPool
-from timeline.records.tables import NO_ID, NO_TIME, HostEvents, Omission
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import HostEvents, Omission
 from timeline.sources.common.decimals import whole_numbers
 from timeline.sources.common.losses import LossLog
 from timeline.sources.companions.host_files import CPU_LAYER

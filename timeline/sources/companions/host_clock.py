@@ -10,7 +10,8 @@ import numpy as np
 from timeline.columns.columns import Bool, Int64
 from timeline.errors import SourceError
 from timeline.records.clock import EARLIEST_WALL_NS
-from timeline.records.tables import NO_TIME, Omission, Records
+from timeline.records.not_given import NO_TIME
+from timeline.records.tables import Omission, Records
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.device_clock import read_start_info_offset_ns
 from timeline.sources.common.losses import unreadable_file
@@ -20,6 +21,9 @@ from timeline.sources.source import Clock
 
 __all__ = ["HostClock", "read_host_clock"]
 
+MOST_DRIFT_NS = 3600 * 10**9
+"""How far the steady and the raw clock of a host are apart at most: months of corrections."""
+
 
 @dataclass
 class HostClock:
@@ -27,12 +31,15 @@ class HostClock:
 
     wall: whether the records hold wall time; otherwise they are on the raw monotonic clock.
     steady_ns, raw_ns: what turns either clock into wall time, None where nothing tells. A raw
-    clock is never corrected; a steady one is, so the two drift apart while a host runs.
+    clock is never corrected; a steady one is, so the two drift apart while a host runs. span_ns:
+    the first and the last time of the records: a steady time that has to be taken for a raw one,
+    and lies further than they can drift apart from those, is on no clock that is known.
     """
 
     wall: bool
     steady_ns: int | None
     raw_ns: int | None
+    span_ns: tuple[int, int] | None = None
     drifted: bool = field(default=False, init=False)
     """Whether a steady time had to be taken for a raw one."""
 
@@ -45,12 +52,20 @@ class HostClock:
         is_wall = time_ns >= EARLIEST_WALL_NS
         is_steady = ~is_wall & (time_ns != NO_TIME)
         from_wall, from_steady = self._from_wall(), self._from_steady()
-        self.drifted |= bool(is_steady.any()) and from_steady is not None and self._is_mixed()
+        mixed = from_steady is not None and self._is_mixed()
+        if mixed and self.span_ns is not None:
+            moved_ns = time_ns + (from_steady or 0)
+            far = (moved_ns < self.span_ns[0] - MOST_DRIFT_NS) | (
+                moved_ns > self.span_ns[1] + MOST_DRIFT_NS
+            )
+        else:
+            far = np.zeros(len(time_ns), np.bool_)
+        self.drifted |= mixed and bool((is_steady & ~far).any())
         moved = np.where(is_wall, from_wall or 0, np.where(is_steady, from_steady or 0, 0))
         known = (
             ~(is_wall | is_steady)
             | (is_wall & (from_wall is not None))
-            | (is_steady & (from_steady is not None))
+            | (is_steady & (from_steady is not None) & ~far)
         )
         return moved.astype(np.int64), known
 
@@ -86,15 +101,18 @@ def read_host_clock(
             raw_ns = _raw_offset_ns(directories[0])
     except SourceError as error:
         omissions.append(unreadable_file(error, records.rank))
-    return HostClock(_is_wall(records), steady_ns, raw_ns), omissions
+    span_ns = _span_ns(records)
+    wall = span_ns is None or span_ns[0] >= EARLIEST_WALL_NS
+    return HostClock(wall, steady_ns, raw_ns, span_ns), omissions
 
 
-def _is_wall(records: Records) -> bool:
+def _span_ns(records: Records) -> tuple[int, int] | None:
+    """The first and the last start of what the device did; None where nothing is known of it."""
     for table in (records.tasks, records.ops, records.steps):
         known = table.start_ns[table.start_ns != NO_TIME]
         if len(known):
-            return bool(known.min() >= EARLIEST_WALL_NS)
-    return True
+            return int(known.min()), int(known.max())
+    return None
 
 
 def _steady_offset_ns(directories: tuple[Path, ...], rank: int) -> int | None:

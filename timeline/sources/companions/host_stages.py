@@ -15,7 +15,8 @@ from timeline.columns.columns import Float64, Int64
 from timeline.columns.constant import constant
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
-from timeline.records.tables import NO_ID, NO_TIME, HostEvents, Omission
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import HostEvents, Omission
 from timeline.sources.common.counters import SIZES
 from timeline.sources.common.decimals import moments_ns, whole_numbers
 from timeline.sources.common.losses import LossLog

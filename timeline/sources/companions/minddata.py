@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from timeline.columns.columns import Float64, Int64
-from timeline.records.tables import NO_TIME, Omission
+from timeline.records.not_given import NO_TIME
+from timeline.records.tables import Omission, OmissionCode
 from timeline.sources.common.decimals import whole_numbers
-from timeline.sources.common.losses import LossLog
+from timeline.sources.common.losses import LossLog, counted_losses
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.decoders.text_lines import read_lines
 
@@ -117,12 +118,15 @@ def read_queue_trace(path: Path, rank: int, add: AddSamples) -> list[Omission]:
     damage = LossLog(path)
     whole: list[list[bytes]] = []
     numbers: list[int] = []
+    untimed = 0
     for lines in read_lines(path, damage):
         for at, line in enumerate(lines.numbers.tolist()):
             row = lines.text(at).split()
             if len(row) == _FIELDS:
                 whole.append(row)
                 numbers.append(line)
+            elif len(row) == _FIELDS - 1:
+                untimed += 1
             elif row:
                 damage.add(_NO_SAMPLE, f"line {line}")
     time_ms, timed = whole_numbers([row[4] for row in whole], 0)
@@ -145,7 +149,11 @@ def read_queue_trace(path: Path, rank: int, add: AddSamples) -> list[Omission]:
         else:
             known &= ~of_series
     damage.add_lines(_NO_SAMPLE, np.array(numbers, np.int64)[~(good & known)])
-    return list(damage.omissions(rank))
+    reason = f"lines of {path.name} without a time, as older versions write them"
+    return [
+        *damage.omissions(rank),
+        *counted_losses({reason: untimed}, rank, OmissionCode.NO_TIME, loss=False),
+    ]
 
 
 def _queue_series(row: Sequence[bytes], where: str) -> str:

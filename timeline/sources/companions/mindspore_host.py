@@ -14,7 +14,8 @@ from timeline.errors import SourceError
 from timeline.layers import HOST_LAYERS, Layer
 from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.joining import join_records
-from timeline.records.tables import NO_TIME, HostEvents, Omission, OmissionCode, Records
+from timeline.records.not_given import NO_TIME
+from timeline.records.tables import HostEvents, Omission, OmissionCode, Records
 from timeline.sources.common.counters import CounterBuilder
 from timeline.sources.common.losses import LossLog, counted_losses, unreadable_file
 from timeline.sources.companions.cpu_operators import read_cpu_operators

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from timeline.errors import SourceError
-from timeline.records.tables import NO_ID, Omission, Records
+from timeline.records.not_given import NO_ID
+from timeline.records.tables import Omission, Records
 from timeline.sources.common.counters import SIZES, column_name, column_unit
 from timeline.sources.common.losses import LossLog, unreadable_file
 from timeline.sources.companions.sample_tables import select_device_rows

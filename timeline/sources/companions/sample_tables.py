@@ -12,7 +12,8 @@ import numpy as np
 from timeline.columns.columns import Bool, Codes, Float64, Int64
 from timeline.columns.group_by import group_by
 from timeline.errors import SourceError
-from timeline.records.tables import NO_ID, NO_TIME, Omission, OmissionCode
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import Omission, OmissionCode
 from timeline.sources.common.counter_tables import CounterTable
 from timeline.sources.common.counters import (
     CounterBuilder,

@@ -47,6 +47,8 @@ _MEASURE_USES = (
 )
 """What a capture is compared with, and what it takes sizes and links from."""
 _AICPU = frozenset({TableFile.AICPU_LOG, TableFile.AICPU_TEXT})
+_UNTIMED_TABLES = "only tables without times are here, so nothing can be drawn."
+_TABLES = "only tables are here, and nothing of the tasks of the device."
 _IN_JOBS = frozenset({FormatKind.LOG, FormatKind.STEPS})
 """Kinds whose files lie in the directory of a job, in `data` there, or in both."""
 _ON_COUNTER = frozenset({FormatKind.TEXT, FormatKind.LOG, FormatKind.STEPS})
@@ -172,11 +174,14 @@ class WithCompanionFiles:
             from timeline.sources.companions.aicpu import with_aicpu_tasks
 
             records = with_aicpu_tasks(records, small)
-        # Of a capture without any times its tables are all that is known, and tell its steps.
-        if small and (wanted.measures or not records.timed):
+        # Where its tables are all that a capture is, they tell its steps.
+        if small and (wanted.measures or records.tables_only):
             from timeline.sources.profiler_tables.read import with_profiler_tables
 
             records = with_profiler_tables(records, small)
+        if records.tables_only:
+            said = f"rank {self.identity.rank}: {_TABLES if records.timed else _UNTIMED_TABLES}"
+            records = replace(records, warnings=(*records.warnings, said))
         if not wanted.measures:
             return records
         return replace(records, unused=(*records.unused, *sorted(set(self._unused()))))

@@ -13,7 +13,8 @@ import numpy as np
 
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
-from timeline.records.tables import NO_ID, CommunicationOps
+from timeline.records.not_given import NO_ID
+from timeline.records.tables import CommunicationOps
 from timeline.records.vendor import Measure, VendorFigures, VendorLinks
 from timeline.sources.decoders.sqlite import Database
 from timeline.sources.files.opened import open_profile_file

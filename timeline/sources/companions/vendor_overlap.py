@@ -8,7 +8,7 @@ import msgspec
 
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
-from timeline.records.tables import NO_ID, NO_TIME
+from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.vendor import Measure, VendorFigures
 from timeline.sources.common.decimals import moments_ns
 from timeline.sources.common.lane_names import device_of

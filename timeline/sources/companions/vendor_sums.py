@@ -9,7 +9,7 @@ import numpy as np
 
 from timeline.columns.columns import Bool, Float64, Int64
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.records.tables import NO_ID
+from timeline.records.not_given import NO_ID
 from timeline.records.vendor import Measure, VendorFigures
 from timeline.sources.common.losses import LossLog
 from timeline.sources.common.overlap_analysis import MEASURES

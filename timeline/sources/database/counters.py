@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from timeline.columns.strings import StringPool
+from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import (
     AI_CORE_FREQUENCY,
-    NO_ID,
-    NO_TIME,
     CounterSamples,
     CounterSeries,
     Omission,

@@ -12,7 +12,7 @@ import numpy as np
 from timeline.columns.columns import Int64
 from timeline.columns.intervals import union
 from timeline.records.counting_rules import CommunicationRule, FreeRule
-from timeline.records.tables import NO_ID, NO_TIME
+from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.task_kinds import UNCOUNTED_TYPES
 from timeline.sources.common.decimals import moments_ns
 from timeline.sources.common.overlap_analysis import OVERLAP_TABLE, VendorOverlap, infer_free_rule

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from timeline.records.tables import NO_ID
+from timeline.records.not_given import NO_ID
 from timeline.sources.capture import (
     NO_EXTENT,
     Capture,

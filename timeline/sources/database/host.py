@@ -9,10 +9,9 @@ from timeline.columns.columns import Codes, Int64, Rows
 from timeline.columns.constant import constant
 from timeline.columns.strings import NO_NAME
 from timeline.records.ids import IDS
+from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import (
     FRAMEWORK_LAUNCH,
-    NO_ID,
-    NO_TIME,
     CommunicationOps,
     FlowEnd,
     Flows,
@@ -76,7 +75,7 @@ def read_host(
             "sequenceNumber": NO_ID,
             "fwdThreadId": NO_ID,
         }
-        | ({"inputShapes": NO_ID} if shapes else {}),
+        | ({"inputShapes": NO_ID, "inputDtypes": NO_ID} if shapes else {}),
     )
     marks = database.integers(
         "MSTX_EVENTS",
@@ -152,7 +151,11 @@ def _calls(
             "level": level,
             "connection": raw["connectionId"] if layer == "CANN" else none,
         }
-        | ({"shapes": names.input_shapes(raw["inputShapes"])} if "inputShapes" in raw else {}),
+        | (
+            {"shapes": names.input_shapes(raw["inputShapes"], raw["inputDtypes"])}
+            if "inputShapes" in raw
+            else {}
+        ),
     )
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from timeline.columns.columns import Codes, Int64
-from timeline.columns.distinct import map_values
+from timeline.columns.distinct import distinct, map_values
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.ids import NO_VALUE
-from timeline.records.tables import NO_ID
+from timeline.records.not_given import NO_ID
 from timeline.sources.decoders.sqlite import Database
 
 __all__ = ["DatabaseNames"]
@@ -34,9 +34,19 @@ class DatabaseNames:
         """The pool's codes of shapes, which databases hold in quotes."""
         return self._codes_of(ids, self.by_id, lambda text: text.strip('"'))
 
-    def input_shapes(self, ids: Int64) -> Codes:
-        """The pool's codes of shapes of the framework's operators, which lines part."""
-        return self._codes_of(ids, self.by_id, lambda text: "".join(text.split()))
+    def input_shapes(self, ids: Int64, type_ids: Int64) -> Codes:
+        """The pool's codes of shapes of the framework's operators, which lines part.
+
+        type_ids: of the column of types, into which torch_npu wrote shapes, and types into theirs.
+        """
+        swapped = self._have_letters(ids) and not self._have_letters(type_ids)
+        shapes = type_ids if swapped else ids
+        return self._codes_of(shapes, self.by_id, lambda text: "".join(text.split()))
+
+    def _have_letters(self, ids: Int64) -> bool:
+        """Whether any of these strings has a letter, as names of types have and shapes do not."""
+        texts = (self.by_id.get(number, "") for number in distinct(ids).tolist())
+        return any(character.isalpha() for text in texts for character in text)
 
     def enum(self, table: str, values: Int64) -> Codes:
         """The pool's codes of enumeration values, named by their own table."""
@@ -66,7 +76,7 @@ class DatabaseNames:
                 return self.strings.code(spelled(names[number]))
             return NO_NAME if number in NO_VALUE else self.strings.code(str(number))
 
-        def codes(distinct: Int64) -> Codes:
-            return np.fromiter(map(code, distinct.tolist()), np.int32, len(distinct))
+        def codes(values: Int64) -> Codes:
+            return np.fromiter(map(code, values.tolist()), np.int32, len(values))
 
         return map_values(ids, codes)

@@ -26,11 +26,8 @@ from timeline.errors import SourceError
 from timeline.layers import HOST_LAYERS, Layer
 from timeline.records.counting_rules import CommunicationRule, FreeRule
 from timeline.records.ids import IDS
+from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import (
-    NO_CONTEXT,
-    NO_GRAPH,
-    NO_ID,
-    NO_TIME,
     Allocations,
     CommunicationOps,
     CounterSamples,

@@ -14,7 +14,7 @@ from timeline.columns.columns import Bool, Codes, Float64, Int64, Rows
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct, map_values
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.records.tables import NO_ID
+from timeline.records.not_given import NO_ID
 from timeline.sources.common.decimals import moments_ns
 from timeline.sources.decoders.event_columns import ArgValues, EventColumns, GivenArgs
 from timeline.sources.decoders.event_values import JsonValues

@@ -22,7 +22,8 @@ from timeline.columns.columns import (
 from timeline.columns.constant import constant, is_constant
 from timeline.columns.distinct import dense_range, distinct
 from timeline.columns.group_by import group_numbers
-from timeline.records.tables import NO_CONTEXT, NO_ID, Tasks
+from timeline.records.not_given import NO_CONTEXT, NO_ID
+from timeline.records.tables import Tasks
 
 __all__ = [
     "Lookup",

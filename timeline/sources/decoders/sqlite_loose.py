@@ -10,7 +10,7 @@ import numpy as np
 from timeline.columns.columns import Bool, Codes, Float64, Int64
 from timeline.columns.constant import constant
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.records.tables import NO_TIME
+from timeline.records.not_given import NO_TIME
 from timeline.sources.decoders.sqlite import Database
 
 __all__ = ["LooseTable"]

@@ -16,7 +16,8 @@ from timeline.records.collective_kinds import (
     collective_kind,
     spelled_kind,
 )
-from timeline.records.tables import NO_ID, CommunicationOps, Tasks
+from timeline.records.not_given import NO_ID
+from timeline.records.tables import CommunicationOps, Tasks
 from timeline.sources.decoders.event_rows import EventRows
 from timeline.sources.decoders.trace_events import Value, number, text
 from timeline.sources.kineto.events import tell_of_collectives

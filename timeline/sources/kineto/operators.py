@@ -8,7 +8,8 @@ from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, colu
 from timeline.columns.distinct import distinct_pairs
 from timeline.columns.nesting import latest_open
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.records.tables import NO_ID, Flows, HostEvents, Spans
+from timeline.records.not_given import NO_ID
+from timeline.records.tables import Flows, HostEvents, Spans
 from timeline.sources.common.gradient_arrows import gradient_arrows
 from timeline.sources.decoders.event_rows import EventRows
 from timeline.sources.kineto.tables import NOT_LAUNCHED, RuntimeCalls

@@ -14,10 +14,10 @@ from timeline.columns.strings import StringPool
 from timeline.errors import spell_ids
 from timeline.layers import Layer
 from timeline.records.clock import ClockMove
+from timeline.records.not_given import NO_ID
 from timeline.records.tables import (
     FORWARD_BACKWARD,
     GPU,
-    NO_ID,
     CommunicationOps,
     FlowEnd,
     Flows,

@@ -11,16 +11,8 @@ from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, colu
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct, distinct_pairs
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.records.tables import (
-    NO_ID,
-    NO_TIME,
-    RUNTIME,
-    Allocations,
-    FlowEnd,
-    Flows,
-    HostEvents,
-    Tasks,
-)
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import RUNTIME, Allocations, FlowEnd, Flows, HostEvents, Tasks
 from timeline.records.task_kinds import COPY_TYPES, have_type
 from timeline.sources.common.counter_events import CounterEvents
 from timeline.sources.decoders.event_columns import ArgValues

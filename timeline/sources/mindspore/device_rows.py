@@ -10,7 +10,8 @@ from timeline.columns.columns import Int64, TableBuilder
 from timeline.columns.constant import constant
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
-from timeline.records.tables import NO_ID, NO_TIME, Omission, Tasks
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import Omission, Tasks
 from timeline.sources.common.decimals import interval_ns_of_milliseconds, moments_ns
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.csv_blocks import Block, RowShape, read_blocks, read_last_cells

@@ -15,9 +15,8 @@ import numpy as np
 from timeline.columns.columns import Codes, TableBuilder
 from timeline.columns.constant import constant
 from timeline.columns.strings import NO_NAME, StringPool
+from timeline.records.not_given import NO_GRAPH, NO_ID
 from timeline.records.tables import (
-    NO_GRAPH,
-    NO_ID,
     CommunicationOps,
     HostEvents,
     Omission,
@@ -25,6 +24,7 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
+from timeline.sources.common.framework_raw import tensors_of
 from timeline.sources.common.losses import LossLog, counted_losses
 from timeline.sources.decoders.event_batch import HELD_EVENTS, EventBatch
 from timeline.sources.decoders.event_columns import COMPLETE, EventColumns
@@ -199,7 +199,7 @@ class _Tables:
         if found is None:
             if not args:
                 return NO_NAME, NO_NAME, NO_NAME, NO_NAME
-            shapes, code = OperatorShapes.of(args), self._strings.code
+            shapes, code = OperatorShapes.of(tensors_of(args)), self._strings.code
             kind = args.get("type")
             found = (
                 code(kind if isinstance(kind, str) else ""),

@@ -15,14 +15,8 @@ from timeline.columns.columns import Bool, Codes, Int64
 from timeline.columns.constant import constant
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
-from timeline.records.tables import (
-    NO_ID,
-    NO_TIME,
-    CommunicationOps,
-    Omission,
-    OmissionCode,
-    PlaneTasks,
-)
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import CommunicationOps, Omission, OmissionCode, PlaneTasks
 from timeline.sources.common.decimals import interval_ns
 from timeline.sources.common.losses import counted_losses
 from timeline.sources.decoders.trace_events import number, text

@@ -14,7 +14,8 @@ import numpy.typing as npt
 from timeline.columns.columns import Bool, Codes, Int64
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError
-from timeline.records.tables import NO_ID, Omission, OmissionCode, Records, Tasks
+from timeline.records.not_given import NO_ID
+from timeline.records.tables import Omission, OmissionCode, Records, Tasks
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.losses import LossLog, counted_losses
 from timeline.sources.files.opened import open_regular_file, read_whole_file, source_errors_for

@@ -9,8 +9,8 @@ from typing import TypeVar
 import numpy as np
 
 from timeline.columns.intervals import open_at
+from timeline.records.not_given import NO_GRAPH
 from timeline.records.tables import (
-    NO_GRAPH,
     CommunicationOps,
     Omission,
     OmissionCode,

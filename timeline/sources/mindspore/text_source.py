@@ -10,13 +10,8 @@ import numpy as np
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.layers import Layer
-from timeline.records.tables import (
-    NO_ID,
-    NO_TIME,
-    CommunicationOps,
-    OmissionCode,
-    Records,
-)
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import CommunicationOps, OmissionCode, Records
 from timeline.sources.ascend_trace.reader import TraceFiles, read_trace
 from timeline.sources.common.decimals import moment_ns
 from timeline.sources.common.losses import counted_losses

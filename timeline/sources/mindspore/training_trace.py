@@ -9,15 +9,8 @@ import numpy.typing as npt
 
 from timeline.columns.columns import Int64
 from timeline.columns.strings import StringPool
-from timeline.records.tables import (
-    NO_GRAPH,
-    NO_TIME,
-    CommunicationOps,
-    OmissionCode,
-    StepPart,
-    StepParts,
-    Steps,
-)
+from timeline.records.not_given import NO_GRAPH, NO_TIME
+from timeline.records.tables import CommunicationOps, OmissionCode, StepPart, StepParts, Steps
 from timeline.sources.common.losses import counted_losses
 from timeline.sources.mindspore.step_ticks import GROUP, StepTicks
 

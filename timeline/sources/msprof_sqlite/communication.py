@@ -12,15 +12,8 @@ from timeline.columns.distinct import distinct
 from timeline.columns.group_by import distinct_turns, group_by
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.ids import IDS
-from timeline.records.tables import (
-    NO_GRAPH,
-    NO_ID,
-    NO_TIME,
-    CommunicationOps,
-    GroupMembers,
-    PlaneTasks,
-    Tasks,
-)
+from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
+from timeline.records.tables import CommunicationOps, GroupMembers, PlaneTasks, Tasks
 from timeline.sources.decoders.joins import Lookup, common_keys, values_at
 from timeline.sources.decoders.sqlite_loose import LooseTable
 from timeline.sources.msprof_sqlite.databases import ParsedDatabases

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from timeline.columns.columns import Int64
 from timeline.columns.strings import StringPool
-from timeline.records.tables import (
-    AI_CORE_FREQUENCY,
-    NO_ID,
-    NO_TIME,
-    CounterSamples,
-    CounterSeries,
-)
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import AI_CORE_FREQUENCY, CounterSamples, CounterSeries
 from timeline.sources.common.counter_tables import CounterTable, SampleClock, parsed_tables
 from timeline.sources.common.counters import CounterBuilder, Labels, build_labels
 from timeline.sources.common.device_clock import DeviceClocks

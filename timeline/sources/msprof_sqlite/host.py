@@ -7,14 +7,8 @@ import numpy as np
 from timeline.columns.columns import Codes
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.ids import IDS
-from timeline.records.tables import (
-    NO_ID,
-    NO_TIME,
-    CommunicationOps,
-    Flows,
-    HostEvents,
-    Tasks,
-)
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import CommunicationOps, Flows, HostEvents, Tasks
 from timeline.sources.common.device_clock import DeviceClocks
 from timeline.sources.common.launch_arrows import ArrowTargets
 from timeline.sources.decoders.sqlite_loose import LooseTable

@@ -14,10 +14,8 @@ from timeline.columns.constant import constant
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.layers import Layer
+from timeline.records.not_given import NO_CONTEXT, NO_ID, NO_TIME
 from timeline.records.tables import (
-    NO_CONTEXT,
-    NO_ID,
-    NO_TIME,
     CommunicationOps,
     CounterSamples,
     CounterSeries,

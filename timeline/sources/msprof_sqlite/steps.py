@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from timeline.columns.columns import Int64
-from timeline.records.tables import NO_GRAPH, NO_ID, StepPart, StepParts, Steps
+from timeline.records.not_given import NO_GRAPH, NO_ID
+from timeline.records.tables import StepPart, StepParts, Steps
 from timeline.sources.common.device_clock import DeviceClocks
 from timeline.sources.decoders.joins import Lookup, common_keys, ordinals
 from timeline.sources.decoders.sqlite_loose import LooseTable

@@ -11,7 +11,8 @@ from timeline.columns.columns import Bool, Codes, Int64
 from timeline.columns.distinct import distinct, map_values
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.ids import IDS
-from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME, Tasks
+from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
+from timeline.records.tables import Tasks
 from timeline.records.task_kinds import COPY_TYPES, compute_by_type, have_type
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.decoders.joins import Lookup, common_keys

@@ -10,7 +10,8 @@ from timeline.columns.columns import Codes, ColumnTable, Float64, Int64, Rows, c
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.ids import IDS
-from timeline.records.tables import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME, Tasks
+from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
+from timeline.records.tables import Tasks
 from timeline.sources.decoders.joins import Lookup, ordinals
 from timeline.sources.decoders.sqlite_loose import LooseTable
 from timeline.sources.msprof_sqlite.databases import ParsedDatabases

@@ -35,7 +35,7 @@ class Topic(enum.Enum):
 
 
 class TableFile(enum.Enum):
-    """A kind of file."""
+    """A kind of file; `FILE_KINDS` has its name and topic."""
 
     FLOPS = enum.auto()
     FLOPS_SUMMARY = enum.auto()
@@ -72,8 +72,9 @@ class TableFile(enum.Enum):
 class FileKind:
     """Files of one kind.
 
-    pattern: a regular expression of their names, without a suffix of compression, in which `{id}`
-    stands for the number of the rank. alone: whether one of them makes a directory a profile.
+    pattern: a regular expression of their names, without a suffix of compression; `{id}` in it
+    stands for the number of the rank, or of the device before MindSpore 1.5. alone: whether such a
+    file alone makes a directory a profile.
     """
 
     file: TableFile
@@ -99,7 +100,7 @@ class FileKind:
 
 
 _SLICE = r"\.slice_(?P<slice>\d+)"
-_VM = r"Framework\.host\.(?:vm[._])?{}\.?{{id}}(?:\.JOB\w+)?" + _SLICE
+_VM = r"Framework\.host\.(?:vm[._])?{}\.?{{id}}(?:\.[A-Za-z0-9]+)?" + _SLICE
 FILE_KINDS: tuple[FileKind, ...] = (
     FileKind(TableFile.FLOPS, Topic.FLOPS, r"flops_{id}\.txt"),
     FileKind(TableFile.FLOPS_SUMMARY, Topic.FLOPS, r"flops_summary_{id}\.json"),

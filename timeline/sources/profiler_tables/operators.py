@@ -67,7 +67,7 @@ class _CoreTypes(ColumnTable):
 
 
 class _CoreOperators(ColumnTable):
-    """What an operator took, on average; in picoseconds, as the file has means of several runs."""
+    """What a run of an operator took, on average: in picoseconds, so that sums stay exact."""
 
     name: Codes = column(np.int32)
     mean_ps: Int64 = column(np.int64)
@@ -106,7 +106,7 @@ _CORE_OPERATORS = DelimitedTable(
 
 
 def read_operators(files: TableFiles, into: TablesBuilder) -> None:
-    """Read the files of the topic."""
+    """Read OperatorSums, OperatorRuns and FrameworkOperators."""
     described = read_framework(files, into)
     for path in files.get(TableFile.AICPU_SUMS, ()):
         _add_cpu_sums(path, into)

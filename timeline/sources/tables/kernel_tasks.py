@@ -16,7 +16,8 @@ from timeline.columns.group_by import group_by
 from timeline.columns.intervals import only_open_at
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError
-from timeline.records.tables import NO_GRAPH, NO_ID, CommunicationOps, Steps, Tasks
+from timeline.records.not_given import NO_GRAPH, NO_ID
+from timeline.records.tables import CommunicationOps, Steps, Tasks
 from timeline.records.task_kinds import COPY_TYPES, have_type
 from timeline.sources.common.kernel_table import (
     MATCH_TOLERANCE_NS,

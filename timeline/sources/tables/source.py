@@ -14,7 +14,8 @@ from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError, spell_ids
 from timeline.layers import Layer
-from timeline.records.tables import NO_ID, Omission, OmissionCode, Records, StepParts, Steps
+from timeline.records.not_given import NO_ID
+from timeline.records.tables import Omission, OmissionCode, Records, StepParts, Steps
 from timeline.records.task_kinds import compute_by_type
 from timeline.sources.common.compute_tasks import remark_on_ai_cpu_tasks
 from timeline.sources.common.kernel_table import (

@@ -10,7 +10,8 @@ from pathlib import Path
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.records.joining import join_records
-from timeline.records.tables import NO_ID, Records
+from timeline.records.not_given import NO_ID
+from timeline.records.tables import Records
 from timeline.sources.ascend_trace.reader import TraceFiles, read_trace
 from timeline.sources.common.kernel_table import describe_tasks, end_tasks, read_kernel_table
 from timeline.sources.common.losses import LossLog

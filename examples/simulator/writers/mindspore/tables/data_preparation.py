@@ -9,7 +9,7 @@ from pathlib import Path
 
 from simulator.model import MICROSECOND_NS, MILLISECOND_NS, RankRun, Run, Step
 from simulator.recording import TICK_NS
-from simulator.writers.mindspore.text import tick
+from simulator.writers.mindspore.text import device_ns, tick
 
 CAPACITY = 64
 """Of each queue, in batches."""
@@ -62,7 +62,7 @@ def _write_host_queue(run: Run, rank: RankRun, late: list[bool], profiler: Path)
     """Lines of batches, of which the time that one took as a whole comes before its parts."""
     lines = []
     for batch, (step, empty) in enumerate(zip(rank.steps, late, strict=True), 1):
-        time_ms = run.monotonic_ns(step.host_start_ns) // MILLISECOND_NS
+        time_ms = device_ns(run, step.host_start_ns) // MILLISECOND_NS
         get_ms, push_ms = fetch_ns(step) // MILLISECOND_NS, 1
         for what, length_ms in ((1, push_ms), (2, get_ms + push_ms), (0, get_ms)):
             lines.append(f"0 {what} {batch} {length_ms} {time_ms}\n")
@@ -127,7 +127,7 @@ def _write_pipeline(late: list[bool], profiler: Path, number: int) -> None:
 
 def _write_processors(run: Run, rank: RankRun, late: list[bool], profiler: Path) -> None:
     """Samples of a host that is busier where data is late; a process has none at first."""
-    first_ms = run.monotonic_ns(rank.steps[0].host_start_ns) // MILLISECOND_NS
+    first_ms = device_ns(run, rank.steps[0].host_start_ns) // MILLISECOND_NS
     count, idle = len(late), [9 if empty else 70 for empty in late]
     document = {
         "sampling_interval": SAMPLE_MS,

@@ -1,0 +1,103 @@
+"""The figures of a selection, read from its ranks, and warnings of what they do not hold."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from timeline.analysis.questions import Questions
+from timeline.errors import TimelineWarning
+from timeline.figures.table import Table
+from timeline.options import ReadingOptions
+from timeline.progress import Progress
+from timeline.records.tables import Omission
+from timeline.selection import Selection
+from timeline.sources.source import Source
+
+if TYPE_CHECKING:
+    from timeline.figures.rank_tables import Figures
+    from timeline.ranks.read_ranks import KnownRanks
+
+__all__ = ["Measured", "measure", "read_known"]
+
+_CALLER_OF_FIGURES = 5
+"""Frames from where files are read up to whoever asked a Profile for figures."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The figures of one selection, and what they do not hold."""
+
+    figures: Figures
+    omissions: Table
+
+
+def measure(
+    path: Path,
+    sources: Sequence[Source],
+    reading: ReadingOptions,
+    progress: Progress,
+    selection: Selection,
+    questions: Questions,
+) -> Measured:
+    """Read the figures of a selection, and warn of what they do not hold.
+
+    Raises:
+        TimelineError: something selected is not there, or a file cannot be read.
+    """
+    from timeline.figures.rank_tables import Figures
+
+    known = read_known(path, sources, reading, progress, selection, questions)
+    omissions = [omission for facts in known.facts for omission in facts.omissions]
+    return Measured(Figures.of(known.facts, known.waiting, known.path), _table_of(omissions))
+
+
+def read_known(
+    path: Path,
+    sources: Sequence[Source],
+    reading: ReadingOptions,
+    progress: Progress,
+    selection: Selection,
+    questions: Questions,
+    *,
+    caller: int = _CALLER_OF_FIGURES,
+) -> KnownRanks:
+    """Read what is known of a selection, and warn of what that does not hold.
+
+    caller: how many frames above here that was asked.
+
+    Raises:
+        TimelineError: as `measure`.
+    """
+    from timeline.ranks.read_ranks import read_facts
+
+    try:
+        known = read_facts(path, sources, reading, progress, selection, questions)
+    finally:
+        progress.finish()
+    omissions = [omission for facts in known.facts for omission in facts.omissions]
+    lost = [
+        f"rank {omission.rank}: {omission.reason} ({omission.rows} records)"
+        for omission in omissions
+        if omission.loss
+    ]
+    for warning in (*known.left_out, *known.warnings, *lost):
+        warnings.warn(warning, TimelineWarning, stacklevel=caller)
+    return known
+
+
+def _table_of(omissions: Sequence[Omission]) -> Table:
+    return Table(
+        {
+            "rank": np.array([omission.rank for omission in omissions], np.int64),
+            "code": np.array([omission.code.value for omission in omissions], object),
+            "reason": np.array([omission.reason for omission in omissions], object),
+            "rows": np.array([omission.rows for omission in omissions], np.int64),
+            "loss": np.array([omission.loss for omission in omissions], np.int64),
+        }
+    )
