@@ -133,26 +133,27 @@ class ColumnTable:
     """
 
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+    _dtypes: ClassVar[dict[str, np.dtype[Any]]]
+    """Of the columns, in their order."""
 
     def __init_subclass__(cls) -> None:
         dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
+        cls._dtypes = {one.name: one.metadata["dtype"] for one in dataclasses.fields(cls)}
 
     def __init__(self, *in_order: npt.NDArray[Any], **by_name: npt.NDArray[Any]) -> None:
-        fields = dataclasses.fields(self)
-        names = [field.name for field in fields]
-        columns = {**dict(zip(names, in_order, strict=False)), **by_name}
-        if len(in_order) + len(by_name) != len(names) or columns.keys() != set(names):
-            raise TypeError(f"{type(self).__name__} takes its columns, each once: {names}.")
+        dtypes = self._dtypes
+        columns = {**dict(zip(dtypes, in_order, strict=False)), **by_name}
+        if len(in_order) + len(by_name) != len(dtypes) or columns.keys() != dtypes.keys():
+            raise TypeError(f"{type(self).__name__} takes its columns, each once: {[*dtypes]}.")
         lengths = set()
-        for field in fields:
-            values = columns[field.name]
-            if values.dtype != field.metadata["dtype"]:
+        for name, dtype in dtypes.items():
+            values = columns[name]
+            if values.dtype != dtype:
                 raise RecordError(
-                    f"{type(self).__name__}.{field.name}: expected {field.metadata['dtype']}, "
-                    f"found {values.dtype}."
+                    f"{type(self).__name__}.{name}: expected {dtype}, found {values.dtype}."
                 )
             lengths.add(len(values))
-            object.__setattr__(self, field.name, spillable(values))
+            object.__setattr__(self, name, spillable(values))
         if len(lengths) > 1:
             raise RecordError(f"{type(self).__name__}: columns of different lengths {lengths}.")
 
@@ -167,7 +168,7 @@ class ColumnTable:
         return f"{type(self).__qualname__}({', '.join(columns)})"
 
     def __len__(self) -> int:
-        return len(getattr(self, dataclasses.fields(self)[0].name))
+        return len(getattr(self, next(iter(self._dtypes))))
 
     @classmethod
     def of(cls: type[_Table], count: int, values: Mapping[str, Any]) -> _Table:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,6 @@ from timeline.sources.profiler_tables.builder import TablesBuilder
 from timeline.sources.profiler_tables.delimited import Cell, DelimitedTable, Unit, read_table
 
 
-@dataclass(frozen=True)
 class Checkpoints(ColumnTable):
     """A table that no reader knows: a row per checkpoint that was written."""
 

@@ -92,7 +92,8 @@ def find_captures(path: Path, unreadable: list[SourceError] | None = None) -> Fo
         found = list(walk.captures_below(_capture_root(path.resolve())))
         captures, empty = _without_poorer(found), _without_captures(walk.empty, found)
         of_tables = [one for one in found if one.format.kind is FormatKind.STEPS]
-        tables = tuple(one for one in of_tables if one not in {*captures})
+        known = frozenset(captures)
+        tables = tuple(one for one in of_tables if one not in known)
     if not captures and not empty:
         raise NoProfileError(
             path.resolve() if path == Path() else path,
