@@ -183,3 +183,12 @@ def varint(value: int) -> bytes:
         made.append(value & 0x7F | 0x80)
         value >>= 7
     return bytes([*made, value])
+
+
+def test_a_text_that_is_no_utf_8(tmp_path: Path) -> None:
+    """Damaged bytes in a fact of a Perfetto file give a text, as all others do."""
+    (perfetto,) = [form for form in FORMATS if form.suffix == ".pftrace"]
+    facts = written(perfetto)
+    damaged = facts.replace(b"1.2.3", b"1\xff2.3")
+    assert damaged != facts
+    assert facts_of(damaged, tmp_path)["io.tlexport.version"] == "1\ufffd2.3"
