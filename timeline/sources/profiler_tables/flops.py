@@ -177,10 +177,9 @@ def _read_operators(path: Path, into: TablesBuilder) -> None:
 
 def _amounts(cells: Sequence[str]) -> list[float] | None:
     """Cells as numbers; None where one is none, or less than nothing."""
-    try:
-        amounts = [float(cell) for cell in cells]
-    except ValueError:
+    if not all(map(_is_number, cells)):
         return None
+    amounts = [float(cell.rstrip("%")) for cell in cells]
     return amounts if all(0 <= amount <= _MOST for amount in amounts) else None
 
 

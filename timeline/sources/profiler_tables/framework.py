@@ -48,13 +48,13 @@ class _Described(ColumnTable):
 _FRAMEWORK = DelimitedTable(
     _Described,
     (
-        Cell("graph", ("graph_id", "model_id"), Unit.NUMBER, required=False),
-        Cell("stream", ("stream_id",), Unit.NUMBER, required=False),
-        Cell("task", ("task_id",), Unit.NUMBER, required=False),
+        Cell("graph", ("graph_id", "model_id"), Unit.NUMBER, required=False, least=NO_ID),
+        Cell("stream", ("stream_id",), Unit.NUMBER, required=False, least=NO_ID),
+        Cell("task", ("task_id",), Unit.NUMBER, required=False, least=NO_ID),
         Cell("name", ("full_kernel_name", "full_op_name")),
         Cell("op_type", ("op_type",), required=False),
         Cell("kernel_type", ("kernel_type",), required=False),
-        Cell("blocks", ("block_dim",), Unit.NUMBER, required=False),
+        Cell("blocks", ("block_dim",), Unit.NUMBER, required=False, least=NO_ID),
         Cell("info", ("op_info",), required=False),
     ),
 )
@@ -179,7 +179,7 @@ def _json_code(tensors: list[dict[str, Any]], into: TablesBuilder) -> int:
 def sizes_of_shape(told: object) -> list[int] | None:
     """The sizes of a shape that is a list or a text such as `32,3` or `[32, 3]`.
 
-    None where it is neither.
+    None where it is neither, or a size is no number of 64 bits.
     """
     parts: Sequence[object]
     if isinstance(told, str):
@@ -188,10 +188,9 @@ def sizes_of_shape(told: object) -> list[int] | None:
         parts = told
     else:
         return None
-    try:
-        return [int(str(part)) for part in parts]
-    except ValueError:
-        return None
+    sizes = [whole_number(part) for part in parts]
+    known = [size for size in sizes if size is not None]
+    return known if len(known) == len(sizes) else None
 
 
 def _of_texts(files: TableFiles, into: TablesBuilder) -> FrameworkOperators:
