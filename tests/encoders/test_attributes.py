@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
 from timeline.columns.strings import StringPool
 from timeline.encoders.attributes import MOST_BYTES, read_attributes
@@ -183,3 +184,12 @@ def varint(value: int) -> bytes:
         made.append(value & 0x7F | 0x80)
         value >>= 7
     return bytes([*made, value])
+
+
+def test_a_text_that_is_no_utf_8(tmp_path: Path) -> None:
+    """Damaged bytes in a fact of a Perfetto file give a text, as all others do."""
+    trace = protos.Trace()
+    facts = trace.packet.add().trace_attributes.attribute
+    facts.add(key="io.tlexport.version", string_value="1.2.3")
+    damaged = trace.SerializeToString().replace(b"1.2.3", b"1\xff2.3")
+    assert facts_of(damaged, tmp_path)["io.tlexport.version"] == "1\ufffd2.3"

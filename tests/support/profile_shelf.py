@@ -7,7 +7,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,8 @@ class Profile:
 
     path: Path
     captures: tuple[Path, ...]
-    run: Run
+    run: Run = field(repr=False)
+    """Not shown: Hypothesis warns of so long a text, which would hide what failed."""
 
 
 class ProfileShelf:

@@ -15,7 +15,8 @@ from timeline.layers import HOST_LAYERS, Layer
 from timeline.ranges import FURTHEST_NS
 from timeline.records.counting_rules import FreeRule
 from timeline.records.ids import normalise_ids
-from timeline.records.tables import CounterSamples, Omission, OmissionCode, Records, Spans
+from timeline.records.not_given import NO_TIME
+from timeline.records.tables import CounterSamples, Omission, OmissionCode, Records, Spans, Steps
 
 __all__ = ["drop_invalid_rows", "repeated_rows"]
 
@@ -153,11 +154,32 @@ def drop_invalid_rows(records: Records) -> Records:
         samples=check_samples(records.samples),
     )
     cut_flows = kept.omissions[len(records.omissions) :]
+    unsound = _unsound_marks(kept.steps)
+    omit(
+        int(np.count_nonzero(unsound)),
+        "forward and backward that do not lie within their step",
+        OmissionCode.NO_TIME,
+        frozenset({Layer.STEPS}),
+    )
+    marks = (kept.steps.fp_start_ns, kept.steps.bp_end_ns)
+    fp_start_ns, bp_end_ns = (np.where(unsound, NO_TIME, times_ns) for times_ns in marks)
+    steps = replace(kept.steps, fp_start_ns=fp_start_ns, bp_end_ns=bp_end_ns)
     rule = records.free_rule
     bounds = [time_ns for time_ns in (rule.start_ns, rule.end_ns) if time_ns is not None]
     if not middle.holds(np.array(bounds, np.int64)).all():
         rule = FreeRule()
-    return replace(kept, omissions=(*omissions, *cut_flows), free_rule=rule)
+    return replace(kept, steps=steps, omissions=(*omissions, *cut_flows), free_rule=rule)
+
+
+def _unsound_marks(steps: Steps) -> Bool:
+    """Steps whose forward begins, or backward ends, outside of them or in the wrong order."""
+    has_fp, has_bp = steps.fp_start_ns != NO_TIME, steps.bp_end_ns != NO_TIME
+    unsound: Bool = (
+        (has_fp & ((steps.fp_start_ns < steps.start_ns) | (steps.fp_start_ns > steps.end_ns)))
+        | (has_bp & ((steps.bp_end_ns < steps.start_ns) | (steps.bp_end_ns > steps.end_ns)))
+        | (has_fp & has_bp & (steps.fp_start_ns > steps.bp_end_ns))
+    )
+    return unsound
 
 
 def _with_normal_ids(records: Records) -> Records:

@@ -147,8 +147,13 @@ def _perfetto_attributes(stream: _Buffered, path: Path) -> Mapping[str, str]:
         except DecodeError as error:
             raise SourceError(path, _OTHER_PROGRAM, do=_ADVICE) from error
         if len(facts):
-            return {fact.key: fact.string_value for fact in facts}
+            return {_text(fact.key): _text(fact.string_value) for fact in facts}
     return {}
+
+
+def _text(value: str | bytes) -> str:
+    """Of a string field: protobuf gives one that is no UTF-8 as bytes."""
+    return value if isinstance(value, str) else value.decode("utf-8", "replace")
 
 
 def _packets(stream: _Buffered, path: Path) -> Iterator[bytes]:

@@ -19,7 +19,7 @@ from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.losses import LossLog
 from timeline.sources.files.opened import read_whole_file
 from timeline.sources.profiler_tables.builder import TablesBuilder
-from timeline.sources.profiler_tables.delimited import Unit, quantity
+from timeline.sources.profiler_tables.delimited import MOST, MOST_MOMENT_NS, Unit, quantity
 from timeline.sources.profiler_tables.file_kinds import TableFile, TableFiles
 
 __all__ = ["AicpuTasks", "read_aicpu_tasks"]
@@ -93,6 +93,11 @@ class _Task(NamedTuple):
     thread: int = NO_ID
     stream: int = NO_ID
     task: int = NO_ID
+
+    def is_possible(self) -> bool:
+        """Whether it ends behind its start, lengths are such, and 64 bits hold its moments."""
+        lengths_ns = (self.end_ns - self.start_ns, self.total_ns, self.dispatch_ns)
+        return self.end_ns <= MOST_MOMENT_NS and all(0 <= one <= MOST for one in lengths_ns)
 
 
 def read_aicpu_tasks(files: TableFiles, into: TablesBuilder) -> AicpuTasks:
@@ -175,10 +180,8 @@ def _task_of(thread: str, operator: str | None) -> _Task | None:
         begin, end = _RUN_START.search(operator), _RUN_END.search(operator)
         if begin and end:
             start_ns, end_ns = _moment_of(begin), _moment_of(end)
-    if end_ns < start_ns:
-        return None
     dispatch_us, total_us = map(int, lengths.groups())
-    return _Task(
+    found = _Task(
         name,
         start_ns,
         end_ns,
@@ -186,6 +189,7 @@ def _task_of(thread: str, operator: str | None) -> _Task | None:
         dispatch_us * MICROSECOND_NS,
         int(number[1]) if number else NO_ID,
     )
+    return found if found.is_possible() else None
 
 
 def _moment_of(found: re.Match[str]) -> int:
@@ -213,11 +217,12 @@ def _tasks_of_parsed(path: Path, losses: LossLog) -> Iterator[_Task]:
             continue
         lengths = [_length_ns(cell, unit) for cell in cells[2:4]]
         moments = [_length_ns(cell, Unit.MICROSECONDS) for cell in cells[-2:]]
-        known = [*lengths, *moments]
-        if len(cells) < _LEAST_CELLS or NO_TIME in known or moments[1] < moments[0]:
-            losses.add("lines that are no task", f"line {number}")
-            continue
-        yield _Task(cells[1], moments[0], moments[1], lengths[0], lengths[1])
+        if len(cells) >= _LEAST_CELLS and NO_TIME not in (*lengths, *moments):
+            task = _Task(cells[1], *moments, *lengths)
+            if task.is_possible():
+                yield task
+                continue
+        losses.add("lines that are no task", f"line {number}")
 
 
 def _length_ns(cell: str, unit: Unit) -> int:
@@ -248,7 +253,8 @@ def _of_binary(
         losses.add("records that end early", f"byte {count * BINARY_RECORD.itemsize}")
     every = np.frombuffer(data, BINARY_RECORD, count)
     start_tick, end_tick = every["run_start_tick"], every["run_end_tick"]
-    sound: Bool = (every["magic"] == MAGIC) & (start_tick <= end_tick) & (end_tick < 1 << 59)
+    sound: Bool = (every["magic"] == MAGIC) & (start_tick <= end_tick)
+    sound &= (end_tick <= MOST_MOMENT_NS // TICK_NS) & (end_tick - start_tick <= MOST // TICK_NS)
     if not sound.all():
         first = int(np.argmin(sound)) * BINARY_RECORD.itemsize
         losses.add("broken records", f"byte {first}", int(np.count_nonzero(~sound)))

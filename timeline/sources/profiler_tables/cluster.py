@@ -24,7 +24,7 @@ from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import without_gz
 from timeline.sources.profiler_tables.builder import TablesBuilder
-from timeline.sources.profiler_tables.delimited import Row, Unit, quantity, read_rows
+from timeline.sources.profiler_tables.delimited import MOST, Row, Unit, quantity, read_rows
 from timeline.sources.profiler_tables.file_kinds import TableFile, TableFiles
 
 __all__ = ["read_cluster"]
@@ -42,8 +42,6 @@ have the columns of the step trace instead, in its ticks: these are read from th
 _HCCL_COLUMNS = ("step_num", "link_info", "communication_operator_cost")
 _MEAN = "-"
 _PAIR = re.compile(r"(\d{1,9})-(\d{1,9})", re.ASCII)
-_MOST = 1 << 53
-"""No size in bytes and no time in ns is larger: that is 9 PB and 104 days."""
 _MOST_RANKS = 1 << 20
 _NS_OF_MS, _BYTES_OF_KB = 1_000_000, 1000
 
@@ -165,7 +163,8 @@ def _times_of(
     """The times of a row in the order of places; None where one of them cannot be read."""
     texts = [row.cells[at] if at < len(row.cells) else "" for at in places.values()]
     times = [quantity(text, Unit.MILLISECONDS) for text in texts]
-    if None in times or len(row.cells) < cells:
+    good = all(time is not None and 0 <= time <= MOST for time in times)
+    if not good or len(row.cells) < cells:
         losses.add("rows with a cell that cannot be read", f"line {row.line}")
         return None
     return tuple(time for time in times if time is not None)
@@ -285,6 +284,6 @@ def _object(text: str, losses: LossLog, where: str) -> dict[str, Any]:
 def _scaled(figures: object, at: int, unit: int) -> int | None:
     """The number at a place of a list times its unit, rounded; None where there is none."""
     number = figures[at] if isinstance(figures, list) and len(figures) > at else None
-    if not isinstance(number, int | float) or not 0 <= number * unit <= _MOST:
+    if not isinstance(number, int | float) or not 0 <= number * unit <= MOST:
         return None
     return round(number * unit)

@@ -35,7 +35,7 @@ from timeline.sources.decoders.json_values import read_json
 from timeline.sources.decoders.text_lines import Lines, read_lines
 from timeline.sources.files.opened import open_profile_file
 from timeline.sources.profiler_tables.builder import TablesBuilder
-from timeline.sources.profiler_tables.delimited import Row, read_rows
+from timeline.sources.profiler_tables.delimited import MOST, Row, read_rows
 from timeline.sources.profiler_tables.file_kinds import TableFile, TableFiles
 
 __all__ = ["read_data_preparation"]
@@ -157,7 +157,7 @@ def _read_host_queue(path: Path, losses: LossLog, into: TablesBuilder) -> None:
 def _add_times(found: _Cells, losses: LossLog, into: TablesBuilder) -> None:
     batch, numbered = whole_numbers(found.column(2), 0)
     time_ns, _ = interval_ns_of_milliseconds(found.column(3), [b""] * len(batch))
-    good = numbered & (time_ns != NO_TIME)
+    good = numbered & (time_ns != NO_TIME) & (time_ns <= MOST)
     losses.add_lines(_NO_NUMBER, found.lines[~good])
     for code, name in _TIMED.items():
         its = good & found.where(1, {code})
@@ -200,6 +200,12 @@ def _read_device_queue(path: Path, losses: LossLog, into: TablesBuilder, is_whol
         size[has_size], sized[has_size] = whole_numbers(found.take(has_size).column(3), NO_ID)
         good = (start_ns != NO_TIME) & (end_ns != NO_TIME) & sized
         losses.add_lines(_NO_NUMBER, found.lines[~good])
+        length_ns = np.where(good, end_ns - np.where(good, start_ns, 0), 0)
+        possible = (end_ns >= start_ns) & (length_ns >= 0) & (length_ns <= MOST)
+        losses.add_lines(
+            "lines that end before they begin, or much later", found.lines[good & ~possible]
+        )
+        good &= possible
         count = int(np.count_nonzero(good))
         into.add(
             QueueRecords,
@@ -208,7 +214,7 @@ def _read_device_queue(path: Path, losses: LossLog, into: TablesBuilder, is_whol
                 "queue": np.full(count, int(Queue.DEVICE)),
                 "step": np.arange(first, first + count),
                 "size": size[good],
-                "total_ns": end_ns[good] - start_ns[good],
+                "total_ns": length_ns[good],
             },
         )
         first += count

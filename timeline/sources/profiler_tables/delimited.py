@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import enum
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
 
 from timeline.columns.columns import ColumnTable
@@ -15,6 +16,8 @@ from timeline.sources.decoders.text_lines import read_lines
 from timeline.sources.profiler_tables.builder import TablesBuilder
 
 __all__ = [
+    "MOST",
+    "MOST_MOMENT_NS",
     "NOT_GIVEN",
     "Cell",
     "DelimitedTable",
@@ -26,8 +29,18 @@ __all__ = [
     "read_table",
 ]
 
+MOST = 1 << 48
+"""No length in ns, size in bytes or count is larger: that is three days, and 280 terabytes.
+
+Sums of tens of thousands fit 64 bits."""
+MOST_MOMENT_NS = (1 << 62) - 1
+"""So that 64 bits hold what lies between two moments."""
 NOT_GIVEN = frozenset({"", "-", "N/A", "NA", "None", "null", "nan"})
 _MOST_INTEGER = (1 << 63) - 1
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,9})?", re.ASCII)
+"""Decimal itself also takes 1_000, inf, nan and digits of other scripts."""
+_MOST_DIGITS = 19
+"""Before the point of what 64 bits hold."""
 
 
 class Unit(enum.Enum):
@@ -62,13 +75,16 @@ class Cell:
     """A column of a file: the field of the table that it fills, and what headers call it.
 
     names: in small letters; of several in one header the first here is taken. required: whether a
-    row without it is damaged.
+    row without it is damaged. least, most: of numbers, in the unit of the column; a row with one
+    beyond them is damaged.
     """
 
     field: str
     names: tuple[str, ...]
     unit: Unit = Unit.TEXT
     required: bool = True
+    least: int = 0
+    most: int = MOST
 
 
 @dataclass(frozen=True)
@@ -119,13 +135,13 @@ def quantity(text: str, unit: Unit) -> int | float | None:
 
     Whole units are exact integers, rounded to the nearest; percents are floats from 0 to 1.
     """
-    if unit.value is None or text in NOT_GIVEN:
+    if unit.value is None or not _NUMBER.fullmatch(text):
         return None
-    try:
-        number = Decimal(text) * unit.value
-    except InvalidOperation:
+    number = Decimal(text)
+    if number.adjusted() >= _MOST_DIGITS:  # a product of such may be too large to be made
         return None
-    if not number.is_finite() or abs(number) > _MOST_INTEGER:
+    number *= unit.value
+    if abs(number) > _MOST_INTEGER:
         return None
     return float(number) if unit is Unit.PERCENT else int(number.to_integral_value())
 
@@ -211,6 +227,8 @@ def _values(
             found[cell.field] = into.strings.code(text)
             continue
         value = quantity(text, units[cell.field])
+        if value is not None and not cell.least <= value <= cell.most:
+            return None
         if value is None:
             if cell.required or text not in NOT_GIVEN:
                 return None

@@ -16,13 +16,12 @@ from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.profiler_tables.builder import TablesBuilder
+from timeline.sources.profiler_tables.delimited import MOST
 from timeline.sources.profiler_tables.framework import sizes_of_shape
 
 __all__ = ["read_dynamic_shapes"]
 
 MICROSECOND_NS, MILLISECOND_NS = 1_000, 1_000_000
-LONGEST = 1e12
-"""No run takes so many units."""
 _LEVELS = {"operator": RunLevel.NAME, "kernel": RunLevel.KERNEL}
 
 
@@ -128,7 +127,7 @@ def _summed_types(document: dict[str, Any], into: TablesBuilder, losses: LossLog
                 if isinstance(value, (int, float)) and not isinstance(value, bool)
             ][-3:]
             total_ns = _length_ns(numbers[0]) if len(numbers) == 3 else None
-            if total_ns is None:
+            if total_ns is None or not 0 <= numbers[1] <= MOST:
                 losses.add("sums of types without numbers", f"step {step}")
                 continue
             code = into.strings.code(str(kind))
@@ -153,7 +152,7 @@ def _steps_of(
 def _length_ns(duration: object, unit_ns: int = MICROSECOND_NS) -> int | None:
     if isinstance(duration, bool) or not isinstance(duration, (int, float)):
         return None
-    return round(duration * unit_ns) if 0 <= duration < LONGEST else None
+    return round(duration * unit_ns) if 0 <= duration * unit_ns <= MOST else None
 
 
 def _shapes_of(told: object) -> str:

@@ -182,13 +182,14 @@ def _amounts(cells: Sequence[str]) -> list[float] | None:
     None where one is no number, or less than nothing, or all are open.
     """
     open_cells = [cell in NOT_GIVEN for cell in cells]
-    try:
-        amounts = [
-            math.nan if is_open else float(cell.rstrip("%"))
-            for cell, is_open in zip(cells, open_cells, strict=True)
-        ]
-    except ValueError:
+    if not all(
+        is_open or _is_number(cell) for cell, is_open in zip(cells, open_cells, strict=True)
+    ):
         return None
+    amounts = [
+        math.nan if is_open else float(cell.rstrip("%"))
+        for cell, is_open in zip(cells, open_cells, strict=True)
+    ]
     good = (
         is_open or 0 <= amount <= _MOST for amount, is_open in zip(amounts, open_cells, strict=True)
     )

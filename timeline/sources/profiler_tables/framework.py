@@ -52,13 +52,13 @@ class _Described(ColumnTable):
 _FRAMEWORK = DelimitedTable(
     _Described,
     (
-        Cell("graph", FRAMEWORK_COLUMNS["graph"], Unit.NUMBER, required=False),
-        Cell("stream", FRAMEWORK_COLUMNS["stream"], Unit.NUMBER, required=False),
-        Cell("task", FRAMEWORK_COLUMNS["task"], Unit.NUMBER, required=False),
+        Cell("graph", FRAMEWORK_COLUMNS["graph"], Unit.NUMBER, required=False, least=NO_ID),
+        Cell("stream", FRAMEWORK_COLUMNS["stream"], Unit.NUMBER, required=False, least=NO_ID),
+        Cell("task", FRAMEWORK_COLUMNS["task"], Unit.NUMBER, required=False, least=NO_ID),
         Cell("name", FRAMEWORK_COLUMNS["name"]),
         Cell("op_type", FRAMEWORK_COLUMNS["op_type"], required=False),
         Cell("kernel_type", FRAMEWORK_COLUMNS["kernel_type"], required=False),
-        Cell("blocks", FRAMEWORK_COLUMNS["blocks"], Unit.NUMBER, required=False),
+        Cell("blocks", FRAMEWORK_COLUMNS["blocks"], Unit.NUMBER, required=False, least=NO_ID),
         Cell("info", FRAMEWORK_COLUMNS["info"], required=False),
     ),
 )
@@ -162,7 +162,7 @@ def _json_code(tensors: list[dict[str, Any]], into: TablesBuilder) -> int:
 def sizes_of_shape(told: object) -> list[int] | None:
     """The sizes of a shape that is a list or a text such as `32,3` or `[32, 3]`.
 
-    None where it is neither.
+    None where it is neither, or a size is no number of 64 bits.
     """
     parts: Sequence[object]
     if isinstance(told, str):
@@ -171,10 +171,9 @@ def sizes_of_shape(told: object) -> list[int] | None:
         parts = told
     else:
         return None
-    try:
-        return [int(str(part)) for part in parts]
-    except ValueError:
-        return None
+    sizes = [whole_number(part) for part in parts]
+    known = [size for size in sizes if size is not None]
+    return known if len(known) == len(sizes) else None
 
 
 def _of_texts(files: TableFiles, into: TablesBuilder) -> FrameworkOperators:

@@ -18,7 +18,14 @@ from timeline.records.profiler_tables.operators import (
 )
 from timeline.sources.profiler_tables.aicpu_log import read_aicpu_tasks
 from timeline.sources.profiler_tables.builder import TablesBuilder
-from timeline.sources.profiler_tables.delimited import Cell, DelimitedTable, Unit, read_columns
+from timeline.sources.profiler_tables.delimited import (
+    MOST,
+    MOST_MOMENT_NS,
+    Cell,
+    DelimitedTable,
+    Unit,
+    read_columns,
+)
 from timeline.sources.profiler_tables.dynamic_shapes import read_dynamic_shapes
 from timeline.sources.profiler_tables.file_kinds import TableFile, TableFiles
 from timeline.sources.profiler_tables.framework import read_framework
@@ -51,7 +58,9 @@ class _CpuRuns(ColumnTable):
         then it is what they call execution time.
         """
         known = (self.start_ns != NO_TIME) & (self.end_ns >= self.start_ns)
-        between_ns = np.where(known, self.end_ns - self.start_ns, NO_TIME)
+        between_ns = np.where(known, self.end_ns - np.where(known, self.start_ns, 0), NO_TIME)
+        known &= between_ns <= MOST
+        between_ns = np.where(known, between_ns, NO_TIME)
         spans_ns, totals_ns = int(between_ns[known].sum()), int(self.total_ns[known].sum())
         in_milliseconds = MICROSECONDS * spans_ns <= 2 * totals_ns
         newer = in_milliseconds and bool((self.op_type != NO_NAME).any())
@@ -74,6 +83,12 @@ class _CoreOperators(ColumnTable):
     count: Int64 = column(np.int64, NO_ID)
 
 
+def _moment(field: str, *names: str) -> Cell:
+    """The cell of a moment in microseconds, on whatever clock."""
+    limits = {"least": -MOST_MOMENT_NS, "most": MOST_MOMENT_NS}
+    return Cell(field, names, Unit.MICROSECONDS, required=False, **limits)
+
+
 _COUNT = Cell("count", ("execution_frequency", "execution_times"), Unit.NUMBER, required=False)
 _CPU_RUNS = DelimitedTable(
     _CpuRuns,
@@ -82,8 +97,8 @@ _CPU_RUNS = DelimitedTable(
         Cell("op_type", ("op_type",), required=False),
         Cell("total_ns", ("total_time",), Unit.MILLISECONDS),
         Cell("dispatch_ns", ("dispatch_time",), Unit.MILLISECONDS, required=False),
-        Cell("start_ns", ("run_start", "runv2_start"), Unit.MICROSECONDS, required=False),
-        Cell("end_ns", ("run_end", "runv2_end"), Unit.MICROSECONDS, required=False),
+        _moment("start_ns", "run_start", "runv2_start"),
+        _moment("end_ns", "run_end", "runv2_end"),
         Cell("execution_ns", ("execution_time",), Unit.MILLISECONDS, required=False),
     ),
 )
@@ -99,7 +114,12 @@ _CORE_OPERATORS = DelimitedTable(
     _CoreOperators,
     (
         Cell("name", ("full_kernel_name", "full_kernel_time", "full_op_name", "full_op_time")),
-        Cell("mean_ps", ("execution_time", "avg_execution_time"), Unit.MILLISECONDS_AS_PS),
+        Cell(
+            "mean_ps",
+            ("execution_time", "avg_execution_time"),
+            Unit.MILLISECONDS_AS_PS,
+            most=MOST * PICOSECONDS,
+        ),
         _COUNT,
     ),
 )
@@ -191,6 +211,13 @@ def _add_core_operators(
         np.int32,
     )
     known = found.count >= 0
+    fits = ~known | (found.mean_ps <= MOST * PICOSECONDS // np.maximum(found.count, 1))
+    if not fits.all():
+        with into.reading(path) as losses:
+            where = f"the operator {into.strings[int(found.name[np.argmin(fits)])]}"
+            reason = "operators whose runs together take longer than any run"
+            losses.add(reason, where, int(np.count_nonzero(~fits)))
+        known &= fits
     total_ns = np.where(
         known, _nanoseconds(found.mean_ps * np.where(known, found.count, 0)), NO_TIME
     )
@@ -235,7 +262,8 @@ def _type_of(name: str) -> str:
 def _mean(total_ns: Int64, count: Int64) -> Int64:
     """The mean of each row, rounded; any number where there is no count."""
     divisor = np.maximum(count, 1)
-    mean_ns: Int64 = (2 * total_ns + divisor) // (2 * divisor)
+    whole, rest = np.divmod(total_ns, divisor)
+    mean_ns: Int64 = whole + (2 * rest >= divisor)
     return mean_ns
 
 
