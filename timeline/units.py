@@ -14,6 +14,7 @@ __all__ = [
     "spell_bytes",
     "spell_count",
     "spell_duration",
+    "spell_flop",
     "spell_like",
     "spell_share",
     "spell_short",
@@ -165,3 +166,15 @@ def spell_count(count: int, noun: str) -> str:
     """
     digits = f"{count:,}".replace(",", " ")
     return f"{digits} {noun}" if count == 1 else f"{digits} {noun}s"
+
+
+def spell_flop(flop: float) -> str:
+    """Spell a number of floating-point operations for people.
+
+    >>> spell_flop(5_385_552_000_000)
+    '5.39 TFLOP'
+    """
+    for scale, unit in ((1e15, "PFLOP"), (1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP")):
+        if flop >= scale:
+            return f"{flop / scale:.3g} {unit}"
+    return f"{flop:.3g} FLOP"

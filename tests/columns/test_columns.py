@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import FrozenInstanceError, dataclass, fields, replace
 
 import numpy as np
 import pytest
@@ -88,7 +88,6 @@ def test_each_group_has_its_least_greatest_sum_and_single_value(keys: Int64) -> 
     assert rows.tolist() == np.argsort(group, kind="stable").tolist()
 
 
-@dataclass(frozen=True)
 class _Pairs(ColumnTable):
     number: Int64 = column(np.int64)
     double: Int64 = column(np.int64)
@@ -121,3 +120,33 @@ def test_things_are_taken_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(chunks, "drop_pages", lambda: drops.append(1))
     assert list(one_by_one(items())) == [0, 1, 2]
+
+
+def test_tables_are_frozen_dataclasses_without_methods_of_their_own() -> None:
+    # Methods made for each table are compiled at every start of the command.
+    assert not {"__init__", "__eq__", "__repr__", "__setattr__"} & vars(_Pairs).keys()
+    table = _Pairs(np.arange(2), np.arange(2))
+    assert [field.name for field in fields(table)] == ["number", "double"]
+    changed = replace(table, double=np.array([5, 7]))
+    assert (changed.number.tolist(), changed.double.tolist()) == ([0, 1], [5, 7])
+    with pytest.raises(FrozenInstanceError):
+        table.number = np.arange(2)  # type: ignore[misc]
+    with pytest.raises(FrozenInstanceError):
+        del table.number
+    assert repr(table).startswith("_Pairs(number=")
+
+
+@pytest.mark.parametrize(
+    ("in_order", "by_name"),
+    [
+        ((np.arange(2),), {}),
+        ((np.arange(2),) * 3, {}),
+        ((np.arange(2),) * 2, {"number": np.arange(2)}),
+    ],
+    ids=["too few", "too many", "one twice"],
+)
+def test_tables_take_each_column_once(
+    in_order: tuple[Int64, ...], by_name: dict[str, Int64]
+) -> None:
+    with pytest.raises(TypeError, match="_Pairs takes its columns, each once"):
+        _Pairs(*in_order, **by_name)

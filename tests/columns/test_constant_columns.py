@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ from timeline.records.not_given import FLOAT_NOT_GIVEN, NO_GRAPH, NO_TIME
 from timeline.records.tables import CommunicationOps, HostEvents, PlaneTasks, Spans, Steps, Tasks
 
 
-@dataclass(frozen=True)
 class Sheet(ColumnTable):
     """A table with a column that is always given, and some that have a default."""
 

@@ -24,9 +24,11 @@ from timeline.cli.parser import EPILOG, build_compare_parser, build_parser
 PINNED = Path(__file__).with_name("contract.txt")
 DRAWN = (
     *("torch-db", "torch-text", "mindstudio", "mindspore-2.1", "mindspore-text", "msprof-sqlite"),
-    *("kernel-details", "raw", "kineto"),
+    *("kernel-details", "raw", "kineto", "mindspore-tables"),
 )
 """Layouts whose rows are pinned; together they have all rows that there are."""
+ENOUGH_OPERATORS = {"mindspore-tables": {"ops_per_step": 24}}
+"""Runs that are longer than others, to have some on AI CPUs."""
 _NUMBER = re.compile(r"\d+")
 _TYPES = {bool: "true or false", int: "integer", float: "number", str: "text", type(None): "null"}
 
@@ -105,7 +107,8 @@ def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
 def _exports(shelf: ProfileShelf, printed: Callable[..., Any]) -> Iterator[Any]:
     """The reports of each layout, of the detail and with a limit that it exceeds."""
     for name in DRAWN:
-        yield printed(shelf.get(name).path, "--kind", "detail", "-o", f"{name}.pftrace")
+        profile = shelf.get(name, **ENOUGH_OPERATORS.get(name, {}))
+        yield printed(profile.path, "--kind", "detail", "-o", f"{name}.pftrace")
     yield printed(shelf.get("torch-db").path, "--limit", "8KB", "--csv", "t.csv", "-o", "l.pftrace")
 
 

@@ -132,7 +132,8 @@ def options_named(text: str) -> Iterator[str]:
 
 def test_every_option_that_the_readme_names_is_there() -> None:
     known = build_parser().format_help() + build_compare_parser().format_help()
-    made = {"--slower", "--steps", "--late-host", "--profiled"}  # of examples/make_profile.py
+    # of examples/make_profile.py
+    made = {"--slower", "--steps", "--late-host", "--profiled", "--layout", "--starved"}
     named = set(options_named(README.read_text(encoding="utf-8")))
     assert {"--align", "--fit", "--keep-going"} <= named
     assert {option for option in named if option not in known} <= made
@@ -179,9 +180,10 @@ def test_the_readme_names_every_key_of_the_json(
     profile = str(shelf.get("torch-db", steps=6).path)
     table = ["--csv", str(tmp_path / "steps.csv")]
     limited = ["--kind", "detail", "--limit", "14KB", "-o", str(tmp_path / "out.pftrace")]
+    tables = [str(shelf.get("mindspore-tables").path), "-o", str(tmp_path / "tables.pftrace")]
     both = ["compare", profile, profile, "-o", str(tmp_path / "both.pftrace")]
     keys = set[str]()
-    for arguments in ([profile, *table, *limited], [profile, "--list"], both):
+    for arguments in ([profile, *table, *limited], [profile, "--list"], tables, both):
         assert main([*arguments, "--json"]) == 0
         keys |= keys_of(json.loads(capsys.readouterr().out))
     text = README.read_text(encoding="utf-8")

@@ -23,7 +23,6 @@ CAPTURES = (
     "trace-view-2024",
     "msprof-single",
     "mindspore-2.1",
-    "mindspore-cluster-steps",
     "mindspore-raw-JOB1",
     "gpu-ranks/sst_long_a2a_optimizer_2.tar.gz",
     "gpu-ranks/sst_long_a2a_optimizer_4.tar.gz",

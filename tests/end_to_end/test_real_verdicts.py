@@ -24,30 +24,25 @@ def export_of(name: str, tmp_path: Path) -> ExportReport:
         return export(DATA / name, tmp_path / "out.pftrace")
 
 
-@pytest.mark.parametrize(
-    ("name", "waits"),
-    [
-        ("mindspore-raw-JOB1", "Waiting for data: 90.35 ms per step"),
-        ("mindspore-cluster-steps", ""),
-    ],
-)
-def test_no_device_is_called_idle_where_compute_tasks_are_missing(
-    name: str, waits: str, tmp_path: Path
-) -> None:
+def test_no_device_is_called_idle_where_compute_tasks_are_missing(tmp_path: Path) -> None:
     """What computes is not recorded: of idle time no more is said than that data was awaited."""
-    report = export_of(name, tmp_path)
+    report = export_of("mindspore-raw-JOB1", tmp_path)
     said = " ".join(report.verdict.sentences())
     assert "no compute tasks in this profile" in said
     assert not re.search("idle", said, re.IGNORECASE)
-    assert waits in said
-    assert ("Waiting for data" in said) == bool(waits)
+    assert "Waiting for data: 90.35 ms per step" in said
 
 
 def test_ranks_that_wait_in_receives_are_not_said_to_hardly_wait(tmp_path: Path) -> None:
-    """Half of a step is spent in receives: that ranks hardly wait is said of collectives alone."""
+    """Half of a step is spent in receives: that ranks hardly wait is said of collectives alone.
+
+    It does not come before what they do wait for.
+    """
     report = export_of("mindspore-cluster-steps", tmp_path)
     said = list(report.verdict.sentences())
-    assert said[0].startswith("Ranks hardly wait in collectives: ")
+    hardly = [line.startswith("Ranks hardly wait in collectives: ") for line in said]
+    slow = [line.startswith("Pipeline stages wait for each other") for line in said]
+    assert 0 <= slow.index(True) < hardly.index(True)
     assert any(line.startswith("Ranks wait 50% of a step in receives") for line in said)
 
 
@@ -60,10 +55,13 @@ def test_steps_without_device_tasks_are_counted_and_not_told_one_by_one(tmp_path
     assert "307 steps without device tasks." in text
 
 
-def test_a_step_trace_without_device_records_tells_nothing(tmp_path: Path) -> None:
-    """One step is marked, and nothing else recorded: the sentences say so in the singular."""
+def test_a_step_trace_alone_tells_what_its_step_consists_of(tmp_path: Path) -> None:
+    """One step is marked, and nothing else recorded: nothing is said to lack its tasks."""
     report = export_of("mindspore-run3", tmp_path)
-    display = Display(120, "utf-8", terminal=False)
-    text = verdict_text(report.verdict, report.figures, display, verbose=False)
-    assert "holds no device records: what is slow is not known." in text
-    assert any("step 1 is marked but has no device tasks" in line for line in report.warnings)
+    assert list(report.verdict.sentences()) == [
+        "Rank 1 communicates without computing for 66% of the time that both take.",
+        "Step 1 (23.7 ms): forward and backward 100%, tail <1%.",
+    ]
+    assert report.warnings == (
+        "rank 1: only tables are here, and nothing of the tasks of the device.",
+    )

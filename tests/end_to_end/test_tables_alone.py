@@ -62,8 +62,8 @@ def test_tables_without_times_are_a_profile_without_a_timeline(
         (0, "MindSpore tables", 0),
         (1, "MindSpore tables", 0),
     ]
-    assert len(report["warnings"]) == 2
-    assert all("without times" in said for said in report["warnings"])
+    (said,) = report["warnings"]
+    assert said.startswith("ranks 0,1: ") and "without times" in said
     assert report["omitted"] == []
     assert not target.exists()
     outcome = command(profiler, "--kind", kind, "-o", target, "--strict", "-v")
@@ -79,6 +79,29 @@ def test_its_listing_has_the_ranks(tmp_path: Path, command: Command) -> None:
     outcome = command(profiler, "--list")
     assert outcome.code == 0
     assert outcome.out.count("MindSpore tables") == 3
+
+
+def test_what_is_not_read_is_named(tmp_path: Path, command: Command) -> None:
+    """Other sums of MindSpore in the directory, each with its rank."""
+    _, profiler = tables_of(tmp_path / "run", write_flops)
+    names = ["memory_usage_summary_1.json", "minddata_pipeline_summary_1.json"]
+    for name in names:
+        (profiler / name).write_text("{}", encoding="utf-8")
+    report = command.report(profiler)
+    assert [(one["rank"], one["file"]) for one in report["unused"]] == [(1, name) for name in names]
+
+
+def test_graphs_of_tables_are_selected(tmp_path: Path, command: Command) -> None:
+    """As steps are; a graph that no table is of is an error."""
+    header = "task_id,stream_id,full_kernel_name,kernel_type,op_info,graph_id"
+    rows = [f"{task},1,Default/Cast-op{task},Cast,{{}},{graph}" for task, graph in ((1, 7), (2, 8))]
+    (tmp_path / "framework_raw_0.csv").write_text("\n".join((header, *rows)), encoding="utf-8")
+    report = command.report(tmp_path, "--graphs", "8")
+    assert [(row["graph"], row["task"]) for row in report["framework"]] == [(8, 2)]
+    assert report["ranks"][0]["graphs"] == [7, 8]
+    outcome = command(tmp_path, "--graphs", "9")
+    assert outcome.code == 3
+    assert "found graphs 7,8" in outcome.err
 
 
 def test_a_single_table_opens_its_rank(tmp_path: Path) -> None:
@@ -211,6 +234,22 @@ def test_tables_in_a_job_and_in_its_data_are_of_one_rank(tmp_path: Path) -> None
         assert {path.parent for path in source.files} == {job, job / "data"}
 
 
+def test_a_decoded_log_beside_the_log_is_no_other_capture(tmp_path: Path) -> None:
+    """It is told, and read where it lies alone."""
+    _, profiler = tables_of(tmp_path / "made", write_aicpu_log, ranks=1, ops_per_step=24)
+    job = tmp_path / "JOB1"
+    for name in ("data", "decoded"):
+        (job / name).mkdir(parents=True)
+    shutil.copy(profiler / "DATA_PREPROCESS.dev.AICPU.0.slice_0", job / "data")
+    decoded = job / "decoded" / "output_data_preprocess_aicpu_0.txt"
+    decoded.write_text("1  InitData  1567  100  2298200409  2298200538\n", encoding="utf-8")
+    found = discover(job)
+    assert [source.identity.directory for source in found.sources] == [job]
+    assert [note.partition(" holds")[0] for note in found.notes] == ["decoded"]
+    (alone,) = discover(job / "decoded").sources
+    assert set(alone.files) == {decoded}
+
+
 def test_tasks_of_ai_cpus_are_slices_of_their_threads(tmp_path: Path, command: Command) -> None:
     """On the counter of the device, as the steps are; they count as nothing else."""
     run, profiler = tables_of(
@@ -240,7 +279,7 @@ def test_tasks_of_ai_cpus_alone_are_drawn_and_said_to_be_all(
     report = command.report(profiler, "-o", tmp_path / "out.pftrace", "--kind", "detail")
     assert len(report["outputs"]) == 1
     assert report["warnings"] == [
-        "rank 0: only tables are here, and nothing of the tasks of its device."
+        "rank 0: only tables are here, and nothing of the tasks of the device."
     ]
     chosen = command.report(profiler, "--kind", "detail", "--steps", "2")
     assert [row["step"] for row in chosen["flops"]] == [2]

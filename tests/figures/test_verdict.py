@@ -12,8 +12,9 @@ from simulator.overlap import expected_overlap
 from tests.support.profile_shelf import ProfileShelf
 from timeline.commands.export import export
 from timeline.figures.mean_step import mean_steps
-from timeline.figures.rank_tables import PARTS, Figures
+from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
+from timeline.figures.time_tables import PARTS
 from timeline.figures.verdict import Verdict, slowest_rank_of_each_step
 
 Row = dict[str, Any]

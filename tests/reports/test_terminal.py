@@ -16,8 +16,8 @@ from tests.support.profile_shelf import ProfileShelf, change_events
 from timeline.analysis.waits.culprit import HeldUp
 from timeline.cli.main import main
 from timeline.commands.export import export
-from timeline.figures.rank_tables import PARTS
 from timeline.figures.table import Table
+from timeline.figures.time_tables import PARTS
 from timeline.figures.verdict import Verdict
 from timeline.reports.export_report import ExportReport
 from timeline.reports.terminal import PIPE_WIDTH, Display, render_blocks

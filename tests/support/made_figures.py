@@ -9,7 +9,8 @@ import numpy as np
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict
-from timeline.reports.export_report import ExportReport, OutputFile, RankReport
+from timeline.reports.export_report import ExportReport
+from timeline.reports.report_rows import OutputFile, RankReport
 
 __all__ = ["made_report"]
 

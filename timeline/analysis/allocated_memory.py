@@ -20,7 +20,6 @@ _OF_OPERATORS = "Operator Memory"
 """The counter of what operators hold, which has a sample at each allocation."""
 
 
-@dataclass(frozen=True)
 class HeldBytes(ColumnTable):
     """A row per allocation, in order of time."""
 

@@ -30,7 +30,6 @@ MOST_ALIKE = 16
 """So many equal numbers of one measure and file have rows of their own; more are one row."""
 
 
-@dataclass(frozen=True)
 class Checks(ColumnTable):
     """One row per number that was compared.
 

@@ -114,17 +114,27 @@ def _on_wall_time(ranks: Sequence[RankClock]) -> JoinedClock:
     for rank in ranks:
         if rank.clock.host and rank.clock.wall_offset_ns is not None:
             by_host.setdefault(rank.clock.host, rank.clock.wall_offset_ns)
-    moves, warnings = [], []
+    moves, unrelated = [], []
     for rank in ranks:
         offset = by_host.get(rank.clock.host, rank.clock.wall_offset_ns) if rank.monotonic else 0
         if offset is None:
-            warnings.append(
-                f"rank {rank.rank}: its clock counts from the start of its host and nothing "
-                "relates it to the other ranks; it is drawn at its own times."
-            )
+            unrelated.append(rank.rank)
             offset = 0
         moves.append(RankMove(ClockMove(offset), WALL))
-    return JoinedClock(tuple(moves), 0, tuple(warnings))
+    warnings = () if not unrelated else (_unrelated(unrelated),)
+    return JoinedClock(tuple(moves), 0, warnings)
+
+
+def _unrelated(ranks: Sequence[int]) -> str:
+    if len(ranks) == 1:
+        return (
+            f"rank {ranks[0]}: its clock counts from the start of its host and nothing relates it "
+            "to the other ranks; it is drawn at its own times."
+        )
+    return (
+        f"ranks {spell_ids(ranks)}: their clocks count from the start of their hosts and nothing "
+        "tells whether that is one host; they are drawn and compared as if it were."
+    )
 
 
 def _by_start(ranks: Sequence[RankClock], joined: JoinedClock) -> JoinedClock:

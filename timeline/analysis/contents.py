@@ -70,14 +70,16 @@ def _span_ns(records: Records) -> int:
 
 
 def find_graphs(records: Records) -> frozenset[int]:
-    """The graphs that a rank has tasks, ops or steps of."""
+    """The graphs that a rank has tasks, ops or steps of, or that it has tables of and no more."""
+    if records.tables_only:
+        return records.profiler_tables.graphs
     tables = (records.tasks.graph, records.ops.graph, records.steps.graph)
     return frozenset(graph for column in tables for graph in distinct(column).tolist())
 
 
 def find_steps(records: Records) -> frozenset[int]:
     """The numbers of all steps; of a rank that has only tables those that they are of."""
-    if records.tables_only:
+    if records.tables_only and not len(records.steps):
         return records.profiler_tables.steps
     return frozenset(records.steps.iteration.tolist())
 

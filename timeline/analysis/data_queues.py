@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from timeline.columns.columns import Bool, ColumnTable, Int64, column
@@ -17,7 +15,6 @@ MOST_POINTS = 400
 """Of the curve of a queue; so many batches at most are drawn one by one."""
 
 
-@dataclass(frozen=True)
 class QueueSums(ColumnTable):
     """A row per queue: how many batches found it empty and full, and the mean times of a batch.
 
@@ -34,7 +31,6 @@ class QueueSums(ColumnTable):
     total_ns: Int64 = column(np.int64, NO_TIME)
 
 
-@dataclass(frozen=True)
 class QueueCurves(ColumnTable):
     """A row per queue and run of batches: its least and its greatest size at them."""
 
@@ -73,7 +69,8 @@ def _sum(its: QueueRecords) -> QueueSums:
         full = int(np.count_nonzero(bounded & (its.size == its.capacity)))
         capacity = int(its.capacity[bounded].max())
     times = [_mean(getattr(its, name)) for name in ("get_ns", "push_ns", "total_ns")]
-    row = [int(its.queue[0]), count or len(its), empty, full, capacity, *times]
+    records = count or len(np.unique(its.step))
+    row = [int(its.queue[0]), records, empty, full, capacity, *times]
     return QueueSums(*np.array(row, np.int64).reshape(-1, 1))
 
 

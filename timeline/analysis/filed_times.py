@@ -6,16 +6,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from timeline.analysis.idle.idle_sums import CAUSES, IdleCause, IdleTimes
+from timeline.analysis.idle.idle_sums import CAUSES, CauseTimes, IdleCause, IdleTimes
 from timeline.analysis.overlap import OverlapTotals
 from timeline.analysis.path.path_items import RankPath
 from timeline.analysis.rank_facts import RankFacts
+from timeline.analysis.step_membership import NO_STEP
+from timeline.analysis.step_trace import StepTrace
 from timeline.columns.columns import Int64
 from timeline.columns.intervals import union
 from timeline.records.profiler_tables.cluster import ParallelTimes
 
 __all__ = ["with_filed_times"]
 
+_TOLD = (IdleCause.WAITING_FOR_DATA, IdleCause.NOT_RECORDED)
+"""Causes of idle time that a step trace tells."""
 LONGEST = 1.02
 """What a step computes and communicates alone takes no more of its length, but for rounding."""
 
@@ -24,9 +28,9 @@ def with_filed_times(facts: RankFacts) -> RankFacts:
     """The facts of a rank without device tasks, with what a file tells of each selected step.
 
     Computing and communication that nothing overlaps are those of the file, and the rest of a step,
-    as long as it is marked, is free. Nothing tells what followed what, so there is no path; of what
-    the rank idles for nothing is known but waiting for data. The facts stay as they are where the
-    file lacks a step, or tells of more than a step is long.
+    as long as it is marked, is free. Nothing tells what followed what, so there is no path; of why
+    the rank idles nothing is known but the interval of each step, in which it waits for data. The
+    facts stay as they are where the file lacks a step, or tells of more than a step is long.
     """
     filed = facts.profiler_tables.of(ParallelTimes)
     filed = filed.take(~filed.mean)
@@ -68,7 +72,7 @@ def with_filed_times(facts: RankFacts) -> RankFacts:
         device_end_ns=steps.end_ns,
         overlap_ns=sums,
         free_parts=replace(facts.free_parts, idle_ns=sums["free_ns"]),
-        idle=None if facts.idle is None else _of_data(facts.idle),
+        idle=None if facts.idle is None else _idle_times(facts.step_trace, free_ns, between_ns),
         path=RankPath(),
     )
 
@@ -79,11 +83,22 @@ def _between_ns(start_ns: Int64, end_ns: Int64) -> int:
     return int(covered.end_ns[-1] - covered.start_ns[0]) - covered.total_ns
 
 
-def _of_data(idle: IdleTimes) -> IdleTimes:
-    """Idle time for which the device waits for data: that a step trace tells."""
-    wanted = CAUSES.index(IdleCause.WAITING_FOR_DATA)
-    return replace(
-        idle,
-        causes=idle.causes.take(idle.causes.cause == wanted),
-        calls=idle.calls.take(idle.calls.cause == wanted),
+def _idle_times(trace: StepTrace, free_ns: Int64, between_ns: int) -> IdleTimes:
+    """Idle time by cause: the interval of each step as far as that is free, and what is left.
+
+    free_ns: of each step. between_ns: what is free between steps.
+    """
+    waiting_ns = np.minimum(np.maximum(trace.interval_ns, 0), free_ns)
+    of_steps = np.stack([waiting_ns, free_ns - waiting_ns], axis=1)
+    whole = of_steps.sum(axis=0) + np.array([0, between_ns])
+    gaps = (of_steps > 0).sum(axis=0) + np.array([0, between_ns > 0])
+    total_ns = np.concatenate([whole, of_steps.reshape(-1)])
+    step = np.repeat(np.arange(-1, len(free_ns)), len(_TOLD))
+    step[: len(_TOLD)] = NO_STEP
+    rows = CauseTimes(
+        step,
+        np.tile([CAUSES.index(cause) for cause in _TOLD], len(free_ns) + 1),
+        np.concatenate([gaps, np.ones(of_steps.size, np.int64)]),
+        total_ns,
     )
+    return IdleTimes(rows.take(total_ns > 0))

@@ -17,7 +17,6 @@ BYTES_OF_UNIT = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 """Units in which profilers count memory; what has another is no memory."""
 
 
-@dataclass(frozen=True)
 class PeakTable(ColumnTable):
     """One row per series: the group of counters, its name there, and its largest sample."""
 

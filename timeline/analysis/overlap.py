@@ -119,7 +119,6 @@ class FreeParts:
     before_ns: int | None
 
 
-@dataclass(frozen=True)
 class OverlapTotals(ColumnTable):
     """The overlap of each step in numbers; `known` is false for a step without device records.
 

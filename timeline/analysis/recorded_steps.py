@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,7 +18,6 @@ WHOLE = 0.95
 before it have: tasks of one graph vary less than what is missing where a recording ends."""
 
 
-@dataclass(frozen=True)
 class RecordedSteps(ColumnTable):
     """One row per step.
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from timeline.columns.columns import Bool, ColumnTable, Int64, column, sort_rows
 from timeline.records.not_given import NO_TIME
 from timeline.records.tables import Steps
 
-__all__ = ["StepTrace", "step_trace"]
+__all__ = ["StepTrace", "data_aug_bounds", "step_trace"]
 
 
-@dataclass(frozen=True)
 class StepTrace(ColumnTable):
     """One row per step, of the whole recording; times on the clock as recorded.
 
@@ -35,9 +32,8 @@ class StepTrace(ColumnTable):
 def step_trace(steps: Steps) -> StepTrace:
     """The step trace of all steps of a rank, in any order.
 
-    The step before is the one of any graph that ended last before forward began (msprof's Data Aug
-    Bound). MindSpore's own files begin a step where the one before ended, also where that one is
-    not in the file.
+    The step before is the one that the wait of `data_aug_bounds` begins with. MindSpore's own files
+    begin a step where the one before ended, also where that one is not in the file.
     """
     marked = ~steps.host
     first, follows = _order(steps, marked)
@@ -48,10 +44,10 @@ def step_trace(steps: Steps) -> StepTrace:
     if holds_wait:
         begin_ns, known = steps.start_ns, has_fp & ~first
     else:
-        ends_ns = np.sort(steps.end_ns[marked])
-        at = np.searchsorted(ends_ns, steps.fp_start_ns, side="left") - 1
-        known = has_fp & follows & (at >= 0)
-        begin_ns = np.where(known, ends_ns[at] if len(ends_ns) else 0, steps.start_ns)
+        wait_start_ns = np.full(len(steps), NO_TIME)
+        wait_start_ns[marked] = data_aug_bounds(steps.take(marked))[0]
+        known = has_fp & follows & (wait_start_ns != NO_TIME)
+        begin_ns = np.where(known, wait_start_ns, steps.start_ns)
     return StepTrace(
         first,
         steps.start_ns - begin_ns,
@@ -60,6 +56,21 @@ def step_trace(steps: Steps) -> StepTrace:
         _given(steps.bp_end_ns - steps.fp_start_ns, has_fp & has_bp),
         _given(steps.end_ns - steps.bp_end_ns, has_bp),
     )
+
+
+def data_aug_bounds(steps: Steps) -> tuple[Int64, Int64]:
+    """The wait for data before each step, as [start_ns, end_ns); NO_TIME where there is none.
+
+    It runs from the latest end of any step of any graph before the step's FP start up to that FP
+    start (msprof's Data Aug Bound, MindInsight's step interval). Exports draw it one step late.
+    """
+    ends_ns = np.sort(steps.end_ns)
+    at = np.searchsorted(ends_ns, steps.fp_start_ns, side="left") - 1
+    known = (at >= 0) & (steps.fp_start_ns != NO_TIME)
+    if not len(steps):
+        return steps.start_ns, steps.end_ns
+    start_ns = np.where(known, ends_ns[np.maximum(at, 0)], NO_TIME)
+    return start_ns, np.where(known, steps.fp_start_ns, NO_TIME)
 
 
 def _order(steps: Steps, marked: Bool) -> tuple[Bool, Bool]:

@@ -1,8 +1,6 @@
-"""What each step waits for: data before it, receives in it, and the host that prepares it."""
+"""What each step waits for: receives in it, and the host that prepares it."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,29 +9,13 @@ from timeline.columns.columns import ColumnTable, Int64, column
 from timeline.columns.distinct import distinct
 from timeline.records.collective_kinds import collective_kind
 from timeline.records.not_given import NO_TIME
-from timeline.records.tables import Records, Steps
+from timeline.records.tables import Records
 
-__all__ = ["StepWaits", "data_aug_bounds", "step_waits"]
+__all__ = ["StepWaits", "step_waits"]
 
 _RECEIVE = "Receive"
 
 
-def data_aug_bounds(steps: Steps) -> tuple[Int64, Int64]:
-    """The wait for data before each step, as [start_ns, end_ns); NO_TIME where there is none.
-
-    It runs from the latest end of any step of any graph before the step's FP start up to that FP
-    start (msprof's Data Aug Bound, MindInsight's step interval). Exports draw it one step late.
-    """
-    ends_ns = np.sort(steps.end_ns)
-    at = np.searchsorted(ends_ns, steps.fp_start_ns, side="left") - 1
-    known = (at >= 0) & (steps.fp_start_ns != NO_TIME)
-    if not len(steps):
-        return steps.start_ns, steps.end_ns
-    start_ns = np.where(known, ends_ns[np.maximum(at, 0)], NO_TIME)
-    return start_ns, np.where(known, steps.fp_start_ns, NO_TIME)
-
-
-@dataclass(frozen=True)
 class StepWaits(ColumnTable):
     """How long each step waited: one row per step.
 

@@ -46,8 +46,9 @@ from timeline.ranks.rank_work import RankRequest
 from timeline.ranks.read_ranks import JoinedRanks, draw_again, read_ranks
 from timeline.ranks.workers import worker_pool_for
 from timeline.records.tables import Omission, rows_by_reason
-from timeline.reports.export_report import CsvFile, ExportReport
+from timeline.reports.export_report import ExportReport
 from timeline.reports.file_notes import notes_of
+from timeline.reports.report_rows import CsvFile
 from timeline.selection import Selection
 from timeline.sources.source import Source
 from timeline.tracks.assemble import assemble

@@ -10,14 +10,15 @@ from timeline.analysis.clocks import RankMove
 from timeline.analysis.rank_facts import RankFacts
 from timeline.encoders.formats import format_of
 from timeline.errors import spell_ids
+from timeline.figures.check_tables import check_table
 from timeline.figures.parallel_tables import parallel_contradictions
-from timeline.figures.rank_tables import checks_of
 from timeline.fitting.plan import DrawnLayer
 from timeline.fitting.writer import Written
 from timeline.layers import Layer
 from timeline.ranks.read_ranks import JoinedRanks
+from timeline.ranks.warnings import said_once
 from timeline.reports.check_text import check_warnings
-from timeline.reports.export_report import OutputFile, OverlapRow, RankReport, ResolutionRow
+from timeline.reports.report_rows import OutputFile, OverlapRow, RankReport, ResolutionRow
 from timeline.selection import Selection
 from timeline.sources.source import Source
 from timeline.units import spell_count
@@ -49,9 +50,9 @@ def warnings_of(
     yield from joined.warnings
     yield from parallel_contradictions(joined.facts)
     yield from _waiting_warnings(joined, selection)
-    yield from _empty_warnings(joined.facts, selection)
+    yield from said_once(_empty_warnings(joined.facts, selection))
     yield from _absent_layers(joined.facts, layers)
-    yield from check_warnings(checks_of(joined.facts))
+    yield from check_warnings(check_table(joined.facts))
 
 
 def _empty_warnings(ranks: Sequence[RankFacts], selection: Selection) -> Iterator[str]:
@@ -65,11 +66,9 @@ def _empty_warnings(ranks: Sequence[RankFacts], selection: Selection) -> Iterato
             continue
         empty = facts.steps.iteration[~facts.step_totals.known].tolist()
         if empty:
-            marked = "is marked but has" if len(empty) == 1 else "are marked but have"
-            yield (
-                f"rank {facts.rank}: {'step' if len(empty) == 1 else 'steps'} {spell_ids(empty)} "
-                f"{marked} no device tasks in the profile."
-            )
+            steps = spell_ids(empty)
+            steps = f"step {steps} is" if len(empty) == 1 else f"steps {steps} are"
+            yield f"rank {facts.rank}: {steps} marked, without device tasks in the profile."
 
 
 def _waiting_warnings(joined: JoinedRanks, selection: Selection) -> Iterator[str]:

@@ -30,14 +30,14 @@ NEVER_TOLD = 0.0
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """A number that is beyond its threshold, and what to do about it, in a sentence.
+    """A number beyond its threshold, and a sentence on what it means or what to try.
 
-    about: its subject, such as data processing. rank, stage, source_rank and target_rank, link,
-    op: what it is about, as far as it is about one. value: the number itself, and mean, that of all
-    of its kind where it is compared with that, in unit: ns, GB/s, flop/s, batches; None of a share.
-    share: the number from 0 on that is compared with the threshold, where one is: of a whole, or
-    how far from the mean; else the value is compared with it. severity: how many times its
-    threshold it is, which says what is told first.
+    about: its subject, such as data processing. rank, stage, source_rank, target_rank, link, op:
+    what it concerns, as far as that is one. value: the number, and mean: that of its kind, where it
+    is compared with that, both in unit: ns, GB/s, flop/s, flop, batches; None of a share. share:
+    what is compared with the threshold: a share of a whole, or the distance from the mean as a
+    share of that; where it is None, the value is. severity: how many times the threshold it is,
+    which decides what is told first.
     """
 
     about: str

@@ -8,7 +8,7 @@ from typing import Any
 from timeline.figures.advice import Advice
 from timeline.figures.parallel_tables import OF_FILE, OF_STEPS, stage_of
 from timeline.figures.table import Table
-from timeline.units import spell_duration
+from timeline.units import spell_duration, spell_flop
 
 __all__ = ["cluster_advice", "mean_rows"]
 
@@ -107,7 +107,7 @@ def _rates(flops: Table) -> Iterator[Advice]:
             mean=mean,
             share=share,
             threshold=FROM_MEAN,
-            text=f"Operators of rank {ranks[at]} compute at {_spell_flop(rate)}/s, {share:.0%} "
+            text=f"Operators of rank {ranks[at]} compute at {spell_flop(rate)}/s, {share:.0%} "
             "below the mean of ranks.",
             severity=share / FROM_MEAN,
         )
@@ -157,9 +157,12 @@ def _communication(parallel: Table, parallel_times: Table) -> Iterator[Advice]:
         for row in mean_rows(parallel_times)
         if row["computing_ns"] is not None and row["communication_alone_ns"] is not None
     ]
+    if not rows:
+        return
     if split["mode"] != _PIPELINE and (split["stages"] or 1) <= 1:
         share = _share(rows, "communication_alone_ns")
-        text = f"Ranks communicate without computing for {share:.0%} of the time that both take."
+        who = "Ranks communicate" if len(rows) > 1 else f"Rank {rows[0]['rank']} communicates"
+        text = f"{who} without computing for {share:.0%} of the time that both take."
         yield from _told("communication", share, text)
         return
     share = _share(rows, "receive_alone_ns")
@@ -212,19 +215,7 @@ def _stage_work(flops: Table, parallel: Table) -> Iterator[Advice]:
             mean=mean,
             share=share,
             threshold=FROM_MEAN,
-            text=f"Stage {numbers[at]} of the pipeline computes {_spell_flop(flop)} on each rank, "
+            text=f"Stage {numbers[at]} of the pipeline computes {spell_flop(flop)} on each rank, "
             f"{share:.0%} above the mean of stages: move layers to others.",
             severity=share / FROM_MEAN,
         )
-
-
-def _spell_flop(flop: float) -> str:
-    """Spell a number of floating-point operations for people.
-
-    >>> _spell_flop(5_385_552_000_000)
-    '5.39 TFLOP'
-    """
-    for scale, unit in ((1e15, "PFLOP"), (1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP")):
-        if flop >= scale:
-            return f"{flop / scale:.3g} {unit}"
-    return f"{flop:.3g} FLOP"

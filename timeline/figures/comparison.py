@@ -33,8 +33,9 @@ from timeline.figures.overall_parts import (
     rows_where,
 )
 from timeline.figures.paired_sums import pair_peaks, pair_sums
-from timeline.figures.rank_tables import Figures, extent_ns
+from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table, join_columns
+from timeline.figures.time_tables import extent_ns
 from timeline.figures.verdict import slowest_rank_of_each_step
 from timeline.units import spell_count
 

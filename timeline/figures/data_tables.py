@@ -1,6 +1,6 @@
-"""How data is prepared and sent: what limits it, its queues, and its pipeline, as tables.
+"""How data is prepared and sent, as tables: what limits it, its queues, and its pipeline.
 
-The rules are those by which MindInsight looks at queues; the reference of each is its function.
+The rules and their thresholds are those of MindInsight's page on data preparation.
 """
 
 from __future__ import annotations
@@ -81,13 +81,13 @@ _CURVES: Mapping[str, type] = {
     "greatest": int,
 }
 OFTEN_EMPTY = 0.3
-"""A host queue that more batches find empty is filled too slowly."""
+"""The pipeline is too slow where a larger share of batches found the host queue empty."""
 FULLER_BY = 0.1
-"""An operation is slow if a queue that it takes from is fuller by more than its own."""
+"""An operation is slow where a queue that it takes from is fuller than its own by more."""
 SLOW_SOURCE = 0.6
-"""A source is slow if it fills a smaller part of its queue."""
+"""A source is slow where it fills a smaller share of its queue."""
 USED_UP = 0.8
-"""Queues that are filled to so large a part leave the root alone to be slow."""
+"""Where all other queues are filled to this share at least, the root is slow."""
 _QUEUES = {Queue.HOST: "host", Queue.DEVICE: "device", Queue.TO_DEVICE: "to device"}
 
 
@@ -108,20 +108,22 @@ class Limit(str, enum.Enum):
 
 
 def data_preparation_table(facts: Sequence[RankFacts]) -> Table:
-    """A row per rank of which anything is known: bottleneck, empty_share of the host queue.
+    """A row per rank of which anything is known: what limits the preparation of its data.
 
-    bottleneck: processing, sending or none, not given without a host queue. operations: the ids
-    that limit the pipeline, ascending. cpu_busy: 1 - the mean idle share of processors, which is
-    rounded to a percent as MindInsight does.
+    bottleneck: processing, sending or none, not given without a host queue. empty_share: the share
+    of batches that found the host queue empty. operations: the ids of those that limit the
+    pipeline, ascending. cpu_busy: 1 - the mean idle share of processors, which is rounded to a
+    percent as MindInsight does.
     """
     return Table.of_rows(DATA_PREPARATION, filter(None, map(_preparation, facts)))
 
 
 def data_queue_table(facts: Sequence[RankFacts]) -> Table:
-    """A row per rank and queue (host, device, to device): records, how many found it empty or full.
+    """A row per rank and queue: host, device, or to device.
 
-    capacity: in batches; get_ns, push_ns, total_ns: means of a batch, of the device queue how long
-    the operator that fetches took.
+    records: batches; empty, full: how many of them found it so; capacity: in batches; get_ns,
+    push_ns, total_ns: means of a batch. Of the device queue, total_ns is how long the operator took
+    that fetches a batch.
     """
     return Table.of_rows(
         DATA_QUEUES,
@@ -134,12 +136,12 @@ def data_queue_table(facts: Sequence[RankFacts]) -> Table:
 
 
 def data_pipeline_table(facts: Sequence[RankFacts]) -> Table:
-    """A row per rank and operation that has a queue, and the root, from the root on.
+    """A row per rank and operation of the pipeline that has a queue; the root, the first, always.
 
-    workers; parent and children: operations, over those without a queue. samples, capacity,
-    mean_size, usage (mean_size / capacity), empty_share: of its queue, not given where it has none.
-    cpu_user, cpu_system: shares. bottleneck: fuller input, slow source, slow sink or not given, and
-    the advice then.
+    parent, children: ids; operations without a queue are passed over. samples, capacity, mean_size,
+    usage (mean_size / capacity), empty_share: of its queue, not given where it has none. cpu_user,
+    cpu_system: shares of all processors. bottleneck: see `pipeline_limits`; advice: what to try
+    then.
     """
     return Table.of_rows(DATA_PIPELINE, (row for rank in facts for row in _pipeline_rows(rank)))
 
@@ -207,12 +209,12 @@ def _busy(uses: ProcessorUse) -> float | None:
 def pipeline_limits(rows: PipelineOperations) -> dict[int, Limit]:
     """Which operations of a rank limit its pipeline, by MindInsight's rules.
 
-    With use, the mean part of its queue that an operation fills, 0 without a queue: one that is not
-    the root takes from a queue that is fuller than its own by more than FULLER_BY; a source, which
-    takes from none, fills less than SLOW_SOURCE of its queue; and where all others fill USED_UP of
-    theirs at least, the root alone limits.
+    use(o) is the mean size of the queue of operation o / its capacity, 0 without a queue. Fuller
+    input: o is not the root, and use(k) - use(o) > FULLER_BY for an operation k that it takes from.
+    Slow source: it takes from none, and use(o) < SLOW_SOURCE. Slow sink: the root and nothing else,
+    where use >= USED_UP of all others.
 
-    rows: from the root on.
+    rows: the root first.
     """
     ops, use, inputs = rows.op.tolist(), _use(rows), _children(rows)
     if not ops:

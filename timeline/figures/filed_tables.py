@@ -15,8 +15,9 @@ import numpy.typing as npt
 from timeline.analysis.idle.idle_sums import IdleCause
 from timeline.figures.comparison import Comparison
 from timeline.figures.overall_parts import WHOLE
-from timeline.figures.rank_tables import PARTS, Figures
+from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
+from timeline.figures.time_tables import PARTS
 from timeline.figures.verdict import Verdict
 
 __all__ = ["comparison_fault", "verdict_fault"]

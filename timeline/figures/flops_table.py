@@ -27,13 +27,13 @@ FLOPS: Mapping[str, type] = {
 
 
 def flops_table(facts: Sequence[RankFacts]) -> Table:
-    """A row per rank, step, scope and operator of which operations were counted.
+    """A row per rank, step, scope and operator of which MindSpore counted operations.
 
     level: rank, step, scope or operator. unit: all, cube or vector. flop: of one step, or of one
-    run of an operator. flop_per_s: as the profiler tells it, which of a rank is the mean over its
-    operators and not work by time. utilization: from 0 to 1. Names of scopes are those of the
-    file, such as fc3-Dense(Gradients); one may lie in several others, so it is told by its parent
-    too.
+    run of an operator. flop_per_s: as the file has it, so of a rank the mean over its operators and
+    not work / time. utilization: of the peak, 0 to 1. Names of scopes are those of the file, such
+    as fc3-Dense(Gradients). A scope may lie in several others, so its name and parent together tell
+    it.
     """
     return Table.of_rows(FLOPS, (row for rank in facts for row in _rows(rank)))
 

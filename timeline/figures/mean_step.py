@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from timeline.columns.columns import Int64
 from timeline.columns.group_by import group_by
-from timeline.figures.rank_tables import PARTS, Figures, extent_ns
+from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
+from timeline.figures.time_tables import PARTS, extent_ns
 
 __all__ = ["MeanStep", "mean_steps"]
 
@@ -101,7 +102,7 @@ def mean_steps(figures: Figures) -> Table:
         }
         return Table(
             whole
-            | _split(figures, used["rank"], np.ones(len(used), np.int64))
+            | _split(figures, used["rank"], np.ones(len(used), np.int64), used["not_overlapped_ns"])
             | {"between_ns": np.zeros(len(used), np.int64)}
         )
     groups = group_by(len(steps), [np.asarray(steps["rank"])])
@@ -121,7 +122,7 @@ def mean_steps(figures: Figures) -> Table:
             "rank": ranks,
             "steps": count,
             **{name: mean(name) for name in ("span_ns", *PARTS)},
-            **_split(figures, ranks, count),
+            **_split(figures, ranks, count, mean("not_overlapped_ns")),
             "between_ns": mean("between_ns"),
         }
     )
@@ -155,15 +156,24 @@ def _between_ns(steps: Table) -> Int64:
     return between_ns
 
 
-def _split(figures: Figures, ranks: Int64, steps: Int64) -> dict[str, npt.NDArray[Any]]:
-    """Exposed waiting and transfer in a mean step of each rank."""
+def _split(
+    figures: Figures, ranks: Int64, steps: Int64, exposed_ns: npt.NDArray[Any]
+) -> dict[str, npt.NDArray[Any]]:
+    """Exposed waiting and transfer in a mean step of each rank.
+
+    Where a file tells how much communication is exposed, and no task when, transfers are what is
+    hidden first.
+    """
     unknown = np.ma.masked_array(np.zeros(len(ranks), np.int64), np.ones(len(ranks), np.bool_))
     if not len(figures.exposed):
         return dict.fromkeys(_SPLIT, unknown)
     at = np.searchsorted(figures.exposed["rank"], ranks)
     rows = figures.exposed.take(at)
     known = (rows["waiting_ns"] > 0) | (rows["transfer_ns"] > 0)
-    return {
-        name: np.ma.masked_array(np.rint(rows[name] / steps).astype(np.int64), ~known)
-        for name in _SPLIT
-    }
+    left_ns = np.ma.filled(exposed_ns, 0)
+    found: dict[str, npt.NDArray[Any]] = {}
+    for name in _SPLIT:
+        part_ns = np.minimum(np.rint(rows[name] / steps).astype(np.int64), left_ns)
+        left_ns = left_ns - part_ns
+        found[name] = np.ma.masked_array(part_ns, ~known)
+    return found

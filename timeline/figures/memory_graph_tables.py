@@ -69,13 +69,12 @@ _Objects = np.ndarray[tuple[int], np.dtype[np.object_]]
 
 @dataclass(frozen=True)
 class MemoryTables:
-    """What graphs hold, or operators of a framework allocated.
+    """What graphs of MindSpore hold, as planned, or operators of torch_npu allocated.
 
-    graphs: a row per rank and graph, what it holds at most, and where. operators: a row per rank,
-    graph and node, in the order in which they run. tensors: a row per rank, graph and tensor, at
-    which nodes it lives, and whether at the peak. What a framework allocated has no graph and no
-    nodes: in graphs it has a row for the rank, in the other two one for each allocation that is
-    told, in order of time.
+    graphs: a row per rank and graph: the most that it holds, and where. operators: a row per rank,
+    graph and node, in execution order: what the graph holds then. tensors: a row per rank, graph
+    and tensor: at which nodes it lives, and whether at the peak. Allocations have no graph and no
+    nodes: they have a row for the rank in graphs, and one each in the other two, in order of time.
     """
 
     graphs: Table

@@ -13,7 +13,7 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.work.operator_steps import OperatorSteps
 from timeline.columns.columns import Bool, Codes, Int64
 from timeline.columns.group_by import group_by
-from timeline.figures.table import Table, join_columns
+from timeline.figures.table import Table, join_columns, join_tables
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.profiler_tables.operators import (
     FrameworkOperators,
@@ -30,6 +30,7 @@ __all__ = [
     "operator_detail_table",
     "operator_step_table",
     "operator_sum_table",
+    "operator_table",
     "told_operator_step_table",
     "with_file_sums",
 ]
@@ -76,11 +77,35 @@ MOST_TOLD_STEPS = 20_000
 _TASKS = "tasks"
 
 
-def operator_sum_table(facts: Sequence[RankFacts]) -> Table:
-    """A row per rank, source (tasks, aicore_intermediate, aicpu_intermediate, aicpu) and type.
+def operator_table(facts: Sequence[RankFacts]) -> Table:
+    """See `Figures.operators`."""
+    return join_tables(map(_operators, facts))
 
-    rank, source, type, core, count, total_ns, mean_ns, dispatch_ns, run_ns, share (of all of its
-    source and rank). Types that have no name are empty; what is not known is masked, or None.
+
+def _operators(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
+    times = facts.operators.times
+    strings = np.array(facts.operators.strings, object)
+    return {
+        "rank": np.full(len(times), facts.rank, np.int64),
+        "communication": times.communication.astype(np.int64),
+        "type": strings[times.type],
+        "core": strings[times.core],
+        "name": strings[times.name],
+        "shapes": strings[times.shapes],
+        "count": times.count,
+        "total_ns": times.total_ns,
+        "shortest_ns": times.shortest_ns,
+        "longest_ns": times.longest_ns,
+    }
+
+
+def operator_sum_table(facts: Sequence[RankFacts]) -> Table:
+    """A row per rank, source and type of operator, and core.
+
+    source: tasks (communication ops too), or a file of sums: aicore_intermediate (of a mean step),
+    aicpu_intermediate, aicpu (the log of the AI CPUs). count, total_ns, mean_ns: of runs.
+    dispatch_ns, run_ns: of AI CPUs, until the task began, and then. share: of all of its source and
+    rank. A type is empty where the source names none; what is not known is masked or None.
     """
     return _joined(
         [part for rank in facts for part in (_of_tasks(rank), _of_files(rank, RunLevel.TYPE))],
@@ -89,7 +114,7 @@ def operator_sum_table(facts: Sequence[RankFacts]) -> Table:
 
 
 def operator_detail_table(facts: Sequence[RankFacts]) -> Table:
-    """What files tell of each operator: as `operator_sum_table`, and its name."""
+    """What files tell of single operators: as `operator_sum_table` without tasks, with names."""
     kinds = {**OPERATORS, "name": object}
     return _joined([_of_files(rank, RunLevel.NAME, named=True) for rank in facts], kinds)
 
@@ -172,19 +197,19 @@ def _of_files(
 
 
 def operator_step_table(facts: Sequence[RankFacts]) -> Table:
-    """A row per rank, step and type, name or kernel: how often and how long it ran.
+    """A row per rank, step and type, operator or kernel: how often and how long it ran.
 
-    rank, step, level (type, name or kernel), side (gpu or cpu), type, name, shapes, count,
-    total_ns, mean_ns. A row of a level type without a type sums up those that take least; without a
-    step, those of several.
+    level: type, name (an operator and its shapes) or kernel. side: cpu or gpu, where a file tells
+    it. shapes: of inputs. A row of the level type that has no type sums up those that take least,
+    one without a step those of several steps.
     """
     return _joined([_steps_of(rank.rank, rank.operator_steps) for rank in facts], OPERATOR_STEPS)
 
 
 def told_operator_step_table(facts: Sequence[RankFacts], steps: Table) -> Table:
-    """The rows of `operator_step_table` that a report tells: a limited number.
+    """The rows of `operator_step_table` for a report: MOST_TOLD_STEPS, or all that there are.
 
-    steps: all rows.
+    steps: all rows. Beyond, the types that take least share a row in each step.
     """
     if len(steps) <= MOST_TOLD_STEPS:
         return steps
@@ -211,10 +236,10 @@ def _steps_of(rank: int, steps: OperatorSteps) -> dict[str, npt.NDArray[Any]]:
 
 
 def framework_table(facts: Sequence[RankFacts]) -> Table:
-    """A row per operator that the framework describes.
+    """A row per rank and operator that the framework describes to the device.
 
-    rank, graph, stream, task, name, type, block_dim, inputs and outputs: lists of objects with
-    format, type and shape. What is not known is masked, or None.
+    task: its id there. block_dim: how many blocks it is split into. inputs, outputs: lists of
+    objects with format, type and shape. What is not known is masked or None.
     """
     return _joined([_described(rank) for rank in facts], FRAMEWORK)
 

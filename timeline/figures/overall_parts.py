@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from timeline.analysis.idle.idle_sums import IdleCause
 from timeline.analysis.work.computing_classes import CLASSES, computing_class
-from timeline.figures.rank_tables import Figures, extent_ns
+from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
+from timeline.figures.time_tables import extent_ns
 
 __all__ = [
     "AT_ONCE",

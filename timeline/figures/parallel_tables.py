@@ -50,10 +50,11 @@ OF_STEPS, OF_FILE = "steps", "file"
 
 
 def parallel_table(facts: Sequence[RankFacts]) -> Table:
-    """How the run is split: mode, stages, ranks, and stage_ranks, the ranks of each stage.
+    """How the run is split over ranks: one row, or none where nothing tells it.
 
-    One row, or none where nothing tells it. Of files that differ the name of the parallel times is
-    believed first, then parallel_strategy, then profiler_info; of each kind that of the first rank.
+    mode: in the file's words. stages, ranks: how many. stage_ranks: the ranks of each stage. Where
+    files differ, the name of the parallel times is believed first, then parallel_strategy, then
+    profiler_info, and of each kind that of the first rank.
     """
     said = _Said.of(facts)
     if not said:
@@ -138,10 +139,11 @@ def _first(said: Sequence[_Said], name: str) -> Any:
 
 
 def parallel_times_table(facts: Sequence[RankFacts]) -> Table:
-    """A row per rank and step, and their means, of which step is masked.
+    """A row per rank and step: what it computes, and communicates while it does not; then means.
 
-    of: `steps` for the mean of the selected steps but the first of the run, from two on; `file`
-    for the mean that the file holds. stage: from 0.
+    stage: from 0. Means have no step; `of` is steps for that of the selected steps but the first of
+    the run, where there are two at least, and file for the profiler's own. communication_alone_ns =
+    receive_alone_ns + collective_alone_ns; stage_ns = computing_ns + collective_alone_ns.
     """
     parallel, said = parallel_table(facts), _Said.of(facts)
     own_stage = {one.rank: one.stage for one in said if one.stage is not None}

@@ -1,4 +1,4 @@
-"""The step trace, as MindInsight shows it."""
+"""The step trace as a table, with the means that MindInsight shows."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ PARTS = ("total_ns", "interval_ns", "fp_bp_ns", "tail_ns")
 def step_trace_table(facts: Sequence[RankFacts]) -> Table:
     """A row per rank, graph and step that the step trace tells, and the means of each graph.
 
-    A step lasts from the end of the step before it: total = interval + fp_bp + tail. The first
-    step of a graph has no interval and is in no mean. Means have no step; of tells whose they are:
-    steps, of the selected steps where there are two at least, or file, as the profiler wrote it.
-    fp_start and bp_end: the operators at which forward begins and backward ends.
+    A step lasts from the end of the step before it: total_ns = interval_ns + fp_bp_ns + tail_ns.
+    The first step of a graph has no interval and is in no mean. Means have no step; `of` is steps
+    for that of the selected steps, where there are two at least, and file for the profiler's own.
+    fp_start, bp_end: the operators at which forward begins and backward ends.
     """
     return Table.of_rows(STEP_TRACE, (row for rank in facts for row in _rows(rank)))
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-__all__ = ["Table", "join_columns"]
+__all__ = ["Table", "join_columns", "join_tables"]
 
 MOST_ROWS_SHOWN = 60
 """Rows in a notebook; the rest is counted."""
@@ -155,3 +155,10 @@ class Table:
         rows = (map(cell_html, row) for row in zip(*cells, strict=True))
         note = paragraph_html(*([f"and {rest} more rows"] if rest else []))
         return table_html(self.columns, rows) + note
+
+
+def join_tables(parts: Iterable[Mapping[str, npt.NDArray[Any]]]) -> Table:
+    """One table of the rows of all parts, which have the same columns; without any if no part."""
+    columns = list(parts)
+    names = list(columns[0]) if columns else []
+    return Table({name: join_columns([part[name] for part in columns]) for name in names})

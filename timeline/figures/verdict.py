@@ -27,9 +27,11 @@ from timeline.figures.data_advice import ABOUT_DATA, STEP_INTERVAL, STEP_INTERVA
 from timeline.figures.idle_words import MeanIdle, idle_sentence, mean_idle
 from timeline.figures.mean_step import MeanStep, mean_steps
 from timeline.figures.pipeline_table import pipeline_sentences
-from timeline.figures.rank_tables import Figures, extent_ns
+from timeline.figures.rank_tables import Figures
 from timeline.figures.starvation import find_starved
 from timeline.figures.table import Table
+from timeline.figures.time_tables import extent_ns
+from timeline.figures.untimed_words import untimed_sentences
 from timeline.units import spell_duration, spell_like, spell_short
 
 __all__ = [
@@ -94,7 +96,8 @@ class Verdict:
     measured_steps: how many of them are in steps. rank_means: of the columns of mean_steps over its
     ranks, None where no rank tells it. bubbles: what is to be said of a pipeline. starved: the rank
     whose device idles for data, where that stands first. data_advice, advice: what the small tables
-    beside timelines advise, of data and of all else.
+    beside timelines advise, of data and of all else. untimed: what those tell where no rank did
+    anything at a known time.
     """
 
     ranks: Table
@@ -121,6 +124,7 @@ class Verdict:
     starved: Culprit | None = None
     data_advice: tuple[str, ...] = ()
     advice: tuple[str, ...] = ()
+    untimed: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, figures: Figures) -> Verdict:
@@ -140,6 +144,9 @@ class Verdict:
         # What passes between steps is told once, by what tells most of it.
         if starved or between or any(one.about == STEP_INTERVAL_OF_RANKS for one in told):
             told = [one for one in told if one.about != STEP_INTERVAL]
+        if starved is not None:
+            of_ranks = STEP_INTERVAL_OF_RANKS, starved.rank
+            told = [one for one in told if (one.about, one.rank) != of_ranks]
         return cls(
             figures.overlap,
             measured,
@@ -176,6 +183,7 @@ class Verdict:
             starved,
             tuple(one.text for one in told if one.about in ABOUT_DATA),
             tuple(one.text for one in told if one.about not in ABOUT_DATA),
+            () if mean is not None else tuple(untimed_sentences(figures)),
         )
 
     @property
@@ -226,11 +234,17 @@ class Verdict:
         if self.starved is not None:
             yield words.starved_sentence(self.starved)
             yield from self.data_advice
-        if self.mean is not None:
-            yield from self._who_holds_up()
+        # That ranks hardly wait comes first only where nothing is wrong.
+        waits = () if self.mean is None else tuple(self._who_holds_up())
+        wait_notably = self.held_up.share >= words.HARDLY or self.notable_culprit is not None
+        if wait_notably:
+            yield from waits
         if self.starved is None:
             yield from self.data_advice
         yield from self.advice
+        if not wait_notably:
+            yield from waits
+        yield from self.untimed
         if self.mean is not None:
             yield from self._where_time_goes(self.mean)
 

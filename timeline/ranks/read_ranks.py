@@ -26,6 +26,7 @@ from timeline.ranks.rank_work import (
     coarsen_for_file,
     draw_rank_from_source,
 )
+from timeline.ranks.warnings import said_once
 from timeline.ranks.workers import WorkerPool, worker_pool_for
 from timeline.records.not_given import NO_GRAPH
 from timeline.selection import SUMMARY_LAYERS, Selection
@@ -92,7 +93,7 @@ class JoinedRanks:
     def warnings(self) -> tuple[str, ...]:
         """The warnings of the readers of all ranks, and of joining their clocks."""
         of_ranks = (warning for facts in self.facts for warning in facts.profile.warnings)
-        return (*self.clock.warnings, *of_ranks)
+        return tuple(said_once((*self.clock.warnings, *of_ranks)))
 
 
 @dataclass(frozen=True)

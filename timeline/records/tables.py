@@ -71,7 +71,6 @@ RUNTIME_LAYERS = frozenset({"CANN", RUNTIME})
 _Table = TypeVar("_Table", bound="Spans")
 
 
-@dataclass(frozen=True)
 class Spans(ColumnTable):
     """What every table of intervals has."""
 
@@ -92,7 +91,6 @@ class Spans(ColumnTable):
         return replace(self, **{name: moved(getattr(self, name)) for name in times})
 
 
-@dataclass(frozen=True)
 class Tasks(Spans):
     """Device tasks: one row per interval on a hardware stream."""
 
@@ -139,7 +137,6 @@ class Tasks(Spans):
     """The same by what launched it."""
 
 
-@dataclass(frozen=True)
 class PlaneTasks(Spans):
     """HCCL tasks: one row per transfer, reduction or notification on a plane of a group.
 
@@ -169,7 +166,6 @@ class PlaneTasks(Spans):
     """GB/s as the source gives it."""
 
 
-@dataclass(frozen=True)
 class CommunicationOps(Spans):
     """Communication operators: one row per collective or point-to-point call of a group."""
 
@@ -195,7 +191,6 @@ class CommunicationOps(Spans):
     phase: Int64 = column(np.int64, 0)
 
 
-@dataclass(frozen=True)
 class GroupMembers(ColumnTable):
     """Who is in a group of ranks: a row per group and member.
 
@@ -212,7 +207,6 @@ class GroupMembers(ColumnTable):
     """How many members there are."""
 
 
-@dataclass(frozen=True)
 class Steps(Spans):
     """Steps: one row per graph and iteration.
 
@@ -234,7 +228,6 @@ class StepPart(enum.IntEnum):
     GET_NEXT = 1
 
 
-@dataclass(frozen=True)
 class StepParts(Spans):
     """Reduces and data fetches inside steps, told apart by `kind` (StepPart)."""
 
@@ -244,7 +237,6 @@ class StepParts(Spans):
     kind: Int64 = column(np.int64)
 
 
-@dataclass(frozen=True)
 class HostEvents(Spans):
     """What ran on the host: one row per call, range or mark, by layer and thread."""
 
@@ -260,7 +252,6 @@ class HostEvents(Spans):
     """Of the inputs of an operator, where that is asked for."""
 
 
-@dataclass(frozen=True)
 class Allocations(Spans):
     """Device memory that operators of the framework allocated: one row each, on the host's clock.
 
@@ -272,7 +263,6 @@ class Allocations(Spans):
     size_bytes: Int64 = column(np.int64)
 
 
-@dataclass(frozen=True)
 class CounterSeries(ColumnTable):
     """Names of counters: one row per series."""
 
@@ -281,7 +271,6 @@ class CounterSeries(ColumnTable):
     unit: Codes = column(np.int32)
 
 
-@dataclass(frozen=True)
 class CounterSamples(ColumnTable):
     """Samples of counters; `series` is a row of CounterSeries."""
 
@@ -299,7 +288,6 @@ class FlowEnd(enum.IntEnum):
     PLANE = 3
 
 
-@dataclass(frozen=True)
 class Flows(ColumnTable):
     """Arrows that a source gives explicitly: from a row of one table to a row of another."""
 
@@ -414,7 +402,7 @@ class Records:
     """The most memory that was reserved, of the framework or in all, as far as that is recorded and
     asked for."""
     tables_only: bool = False
-    """Whether the capture is nothing but such tables, without any that tells when something ran."""
+    """Whether the capture is nothing but such tables; a step trace may tell when its steps ran."""
 
     @property
     def timed(self) -> bool:

@@ -32,7 +32,6 @@ class Measure(enum.IntEnum):
     """How long a communication op took, or all of its name together."""
 
 
-@dataclass(frozen=True)
 class VendorFigures(ColumnTable):
     """Numbers of the profiler: one row per measure, step and name."""
 
@@ -48,7 +47,6 @@ class VendorFigures(ColumnTable):
     """How far the file may be off by its own rounding."""
 
 
-@dataclass(frozen=True)
 class VendorLinks(ColumnTable):
     """What each link moved, as the profiler sums it up.
 

@@ -12,7 +12,7 @@ from timeline.figures.comparison import Comparison
 from timeline.figures.gate import Gate
 from timeline.figures.notebook import cell_html, link_html, paragraph_html, table_html
 from timeline.records.tables import Omission
-from timeline.reports.export_report import OutputFile, ResolutionRow, spell_omissions
+from timeline.reports.report_rows import OutputFile, ResolutionRow, spell_omissions
 from timeline.units import spell_bytes, spell_count
 
 __all__ = ["SCHEMA_VERSION", "ComparisonReport"]

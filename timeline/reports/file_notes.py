@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from timeline.records.tables import Omission
-from timeline.reports.export_report import ResolutionRow, spell_omissions
+from timeline.reports.report_rows import ResolutionRow, spell_omissions
 from timeline.tracks.notes import Note, Notes
 from timeline.units import spell_count
 

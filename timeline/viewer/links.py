@@ -11,7 +11,8 @@ import numpy as np
 from timeline.figures.verdict import Extreme
 from timeline.layers import Layer, spec_of
 from timeline.records.not_given import NO_GRAPH
-from timeline.reports.export_report import ExportReport, OutputFile
+from timeline.reports.export_report import ExportReport
+from timeline.reports.report_rows import OutputFile
 from timeline.tracks.summary import OVERLAP_ROWS
 
 __all__ = ["View", "address", "view_of", "visible_ns"]

@@ -149,7 +149,7 @@ def test_raw_files_in_a_job_and_in_its_data_are_one_capture(
 def test_step_traces_alone_are_a_profile(
     shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of each rank its steps and reduces; what it computed is not known, and that is said."""
+    """Of each rank its steps and reduces; that there are no tasks is said."""
     profile = shelf.get("mindspore-text")
     run = tmp_path / "run"
     run.mkdir()
@@ -165,7 +165,7 @@ def test_step_traces_alone_are_a_profile(
     file = run / "step_trace_raw_1_detail_time.csv"
     assert ranks_of(file) == [1]
     assert main([str(run), "-o", str(tmp_path / "out.pftrace")]) == 0
-    assert "what it computed is not known" in capsys.readouterr().err
+    assert "nothing of its tasks" in capsys.readouterr().err
 
 
 def test_step_traces_beside_more_are_no_profile_of_their_own(

@@ -533,6 +533,14 @@ def test_single_step_has_a_mean_of_zeros(tmp_path: Path) -> None:
     assert found.omissions == ()
 
 
+def test_a_mean_may_be_numbered_as_step_0(tmp_path: Path) -> None:
+    """As the last row; a first one of that number is a step."""
+    cells = "100,200,100,110,150,10,40,50,5,160,165"
+    found = step_rows(tmp_path / "steps.csv", f"0,{cells}", f"1,{cells}", f"0,{cells}")
+    assert found.steps.iteration.tolist() == [0, 1]
+    assert found.omissions == ()
+
+
 def test_marks_that_are_not_there(tmp_path: Path) -> None:
     """FP, BP and reduces of 0 mean none, and so do columns that inference does not write."""
     found = step_rows(tmp_path / "steps.csv", "1,100,200,100,0,0,0,0,0,0,0,0")

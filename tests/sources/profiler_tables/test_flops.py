@@ -109,6 +109,21 @@ def test_damaged_lines_are_counted(tmp_path: Path) -> None:
     ]
 
 
+def test_open_cells_are_not_known(tmp_path: Path) -> None:
+    """A row with any number tells that; a unit without one has no row; shares may have a sign."""
+    lines = ("x-op1, 1, -, 30%, , -, -", "y-op2, 1, 2, 3, 4, 5, ", "z-op3, -, , -, -, -, -")
+    rows, lost = read_text(tmp_path, OPERATORS, *lines)
+    assert rows == [
+        {"level": "OPERATOR", "name": name, "unit": unit, "flop": flop * 10**6, **more}
+        for name, unit, flop, more in (
+            ("x-op1", "CUBE", 1, {"share": 0.3}),
+            ("y-op2", "CUBE", 1, {"rate": 2 * 10**9, "share": 0.03}),
+            ("y-op2", "VECTOR", 4, {"rate": 5 * 10**9}),
+        )
+    ]
+    assert lost == [("flops_0.txt: rows with a cell that cannot be read, the first at line 3", 1)]
+
+
 def test_runs_of_an_operator_are_one_row(tmp_path: Path) -> None:
     """Mean work of a run; all work by all time, here 4 MFLOP in 1.5 ms; shares weigh by time."""
     rows, _ = read_text(tmp_path, OPERATORS, "x-op1, 1, 2, 20", "x-op1, 3, 3, 30", "y-op2, 1, 1, 1")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from timeline.columns.columns import Bool, Codes, Int64, Rows, column, rows_of_runs
@@ -27,7 +25,6 @@ TASK_QUEUE = "async_task_queue"
 """Category of the arrows of torch_npu from Enqueue to Dequeue."""
 
 
-@dataclass(frozen=True)
 class DeviceItems(Spans):
     """Compute tasks and communication ops: one row each, in order of start.
 

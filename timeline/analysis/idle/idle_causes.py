@@ -32,7 +32,7 @@ from timeline.analysis.idle.idle_sums import (
 from timeline.analysis.idle.innermost_calls import Calls, cut_at, part_by_call
 from timeline.analysis.overlap import Overlap, StepsApart
 from timeline.analysis.step_membership import NO_STEP, Membership
-from timeline.analysis.step_waits import data_aug_bounds
+from timeline.analysis.step_trace import data_aug_bounds
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.distinct import distinct, rows_by_value
 from timeline.columns.intervals import IntervalSet, open_at, union
@@ -73,7 +73,6 @@ class _Phase(enum.IntEnum):
     BETWEEN = 4
 
 
-@dataclass(frozen=True)
 class _Ends(ColumnTable):
     """What ends each gap: when it was asked for and launched, and by which rows of host events.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from timeline.analysis.idle.device_items import DeviceItems
@@ -17,7 +15,6 @@ from timeline.records.tables import Spans
 __all__ = ["Gaps", "IdleStretches", "gaps_of_selection", "gaps_of_steps", "item_steps"]
 
 
-@dataclass(frozen=True)
 class Gaps(Spans):
     """Stretches in which nothing computes or communicates, though something does around them.
 
@@ -29,7 +26,6 @@ class Gaps(Spans):
     step: Int64 = column(np.int64, NO_STEP)
 
 
-@dataclass(frozen=True)
 class IdleStretches(Spans):
     """What copies leave of gaps: one row for each stretch, in order of start; gap: its row."""
 

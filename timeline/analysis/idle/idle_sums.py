@@ -86,7 +86,6 @@ CAUSES = tuple(IdleCause)
 """Tables hold the position of a cause here."""
 
 
-@dataclass(frozen=True)
 class IdleParts(Spans):
     """The idle time of a selection, parted by cause: disjoint, in order of time.
 
@@ -104,7 +103,6 @@ class IdleParts(Spans):
         return bool((self.cause != CAUSES.index(IdleCause.NOT_RECORDED)).any())
 
 
-@dataclass(frozen=True)
 class CauseTimes(ColumnTable):
     """A row per step (its row, NO_STEP for the whole selection) and cause that occurs there.
 
@@ -117,7 +115,6 @@ class CauseTimes(ColumnTable):
     total_ns: Int64 = column(np.int64)
 
 
-@dataclass(frozen=True)
 class CallTimes(ColumnTable):
     """A row per step, cause and call: those in which most of the time of the cause passed."""
 
@@ -140,7 +137,6 @@ class IdleTimes:
     least_ns: int = 0
 
 
-@dataclass(frozen=True)
 class Parts(Spans):
     """Parts of idle stretches, in order of time; stretch: the row of each; call: a name."""
 
@@ -255,7 +251,6 @@ class _Sums:
         return keys[first], sums
 
 
-@dataclass(frozen=True)
 class _Drawn(Spans):
     """Parts of the selection, with how long they were in the call that is named."""
 

@@ -19,14 +19,12 @@ WINDOW_CALLS = 1 << 16
 """Calls that are worked on at a time, besides those that were open before."""
 
 
-@dataclass(frozen=True)
 class Calls(Spans):
     """Calls of one thread, in any order; row: where each is in its own table."""
 
     row: Int64 = column(np.int64)
 
 
-@dataclass(frozen=True)
 class CallStretches(Spans):
     """Stretches of time, each of which has one innermost call, or none.
 

@@ -23,7 +23,6 @@ _VISITS = 1 << 16
 """Items of paths that are worked on at a time, unless one path has more."""
 
 
-@dataclass(frozen=True)
 class PathSteps(Spans):
     """What has a path of its own, in order of time, without overlaps: a step, or all that is read.
 
@@ -35,7 +34,6 @@ class PathSteps(Spans):
     step: Int64 = column(np.int64, NO_ID)
 
 
-@dataclass(frozen=True)
 class Segments(Spans):
     """Segments of paths in order of path, then time; those of a path follow without a gap.
 

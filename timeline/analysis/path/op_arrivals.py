@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -16,7 +15,6 @@ from timeline.records.not_given import NO_ID
 __all__ = ["OpArrivals", "op_arrivals"]
 
 
-@dataclass(frozen=True)
 class OpArrivals(ColumnTable):
     """One row per collective of a rank, in the order of its collectives.
 

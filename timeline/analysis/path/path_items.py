@@ -40,7 +40,6 @@ class PathKind(enum.IntEnum):
         return self.name.lower()
 
 
-@dataclass(frozen=True)
 class PathItems(Spans):
     """Compute tasks, copies and communication ops of one rank, in order of start.
 

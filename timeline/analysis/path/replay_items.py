@@ -14,7 +14,6 @@ from timeline.records.tables import Spans
 __all__ = ["RankReplay", "ReplayItems", "Synchronisations"]
 
 
-@dataclass(frozen=True)
 class ReplayItems(Spans):
     """All compute tasks, copies and communication ops of one rank, in order of start.
 
@@ -33,7 +32,6 @@ class ReplayItems(Spans):
     host_since: Codes = column(np.int32, NO_ID)
 
 
-@dataclass(frozen=True)
 class Synchronisations(Spans):
     """Calls in which the host of a rank waited until an item had ended, in order of end.
 

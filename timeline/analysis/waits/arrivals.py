@@ -22,7 +22,6 @@ AT_ONCE_NS = 1_000
 _WAIT, _RECORD = "Notify_Wait", "Notify_Record"
 
 
-@dataclass(frozen=True)
 class Arrivals(ColumnTable):
     """When peers came to each op: one row per op, in the order of the rank's collectives.
 
@@ -85,7 +84,6 @@ class RankArrivals:
         return RankArrivals(moved, self.views, self.recorded)
 
 
-@dataclass(frozen=True)
 class _Notes(ColumnTable):
     """Notifies and transfers of ops: the op, the other rank, and when."""
 

@@ -44,7 +44,6 @@ _OF_STREAM = re.compile(r"stream_\d+_(?:parallel_)?\d+_(?=.)", re.ASCII)
 _Hashes = npt.NDArray[np.uint64]
 
 
-@dataclass(frozen=True)
 class Collectives(Spans):
     """The communication ops of one rank, in order of their start.
 

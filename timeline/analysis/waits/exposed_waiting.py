@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,7 +16,6 @@ from timeline.records.not_given import NO_TIME
 __all__ = ["ExposedParts", "split_exposed"]
 
 
-@dataclass(frozen=True)
 class ExposedParts(ColumnTable):
     """One row per rank, of the communication ops of its ordinary steps.
 

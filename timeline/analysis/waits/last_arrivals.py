@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,7 +22,6 @@ LEAST_MESH = 4
 rank of a hierarchy sees a mesh and one rank more."""
 
 
-@dataclass(frozen=True)
 class LastArrivals(ColumnTable):
     """Who came last to an op: one row per rank and op, in the order of `SharedOps`.
 
@@ -44,7 +42,6 @@ class LastArrivals(ColumnTable):
     last_ns: Int64 = column(np.int64)
 
 
-@dataclass(frozen=True)
 class _Views(ColumnTable):
     """What each rank's view of the group of an op tells: one row per rank and op.
 
@@ -63,7 +60,6 @@ class _Views(ColumnTable):
     recorded: Bool = column(np.bool_)
 
 
-@dataclass(frozen=True)
 class _Candidates(ColumnTable):
     """The rank without an op to compare that came last by a rank's tasks: one row per rank and op.
 

@@ -112,7 +112,6 @@ def _keys(ops_by_rank: Sequence[Collectives], rows: dict[int, Rows]) -> Iterator
         yield at, np.where((position == NO_POSITION) | np.isin(position, unlike), NO_ID, key)
 
 
-@dataclass(frozen=True)
 class _Order(Spans):
     """The ops that one rank ran on one communicator, in order.
 

@@ -18,7 +18,6 @@ from timeline.records.tables import Records
 __all__ = ["LinkTimes", "RankLinks", "rank_links"]
 
 
-@dataclass(frozen=True)
 class LinkTimes(ColumnTable):
     """One row per link: from which rank to which, over what, and what its tasks moved.
 

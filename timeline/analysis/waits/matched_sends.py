@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,7 +14,6 @@ from timeline.records.not_given import NO_ID
 __all__ = ["Pairs", "match_sends"]
 
 
-@dataclass(frozen=True)
 class Pairs(ColumnTable):
     """Sends and the receives that got them: positions of ranks, and rows of their collectives."""
 
@@ -25,7 +23,6 @@ class Pairs(ColumnTable):
     receive_row: Int64 = column(np.int64)
 
 
-@dataclass(frozen=True)
 class _Passed(ColumnTable):
     """Sends and receives of all ranks; `sent` is 1 for a send. sender: the rank that sends."""
 

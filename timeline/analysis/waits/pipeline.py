@@ -7,7 +7,6 @@ neighbours carries activations, so it leads from a stage to the next; what comes
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -25,7 +24,6 @@ MOST_UNMATCHED = 0.25
 """A rank of whose sends and receives more are not matched has a neighbour that is not read."""
 
 
-@dataclass(frozen=True)
 class Bubbles(ColumnTable):
     """One row per rank and step in which it receives, by rank, then step.
 
@@ -48,7 +46,6 @@ class Bubbles(ColumnTable):
     exposed_ns: Int64 = column(np.int64)
 
 
-@dataclass(frozen=True)
 class _Receives(ColumnTable):
     """The selected receives of all ranks, by rank, then start; sender, sent_ns: of their sends."""
 

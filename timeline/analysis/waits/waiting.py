@@ -40,7 +40,6 @@ LEAST_TOLD = 0.1
 """So much of how late a rank is must be due to its computing or its host since its op before."""
 
 
-@dataclass(frozen=True)
 class Waits(ColumnTable):
     """One row per rank and collective of which it is known who came last, by rank, then row.
 
@@ -66,7 +65,6 @@ class Waits(ColumnTable):
     bandwidth: Float64 = column(np.float64, NO_BANDWIDTH)
 
 
-@dataclass(frozen=True)
 class Stragglers(ColumnTable):
     """One row per rank, in order of rank.
 
@@ -99,7 +97,6 @@ class Stragglers(ColumnTable):
     unnamed_ns: Int64 = column(np.int64, 0)
 
 
-@dataclass(frozen=True)
 class WaitedFor(ColumnTable):
     """One row per rank and whom it waited for, ordered by rank, the longest waits first.
 

@@ -59,7 +59,6 @@ class ModulePaths:
         return number
 
 
-@dataclass(frozen=True)
 class CallChains(ColumnTable):
     """What is around moments, one row for each, NO_ID for nothing.
 

@@ -26,7 +26,6 @@ LEAST_STEPS = 3
 _Hashes = npt.NDArray[np.uint64]
 
 
-@dataclass(frozen=True)
 class WorkTimes(ColumnTable):
     """One row per type of operator: how often and how long it computes in the compared steps."""
 
@@ -98,7 +97,6 @@ def computed_work(
     )
 
 
-@dataclass(frozen=True)
 class _StepDigests(ColumnTable):
     """What each step with computing tasks computes: with the shapes of inputs, and without."""
 

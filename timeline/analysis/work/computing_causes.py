@@ -45,7 +45,6 @@ class ComputingCause(enum.IntEnum):
     """More operators, or others."""
 
 
-@dataclass(frozen=True)
 class ComputingCauses(ColumnTable):
     """One row per rank: how long it computes, how long its peers do, and what makes the difference.
 

@@ -64,7 +64,6 @@ class OperatorRules:
     with_shapes: bool = False
 
 
-@dataclass(frozen=True)
 class OperatorTimes(ColumnTable):
     """A row per name of operators that are shown, and shapes where these are told apart.
 
@@ -81,7 +80,6 @@ class OperatorTimes(ColumnTable):
     held_ns: Int64 = column(np.int64)
 
 
-@dataclass(frozen=True)
 class ModuleTimes(ColumnTable):
     """A row per path of modules and direction: how long what it launched ran on the device.
 

@@ -99,7 +99,6 @@ _LCCL_KERNEL = "kernel_aivec"
 _EVENT_WAITS = frozenset({"EVENT_WAIT_SQE", "EVENT_WAIT"})
 
 
-@dataclass(frozen=True)
 class ClassTimes(ColumnTable):
     """One row per way to tell classes, and class that has a metric.
 

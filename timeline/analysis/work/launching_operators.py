@@ -58,7 +58,6 @@ class Phase(enum.IntEnum):
     """Such as the optimizer, or copies of inputs."""
 
 
-@dataclass(frozen=True)
 class Launchers(ColumnTable):
     """Whose work each device item is: one row for each, codes of the rank's strings.
 
@@ -73,7 +72,6 @@ class Launchers(ColumnTable):
     phase: Int64 = column(np.int64, Phase.UNKNOWN)
 
 
-@dataclass(frozen=True)
 class LauncherTimes(ColumnTable):
     """One row per launching operator, or per module: how often and how long it ran by phase.
 

@@ -32,7 +32,6 @@ LONGEST_OPS = 20
 """Communication ops that are named one by one."""
 
 
-@dataclass(frozen=True)
 class OperatorTimes(ColumnTable):
     """One row per operator: what it is, and how often and how long it ran.
 
@@ -52,7 +51,6 @@ class OperatorTimes(ColumnTable):
     longest_ns: Int64 = column(np.int64)
 
 
-@dataclass(frozen=True)
 class OperatorLengths(ColumnTable):
     """How long each operator ran each time, a row per time; operator: its row in OperatorTimes."""
 
@@ -60,7 +58,6 @@ class OperatorLengths(ColumnTable):
     length_ns: Int64 = column(np.int64)
 
 
-@dataclass(frozen=True)
 class LongestOps(Spans):
     """The communication ops that took longest, longest first."""
 

@@ -18,7 +18,6 @@ from timeline.records.tables import PlaneTasks, Records, Tasks
 __all__ = ["TaskSums", "TaskTimes", "are_hccl_tasks", "sum_tasks"]
 
 
-@dataclass(frozen=True)
 class TaskTimes(ColumnTable):
     """One row per kind of device task that moves, reduces or notifies.
 

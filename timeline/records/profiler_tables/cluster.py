@@ -1,9 +1,8 @@
-"""How a run is split over ranks, and what each rank computes and communicates in a step."""
+"""How a run is split over ranks, and what each rank computes, communicates and moves in a step."""
 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,7 +20,7 @@ __all__ = [
 
 
 class ParallelSource(enum.IntEnum):
-    """What tells how the run is split: of several the first is believed."""
+    """A file that tells how the run is split; where several do, the first of these is believed."""
 
     TIMES = 0
     """The name of the file of parallel times."""
@@ -29,9 +28,11 @@ class ParallelSource(enum.IntEnum):
     PROFILER_INFO = 2
 
 
-@dataclass(frozen=True)
 class ParallelStrategies(ColumnTable):
-    """How the run is split: a row per file that tells it."""
+    """A row per file that tells how the run is split.
+
+    source: a ParallelSource. file: its name. mode: in the file's words. stages, ranks: how many.
+    """
 
     source: Int64 = column(np.int64)
     file: Codes = column(np.int32)
@@ -42,9 +43,12 @@ class ParallelStrategies(ColumnTable):
     """Of the rank itself, from 0."""
 
 
-@dataclass(frozen=True)
 class ParallelTimes(ColumnTable):
-    """A row per step: how long a rank computes, communicates alone, and receives alone."""
+    """A row per step: how long a rank computes, and communicates while it does not compute.
+
+    communication_alone_ns = receive_alone_ns + collective_alone_ns; stage_ns = computing_ns +
+    collective_alone_ns.
+    """
 
     step: Int64 = column(np.int64, NO_ID)
     first: Bool = column(np.bool_, 0)
@@ -58,12 +62,11 @@ class ParallelTimes(ColumnTable):
     collective_alone_ns: Int64 = column(np.int64, NO_TIME)
 
 
-@dataclass(frozen=True)
 class LinkSums(ColumnTable):
-    """A row per step and link: what moved over it.
+    """A row per step and link: what moved over it, and how long that took.
 
-    source_rank and target_rank are as the file writes them: numbers inside a group that it does
-    not name.
+    source_rank, target_rank: as the file writes them, which is numbers inside a group that it does
+    not name. link: the kind, such as SDMA.
     """
 
     step: Int64 = column(np.int64, NO_ID)
@@ -74,7 +77,6 @@ class LinkSums(ColumnTable):
     total_ns: Int64 = column(np.int64)
 
 
-@dataclass(frozen=True)
 class CollectiveSums(ColumnTable):
     """A row per step and kind of communication op."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,19 +23,18 @@ class Queue(enum.IntEnum):
     """A queue of batches on the way to the device."""
 
     HOST = 0
-    """From the pipeline to what sends."""
+    """Between the pipeline and what sends to the device."""
     DEVICE = 1
     """On the device, as the operator that fetches from it found it."""
     TO_DEVICE = 2
-    """To the device, when a batch was put in."""
+    """To the device, as it was when a batch was put in."""
 
 
-@dataclass(frozen=True)
 class QueueRecords(ColumnTable):
     """A row per queue and batch, in order of queues and batches.
 
-    Read from files of a line per batch, so there may be millions: see `QueueSums` in
-    `analysis/data_queues.py` for what is kept of them.
+    size, capacity: in batches. There may be millions of rows; `QueueSums` and `QueueCurves` are
+    what is kept of them.
     """
 
     queue: Int64 = column(np.int64)
@@ -51,11 +49,11 @@ class QueueRecords(ColumnTable):
     total_ns: Int64 = column(np.int64, NO_TIME)
 
 
-@dataclass(frozen=True)
 class PipelineOperations(ColumnTable):
-    """A row per operation that has a queue behind it, or is the root: from the root on.
+    """A row per operation that has a queue behind it, and the root, which is the first row.
 
-    Operations without a queue are part of those that take from them.
+    Operations without a queue count as part of the one that takes from them. op: the id. kind: the
+    type. capacity: of the queue, in batches.
     """
 
     op: Int64 = column(np.int64)
@@ -67,7 +65,7 @@ class PipelineOperations(ColumnTable):
     """How often its queue was looked at; NO_ID where it has none."""
     capacity: Int64 = column(np.int64, NO_ID)
     total_size: Int64 = column(np.int64, 0)
-    """The sum over its samples."""
+    """The sum of the sizes of its queue over all samples."""
     empty_samples: Int64 = column(np.int64, 0)
     """Samples at which its queue was empty."""
 
@@ -80,13 +78,12 @@ class ProcessorUser(enum.IntEnum):
     OPERATION = 2
 
 
-@dataclass(frozen=True)
 class ProcessorUse(ColumnTable):
-    """A row per user of processors: means over all samples, in percent of them."""
+    """A row per user of processors: means over all samples, 0 to 100 percent of all processors."""
 
     user: Int64 = column(np.int64)
     op: Int64 = column(np.int64, NO_ID)
-    """Of an operation of the pipeline."""
+    """The id of an operation of the pipeline, NO_ID of other users."""
     in_user: Float64 = column(np.float64, FLOAT_NOT_GIVEN)
     in_system: Float64 = column(np.float64, FLOAT_NOT_GIVEN)
     idle: Float64 = column(np.float64, FLOAT_NOT_GIVEN)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,7 +14,7 @@ __all__ = ["FlopLevel", "FlopRows", "FlopUnit"]
 
 
 class FlopLevel(enum.IntEnum):
-    """What a row counts the operations of."""
+    """What the operations of a row belong to."""
 
     RANK = 0
     STEP = 1
@@ -24,16 +23,19 @@ class FlopLevel(enum.IntEnum):
 
 
 class FlopUnit(enum.IntEnum):
-    """Which units of the AI Core a row is of."""
+    """The units of the AI Core whose operations a row counts."""
 
     ALL = 0
     CUBE = 1
     VECTOR = 2
 
 
-@dataclass(frozen=True)
 class FlopRows(ColumnTable):
-    """Operations, their rate and the share of the peak, of a rank, step, scope or operator."""
+    """A row per rank, step, scope and operator, and unit: its operations, and how fast they were.
+
+    flop: of one step, or of one run of an operator. flop_per_s: as the profiler tells it.
+    utilization: that as a share of the peak, 0 to 1.
+    """
 
     level: Int64 = column(np.int64)
     name: Codes = column(np.int32, NO_NAME)
@@ -44,4 +46,3 @@ class FlopRows(ColumnTable):
     flop: Int64 = column(np.int64, NO_ID)
     flop_per_s: Int64 = column(np.int64, NO_ID)
     utilization: Float64 = column(np.float64, FLOAT_NOT_GIVEN)
-    """From 0 to 1."""

@@ -1,9 +1,8 @@
-"""Which tensors a graph holds, and how long each lives."""
+"""Which tensors a graph holds, and at which of its nodes each lives."""
 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,7 +14,7 @@ __all__ = ["Life", "MemoryGraphs", "MemoryNodes", "MemoryTensors", "NodeTensors"
 
 
 class Life(enum.IntEnum):
-    """Where in its graph a tensor lives."""
+    """From which node of its graph to which a tensor lives, both included."""
 
     NODES = 0
     """From its first node to its last."""
@@ -28,16 +27,14 @@ class Life(enum.IntEnum):
     NOT_KNOWN = 4
 
 
-@dataclass(frozen=True)
 class MemoryGraphs(ColumnTable):
-    """A row per graph: what it always holds, and what the device has."""
+    """A row per graph: what it holds throughout, and how much memory the device has."""
 
     graph: Int64 = column(np.int64, NO_GRAPH)
     static_bytes: Int64 = column(np.int64, NO_ID)
     capacity_bytes: Int64 = column(np.int64, NO_ID)
 
 
-@dataclass(frozen=True)
 class MemoryNodes(ColumnTable):
     """A row per node; those of a graph follow each other in the order in which it runs them."""
 
@@ -47,12 +44,12 @@ class MemoryNodes(ColumnTable):
     name: Codes = column(np.int32)
 
 
-@dataclass(frozen=True)
 class MemoryTensors(ColumnTable):
-    """A row per tensor: its size, and from which to which node of its graph it lives.
+    """A row per tensor: its size, and from which node of its graph to which it lives.
 
-    No two of a graph have the same number. Where `life` says so, it lives from the graph's first
-    or to its last node, whatever first and last are; one that ends before it begins never lives.
+    kind: the type, such as Workspace. first, last: places of nodes in the execution order. Where
+    `life` says so, it lives from the graph's first or to its last node instead; one that ends
+    before it begins never lives. No two of a graph have the same number.
     """
 
     graph: Int64 = column(np.int64, NO_GRAPH)
@@ -65,9 +62,8 @@ class MemoryTensors(ColumnTable):
     """A Life."""
 
 
-@dataclass(frozen=True)
 class NodeTensors(ColumnTable):
-    """A row per tensor that a node puts out or works in."""
+    """A row per node and tensor that it puts out, or uses as a workspace."""
 
     graph: Int64 = column(np.int64, NO_GRAPH)
     node: Int64 = column(np.int64)

@@ -1,9 +1,8 @@
-"""Sums of operators that the profiler made, and what it knows of each."""
+"""Sums of operators that the profiler made, and how it describes each."""
 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,26 +14,31 @@ __all__ = ["FrameworkOperators", "OperatorRuns", "OperatorSource", "OperatorSums
 
 
 class OperatorSource(enum.IntEnum):
-    """Which file a sum of operators is of."""
+    """The file that a sum of operators is from."""
 
     AICORE_INTERMEDIATE = 0
+    """AI Core, in a mean step."""
     AICPU_INTERMEDIATE = 1
+    """AI CPU, in all steps."""
     AICPU = 2
+    """The log of the AI CPUs, which has each run."""
 
 
 class RunLevel(enum.IntEnum):
-    """What operators are told apart by."""
+    """What the rows of a table of operators are of."""
 
     TYPE = 0
     NAME = 1
+    """An operator, with its shapes where these are known."""
     KERNEL = 2
+    """A kernel of a GPU."""
 
 
-@dataclass(frozen=True)
 class OperatorSums(ColumnTable):
-    """A row per source and type of operator, and per operator where the file tells those apart.
+    """A row per source and type of operator, and one per operator where the file tells them apart.
 
-    count, total_ns and mean_ns: as far as the file tells them.
+    kind: the type. count, total_ns, mean_ns: of runs, as far as the file tells them; dispatch_ns
+    and run_ns: of AI CPUs, sums of the time until the task began and of its own.
     """
 
     source: Int64 = column(np.int64)
@@ -50,12 +54,11 @@ class OperatorSums(ColumnTable):
     run_ns: Int64 = column(np.int64, NO_TIME)
 
 
-@dataclass(frozen=True)
 class OperatorRuns(ColumnTable):
-    """A row per step and type, operator or kernel: how often and how long it ran.
+    """A row per step and type, operator or kernel: how often it ran, and how long in all.
 
-    rest: whether the row sums up all types that have none of their own; without a step it is of
-    several.
+    level: a RunLevel. side: cpu or gpu. kind: the type. shapes: of inputs. rest: whether the row
+    sums up the types that have no row of their own; one without a step is of several steps.
     """
 
     step: Int64 = column(np.int64, NO_ID)
@@ -69,11 +72,11 @@ class OperatorRuns(ColumnTable):
     rest: Bool = column(np.bool_, False)
 
 
-@dataclass(frozen=True)
 class FrameworkOperators(ColumnTable):
     """A row per operator that the host described to the device.
 
-    inputs, outputs: JSON lists of objects with format, type and shape.
+    task: its id there. kind: the type. blocks: how many it is split into. inputs, outputs: JSON
+    lists of objects with format, type and shape.
     """
 
     graph: Int64 = column(np.int64, NO_GRAPH)

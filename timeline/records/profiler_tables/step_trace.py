@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, column
@@ -13,11 +11,10 @@ from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 __all__ = ["StepPoints", "StepTraceMeans"]
 
 
-@dataclass(frozen=True)
 class StepTraceMeans(ColumnTable):
-    """The last row of a step trace, which is the mean of its steps but the first.
+    """The mean row of a step trace, which MindSpore makes of all steps but the first.
 
-    All of it is 0 where there was one step only.
+    total_ns = interval_ns + fp_bp_ns + tail_ns. All of it is 0 where there was one step only.
     """
 
     step: Int64 = column(np.int64, NO_ID)
@@ -28,10 +25,11 @@ class StepTraceMeans(ColumnTable):
     tail_ns: Int64 = column(np.int64, NO_TIME)
 
 
-@dataclass(frozen=True)
 class StepPoints(ColumnTable):
-    """The operators at which forward begins and backward ends, of each graph where they are told
-    apart."""
+    """A row per graph: the operators at which forward begins and backward ends.
+
+    graph: NO_GRAPH where the file tells it of all graphs together.
+    """
 
     graph: Int64 = column(np.int64, NO_GRAPH)
     fp_start: Codes = column(np.int32, NO_NAME)

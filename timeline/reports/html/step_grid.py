@@ -10,8 +10,9 @@ import numpy as np
 from timeline.analysis.ordinary_steps import has_several_graphs
 from timeline.columns.columns import Bool, Int64, Rows
 from timeline.columns.group_by import group_by
-from timeline.figures.rank_tables import Figures, extent_ns
+from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
+from timeline.figures.time_tables import extent_ns
 from timeline.reports.html.palette import PARTS
 
 __all__ = ["NOT_GIVEN", "StepGrid", "run_length", "with_parts"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -22,7 +22,6 @@ CONNECTION_LAUNCH = "HostToDevice"
 _Connected = TypeVar("_Connected", Tasks, HostEvents)
 
 
-@dataclass(frozen=True)
 class Calls(ColumnTable):
     """Host calls that launched something: their connection, and when they began."""
 

@@ -239,7 +239,6 @@ class StepTrace:
     others: int
 
 
-@dataclass(frozen=True)
 class _Marks(ColumnTable):
     """Moments of the step trace, each of a graph and with the tag that says what it is."""
 

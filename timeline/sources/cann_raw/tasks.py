@@ -40,7 +40,6 @@ _STREAM, _TASK, _CONTEXT = np.uint64(48), np.uint64(32), np.uint64(16)
 UInt16 = npt.NDArray[np.uint16]
 
 
-@dataclass(frozen=True)
 class TaskMarks(ColumnTable):
     """Starts and ends of tasks as recorded: the ids in one key, the counter, and the task type."""
 

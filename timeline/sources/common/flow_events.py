@@ -64,7 +64,6 @@ class ResolvedFlows:
         return len(self.lacking)
 
 
-@dataclass(frozen=True)
 class _Ends(ColumnTable):
     """The ends of flows in file order; a flow is known by its category and `id`."""
 

@@ -95,7 +95,6 @@ _NAMES: Mapping[str, Callable[[str], str]] = {
 }
 
 
-@dataclass(frozen=True)
 class KernelTable(ColumnTable):
     """Rows of kernels and communication ops; end_ns is NO_TIME unless durations were read."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,7 +44,6 @@ SEGMENT_NS = 1
 """How far either writer rounds a segment."""
 
 
-@dataclass(frozen=True)
 class VendorOverlap(Spans):
     """The segments of a profile's Overlap Analysis, each of one `Measure`."""
 

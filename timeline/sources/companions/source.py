@@ -47,8 +47,8 @@ _MEASURE_USES = (
 )
 """What a capture is compared with, and what it takes sizes and links from."""
 _AICPU = frozenset({TableFile.AICPU_LOG, TableFile.AICPU_TEXT})
-_UNTIMED_TABLES = "only tables without times are here, so nothing of it can be drawn."
-_TABLES = "only tables are here, and nothing of the tasks of its device."
+_UNTIMED_TABLES = "only tables without times are here, so nothing can be drawn."
+_TABLES = "only tables are here, and nothing of the tasks of the device."
 _IN_JOBS = frozenset({FormatKind.LOG, FormatKind.STEPS})
 """Kinds whose files lie in the directory of a job, in `data` there, or in both."""
 _ON_COUNTER = frozenset({FormatKind.TEXT, FormatKind.LOG, FormatKind.STEPS})

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from timeline.errors import SourceError
-from timeline.sources.files.opened import open_profile_file
+from timeline.sources.files.opened import read_whole_file
 
 __all__ = ["end_of_value", "leading_values", "read_json"]
 
@@ -64,8 +64,7 @@ def read_json(path: Path) -> dict[str, Any]:
         SourceError: the file cannot be read or holds something else.
     """
     try:
-        with open_profile_file(path) as file:
-            value = orjson.loads(file.read())
+        value = orjson.loads(read_whole_file(path))
     except orjson.JSONDecodeError as error:
         raise SourceError(path, f"is not valid JSON: {error.msg}.", offset=error.pos) from error
     if not isinstance(value, dict):

@@ -107,8 +107,8 @@ class _Search:
 
     def run(self, assigned: Mapping[str, int]) -> Discovered:
         """Find and identify the captures, and open those of the newest run."""
-        claims = self._with_assigned_ranks(self._claims(self._captures()), assigned)
-        claims, notes = choose_among_copies(claims)
+        identified = self._with_assigned_ranks(self._claims(self._captures()), assigned)
+        claims, notes = choose_among_copies(identified)
         self._notes += notes
         runs = group_into_runs(claims, with_times=self._finding.lists_all)
         if not runs:
@@ -120,7 +120,9 @@ class _Search:
         if newest.note:
             self._notes.append(newest.note)
         sources = tuple(_open(claim, rank) for rank, claim in sorted(newest.ranks.items()))
-        self._notes += _notes_on_tables(self._tables, sources, claims)
+        passed = {one.capture.content for one in identified if one not in claims}
+        tables = [one for one in self._tables if one.content not in passed]
+        self._notes += _notes_on_tables(tables, sources, claims)
         return Discovered(
             sources,
             tuple(self._notes),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -37,7 +36,6 @@ _ALGORITHM = re.compile(r"_((?:RING|TREE|COLLNET_\w+?|NVLS(?:_TREE)?|PAT)_(?:LL1
 _UNDEFINED = frozenset({"", "undefined"})
 
 
-@dataclass(frozen=True)
 class Descriptions(ColumnTable):
     """What args tell of a collective (record_param_comms of PyTorch), names as codes.
 
@@ -89,7 +87,6 @@ def find_announcing(events: EventRows) -> Bool:
     return tell_of_collectives(events) | launch
 
 
-@dataclass(frozen=True)
 class Announcements(ThreadIntervals):
     """What the host says of the collectives that it launches.
 

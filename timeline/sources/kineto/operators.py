@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
@@ -56,7 +54,6 @@ def external_ids(events: EventRows) -> Int64:
     return np.where((found > 0) & (found != connection), found, NO_ID)
 
 
-@dataclass(frozen=True)
 class ThreadIntervals(Spans):
     """Intervals on threads of the host."""
 
@@ -64,7 +61,6 @@ class ThreadIntervals(Spans):
     thread: Int64 = column(np.int64)
 
 
-@dataclass(frozen=True)
 class Operators(ThreadIntervals):
     """Calls of operators that may launch, with the id by which others name them."""
 
@@ -120,7 +116,6 @@ class Operators(ThreadIntervals):
         return found
 
 
-@dataclass(frozen=True)
 class Numbered(ColumnTable):
     """Operators with a sequence number of autograd: their rows in the host table."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -186,7 +185,6 @@ def most_reserved(events: EventRows) -> int:
     return int(values.ids(NO_ID).max(initial=NO_ID))
 
 
-@dataclass(frozen=True)
 class MemoryChanges(ColumnTable):
     """What events of memory say of a device: it was allocated there, or given back."""
 
@@ -245,7 +243,6 @@ _GRAPH_LAUNCH = "graphlaunch"
 """cudaGraphLaunch, cuGraphLaunch, hipGraphLaunch."""
 
 
-@dataclass(frozen=True)
 class RuntimeCalls(ColumnTable):
     """Calls with a correlation: that, their times and thread, and their row in the host table.
 

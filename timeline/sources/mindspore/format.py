@@ -53,9 +53,11 @@ _UNUSED = {
     "output_op_compute_time_detail_{}.txt": "mean times of operators",
     "output_format_data_hwts_{}.txt": "the log of the device, decoded",
     "minddata_pipeline_summary_{}.json": "sums of the data pipeline",
+    "memory_usage_summary_{}.json": "the peaks of graphs, rounded to GB",
+    "memory_usage_details_{}.json": "the memory of graphs, rounded to GB",
     "pynative_op_intermediate_{}_type.csv": "sums of host operators",
 }
-"""Files beside text that are not used, by the id in their names."""
+"""Files beside text and tables that are not used, by the id in their names."""
 
 
 @remember_by_directory
@@ -141,14 +143,20 @@ def _read_text(claim: Claim, identity: Identity) -> Source:
 def _unused_beside_text(capture: Capture) -> Iterator[UnusedFile]:
     from timeline.records.vendor import UnusedFile
 
-    for template, what in _UNUSED.items():
-        held = find_file(capture.content, template.format(capture.device))
-        if held is not None:
-            yield UnusedFile(held.name, what)
+    yield from _unused_of_id(capture)
     unnumbered = capture.content / UNNUMBERED
     if unnumbered.is_dir() and len(text_ids(capture.content)) > 1:
         what = "tasks of communication, whose rank the directory does not tell"
         yield UnusedFile(unnumbered.name, what)
+
+
+def _unused_of_id(capture: Capture) -> Iterator[UnusedFile]:
+    from timeline.records.vendor import UnusedFile
+
+    for template, what in _UNUSED.items():
+        held = find_file(capture.content, template.format(capture.device))
+        if held is not None:
+            yield UnusedFile(held.name, what)
 
 
 MINDSPORE_TEXT = Format(
@@ -215,6 +223,7 @@ MINDSPORE_TABLES = Format(
     identify=_identify_tables,
     ids=_table_ids,
     read_with=_read_tables,
+    unused=_unused_of_id,
     lies_beside=True,
     counts_ticks=True,
 )

@@ -13,7 +13,7 @@ from timeline.columns.strings import StringPool
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import CommunicationOps, Omission, StepPart, StepParts, Steps
 from timeline.sources.common.losses import LossLog
-from timeline.sources.common.step_ticks import STEP_COLUMNS, mean_rows, ticks_ns
+from timeline.sources.common.step_trace_rows import STEP_COLUMNS, ticks_ns, with_mean_rows
 from timeline.sources.decoders.csv_blocks import Block, RowShape, read_blocks
 
 __all__ = ["GROUP", "StepTicks", "read_step_ticks"]
@@ -65,7 +65,7 @@ def read_step_ticks(path: Path, strings: StringPool, rank: int) -> StepTicks:
     """Read a step trace, whose times are ticks of 10 ns of the device counter.
 
     A step starts where the one before ends, so it holds the wait for data. The last row, which is
-    the mean of the others, is no step: its number is a dash, or all of it is 0. A FP or BP point
+    the mean of the others, is no step: its number is a dash or 0. A FP or BP point
     of 0 means that there is none. Reduce columns come in threes, in either order, so they are told
     by their suffixes; a start of 0 means that the step has no such reduce.
 
@@ -73,10 +73,8 @@ def read_step_ticks(path: Path, strings: StringPool, rank: int) -> StepTicks:
         SourceError: the file cannot be read or lacks a column of steps.
     """
     damage = LossLog(path)
-    found = [
-        _of_block(block, strings, damage)
-        for block in read_blocks(path, None, STEP_COLUMNS, damage, RowShape.ENDED)
-    ]
+    blocks = read_blocks(path, None, STEP_COLUMNS, damage, RowShape.ENDED)
+    found = [_of_block(block, mean, strings, damage) for block, mean in with_mean_rows(blocks)]
     steps = Steps.concat(part.steps for part in found)
     return StepTicks(
         steps,
@@ -87,11 +85,10 @@ def read_step_ticks(path: Path, strings: StringPool, rank: int) -> StepTicks:
     )
 
 
-def _of_block(block: Block, strings: StringPool, damage: LossLog) -> StepTicks:
+def _of_block(block: Block, mean: Bool, strings: StringPool, damage: LossLog) -> StepTicks:
     start_ns, end_ns = ticks_ns(block, "start_point"), ticks_ns(block, "end_point")
     iteration = block.integers("step_num", NO_ID)
     good = (iteration >= 0) & (start_ns != NO_TIME) & (end_ns > 0)
-    mean = mean_rows(block)
     good &= ~mean
     cut = block.cells_of < len(block.header)
     damage.add_lines("rows without a number, a start and an end", block.lines[~mean & ~good])

@@ -1,4 +1,4 @@
-"""Source of the small tables of a rank of MindSpore, of which only a step trace tells when."""
+"""Source of a rank of MindSpore of which small tables alone are left."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from timeline.sources.source import Clock, Identity, ReadRequest
 __all__ = ["MindSporeTablesSource"]
 
 _WITH_STEPS = "MindSpore step trace"
-_STEPS_ALONE = "only its step trace is here, and nothing of its tasks."
 
 
 @dataclass(frozen=True)
 class MindSporeTablesSource:
-    """The step trace of one id in a directory, if there is one; tables are read beside it.
+    """The small tables of one id in a directory; of these it reads the steps of the step trace.
 
-    number: the id in the names of the files.
+    The other tables are read as those beside any capture are. number: the id in names of files.
     """
 
     identity: Identity
@@ -33,12 +32,12 @@ class MindSporeTablesSource:
 
     @property
     def layout(self) -> str:
-        """What tells that there are steps, or only tables."""
+        """MindSpore step trace, or MindSpore tables where there is none."""
         return MINDSPORE_TABLES.name if self._step_trace is None else _WITH_STEPS
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The step trace."""
+        """The step trace, if there is one."""
         return () if self._step_trace is None else (self._step_trace,)
 
     @property
@@ -53,9 +52,8 @@ class MindSporeTablesSource:
         """
         strings, rank = StringPool(), self.identity.rank
         path = self._step_trace
-        empty = Records(rank, strings, tells_copies=False, tables_only=path is None)
+        empty = Records(rank, strings, tells_copies=False, tables_only=True)
         builder = RecordsBuilder(empty)
         if path is not None:
             builder.add_steps(read_step_ticks(path, strings, rank))
-            builder.report((), (f"rank {rank}: {_STEPS_ALONE}",))
         return builder.build()

@@ -26,7 +26,6 @@ OTHER_SOURCE = 1
 """Ops that kernels of operators run themselves; of the others this table only repeats some."""
 
 
-@dataclass(frozen=True)
 class _Ops(ColumnTable):
     """Runs of communication ops."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,6 @@ from timeline.sources.msprof_sqlite.tasks import build_task_keys, read_task_ids
 __all__ = ["Transfers", "read_transfers"]
 
 
-@dataclass(frozen=True)
 class Transfers(ColumnTable):
     """HCCL tasks: what each did, when, and which run of which op it belongs to.
 

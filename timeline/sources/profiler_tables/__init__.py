@@ -1,1 +1,1 @@
-"""Reads the small tables that a profiler leaves beside timelines: each file is a declaration."""
+"""Reads the small tables that a profiler leaves beside timelines, a module for each topic."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -63,11 +62,11 @@ _UNITS = {"us": Unit.MICROSECONDS, "ms": Unit.MILLISECONDS}
 _LEAST_CELLS = 6
 
 
-@dataclass(frozen=True)
 class AicpuTasks(Spans):
-    """Tasks that AI CPUs ran, in order of the file; times are on the counter of the device.
+    """Tasks that AI CPUs ran, a row each, in order of the file.
 
-    A task of which only its lengths are told has NO_TIME as start and end.
+    kind: the type of the operator. start_ns, end_ns: on the counter of the device, NO_TIME where
+    the file tells lengths only.
     """
 
     name: Codes = column(np.int32, NO_NAME)

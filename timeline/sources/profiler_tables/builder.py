@@ -18,9 +18,9 @@ __all__ = ["TablesBuilder"]
 
 
 class TablesBuilder:
-    """The tables of one rank while its files are read.
+    """Collects the tables of one rank while its files are read.
 
-    rank: whose they are. strings: takes the texts of all tables.
+    rank: whose they are. strings: where texts of all tables go, which hold their codes.
     """
 
     def __init__(self, rank: int) -> None:
@@ -35,7 +35,7 @@ class TablesBuilder:
 
     @contextmanager
     def reading(self, path: Path) -> Iterator[LossLog]:
-        """Read one file: takes what is damaged in it, and counts it where it cannot be read."""
+        """Read a file within this: the log counts what is damaged, a SourceError all of it."""
         losses = LossLog(path)
         try:
             yield losses

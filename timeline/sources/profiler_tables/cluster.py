@@ -49,7 +49,7 @@ _NS_OF_MS, _BYTES_OF_KB = 1_000_000, 1000
 
 
 def read_cluster(files: TableFiles, into: TablesBuilder) -> None:
-    """Read the files of the topic."""
+    """Read ParallelStrategies, ParallelTimes, LinkSums and CollectiveSums."""
     for path in files.get(TableFile.PARALLEL_TIMES, ()):
         _read_times(path, files.get(TableFile.STEP_TRACE, ()), into)
     for path in files.get(TableFile.PARALLEL_STRATEGY, ()):

@@ -58,7 +58,10 @@ _NO_NUMBER = "lines with a cell that is no number"
 
 
 def read_data_preparation(files: TableFiles, into: TablesBuilder) -> None:
-    """Read the files of the topic; of those that hold the same, the one that holds more."""
+    """Read QueueRecords, PipelineOperations and ProcessorUse.
+
+    Of files that hold the same, only the one that holds more.
+    """
     for choices in (
         {TableFile.DEVICE_QUEUE: _read_host_queue, TableFile.ITERATOR_QUEUE: _read_host_queue},
         {

@@ -15,6 +15,7 @@ from timeline.sources.decoders.text_lines import read_lines
 from timeline.sources.profiler_tables.builder import TablesBuilder
 
 __all__ = [
+    "NOT_GIVEN",
     "Cell",
     "DelimitedTable",
     "Row",
@@ -30,19 +31,18 @@ _MOST_INTEGER = (1 << 63) - 1
 
 
 class Unit(enum.Enum):
-    """What a cell holds: a text, or how many of the column's unit one of the cell's is."""
+    """What a cell holds: a text, or a number, by the factor from its unit to the column's.
+
+    Units of the same factor are one member.
+    """
 
     TEXT = None
     NUMBER = Decimal(1)
-    TICKS = Decimal(10)
-    """Of 10 ns."""
     NANOSECONDS = Decimal("1.0")
     MICROSECONDS = Decimal(1_000)
     MILLISECONDS = Decimal(1_000_000)
     MILLISECONDS_AS_PS = Decimal(1_000_000_000)
     """In picoseconds, for means."""
-    KILOBYTES = Decimal("1e3")
-    """Of 1000 bytes."""
     PERCENT = Decimal("0.01")
     MEGA = Decimal("1e6")
     """MFLOP, as FLOP."""
@@ -59,9 +59,10 @@ _UNITS_IN_HEADERS = {
 
 @dataclass(frozen=True)
 class Cell:
-    """A column of a file: the field that it fills, and what headers call it, newest first.
+    """A column of a file: the field of the table that it fills, and what headers call it.
 
-    required: whether a row without it is damaged.
+    names: in small letters; of several in one header the first here is taken. required: whether a
+    row without it is damaged.
     """
 
     field: str
@@ -72,7 +73,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class DelimitedTable:
-    """A kind of file with a header: the table that its rows fill, and its cells."""
+    """A kind of file with a header: the table whose rows its lines are, and its columns."""
 
     fills: type[ColumnTable]
     cells: tuple[Cell, ...]

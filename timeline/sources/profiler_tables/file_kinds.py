@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ class Topic(enum.Enum):
 
 
 class TableFile(enum.Enum):
-    """A kind of file."""
+    """A kind of file; `FILE_KINDS` has its name and topic."""
 
     FLOPS = enum.auto()
     FLOPS_SUMMARY = enum.auto()
@@ -71,8 +72,9 @@ class TableFile(enum.Enum):
 class FileKind:
     """Files of one kind.
 
-    pattern: a regular expression of their names, without a suffix of compression, in which `{id}`
-    stands for the number of the rank. alone: whether one of them makes a directory a profile.
+    pattern: a regular expression of their names, without a suffix of compression; `{id}` in it
+    stands for the number of the rank, or of the device before MindSpore 1.5. alone: whether such a
+    file alone makes a directory a profile.
     """
 
     file: TableFile
@@ -80,9 +82,25 @@ class FileKind:
     pattern: str
     alone: bool = True
 
+    @functools.cached_property
+    def beginning(self) -> str:
+        """How all its names begin."""
+        return re.split(r"[^\w-]", self.pattern, maxsplit=1)[0]
+
+    @functools.cached_property
+    def _compiled(self) -> re.Pattern[str]:
+        return re.compile(self.pattern.replace("{id}", _ANY_ID), re.ASCII)
+
+    def match(self, name: str) -> re.Match[str] | None:
+        """What a name tells, None if it is of no file of this kind.
+
+        Compiled for the first name that begins so: most profiles have none.
+        """
+        return self._compiled.fullmatch(name) if name.startswith(self.beginning) else None
+
 
 _SLICE = r"\.slice_(?P<slice>\d+)"
-_VM = r"Framework\.host\.(?:vm[._])?{}\.?{{id}}(?:\.JOB\w+)?" + _SLICE
+_VM = r"Framework\.host\.(?:vm[._])?{}\.?{{id}}(?:\.[A-Za-z0-9]+)?" + _SLICE
 FILE_KINDS: tuple[FileKind, ...] = (
     FileKind(TableFile.FLOPS, Topic.FLOPS, r"flops_{id}\.txt"),
     FileKind(TableFile.FLOPS_SUMMARY, Topic.FLOPS, r"flops_summary_{id}\.json"),
@@ -135,16 +153,8 @@ TableFiles = Mapping[TableFile, tuple[Path, ...]]
 """The files of a rank by kind; slices in their order."""
 _ALONE = frozenset(kind.file for kind in FILE_KINDS if kind.alone)
 _ANY_ID = r"(?P<id>0|[1-9]\d{0,8})"
-_OF_ANY_RANK = re.compile(
-    "|".join(re.sub(r"\(\?P<\w+>", "(?:", kind.pattern) for kind in FILE_KINDS).replace(
-        "{id}", r"(?:0|[1-9]\d{0,8})"
-    ),
-    re.ASCII,
-)
-"""The names of all kinds together: most names in a directory are of none."""
-_PATTERNS = tuple(
-    (kind, re.compile(kind.pattern.replace("{id}", _ANY_ID), re.ASCII)) for kind in FILE_KINDS
-)
+_BEGINNINGS = tuple({kind.beginning for kind in FILE_KINDS})
+"""How the names of all kinds begin: most names in a directory are of none."""
 
 
 def find_table_files(directories: Sequence[Path], number: int) -> TableFiles:
@@ -180,9 +190,9 @@ def numbers_in(directory: Path) -> frozenset[int]:
 
 def table_number(name: str) -> int | None:
     """The number in the name of a file that makes a directory a profile, None for any other."""
-    if _OF_ANY_RANK.fullmatch(name):
-        for kind, pattern in _PATTERNS:
-            if kind.alone and (match := pattern.fullmatch(name)):
+    if name.startswith(_BEGINNINGS):
+        for kind in FILE_KINDS:
+            if kind.alone and (match := kind.match(name)):
                 return int(match["id"])
     return None
 
@@ -192,10 +202,10 @@ def _files_by_number(directory: Path) -> Mapping[int | None, TableFiles]:
     """The files in a directory by the number in their names, None for none."""
     found: dict[int | None, dict[TableFile, list[tuple[int, Path]]]] = {}
     for name, path in files_by_name(directory).items():
-        if not _OF_ANY_RANK.fullmatch(name):
+        if not name.startswith(_BEGINNINGS):
             continue
-        for kind, pattern in _PATTERNS:
-            if match := pattern.fullmatch(name):
+        for kind in FILE_KINDS:
+            if match := kind.match(name):
                 parts = match.groupdict()
                 number = None if parts["id"] is None else int(parts["id"])
                 of_kind = found.setdefault(number, {}).setdefault(kind.file, [])

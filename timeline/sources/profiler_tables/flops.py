@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from timeline.records.not_given import FLOAT_NOT_GIVEN, NO_ID
 from timeline.records.profiler_tables.flops import FlopLevel, FlopRows, FlopUnit
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.profiler_tables.builder import TablesBuilder
-from timeline.sources.profiler_tables.delimited import Unit, quantity, read_rows
+from timeline.sources.profiler_tables.delimited import NOT_GIVEN, Unit, quantity, read_rows
 from timeline.sources.profiler_tables.file_kinds import TableFile, TableFiles
 
 __all__ = ["read_flops"]
@@ -43,7 +44,7 @@ _Values = dict[str, _Value]
 
 
 def read_flops(files: TableFiles, into: TablesBuilder) -> None:
-    """Read work in MFLOP, rates in GFLOP/s and utilization in percent."""
+    """Read the rows of FlopRows; files give MFLOP, GFLOP/s and percent."""
     for path in files.get(TableFile.FLOPS_SUMMARY, ()):
         _read_summary(path, into)
     for path in files.get(TableFile.FLOPS_STEPS, ()):
@@ -176,12 +177,22 @@ def _read_operators(path: Path, into: TablesBuilder) -> None:
 
 
 def _amounts(cells: Sequence[str]) -> list[float] | None:
-    """Cells as numbers; None where one is none, or less than nothing."""
+    """Cells as numbers, NaN where one is left open.
+
+    None where one is no number, or less than nothing, or all are open.
+    """
+    open_cells = [cell in NOT_GIVEN for cell in cells]
     try:
-        amounts = [float(cell) for cell in cells]
+        amounts = [
+            math.nan if is_open else float(cell.rstrip("%"))
+            for cell, is_open in zip(cells, open_cells, strict=True)
+        ]
     except ValueError:
         return None
-    return amounts if all(0 <= amount <= _MOST for amount in amounts) else None
+    good = (
+        is_open or 0 <= amount <= _MOST for amount, is_open in zip(amounts, open_cells, strict=True)
+    )
+    return amounts if all(good) and not all(open_cells) else None
 
 
 def _is_number(cell: str) -> bool:
@@ -210,12 +221,14 @@ class _Runs:
         runs = np.frombuffer(self._amounts).reshape(-1, len(self.first))
         place = 0
         for unit, names in _LAYOUTS[len(self.first) + 1]:
-            columns = dict(zip(names, runs[:, place : place + len(names)].T, strict=True))
+            its = runs[:, place : place + len(names)]
             texts = dict(zip(names, self.first[place : place + len(names)], strict=True))
             values = {name: _number(text, _UNITS[name]) for name, text in texts.items()}
-            if len(runs) > 1:
-                values |= _differing_means(columns)
-            yield unit, values
+            whole = its[~np.isnan(its).any(axis=1)]
+            if len(whole) > 1:
+                values |= _differing_means(dict(zip(names, whole.T, strict=True)))
+            if any(value is not None for value in values.values()):
+                yield unit, values
             place += len(names)
 
 

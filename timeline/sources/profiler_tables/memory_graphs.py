@@ -46,7 +46,7 @@ _Message = Any
 
 
 def read_memory_graphs(files: TableFiles, into: TablesBuilder) -> None:
-    """Read memory_usage_N.pb: a message of graphs with their nodes and tensors."""
+    """Read MemoryGraphs, MemoryNodes, MemoryTensors and NodeTensors of memory_usage_N.pb."""
     for path in files.get(TableFile.MEMORY_USAGE, ()):
         with into.reading(path) as losses:
             _read_file(path, into, losses)

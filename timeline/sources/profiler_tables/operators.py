@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +32,6 @@ MICROSECONDS = 1000
 AI_CPU = "AI_CPU"
 
 
-@dataclass(frozen=True)
 class _CpuRuns(ColumnTable):
     """One run of an operator on an AI CPU a row; op_type: its type, as some versions call it."""
 
@@ -60,7 +58,6 @@ class _CpuRuns(ColumnTable):
         return self.execution_ns if newer else between_ns
 
 
-@dataclass(frozen=True)
 class _CoreTypes(ColumnTable):
     """What the operators of a type took in a step."""
 
@@ -69,9 +66,8 @@ class _CoreTypes(ColumnTable):
     count: Int64 = column(np.int64, NO_ID)
 
 
-@dataclass(frozen=True)
 class _CoreOperators(ColumnTable):
-    """What an operator took, on average; in picoseconds, as the file has means of several runs."""
+    """What a run of an operator took, on average: in picoseconds, so that sums stay exact."""
 
     name: Codes = column(np.int32)
     mean_ps: Int64 = column(np.int64)
@@ -110,7 +106,7 @@ _CORE_OPERATORS = DelimitedTable(
 
 
 def read_operators(files: TableFiles, into: TablesBuilder) -> None:
-    """Read the files of the topic."""
+    """Read OperatorSums, OperatorRuns and FrameworkOperators."""
     described = read_framework(files, into)
     for path in files.get(TableFile.AICPU_SUMS, ()):
         _add_cpu_sums(path, into)

@@ -14,7 +14,7 @@ from timeline.errors import SourceError
 from timeline.records.not_given import NO_GRAPH
 from timeline.records.profiler_tables.step_trace import StepPoints, StepTraceMeans
 from timeline.sources.common.losses import LossLog
-from timeline.sources.common.step_ticks import STEP_COLUMNS, mean_rows, ticks_ns
+from timeline.sources.common.step_trace_rows import STEP_COLUMNS, ticks_ns, with_mean_rows
 from timeline.sources.decoders.csv_blocks import read_blocks
 from timeline.sources.files.opened import read_whole_file
 from timeline.sources.profiler_tables.builder import TablesBuilder
@@ -35,7 +35,7 @@ _GRAPH = re.compile(r"(?:graph|model)_?(\d{1,9})", re.ASCII | re.IGNORECASE)
 
 
 def read_step_trace(files: TableFiles, into: TablesBuilder) -> None:
-    """Read the mean row and where forward begins and backward ends; steps are read as such."""
+    """Read StepTraceMeans and StepPoints; the steps themselves are read by their source."""
     for path in files.get(TableFile.STEP_TRACE, ()):
         _read_mean(path, into)
     for path in files.get(TableFile.STEP_POINTS, ()):
@@ -50,8 +50,8 @@ def _read_mean(path: Path, into: TablesBuilder) -> None:
     with into.reading(path):
         damage = LossLog(path)  # counted where the steps are read
         times_ns: dict[str, list[int]] = {}
-        for block in read_blocks(path, None, STEP_COLUMNS, damage):
-            at = np.flatnonzero(mean_rows(block))
+        for block, mean in with_mean_rows(read_blocks(path, None, STEP_COLUMNS, damage)):
+            at = np.flatnonzero(mean)
             if len(at):
                 times_ns = {
                     field: [int(ticks_ns(block, name)[at[-1]])] for field, name in _TIMES.items()

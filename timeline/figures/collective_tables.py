@@ -1,0 +1,145 @@
+"""Collectives, the longest ops of communication, and links, as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from timeline.analysis.rank_facts import RankFacts
+from timeline.analysis.waits.collectives import NO_KIND
+from timeline.analysis.waits.waiting import Waits
+from timeline.columns.columns import Int64
+from timeline.columns.distinct import distinct_pairs
+from timeline.columns.group_by import group_by
+from timeline.figures.table import Table, join_tables
+from timeline.records.collective_kinds import KINDS
+from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
+from timeline.records.profiler_tables.cluster import CollectiveSums
+
+__all__ = ["collective_table", "link_table", "longest_op_table"]
+
+
+def collective_table(facts: Sequence[RankFacts], waits: Waits) -> Table:
+    """See `Figures.collectives`; waits: those of all ranks, in their order."""
+    bounds = np.searchsorted(waits.rank, np.arange(len(facts) + 1)).tolist()
+    of_ranks = (waits.take(np.arange(*pair)) for pair in pairwise(bounds))
+    return join_tables(_collectives(rank, its) for rank, its in zip(facts, of_ranks, strict=True))
+
+
+def _collectives(facts: RankFacts, waits: Waits) -> dict[str, npt.NDArray[Any]]:
+    ops, strings = facts.collectives.ops, np.array(facts.collectives.strings, object)
+    if not len(ops):
+        return _filed_collectives(facts)
+    nothing = np.zeros(len(ops), np.int64)
+    waited_ns, transfer_ns, moved = nothing.copy(), nothing.copy(), np.zeros(len(ops))
+    known, transferred = nothing.copy(), nothing.copy()
+    whole = waits.take(waits.transfer_ns != NO_TIME)
+    known[waits.row] = 1
+    transferred[whole.row] = 1
+    waited_ns[waits.row] = waits.waited_ns
+    transfer_ns[whole.row] = whole.transfer_ns
+    moved[whole.row] = np.nan_to_num(whole.bandwidth * whole.transfer_ns)
+    timed_ns = np.where(moved > 0, transfer_ns, 0)
+    rows = np.flatnonzero(ops.selected)
+    kinds, kind = np.unique(_kind_names(facts, rows), return_inverse=True)
+    pairs, which = distinct_pairs(kind.reshape(-1), ops.group[rows].astype(np.int64))
+    which = which.reshape(-1)
+
+    def total(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        summed = np.zeros(len(pairs), values.dtype)
+        np.add.at(summed, which, values[rows])
+        return summed
+
+    def total_known(values: Int64) -> npt.NDArray[Any]:
+        none = total((values != NO_ID).astype(np.int64)) == 0
+        return np.ma.masked_array(total(np.where(values == NO_ID, 0, values)), none)
+
+    carried, over_ns = total(moved), total(timed_ns)
+    unknown = total(known) == 0
+    return {
+        "rank": np.full(len(pairs), facts.rank, np.int64),
+        "kind": kinds[pairs[:, 0]],
+        "group": strings[pairs[:, 1]],
+        "count": total(nothing + 1),
+        "size_bytes": total_known(ops.size_bytes),
+        "moved_bytes": total_known(ops.moved_bytes),
+        "total_ns": total(ops.end_ns - ops.start_ns),
+        "waited_ns": np.ma.masked_array(total(waited_ns), unknown),
+        "transfer_ns": np.ma.masked_array(total(transfer_ns), total(transferred) == 0),
+        "bandwidth_gb_s": np.ma.masked_array(carried / np.maximum(over_ns, 1), over_ns == 0),
+    }
+
+
+def _filed_collectives(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
+    """The sums of hccl_raw, which tells no moments and no sizes of single ops."""
+    sums = facts.profiler_tables.of(CollectiveSums)
+    kinds = group_by(len(sums), [sums.kind])
+    names = [facts.profiler_tables.strings[code] for code in sums.kind[kinds.first].tolist()]
+    waited_ns, transfer_ns = kinds.sum(sums.waited_ns), kinds.sum(sums.transfer_ns)
+    absent = np.ma.masked_equal(np.full(len(names), NO_ID), NO_ID)
+    return {
+        "rank": np.full(len(names), facts.rank, np.int64),
+        "kind": np.array(names, object),
+        "group": np.full(len(names), "", object),
+        "count": kinds.sum(sums.count),
+        "size_bytes": absent,
+        "moved_bytes": absent,
+        "total_ns": waited_ns + transfer_ns,
+        "waited_ns": waited_ns,
+        "transfer_ns": transfer_ns,
+        "bandwidth_gb_s": absent.astype(np.float64),
+    }
+
+
+def _kind_names(facts: RankFacts, rows: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
+    """What each op does; its name where that does not tell."""
+    ops = facts.collectives.ops
+    kinds = np.array([*KINDS, ""], object)[ops.kind[rows]]
+    names = np.array(facts.collectives.strings, object)[ops.name[rows]]
+    return np.where(ops.kind[rows] == NO_KIND, names, kinds)
+
+
+def longest_op_table(facts: Sequence[RankFacts]) -> Table:
+    """See `Figures.longest_ops`."""
+    return join_tables(map(_longest_ops, facts))
+
+
+def _longest_ops(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
+    ops = facts.operators.longest
+    strings = np.array(facts.operators.strings, object)
+    return {
+        "rank": np.full(len(ops), facts.rank, np.int64),
+        "name": strings[ops.name],
+        "group": strings[ops.group],
+        "graph": np.ma.masked_equal(ops.graph, NO_GRAPH),
+        "step": np.ma.masked_equal(ops.iteration, NO_ID),
+        "start_ns": ops.start_ns,
+        "duration_ns": ops.end_ns - ops.start_ns,
+    }
+
+
+def link_table(facts: Sequence[RankFacts]) -> Table:
+    """See `Figures.links`."""
+    return join_tables(map(_links, facts))
+
+
+def _links(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
+    times = facts.links.times
+    groups = [facts.links.strings[code] or None for code in times.group]
+    inside = [facts.links.in_groups or group is not None for group in groups]
+    return {
+        "rank": np.full(len(times), facts.rank, np.int64),
+        "source_rank": times.source_rank,
+        "target_rank": times.target_rank,
+        "link": np.array(facts.links.strings, object)[times.link],
+        "count": np.ma.masked_equal(times.count, 0),
+        "size_bytes": times.size_bytes,
+        "total_ns": times.total_ns,
+        "bandwidth_gb_s": times.size_bytes / np.maximum(times.total_ns, 1),
+        "group": np.array(groups, object),
+        "numbered_in": np.array(["group" if one else "run" for one in inside], object),
+    }

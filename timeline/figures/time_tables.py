@@ -1,0 +1,98 @@
+"""How ranks and steps spent their time, as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from timeline.analysis.rank_facts import RankFacts
+from timeline.analysis.step_trace import data_aug_bounds
+from timeline.columns.columns import Bool, Int64
+from timeline.figures.table import Table, join_tables
+from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
+from timeline.records.tables import Steps
+
+__all__ = ["PARTS", "extent_ns", "overlap_table", "step_table"]
+
+PARTS = ("computing_ns", "communication_ns", "not_overlapped_ns", "free_ns", "copies_ns", "idle_ns")
+
+
+def overlap_table(facts: Sequence[RankFacts], ordinary: Sequence[Bool]) -> Table:
+    """See `Figures.overlap`; ordinary: which steps of each rank are."""
+    return join_tables(_overlap(rank, its) for rank, its in zip(facts, ordinary, strict=True))
+
+
+def _overlap(facts: RankFacts, ordinary: Bool) -> dict[str, npt.NDArray[Any]]:
+    whole = facts.overlap_ns
+    span_ns = whole["computing_ns"] + whole["not_overlapped_ns"] + whole["free_ns"]
+    spans_ns = facts.step_totals.span_ns[ordinary & (facts.step_totals.span_ns > 0)]
+    mean_ns = round(int(spans_ns.sum()) / len(spans_ns)) if len(spans_ns) else NO_ID
+    row = {
+        "rank": facts.rank,
+        "steps": len(facts.steps),
+        "step_ns": mean_ns,
+        "span_ns": span_ns,
+        **whole,
+        **{
+            name: NO_ID if time_ns is None else time_ns
+            for name, time_ns in asdict(facts.free_parts).items()
+        },
+    }
+    columns = {name: np.array([value], np.int64) for name, value in row.items()}
+    maybe = ("step_ns", "copies_ns", "outside_ns", "before_ns")
+    return {**columns, **{name: np.ma.masked_equal(columns[name], NO_ID) for name in maybe}}
+
+
+def extent_ns(overlap: Table) -> Int64:
+    """The time from the first to the last computing or communication, of which shares are.
+
+    overlap: rows with the columns of `Figures.overlap`.
+    """
+    return np.asarray(overlap["span_ns"] - np.ma.filled(overlap["outside_ns"], 0))
+
+
+def step_table(facts: Sequence[RankFacts], ordinary: Sequence[Bool]) -> Table:
+    """See `Figures.steps`; ordinary: which steps of each rank are."""
+    return join_tables(_steps(rank, its) for rank, its in zip(facts, ordinary, strict=True))
+
+
+def _steps(facts: RankFacts, ordinary: Bool) -> dict[str, npt.NDArray[Any]]:
+    steps, totals = facts.steps, facts.step_totals
+    measured = {
+        name: np.ma.masked_array(getattr(totals, name), ~totals.known)
+        for name in ("span_ns", *PARTS)
+    }
+    if facts.free_parts.copies_ns is None:
+        measured["copies_ns"] = np.ma.masked_equal(np.full(len(steps), NO_ID), NO_ID)
+    return {
+        "rank": np.full(len(steps), facts.rank, np.int64),
+        "graph": np.ma.masked_equal(steps.graph, NO_GRAPH),
+        "step": steps.iteration,
+        "start_ns": steps.start_ns,
+        "end_ns": steps.end_ns,
+        "device_start_ns": np.ma.masked_equal(facts.device_start_ns, NO_TIME),
+        **measured,
+        "receive_ns": np.ma.masked_array(facts.step_waits.receive_ns, ~totals.known),
+        "preparing_ns": np.ma.masked_equal(facts.step_waits.preparing_ns, NO_TIME),
+        **_phases(steps),
+        "tasks": facts.recorded.tasks,
+        "ordinary": ordinary.astype(np.int64),
+    }
+
+
+def _phases(steps: Steps) -> dict[str, npt.NDArray[Any]]:
+    """The parts of the step trace, as MindInsight's Step Trace page shows them."""
+    has_bp = steps.bp_end_ns != NO_TIME
+    has_both = has_bp & (steps.fp_start_ns != NO_TIME)
+    wait_start_ns, wait_end_ns = data_aug_bounds(steps)
+    return {
+        "fp_bp_ns": np.ma.masked_array(steps.bp_end_ns - steps.fp_start_ns, ~has_both),
+        "tail_ns": np.ma.masked_array(steps.end_ns - steps.bp_end_ns, ~has_bp),
+        "interval_ns": np.ma.masked_array(
+            wait_end_ns - wait_start_ns, (wait_start_ns == NO_TIME) | steps.host
+        ),
+    }

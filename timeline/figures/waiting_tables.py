@@ -1,0 +1,84 @@
+"""Who waited for whom in collectives, and how long, as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from timeline.analysis.rank_facts import RankFacts
+from timeline.analysis.waits.exposed_waiting import split_exposed
+from timeline.analysis.waits.waiting import Stragglers, WaitedFor, Waits
+from timeline.columns.columns import Bool
+from timeline.figures.table import Table
+from timeline.records.not_given import NO_ID
+
+__all__ = ["exposed_table", "waited_for_table", "waiting_dicts", "waiting_table"]
+
+_COUNTED = frozenset(
+    {
+        "shared",
+        "unmatched",
+        "alone",
+        "shared_ns",
+        "unmatched_ns",
+        "alone_ns",
+        "point_to_point_ns",
+        "unknown",
+        "unnamed",
+        "unknown_ns",
+        "unnamed_ns",
+    }
+)
+"""Columns of `waiting` that say what it stands on, and are known even where nothing of it is."""
+_DUE = frozenset({"compute_late_ns", "host_late_ns"})
+"""Columns of `waiting` that only device tasks tell."""
+
+
+def waiting_table(facts: Sequence[RankFacts], stragglers: Stragglers) -> Table:
+    """See `Figures.waiting`."""
+    ranks = np.array([rank.rank for rank in facts], np.int64)
+    columns = {field.name: getattr(stragglers, field.name) for field in fields(stragglers)}
+    rest = sum(columns[name] for name in ("alone", "unmatched", "unknown", "unnamed"))
+    unknown = (columns["shared"] == 0) & (rest > 0)
+    untold = unknown | np.array([rank.tasks == 0 for rank in facts], np.bool_)
+    shown = {
+        name: values
+        if name in _COUNTED
+        else np.ma.masked_array(values, untold if name in _DUE else unknown)
+        for name, values in columns.items()
+    }
+    return Table({"rank": ranks, **shown})
+
+
+def waited_for_table(facts: Sequence[RankFacts], waited_for: WaitedFor) -> Table:
+    """See `Figures.waited_for`."""
+    ranks = np.array([rank.rank for rank in facts], np.int64)
+    return Table(
+        {
+            "rank": ranks[waited_for.rank],
+            "waited_for_rank": np.ma.masked_equal(waited_for.last_rank, NO_ID),
+            "profiled": waited_for.profiled.astype(object),
+            "times": waited_for.times,
+            "waited_ns": waited_for.waited_ns,
+        }
+    )
+
+
+def exposed_table(facts: Sequence[RankFacts], waits: Waits, ordinary: Sequence[Bool]) -> Table:
+    """See `Figures.exposed`; ordinary: which steps of each rank are."""
+    parts = split_exposed(facts, waits, ordinary)
+    columns = {field.name: getattr(parts, field.name) for field in fields(parts)}
+    return Table({"rank": np.array([rank.rank for rank in facts], np.int64), **columns})
+
+
+def waiting_dicts(waiting: Table, waited_for: Table) -> list[dict[str, Any]]:
+    """The rows of `Figures.waiting`, each with those of `Figures.waited_for` of its rank."""
+    by_rank: dict[int, list[dict[str, Any]]] = {}
+    for row in waited_for.to_dicts():
+        by_rank.setdefault(row.pop("rank"), []).append(
+            {"rank": row.pop("waited_for_rank"), **row},
+        )
+    return [row | {"waited_for": by_rank.get(row["rank"], [])} for row in waiting.to_dicts()]

@@ -1,0 +1,211 @@
+"""Rows of reports: files, ranks, overlap, the resolution of layers, and what is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from timeline.errors import spell_ids
+from timeline.fitting.plan import WHOLE_NS
+from timeline.records.counting_rules import CommunicationRule, FreeRule
+from timeline.records.not_given import NO_GRAPH
+from timeline.records.tables import Omission, OmissionCode
+from timeline.units import spell_count, spell_duration
+
+__all__ = [
+    "CsvFile",
+    "OutputFile",
+    "OverlapRow",
+    "RankReport",
+    "ResolutionRow",
+    "omission_dict",
+    "spell_omissions",
+]
+
+
+@dataclass(frozen=True)
+class OutputFile:
+    """A file that was written; `steps` are those whose detail it holds.
+
+    drawn_ns: its first and its last moment, on the clock of the figures; offset_ns: what is added
+    to such a time in the file.
+    """
+
+    path: Path
+    format: str
+    size_bytes: int
+    slices: int
+    steps: tuple[int, ...]
+    drawn_ns: tuple[int, int]
+    offset_ns: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The file under the names of the report."""
+        return {
+            "path": str(self.path),
+            "format": self.format,
+            "bytes": self.size_bytes,
+            "slices": self.slices,
+            "steps": list(self.steps),
+        }
+
+
+@dataclass(frozen=True)
+class CsvFile:
+    """A table that was written beside the timeline."""
+
+    path: Path
+    size_bytes: int
+    rows: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The table under the names of the report."""
+        return {"path": str(self.path), "bytes": self.size_bytes, "rows": self.rows}
+
+
+@dataclass(frozen=True)
+class RankReport:
+    """What was read of one rank, and how its clock was moved.
+
+    spread_ns: what is left between the ends of the collectives that it shares with others,
+    `matched_ops` of them; None where clocks were not compared by them. drift_ppb: by how much more
+    its clock was moved each second, in ns. free_rule, communication_rule: how its time is counted.
+    host_offset_ns: what its host times were moved by before, on to the clock of its device.
+    """
+
+    rank: int
+    device: int | None
+    source: Path
+    layout: str
+    tasks: int
+    communication_tasks: int
+    communication_ops: int
+    steps: int
+    graphs: tuple[int, ...]
+    offset_ns: int
+    drift_ppb: int
+    align: str
+    spread_ns: int | None
+    matched_ops: int
+    free_rule: FreeRule = FreeRule()
+    communication_rule: CommunicationRule = CommunicationRule()
+    host_offset_ns: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The rank under the names of the report."""
+        return {
+            "rank": self.rank,
+            "device": self.device,
+            "source": str(self.source),
+            "layout": self.layout,
+            "tasks": self.tasks,
+            "comm": self.communication_tasks,
+            "comm_ops": self.communication_ops,
+            "steps": self.steps,
+            "graphs": [graph for graph in self.graphs if graph != NO_GRAPH],
+            "offset_ns": self.offset_ns,
+            "drift_ppb": self.drift_ppb,
+            "align": self.align,
+            "spread_ns": self.spread_ns,
+            "matched_ops": self.matched_ops,
+            "free_rule": self.free_rule.name,
+            "free_evidence": self.free_rule.evidence or None,
+            "communication_rule": self.communication_rule.name,
+            "communication_evidence": self.communication_rule.evidence or None,
+            "host_offset_ns": self.host_offset_ns,
+        }
+
+
+@dataclass(frozen=True)
+class OverlapRow:
+    """Overlap of one rank: of the whole selection (no step), or of one step.
+
+    free_ns is copies, outside and idle together; outside_ns is None where it is not told whether
+    the profiler counts what lies before the first and after the last kernel, and copies_ns where
+    copies are not in the profile.
+    """
+
+    rank: int
+    graph: int | None
+    step: int | None
+    computing_ns: int
+    communication_ns: int
+    not_overlapped_ns: int
+    free_ns: int
+    copies_ns: int | None
+    outside_ns: int | None
+    idle_ns: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The row under the names of the report."""
+        return vars(self) | {"graph": None if self.graph == NO_GRAPH else self.graph}
+
+
+@dataclass(frozen=True)
+class ResolutionRow:
+    """At which resolution one layer is true, and what became of its slices.
+
+    Slices of resolution_ns and longer are exact; before finer_until_ns, those of finer_ns are too.
+    `gathered` slices were drawn as `gathered_into` slices.
+    """
+
+    layer: str
+    resolution_ns: int
+    finer_ns: int | None
+    finer_until_ns: int | None
+    exact: int
+    gathered: int
+    gathered_into: int
+
+    def spelled(self) -> str:
+        """The row for people."""
+        noun = self.layer.replace("_", " ")
+        if not self.resolution_ns:
+            return f"{noun}: exact ({spell_count(self.exact, 'slice')})"
+        width = spell_duration(self.resolution_ns)
+        if self.resolution_ns >= WHOLE_NS:
+            width = "each row as a whole"
+        finer = ""
+        if self.finer_until_ns is not None:
+            width_there = spell_duration(self.finer_ns) if self.finer_ns else "exact"
+            finer = f", the first part {width_there}"
+        if self.layer == "counters":
+            return f"{noun}: {width}{finer} ({spell_count(self.gathered, 'sample')} thinned out)"
+        into = f"{self.gathered_into:,}".replace(",", " ")
+        return (
+            f"{noun}: {width}{finer} "
+            f"({spell_count(self.exact, 'slice')} exact, "
+            f"{spell_count(self.gathered, 'slice')} gathered into {into})"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The row under the names of the report."""
+        return dict(vars(self))
+
+
+def omission_dict(omission: Omission) -> dict[str, Any]:
+    """An omission under the names of the report."""
+    return {
+        "code": omission.code.value,
+        "reason": omission.reason,
+        "rank": omission.rank,
+        "rows": omission.rows,
+        "steps": list(omission.steps),
+        "loss": omission.loss,
+    }
+
+
+def spell_omissions(
+    omissions: Iterable[Omission],
+) -> Iterator[tuple[str, int, OmissionCode]]:
+    """What is left out of all ranks, for people, how many records, and the kind of the reason."""
+    by_reason: dict[str, list[Omission]] = {}
+    for omission in omissions:
+        by_reason.setdefault(omission.reason, []).append(omission)
+    for reason, found in by_reason.items():
+        rows = sum(omission.rows for omission in found)
+        steps = sorted({step for omission in found for step in omission.steps})
+        where = f"steps {spell_ids(steps)}: " if steps else ""
+        yield f"{where}{spell_count(rows, 'record')}, {reason}", rows, found[0].code
