@@ -113,6 +113,27 @@ def test_databases_tell_the_same_operators(name: str, tmp_path: Path) -> None:
     assert "DistributedDataParallel_0/AlexNet_0" in found.modules["path"].tolist()
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("torch-npu-db", [(20, 1114784), (46, 1970891), (14, 1103462)]),
+        ("torch-npu-db-level0", [(20, 1122722), (46, 1944638), (14, 1095422)]),
+        ("torch-npu-db-2024-10", [(25, 977399), (63, 1602325), (69, 2626038)]),
+    ],
+)
+def test_classes_of_databases_are_those_of_msprof_analyze(
+    name: str, expected: list[tuple[int, int]], tmp_path: Path
+) -> None:
+    """By launch, to the nanosecond: convolution forward and backward, and matmul."""
+    report = compare(_capture(name, 0), _capture(name, 1), output=tmp_path / "compared.pftrace")
+    overall = report.comparison.overall.to_dicts()
+    rows = [
+        _row(overall, by="launch", metric=metric)
+        for metric in ("forward convolution", "backward convolution", "matmul")
+    ]
+    assert [(row["base_count"], row["base_ns"]) for row in rows] == expected
+
+
 def test_operators_of_a_gpu_compare_with_those_of_an_npu(tmp_path: Path) -> None:
     """Names of both find each other where the work is the same."""
     gpu = DATA / "gpu" / "mi300" / "resnet_act_checkpoint.json.gz"

@@ -199,6 +199,9 @@ def test_sizes_that_nothing_tells_are_no_sizes() -> None:
     assert column is not None
     assert [cell.text for cell in column.cells] == ["2.5", NOTHING]
     assert size_column("Size", np.ma.masked_array([1, 2], True)) is None
+    changes = size_column("Change", np.array([2_500_000, -1_000_000, 0]), signed=True)
+    assert changes is not None
+    assert [cell.text for cell in changes.cells] == ["+2.5", "\N{MINUS SIGN}1.0", "0.0"]
 
 
 def test_what_is_left_out_is_said(report: ExportReport) -> None:

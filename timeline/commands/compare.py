@@ -158,6 +158,7 @@ class _ComparisonWriter:
         if self._base.path.resolve() == self._new.path.resolve():
             self._warnings.append("base and new are one profile.")
         base, new = self._read("base", self._base), self._read("new", self._new)
+        self._warnings += self._operator_warnings(base, new)
         comparison = _compared(base, new, self._operator_names(base, new))
         self._warnings += comparison.warnings
         if self._options.causes:
@@ -224,31 +225,31 @@ class _ComparisonWriter:
         )
 
     def _operator_names(self, base: JoinedRanks, new: JoinedRanks) -> OperatorNames:
-        """What operators are called; what was asked of them in vain is a warning."""
-        more, runs = self._more, (base, new)
-        told = [_tells_operators(run.facts) for run in runs]
-        asked = [
-            flag
-            for flag, value in (
-                ("--max-kernels", more.max_kernels),
-                ("--map-operators", more.map_operators),
-                ("--match-shapes", more.match_shapes),
-            )
-            if value
-        ]
-        if asked and not all(told):
+        """What operators of the framework are called in the comparison."""
+        gpus = {rank.framework.on_gpu for run in (base, new) for rank in run.facts}
+        return OperatorNames(self._more.map_operators, len(gpus) > 1, self._more.match_shapes)
+
+    def _operator_warnings(self, base: JoinedRanks, new: JoinedRanks) -> Iterator[str]:
+        """What was asked of operators in vain, and what is left out of modules."""
+        more, runs = self._more, dict(zip(_RUNS, (base, new), strict=True))
+        asked = {
+            "--max-kernels": more.max_kernels,
+            "--map-operators": more.map_operators,
+            "--match-shapes": more.match_shapes,
+        }
+        flags = [flag for flag, value in asked.items() if value]
+        lacking = [run for run, read in runs.items() if not _tells_operators(read.facts)]
+        if flags and lacking:
             why = (
-                f"{' and '.join(_lacking(told))} recorded no operators of a framework"
+                f"{' and '.join(lacking)} recorded no operators of a framework"
                 if self._options.causes
                 else "host calls are not read without causes"
             )
-            self._warnings.append(f"{', '.join(asked)}: without effect, as {why}.")
-        for run, read in zip(_RUNS, runs, strict=True):
+            yield f"{', '.join(flags)}: without effect, as {why}."
+        for run, read in runs.items():
             lost = sum(rank.framework.modules_left_out for rank in read.facts)
             if lost:
-                self._warnings.append(f"{run}: {spell_count(lost, 'row')} of modules left out.")
-        gpus = {rank.framework.on_gpu for run in runs for rank in run.facts}
-        return OperatorNames(more.map_operators, len(gpus) > 1, more.match_shapes)
+                yield f"{run}: {spell_count(lost, 'row')} of modules left out."
 
     def _describe(
         self,
@@ -356,10 +357,6 @@ _RUNS = ("base", "new")
 
 def _tells_operators(facts: Sequence[RankFacts]) -> bool:
     return any(rank.framework.has_operators for rank in facts)
-
-
-def _lacking(told: Sequence[bool]) -> list[str]:
-    return [run for run, tells in zip(_RUNS, told, strict=True) if not tells]
 
 
 def _compared(base: JoinedRanks, new: JoinedRanks, names: OperatorNames) -> Comparison:

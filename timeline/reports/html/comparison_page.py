@@ -222,7 +222,7 @@ def _sums(comparison: Comparison) -> Iterator[PageTable]:
                 _sum_counts(allocating),
                 size_column("Before", allocating["base_bytes"]),
                 size_column("Now", allocating["new_bytes"]),
-                size_column("Change", allocating["delta_bytes"]),
+                size_column("Change", allocating["delta_bytes"], signed=True),
             ],
         )
     memory = comparison.memory
@@ -234,6 +234,7 @@ def _sums(comparison: Comparison) -> Iterator[PageTable]:
                 _names("Counter", memory_names(memory)),
                 size_column("Before", memory["base_bytes"]),
                 size_column("Now", memory["new_bytes"]),
+                size_column("Change", memory["delta_bytes"], signed=True),
             ],
         )
 

@@ -229,13 +229,20 @@ def _change(delta_ns: int, base_ns: int) -> tuple[str, float]:
     return ("gone" if share == -1 else f"{share:+.1%}".replace("-", MINUS)), round(share, 6)
 
 
-def size_column(title: str, values_bytes: npt.NDArray[Any]) -> Column | None:
-    """Sizes in MB, nothing where they are masked; None where all are 0 or masked."""
+def size_column(
+    title: str, values_bytes: npt.NDArray[Any], *, signed: bool = False
+) -> Column | None:
+    """Sizes in MB, nothing where they are masked; None where all are 0 or masked.
+
+    signed: whether they are changes, of which those that are more have a plus.
+    """
     given = values_bytes.tolist()
     if not any(given):
         return None
     cells = (
-        Cell(NOTHING, -1) if value is None else Cell(_thousands(value / 1e6, 1), value)
+        Cell(NOTHING, -1)
+        if value is None
+        else Cell(f"{'+' if signed and value > 0 else ''}{_thousands(value / 1e6, 1)}", value)
         for value in given
     )
     return Column(f"{title} (MB)", True, tuple(cells))
