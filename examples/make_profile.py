@@ -6,6 +6,10 @@ Rank 1 computes slowly in the second step, unless an option says what else is wr
 
     python examples/make_profile.py OUT --ranks 8 --late-host 5=250 --profiled 0,1
 
+Small tables of MindSpore alone, of a run in which rank 1 waits for data:
+
+    python examples/make_profile.py OUT --layout mindspore-tables --starved 1=3000
+
 The run is simulated and written by the package `simulator` beside this file.
 """
 
@@ -53,7 +57,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Write a small, deterministic Ascend profile.")
     parser.add_argument("out", metavar="OUT", type=Path, help="directory to write into")
-    parser.add_argument("--layout", choices=LAYOUTS, default="torch-text", help="(torch-text)")
+    parser.add_argument(
+        "--layout",
+        choices=LAYOUTS,
+        default="torch-text",
+        help="what writes it; mindspore-tables holds no tasks, only small tables (torch-text)",
+    )
     parser.add_argument("--ranks", type=_at_least_one, default=2, help="(2)")
     parser.add_argument("--steps", type=_at_least_one, default=3, help="(3)")
     parser.add_argument("--seed", type=int, default=1, help="another run, equally valid (1)")

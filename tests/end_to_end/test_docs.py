@@ -132,7 +132,8 @@ def options_named(text: str) -> Iterator[str]:
 
 def test_every_option_that_the_readme_names_is_there() -> None:
     known = build_parser().format_help() + build_compare_parser().format_help()
-    made = {"--slower", "--steps", "--late-host", "--profiled"}  # of examples/make_profile.py
+    # of examples/make_profile.py
+    made = {"--slower", "--steps", "--late-host", "--profiled", "--layout", "--starved"}
     named = set(options_named(README.read_text(encoding="utf-8")))
     assert {"--align", "--fit", "--keep-going"} <= named
     assert {option for option in named if option not in known} <= made

@@ -91,6 +91,19 @@ def test_what_is_not_read_is_named(tmp_path: Path, command: Command) -> None:
     assert [(one["rank"], one["file"]) for one in report["unused"]] == [(1, name) for name in names]
 
 
+def test_graphs_of_tables_are_selected(tmp_path: Path, command: Command) -> None:
+    """As steps are; a graph that no table is of is an error."""
+    header = "task_id,stream_id,full_kernel_name,kernel_type,op_info,graph_id"
+    rows = [f"{task},1,Default/Cast-op{task},Cast,{{}},{graph}" for task, graph in ((1, 7), (2, 8))]
+    (tmp_path / "framework_raw_0.csv").write_text("\n".join((header, *rows)), encoding="utf-8")
+    report = command.report(tmp_path, "--graphs", "8")
+    assert [(row["graph"], row["task"]) for row in report["framework"]] == [(8, 2)]
+    assert report["ranks"][0]["graphs"] == [7, 8]
+    outcome = command(tmp_path, "--graphs", "9")
+    assert outcome.code == 3
+    assert "found graphs 7,8" in outcome.err
+
+
 def test_a_single_table_opens_its_rank(tmp_path: Path) -> None:
     """Whatever else of the directory: the rank of its name, with all its tables."""
     _, profiler = tables_of(tmp_path / "run", write_flops, write_step_trace)
@@ -219,6 +232,22 @@ def test_tables_in_a_job_and_in_its_data_are_of_one_rank(tmp_path: Path) -> None
         (source,) = discover(path).sources
         assert source.identity.directory == job
         assert {path.parent for path in source.files} == {job, job / "data"}
+
+
+def test_a_decoded_log_beside_the_log_is_no_other_capture(tmp_path: Path) -> None:
+    """It is told, and read where it lies alone."""
+    _, profiler = tables_of(tmp_path / "made", write_aicpu_log, ranks=1, ops_per_step=24)
+    job = tmp_path / "JOB1"
+    for name in ("data", "decoded"):
+        (job / name).mkdir(parents=True)
+    shutil.copy(profiler / "DATA_PREPROCESS.dev.AICPU.0.slice_0", job / "data")
+    decoded = job / "decoded" / "output_data_preprocess_aicpu_0.txt"
+    decoded.write_text("1  InitData  1567  100  2298200409  2298200538\n", encoding="utf-8")
+    found = discover(job)
+    assert [source.identity.directory for source in found.sources] == [job]
+    assert [note.partition(" holds")[0] for note in found.notes] == ["decoded"]
+    (alone,) = discover(job / "decoded").sources
+    assert set(alone.files) == {decoded}
 
 
 def test_tasks_of_ai_cpus_are_slices_of_their_threads(tmp_path: Path, command: Command) -> None:

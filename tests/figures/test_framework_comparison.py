@@ -13,6 +13,7 @@ from timeline.figures.framework_comparison import (
     pair_framework_operators,
     pair_modules,
     pair_operator_memory,
+    told_by_one_run,
 )
 from timeline.figures.table import Table
 from timeline.reports.comparison_rows import (
@@ -109,7 +110,7 @@ def test_gpus_and_npus_find_each_other() -> None:
 
 
 def modules(*rows: tuple[str, str, int, int]) -> Table:
-    paths, directions, own, total = zip(*rows, strict=True)
+    paths, directions, own, total = zip(*rows, strict=True) if rows else ((),) * 4
     return Table(
         {
             "path": np.array(paths, object),
@@ -163,3 +164,22 @@ def test_memory_is_worth_a_row_where_it_changed() -> None:
     assert notable_memory(paired, 5)["name"].tolist() == ["big"]
     assert not len(notable_memory(pair_operator_memory((base, base), WHOLE, OperatorNames()), 5))
     assert not len(notable_memory(Table({}), 5))
+
+
+def test_what_one_run_alone_tells_is_said() -> None:
+    """An empty table says why; where no run tells, or both do, there is nothing to say."""
+    nothing, calls = operators(), operators(("aten::mm", "", 1, 1))
+    allocating = operators(("aten::mm", "", 1, 1), size_bytes=8)
+    net, none = modules(("Net_0", "forward", 1, 1)), modules()
+    for both in ((nothing, none), (calls, none), (allocating, net)):
+        assert list(told_by_one_run((both[0], both[0]), (both[1], both[1]))) == []
+    assert list(told_by_one_run((allocating, calls), (net, none))) == [
+        "new: tells no memory of operators and no modules, so these are not compared."
+    ]
+    assert list(told_by_one_run((nothing, allocating), (none, net))) == [
+        "base: tells no operators of a framework, so these are not compared."
+    ]
+    assert list(told_by_one_run((allocating, calls), (none, net))) == [
+        "base: tells no modules, so these are not compared.",
+        "new: tells no memory of operators, so these are not compared.",
+    ]

@@ -70,7 +70,9 @@ def _span_ns(records: Records) -> int:
 
 
 def find_graphs(records: Records) -> frozenset[int]:
-    """The graphs that a rank has tasks, ops or steps of."""
+    """The graphs that a rank has tasks, ops or steps of, or that it has tables of and no more."""
+    if records.tables_only:
+        return records.profiler_tables.graphs
     tables = (records.tasks.graph, records.ops.graph, records.steps.graph)
     return frozenset(graph for column in tables for graph in distinct(column).tolist())
 

@@ -69,7 +69,8 @@ def _sum(its: QueueRecords) -> QueueSums:
         full = int(np.count_nonzero(bounded & (its.size == its.capacity)))
         capacity = int(its.capacity[bounded].max())
     times = [_mean(getattr(its, name)) for name in ("get_ns", "push_ns", "total_ns")]
-    row = [int(its.queue[0]), count or len(its), empty, full, capacity, *times]
+    records = count or len(np.unique(its.step))
+    row = [int(its.queue[0]), records, empty, full, capacity, *times]
     return QueueSums(*np.array(row, np.int64).reshape(-1, 1))
 
 

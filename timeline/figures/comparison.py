@@ -19,6 +19,7 @@ from timeline.figures.framework_comparison import (
     pair_framework_operators,
     pair_modules,
     pair_operator_memory,
+    told_by_one_run,
 )
 from timeline.figures.operator_pairs import ONE_RUN_ONLY, RunOperators, pair_operators
 from timeline.figures.overall_parts import (
@@ -159,7 +160,8 @@ class Comparison:
         )
         steps, ranks = _steps(base, new), _ranks(sides, counts)
         launching = (base.framework_operators, new.framework_operators)
-        modules = pair_modules((base.framework_modules, new.framework_modules), shares, names)
+        in_modules = (base.framework_modules, new.framework_modules)
+        modules = pair_modules(in_modules, shares, names)
         return cls(
             with_classes(parts, classes),
             causes_of(parts),
@@ -168,7 +170,11 @@ class Comparison:
             operators,
             collectives,
             per_step,
-            (*_warnings(sides, counts), *_left_out(modules)),
+            (
+                *_warnings(sides, counts),
+                *told_by_one_run(launching, in_modules),
+                *_left_out(modules),
+            ),
             waiting,
             pair_sums(of_all_steps((base.idle, new.idle)), ("cause",), shares, counts=("gaps",)),
             pair_sums(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ __all__ = [
     "pair_framework_operators",
     "pair_modules",
     "pair_operator_memory",
+    "told_by_one_run",
 ]
 
 MOST_MODULES = 2000
@@ -148,6 +149,30 @@ def pair_modules(
         }
     )
     return _by_change(table, "delta_total_ns", "delta_self_ns")
+
+
+def told_by_one_run(operators: tuple[Table, Table], modules: tuple[Table, Table]) -> Iterator[str]:
+    """Why tables of operators, their memory or modules are empty, where one run alone tells them.
+
+    operators, modules: see `Figures.framework_operators` and `Figures.framework_modules`.
+    """
+    told = [_topics(*side) for side in zip(operators, modules, strict=True)]
+    for run, own, other in zip(_RUNS, told, reversed(told), strict=True):
+        missing = [topic for topic in other if topic not in own]
+        if missing:
+            # Without operators there is nothing that could have had the others.
+            topics = missing[:1] if not own else missing
+            yield f"{run}: tells no {' and no '.join(topics)}, so these are not compared."
+
+
+def _topics(operators: Table, modules: Table) -> list[str]:
+    """What a run tells of its framework."""
+    told = {
+        "operators of a framework": len(operators) > 0,
+        "memory of operators": len(operators) > 0 and bool(operators["allocates"].any()),
+        "modules": len(modules) > 0,
+    }
+    return [topic for topic, tells in told.items() if tells]
 
 
 def _operator_key(names: OperatorNames) -> _Renaming:

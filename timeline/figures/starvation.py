@@ -20,8 +20,8 @@ from timeline.figures.table import Table
 __all__ = ["LEAST_SHARE", "find_starved"]
 
 LEAST_SHARE = 0.5
-"""Every device waits some time for data: a smaller part of the time from one step to the next is
-nothing to begin with."""
+"""A device idles for data if it waits for data for this share at least of the time from one step to
+the next; every device waits some time."""
 LEAST_SHARE_OF_LATE = 0.1
 """The same where queues of the rank say that data is late."""
 _LATE = {Bottleneck.PROCESSING.value, Bottleneck.SENDING.value}

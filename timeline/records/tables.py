@@ -415,6 +415,16 @@ class Records:
         code = self.strings.find(name)
         return code is not None and bool((self.host.layer == code).any())
 
+    def arrows(self, category: str, target: FlowEnd) -> tuple[Int64, Int64]:
+        """Where the arrows of a category begin and end: rows of host events, and rows of target."""
+        flows = self.flows
+        rows = np.flatnonzero(
+            (flows.category == (NO_ID if (code := self.strings.find(category)) is None else code))
+            & (flows.source_kind == FlowEnd.HOST)
+            & (flows.target_kind == target)
+        )
+        return flows.source_row[rows], flows.target_row[rows]
+
     def filter(
         self,
         *,

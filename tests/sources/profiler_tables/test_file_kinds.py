@@ -43,6 +43,7 @@ NAMES = [
     ("Framework.host.vm_graph_desc_info.7.slice_0", TableFile.GRAPH_DESCRIPTIONS),
     ("Framework.host.vm_graph_desc_info.7.JOB2.slice_0", TableFile.GRAPH_DESCRIPTIONS),
     ("Framework.host.vm.task_desc_info.7.JOBABCD.slice_0", TableFile.TASK_DESCRIPTIONS),
+    ("Framework.host.vm.task_desc_info.7.GDJB12.slice_0", TableFile.TASK_DESCRIPTIONS),
     ("Framework.host.task_desc_info.7.slice_0", TableFile.TASK_DESCRIPTIONS),
     ("Framework.host.vm_point.7.slice_0", TableFile.STEP_MARKS),
     ("Framework.host.vm.point7.slice_0", TableFile.STEP_MARKS),

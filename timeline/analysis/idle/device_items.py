@@ -167,16 +167,8 @@ def _queued(records: Records, launch: Int64) -> Int64:
     That is the one whose arrow ends at the call that took it out, around the launch on its thread.
     """
     found = np.full(len(launch), NO_ID)
-    host, flows = records.host, records.flows
-    category = records.strings.find(TASK_QUEUE)
-    if category is None:
-        return found
-    queue = np.flatnonzero(
-        (flows.category == category)
-        & (flows.source_kind == FlowEnd.HOST)
-        & (flows.target_kind == FlowEnd.HOST)
-    )
-    put, taken = flows.source_row[queue], flows.target_row[queue]
+    host = records.host
+    put, taken = records.arrows(TASK_QUEUE, FlowEnd.HOST)
     launched = np.flatnonzero(launch != NO_ID)
     threads = host.thread[launch[launched]]
     taken_threads = host.thread[taken]

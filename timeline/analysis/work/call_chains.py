@@ -30,6 +30,8 @@ class ModulePaths:
         self._strings = strings
         self._numbers: dict[tuple[int, str], int] = {}
         self._texts = [""]
+        self.around = [NO_PATH]
+        """By number: the path that a path lies in, whose number is lower."""
         self.is_step = [False]
         """By number: whether the path is a step alone."""
 
@@ -52,6 +54,7 @@ class ModulePaths:
         number = self._numbers.setdefault((around, name), len(self._texts))
         if number == len(self._texts):
             self._texts.append(f"{self._texts[around]}/{name}" if around else name)
+            self.around.append(around)
             self.is_step.append(step and not around)
         return number
 

@@ -12,11 +12,11 @@ from timeline.analysis.work.call_chains import NO_PATH, ModulePaths
 from timeline.analysis.work.call_tree import NO_CALL, CallTree
 from timeline.analysis.work.framework_calls import MODULE, launch_name
 from timeline.analysis.work.task_sums import are_hccl_tasks
-from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
+from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column, rows_of_runs
 from timeline.columns.distinct import distinct
 from timeline.columns.group_by import group_by
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.not_given import NO_TIME
 from timeline.records.tables import (
     FORWARD_BACKWARD,
     FRAMEWORK_LAUNCH,
@@ -47,6 +47,7 @@ _COPIES = frozenset({"gpu_memcpy", "memcpy"})
 _QUEUED = "cann::"
 """In the names of allocations that CANN makes while its queue is emptied."""
 _STEP = re.compile(r"ProfilerStep#([0-9]{1,9})")
+_BEFORE_ALL = np.iinfo(np.int64).min
 _NO_STEP = -1
 _NO_LABEL = -1
 
@@ -159,16 +160,12 @@ def _launched(records: Records, operators: CallTree) -> _Kernels:
 
     Of several arrows to one task, that of the operator that began last counts.
     """
-    flows, host, tasks, strings = records.flows, records.host, records.tasks, records.strings
-    on_gpu = records.hardware == GPU
-    ends = (flows.source_kind == FlowEnd.HOST) & (flows.target_kind == FlowEnd.TASK)
-    if not on_gpu:
-        ends &= np.isin(flows.category, _codes(strings, frozenset({FRAMEWORK_LAUNCH})))
-    rows = np.flatnonzero(ends)
-    if on_gpu:
-        rows = rows[np.isin(host.layer[flows.source_row[rows]], _codes(strings, RUNTIME_LAYERS))]
-    rows = rows[_are_kernels(records)[flows.target_row[rows]]]
-    source, target = flows.source_row[rows], flows.target_row[rows]
+    host, tasks, on_gpu = records.host, records.tasks, records.hardware == GPU
+    source, target = (
+        _runtime_arrows(records) if on_gpu else records.arrows(FRAMEWORK_LAUNCH, FlowEnd.TASK)
+    )
+    kernels = _are_kernels(records)[target]
+    source, target = source[kernels], target[kernels]
     asked_ns = host.start_ns[source]
     if on_gpu:  # the clocks of runtime and operators may differ by microseconds
         asked_ns = asked_ns + (host.end_ns[source] - asked_ns) // 2
@@ -179,6 +176,14 @@ def _launched(records: Records, operators: CallTree) -> _Kernels:
     last = order[np.append(ordered[1:] != ordered[:-1], [True])[: len(order)]]
     its = target[last]
     return _Kernels(place[last], asked_ns[last], tasks.end_ns[its] - tasks.start_ns[its])
+
+
+def _runtime_arrows(records: Records) -> tuple[Int64, Int64]:
+    """The rows of calls of a GPU's runtime, and of the tasks that they launched."""
+    flows, layers = records.flows, _codes(records.strings, RUNTIME_LAYERS)
+    rows = np.flatnonzero((flows.source_kind == FlowEnd.HOST) & (flows.target_kind == FlowEnd.TASK))
+    rows = rows[np.isin(records.host.layer[flows.source_row[rows]], layers)]
+    return flows.source_row[rows], flows.target_row[rows]
 
 
 def _codes(strings: StringPool, names: frozenset[str]) -> Codes:
@@ -253,18 +258,10 @@ def _shown(records: Records, operators: CallTree, kernels: Int64, most: int) -> 
     parents = operators.parent[by_parent]
     while len(asked):
         first, stop = (np.searchsorted(parents, asked, side=side) for side in ("left", "right"))
-        places = np.repeat(first, stop - first) + _counted(stop - first)
-        inner = by_parent[places]
+        inner = by_parent[rows_of_runs(first, stop - first)]
         stays.append(inner[~gives_way[inner]])
         asked = np.sort(inner[gives_way[inner]])
     return np.sort(np.concatenate(stays))
-
-
-def _counted(counts: Rows) -> Rows:
-    """0, 1, .. for each count, one after another."""
-    before = np.cumsum(counts) - counts
-    counted: Rows = np.arange(int(counts.sum())) - np.repeat(before, counts)
-    return counted
 
 
 def _steps(records: Records, operators: CallTree) -> Int64:
@@ -300,25 +297,17 @@ def _allocated(records: Records, operators: CallTree) -> tuple[Int64, Int64]:
 
 def _enqueued_ns(records: Records, moments_ns: Int64) -> Int64:
     """When what leaves the queue at each moment was put there, before all times for nothing."""
-    flows, host = records.flows, records.host
-    code = records.strings.find(TASK_QUEUE)
-    rows = np.flatnonzero(
-        (flows.category == (NO_ID if code is None else code))
-        & (flows.source_kind == FlowEnd.HOST)
-        & (flows.target_kind == FlowEnd.HOST)
-    )
-    leaving = _tree(host, flows.target_row[rows])
+    host = records.host
+    put, taken = records.arrows(TASK_QUEUE, FlowEnd.HOST)
+    leaving = _tree(host, taken)
     place = leaving.open_at(moments_ns)
     # A row of the queue is the end of one arrow.
-    order = np.argsort(flows.target_row[rows])
-    ends, starts = flows.target_row[rows][order], flows.source_row[rows][order]
+    order = np.argsort(taken)
+    ends, starts = taken[order], put[order]
     found = np.full(len(moments_ns), _BEFORE_ALL)
     known = np.flatnonzero(place != NO_CALL)
     found[known] = host.start_ns[starts[np.searchsorted(ends, leaving.row[place[known]])]]
     return found
-
-
-_BEFORE_ALL = np.iinfo(np.int64).min
 
 
 def _grouped(every: OperatorTimes) -> OperatorTimes:
@@ -363,15 +352,15 @@ def _module_times(
     backward_ns = _by_path(behind, kernels.length_ns, count)
     has_backward = np.zeros(count, np.bool_)
     has_backward[label[label != _NO_LABEL]] = True
-    outer, every = _paths_around(paths), list[ModuleTimes]()
+    every = list[ModuleTimes]()
     for backward, self_ns, asked in (
         (False, forward_ns, np.ones(count, np.bool_)),
         (True, backward_ns, has_backward),
     ):
         total_ns = self_ns.copy()
-        for one in range(count - 1, NO_PATH, -1):  # a path is numbered behind those around it
-            total_ns[outer[one]] += total_ns[one]
-            asked[outer[one]] |= asked[one]
+        for one in range(count - 1, NO_PATH, -1):
+            total_ns[paths.around[one]] += total_ns[one]
+            asked[paths.around[one]] |= asked[one]
         some = np.flatnonzero(asked[1:]) + 1
         texts = strings.codes(map(paths.text, some.tolist()))
         flag = np.full(len(some), backward)
@@ -389,28 +378,16 @@ def _by_path(path: Int64, lengths_ns: Int64, count: int) -> Int64:
     return found
 
 
-def _paths_around(paths: ModulePaths) -> list[int]:
-    """The path around each, by number."""
-    number = {paths.text(one): one for one in range(len(paths))}
-    return [number[paths.text(one).rpartition("/")[0]] for one in range(len(paths))]
-
-
 def _backward_paths(records: Records, operators: CallTree, modules: CallTree, path: Int64) -> Int64:
     """The path of the module whose gradient each operator works out, _NO_LABEL for none.
 
     An arrow from forward to backward begins in the module, and ends in the operator of the
     gradient, or in the engine's call around that.
     """
-    flows, host = records.flows, records.host
-    code = records.strings.find(FORWARD_BACKWARD)
-    rows = np.flatnonzero(
-        (flows.category == (NO_ID if code is None else code))
-        & (flows.source_kind == FlowEnd.HOST)
-        & (flows.target_kind == FlowEnd.HOST)
-    )
+    forward, backward = records.arrows(FORWARD_BACKWARD, FlowEnd.HOST)
     label = np.full(len(operators), _NO_LABEL, np.int64)
-    module = modules.open_at(host.start_ns[flows.source_row[rows]])
-    place = operators.open_at(host.start_ns[flows.target_row[rows]])
+    module = modules.open_at(records.host.start_ns[forward])
+    place = operators.open_at(records.host.start_ns[backward])
     known = (module != NO_CALL) & (place != NO_CALL)
     label[_worked_out(records, operators, place[known])] = path[module[known]]
     return operators.inherited(label, _NO_LABEL)

@@ -279,19 +279,11 @@ def _launch_moments_ns(records: Records) -> Int64:
         some = np.flatnonzero(~items.is_op & (items.launch != NO_ID))
         found[items.row[some]] = items.launch_start_ns[some]
         return found
-    code = records.strings.find(FRAMEWORK_LAUNCH)
-    if code is None:
-        return found
-    flows = records.flows
-    rows = np.flatnonzero(
-        (flows.category == code)
-        & (flows.source_kind == FlowEnd.HOST)
-        & (flows.target_kind == FlowEnd.TASK)
-    )
-    start_ns = records.host.start_ns[flows.source_row[rows]]
+    calls, asked = records.arrows(FRAMEWORK_LAUNCH, FlowEnd.TASK)
+    start_ns = records.host.start_ns[calls]
     order = np.argsort(start_ns, kind="stable")
     # The last of several values for one place stays.
-    found[flows.target_row[rows[order]]] = start_ns[order]
+    found[asked[order]] = start_ns[order]
     return found
 
 
@@ -359,16 +351,10 @@ def _class_of_call(name: str) -> int:
 
 def _backward_threads(records: Records) -> Int64:
     """The threads on which gradients are worked out, none where forward runs there alone too."""
-    flows, code = records.flows, records.strings.find(FORWARD_BACKWARD)
-    if code is None:
-        return np.empty(0, np.int64)
-    rows = np.flatnonzero(
-        (flows.category == code)
-        & (flows.source_kind == FlowEnd.HOST)
-        & (flows.target_kind == FlowEnd.HOST)
+    forward, backward = (
+        distinct(records.host.thread[rows])
+        for rows in records.arrows(FORWARD_BACKWARD, FlowEnd.HOST)
     )
-    forward = distinct(records.host.thread[flows.source_row[rows]])
-    backward = distinct(records.host.thread[flows.target_row[rows]])
     return backward if len(np.setdiff1d(forward, backward)) or len(backward) > 1 else backward[:0]
 
 

@@ -110,7 +110,7 @@ def launchers(records: Records, items: DeviceItems) -> Launchers:
     """
     strings, paths = records.strings, ModulePaths(records.strings)
     known = np.flatnonzero(items.asked != NO_ID)
-    pairs = _forward_and_backward(records)
+    pairs = records.arrows(FORWARD_BACKWARD, FlowEnd.HOST)
     forward_rows = distinct(pairs[0])
     asked = np.concatenate([items.asked[known], forward_rows])
     chains = find_chains(records, asked, pairs, paths)
@@ -142,19 +142,6 @@ def _names(records: Records, rows: Int64) -> Codes:
     strings = records.strings
     found = np.append(records.host.name, np.int32(NO_NAME))[rows]
     return strings.translate(found, strings, launch_name)
-
-
-def _forward_and_backward(records: Records) -> tuple[Rows, Rows]:
-    """The rows of forward calls, and of those that work out the gradient of each."""
-    flows, code = records.flows, records.strings.find(FORWARD_BACKWARD)
-    if code is None:
-        return np.empty(0, np.intp), np.empty(0, np.intp)
-    rows = np.flatnonzero(
-        (flows.category == code)
-        & (flows.source_kind == FlowEnd.HOST)
-        & (flows.target_kind == FlowEnd.HOST)
-    )
-    return flows.source_row[rows], flows.target_row[rows]
 
 
 def _with_forward(

@@ -40,9 +40,17 @@ class ProfilerTables:
     @property
     def steps(self) -> frozenset[int]:
         """The steps that any row is of."""
-        columns = [table.step for table in self.tables.values() if hasattr(table, "step")]
-        found = {step for column in columns for step in np.unique(column).tolist()}
-        return frozenset(found - {NO_ID})
+        return self._distinct("step", NO_ID)
+
+    @property
+    def graphs(self) -> frozenset[int]:
+        """The graphs that any row is of."""
+        return self._distinct("graph", NO_GRAPH)
+
+    def _distinct(self, name: str, absent: int) -> frozenset[int]:
+        columns = [getattr(table, name) for table in self.tables.values() if hasattr(table, name)]
+        found = {number for column in columns for number in np.unique(column).tolist()}
+        return frozenset(found - {absent})
 
     def selected(
         self, steps: frozenset[int] | None, graphs: frozenset[int] | None

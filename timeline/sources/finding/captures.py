@@ -22,6 +22,7 @@ from timeline.sources.capture import (
 )
 from timeline.sources.common.json_kinds import JsonKind, kind_of_json
 from timeline.sources.files.opened import source_errors_for, without_gz
+from timeline.sources.profiler_tables.file_kinds import TableFile, find_table_files
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, PROF, SQLITE
 
 __all__ = ["EmptyOutput", "FoundCaptures", "find_captures"]
@@ -37,6 +38,7 @@ _OF_JOBS = frozenset({FormatKind.LOG, FormatKind.STEPS})
 """Kinds whose files lie in the directory of a job, in `data` there, or in both."""
 _GIVE_WAY = frozenset({FormatKind.STEPS, FormatKind.UNREADABLE})
 """Kinds to which bare tables do not give way."""
+_DECODED_LOG = frozenset({TableFile.AICPU_TEXT})
 _CLUSTER_OUTPUT = "cluster_analysis_output"
 _CLUSTER = re.compile(
     r"cluster_analysis\.db|cluster_(?:step_trace_time\.csv|communication.*\.json)"
@@ -291,7 +293,7 @@ def _may_hold_others(capture: Capture) -> bool:
 
 def _without_poorer(found: list[Capture]) -> list[Capture]:
     """Drop tables above something richer, and what is no richer below a framework's tables."""
-    captures = _without_bare_tables(_without_inner_jobs(found))
+    captures = _without_decoded_logs(_without_bare_tables(_without_inner_jobs(found)))
     above_rich = _parents(one for one in captures if one.format.kind not in _POOR)
     above_any = above_rich | _parents(
         one for one in captures if one.format.kind is FormatKind.TABLES
@@ -341,6 +343,31 @@ def _without_bare_tables(captures: list[Capture]) -> list[Capture]:
         for one in captures
         if one.format.kind is not FormatKind.STEPS
         or (one.directory not in around and not {*one.directory.parents} & {*others})
+    ]
+
+
+def _without_decoded_logs(captures: list[Capture]) -> list[Capture]:
+    """Drop tables that are nothing but a log of AI CPUs, decoded, where the log lies beside them.
+
+    Its tasks are read from the log, which knows more of them.
+    """
+    held = {
+        one: frozenset(find_table_files((one.content,), one.device))
+        for one in captures
+        if one.format.kind in _OF_JOBS and one.device is not None
+    }
+    logs = {
+        (parent, one.device)
+        for one, files in held.items()
+        if TableFile.AICPU_LOG in files
+        for parent in (one.directory, one.directory.parent)
+    }
+    return [
+        one
+        for one in captures
+        if held.get(one) != _DECODED_LOG
+        or one.format.kind is not FormatKind.STEPS
+        or (one.directory.parent, one.device) not in logs
     ]
 
 

@@ -24,6 +24,7 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
+from timeline.sources.common.framework_raw import tensors_of
 from timeline.sources.common.losses import LossLog, counted_losses
 from timeline.sources.decoders.event_batch import HELD_EVENTS, EventBatch
 from timeline.sources.decoders.event_columns import COMPLETE, EventColumns
@@ -198,7 +199,7 @@ class _Tables:
         if found is None:
             if not args:
                 return NO_NAME, NO_NAME, NO_NAME, NO_NAME
-            shapes, code = OperatorShapes.of(args), self._strings.code
+            shapes, code = OperatorShapes.of(tensors_of(args)), self._strings.code
             kind = args.get("type")
             found = (
                 code(kind if isinstance(kind, str) else ""),

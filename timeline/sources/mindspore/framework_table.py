@@ -5,28 +5,23 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import orjson
 
 from timeline.columns.columns import Codes, ColumnTable, Int64, column
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.not_given import NO_GRAPH, NO_ID
 from timeline.records.tables import Tasks
-from timeline.sources.common.decimals import whole_number
+from timeline.sources.common.framework_raw import FRAMEWORK_COLUMNS, Tensors, tensors_of_text
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.csv_blocks import Block, ColumnNames, RowShape, read_blocks
 
 __all__ = ["FrameworkTable", "OperatorShapes", "describe_operators", "read_framework_table"]
 
 _COLUMNS: ColumnNames = {
-    "name": ("full_kernel_name", "full_op_name"),
-    "type": ("op_type", "kernel_type"),
-    "graph": ("graph_id", "model_id"),
-    "task": ("task_id",),
-    "blocks": ("block_dim",),
-    "shapes": ("op_info",),
+    **{name: FRAMEWORK_COLUMNS[name] for name in ("name", "graph", "task", "blocks")},
+    "type": FRAMEWORK_COLUMNS["op_type"] + FRAMEWORK_COLUMNS["kernel_type"],
+    "shapes": FRAMEWORK_COLUMNS["info"],
 }
 
 
@@ -55,9 +50,12 @@ class OperatorShapes:
     types: str = ""
 
     @classmethod
-    def of(cls, info: dict[str, Any]) -> OperatorShapes:
-        """Take them out of an object with keys such as input_0 and Output_1."""
-        inputs, outputs = _tensors(info, "input_"), _tensors(info, "output_")
+    def of(cls, tensors: Tensors) -> OperatorShapes:
+        """Those of an operator's tensors, in order of their numbers."""
+        inputs, outputs = (
+            [tensors[key] for key in sorted(tensors) if key[0] == side]
+            for side in ("input", "output")
+        )
         return cls(
             ";".join(_shape(tensor.get("shape")) for tensor in inputs),
             ";".join(_shape(tensor.get("shape")) for tensor in outputs),
@@ -66,22 +64,8 @@ class OperatorShapes:
 
     @classmethod
     def of_text(cls, text: str) -> OperatorShapes:
-        """The shapes and types that a JSON text tells; nothing where it is no JSON."""
-        try:
-            info = orjson.loads(text)
-        except orjson.JSONDecodeError:
-            return cls()
-        return cls.of(info) if isinstance(info, dict) else cls()
-
-
-def _tensors(info: dict[str, Any], prefix: str) -> list[dict[str, Any]]:
-    found = {}
-    for key, value in info.items():
-        lowered = key.lower()
-        number = whole_number(lowered.removeprefix(prefix)) if lowered.startswith(prefix) else None
-        if number is not None and isinstance(value, dict):
-            found[number] = value
-    return [found[number] for number in sorted(found)]
+        """The shapes and types that a JSON text tells; nothing where it is no JSON object."""
+        return cls.of(tensors_of_text(text) or {})
 
 
 def _shape(value: object) -> str:

@@ -13,7 +13,7 @@ from timeline.columns.strings import StringPool
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import CommunicationOps, Omission, StepPart, StepParts, Steps
 from timeline.sources.common.losses import LossLog
-from timeline.sources.common.step_ticks import STEP_COLUMNS, ticks_ns, with_mean_rows
+from timeline.sources.common.step_trace_rows import STEP_COLUMNS, ticks_ns, with_mean_rows
 from timeline.sources.decoders.csv_blocks import Block, RowShape, read_blocks
 
 __all__ = ["GROUP", "StepTicks", "read_step_ticks"]

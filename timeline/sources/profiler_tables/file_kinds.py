@@ -100,7 +100,7 @@ class FileKind:
 
 
 _SLICE = r"\.slice_(?P<slice>\d+)"
-_VM = r"Framework\.host\.(?:vm[._])?{}\.?{{id}}(?:\.JOB\w+)?" + _SLICE
+_VM = r"Framework\.host\.(?:vm[._])?{}\.?{{id}}(?:\.[A-Za-z0-9]+)?" + _SLICE
 FILE_KINDS: tuple[FileKind, ...] = (
     FileKind(TableFile.FLOPS, Topic.FLOPS, r"flops_{id}\.txt"),
     FileKind(TableFile.FLOPS_SUMMARY, Topic.FLOPS, r"flops_summary_{id}\.json"),

@@ -16,6 +16,11 @@ from timeline.columns.strings import NO_NAME
 from timeline.records.not_given import NO_GRAPH, NO_ID
 from timeline.records.profiler_tables.operators import FrameworkOperators
 from timeline.sources.common.decimals import whole_number
+from timeline.sources.common.framework_raw import (
+    FRAMEWORK_COLUMNS,
+    Tensors,
+    tensors_of_text,
+)
 from timeline.sources.common.losses import LossLog
 from timeline.sources.profiler_tables.builder import TablesBuilder
 from timeline.sources.profiler_tables.delimited import (
@@ -47,14 +52,14 @@ class _Described(ColumnTable):
 _FRAMEWORK = DelimitedTable(
     _Described,
     (
-        Cell("graph", ("graph_id", "model_id"), Unit.NUMBER, required=False),
-        Cell("stream", ("stream_id",), Unit.NUMBER, required=False),
-        Cell("task", ("task_id",), Unit.NUMBER, required=False),
-        Cell("name", ("full_kernel_name", "full_op_name")),
-        Cell("op_type", ("op_type",), required=False),
-        Cell("kernel_type", ("kernel_type",), required=False),
-        Cell("blocks", ("block_dim",), Unit.NUMBER, required=False),
-        Cell("info", ("op_info",), required=False),
+        Cell("graph", FRAMEWORK_COLUMNS["graph"], Unit.NUMBER, required=False),
+        Cell("stream", FRAMEWORK_COLUMNS["stream"], Unit.NUMBER, required=False),
+        Cell("task", FRAMEWORK_COLUMNS["task"], Unit.NUMBER, required=False),
+        Cell("name", FRAMEWORK_COLUMNS["name"]),
+        Cell("op_type", FRAMEWORK_COLUMNS["op_type"], required=False),
+        Cell("kernel_type", FRAMEWORK_COLUMNS["kernel_type"], required=False),
+        Cell("blocks", FRAMEWORK_COLUMNS["blocks"], Unit.NUMBER, required=False),
+        Cell("info", FRAMEWORK_COLUMNS["info"], required=False),
     ),
 )
 _PAIR = re.compile(r'(?:^|\s)(\w+):("[^"]*"|\S*)')
@@ -105,7 +110,7 @@ def _of_table(path: Path, into: TablesBuilder) -> FrameworkOperators:
     rows = _Described.of(*read_columns(path, _FRAMEWORK, into))
     # Beside a column of types, kernel_type is the core, and blocks are not set (2.1 and 2.2).
     newer = bool((rows.op_type != NO_NAME).any() and (rows.kernel_type != NO_NAME).any())
-    tensors = {code: _tensors_of(into.strings[code]) for code in np.unique(rows.info).tolist()}
+    tensors = {code: tensors_of_text(into.strings[code]) for code in np.unique(rows.info).tolist()}
     types = _types_of(tensors.values())
     sides = {code: _codes_of(its, types, into) for code, its in tensors.items() if its is not None}
     inputs, outputs = (
@@ -127,34 +132,13 @@ def _of_table(path: Path, into: TablesBuilder) -> FrameworkOperators:
     )
 
 
-_Tensors = Mapping[tuple[str, int], Mapping[str, Any]]
-"""By side, input or output, and number: format, data_type and shape."""
-
-
-def _tensors_of(text: str) -> _Tensors | None:
-    """The tensors of a JSON object with keys such as input_0 and Output_1."""
-    try:
-        info = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return None
-    if not isinstance(info, dict):
-        return None
-    tensors: dict[tuple[str, int], dict[str, Any]] = {}
-    for key, value in info.items():
-        side, _, number = key.lower().partition("_")
-        place = whole_number(number)
-        if place is not None and isinstance(value, dict):
-            tensors[side, place] = value
-    return tensors
-
-
-def _types_of(operators: Iterable[_Tensors | None]) -> DataTypes:
+def _types_of(operators: Iterable[Tensors | None]) -> DataTypes:
     return DataTypes.of_file(
         tensor.get("data_type") for its in operators if its for tensor in its.values()
     )
 
 
-def _codes_of(tensors: _Tensors, types: DataTypes, into: TablesBuilder) -> tuple[int, int]:
+def _codes_of(tensors: Tensors, types: DataTypes, into: TablesBuilder) -> tuple[int, int]:
     """Inputs and outputs as JSON lists, in order of their numbers."""
     inputs, outputs = (
         [

@@ -14,7 +14,7 @@ from timeline.errors import SourceError
 from timeline.records.not_given import NO_GRAPH
 from timeline.records.profiler_tables.step_trace import StepPoints, StepTraceMeans
 from timeline.sources.common.losses import LossLog
-from timeline.sources.common.step_ticks import STEP_COLUMNS, ticks_ns, with_mean_rows
+from timeline.sources.common.step_trace_rows import STEP_COLUMNS, ticks_ns, with_mean_rows
 from timeline.sources.decoders.csv_blocks import read_blocks
 from timeline.sources.files.opened import read_whole_file
 from timeline.sources.profiler_tables.builder import TablesBuilder
