@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from pathlib import Path
+from typing import NamedTuple
 
 from timeline.columns.columns import ColumnTable
 from timeline.sources.common.losses import LossLog
@@ -43,23 +44,27 @@ _MOST_DIGITS = 19
 """Before the point of what 64 bits hold."""
 
 
+class _Scale(NamedTuple):
+    """A unit by its name, which keeps those of one factor apart, and the factor to the column's."""
+
+    name: str
+    factor: Decimal | None
+
+
 class Unit(enum.Enum):
-    """What a cell holds: a text, or a number, by the factor from its unit to the column's.
+    """What a cell holds: a text, or a number in a unit that the column may not have."""
 
-    Units of the same factor are one member.
-    """
-
-    TEXT = None
-    NUMBER = Decimal(1)
-    NANOSECONDS = Decimal("1.0")
-    MICROSECONDS = Decimal(1_000)
-    MILLISECONDS = Decimal(1_000_000)
-    MILLISECONDS_AS_PS = Decimal(1_000_000_000)
+    TEXT = _Scale("text", None)
+    NUMBER = _Scale("number", Decimal(1))
+    NANOSECONDS = _Scale("ns", Decimal(1))
+    MICROSECONDS = _Scale("us", Decimal(1_000))
+    MILLISECONDS = _Scale("ms", Decimal(1_000_000))
+    MILLISECONDS_AS_PS = _Scale("ms as ps", Decimal(1_000_000_000))
     """In picoseconds, for means."""
-    PERCENT = Decimal("0.01")
-    MEGA = Decimal("1e6")
+    PERCENT = _Scale("%", Decimal("0.01"))
+    MEGA = _Scale("MFLOP", Decimal(1_000_000))
     """MFLOP, as FLOP."""
-    GIGA = Decimal("1e9")
+    GIGA = _Scale("GFLOP/s", Decimal(1_000_000_000))
     """GFLOP/s, as FLOP/s."""
 
 
@@ -135,12 +140,12 @@ def quantity(text: str, unit: Unit) -> int | float | None:
 
     Whole units are exact integers, rounded to the nearest; percents are floats from 0 to 1.
     """
-    if unit.value is None or not _NUMBER.fullmatch(text):
+    if unit.value.factor is None or not _NUMBER.fullmatch(text):
         return None
     number = Decimal(text)
     if number.adjusted() >= _MOST_DIGITS:  # a product of such may be too large to be made
         return None
-    number *= unit.value
+    number *= unit.value.factor
     if abs(number) > _MOST_INTEGER:
         return None
     return float(number) if unit is Unit.PERCENT else int(number.to_integral_value())
