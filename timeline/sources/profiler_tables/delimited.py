@@ -28,6 +28,7 @@ __all__ = [
     "read_columns",
     "read_rows",
     "read_table",
+    "read_texts",
 ]
 
 MOST = 1 << 48
@@ -167,16 +168,10 @@ def read_columns(
     count = 0
     with into.reading(path) as losses:
         rows = read_rows(path, losses, declared.delimiter)
-        header = next(rows, None)
+        header = _header(rows, declared.cells, losses)
         if header is None:
             return _nothing(declared)
-        places, units = _places(declared.cells, header.cells)
-        missing = [one for one in declared.cells if one.required and one.field not in places]
-        if missing:
-            losses.add(
-                f"headers without {missing[0].names[0]}, with all rows", f"line {header.line}"
-            )
-            return _nothing(declared)
+        places, units = header
         columns = {field: [] for field in places}
         absent = {one.name: one.metadata["default"] for one in fields(declared.fills)}
         for row in rows:
@@ -188,6 +183,40 @@ def read_columns(
             for field, value in found.items():
                 columns[field].append(value)
     return (count, columns) if count else _nothing(declared)
+
+
+def read_texts(path: Path, cells: Sequence[Cell], losses: LossLog) -> Iterator[Row]:
+    """The texts of declared cells of each row, in their order; empty where a row has none.
+
+    For files whose cells hold more than a number or a name.
+
+    Raises:
+        SourceError: the file cannot be read.
+    """
+    rows = read_rows(path, losses)
+    header = _header(rows, cells, losses)
+    if header is None:
+        return
+    places = [header[0].get(cell.field) for cell in cells]
+    for row in rows:
+        have = len(row.cells)
+        texts = (row.cells[at] if at is not None and at < have else "" for at in places)
+        yield Row(row.line, tuple(texts))
+
+
+def _header(
+    rows: Iterator[Row], cells: Sequence[Cell], losses: LossLog
+) -> tuple[dict[str, int], dict[str, Unit]] | None:
+    """`_places` in the first row; None where there is none, or where a needed one is missing."""
+    header = next(rows, None)
+    if header is None:
+        return None
+    places, units = _places(cells, header.cells)
+    missing = [one for one in cells if one.required and one.field not in places]
+    if missing:
+        losses.add(f"headers without {missing[0].names[0]}, with all rows", f"line {header.line}")
+        return None
+    return places, units
 
 
 def _nothing(declared: DelimitedTable) -> tuple[int, dict[str, list[int | float]]]:
