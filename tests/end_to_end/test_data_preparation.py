@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,9 @@ from tests.support.run_command import Command
 from timeline import TimelineWarning
 from timeline.figures.filed_verdict import FiledVerdict
 from timeline.reports.export_report import ExportReport
+from timeline.reports.html.data_section import MOST_BOXES
 from timeline.selection import Selection
+from timeline.units import spell_count
 
 MS = 1_000_000
 STEPS = 6
@@ -228,3 +231,28 @@ def test_the_row_that_says_what_is_slow_begins_with_the_input(tmp_path: Path) ->
         "where t.name = ' What is slow' order by s.ts, s.depth, s.id"
     )
     assert [name for (name,) in rows] == list(report.verdict.sentences())
+
+
+def test_a_page_draws_some_operations_of_a_huge_pipeline(command: Command) -> None:
+    """Those that limit it first, though they lie at its end; what is left out is counted."""
+    count = 2_000
+    (command.directory / "run").mkdir()
+    operations = [
+        {
+            "op_id": op,
+            "op_type": "Map",
+            "children": [op + 1] if op + 1 < count else [],
+            "metrics": {"output_queue": {"size": [1 if op + 1 == count else 15], "length": 16}},
+        }
+        for op in range(count)
+    ]
+    text = json.dumps({"op_info": operations, "sampling_interval": 10})
+    (command.directory / "run" / "pipeline_profiling_0.json").write_text(text)
+    report = command.report("run", "--report", "page.html")
+    assert len(report["data_pipeline"]) == count
+    (preparation,) = report["data_preparation"]
+    assert preparation["operations"] == [count - 1]
+    page = (command.directory / "page.html").read_text()
+    assert page.count('<div class="box') == MOST_BOXES
+    assert page.count('<div class="box limit"><strong>Map 1999</strong>') == 1
+    assert f"{spell_count(count - MOST_BOXES, 'more operation')} in the JSON report" in page

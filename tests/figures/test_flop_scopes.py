@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Mapping
 
 import numpy as np
@@ -126,3 +127,23 @@ def test_scopes_are_told_of_names_where_no_file_does() -> None:
         ("a", 4_000_000, 4_000_000),
         ("b", 2_000_000, 2_000_000),
     ]
+
+
+def test_a_scope_in_many_others_takes_no_longer_than_many_scopes() -> None:
+    """What lies in 20,000 scopes is not looked for again from each of them."""
+    links = {(ROOT, f"s{at}"): 2 for at in range(20_000)}
+    links |= {(f"s{at}", "shared"): 1 for at in range(20_000)}
+    began = time.process_time()
+    tree = tree_of(links, most=10)
+    assert time.process_time() - began < 5
+    assert tree.left_out == 20_000 - 10
+
+
+def test_names_of_any_depth_are_scopes_only_so_far_as_they_are_told() -> None:
+    """A name of 100,000 parts makes no path of each."""
+    operators = Table({"name": np.array(["a/" * 100_000], object), "flop": np.array([1_000])})
+    scopes = operator_scopes(operators)
+    assert len(scopes) == MOST_DEPTH + 1
+    tree = scope_tree(scopes, 1_000)
+    assert tree is not None
+    assert [node.left_out for node in tree.walk()] == [0] * MOST_DEPTH + [1]

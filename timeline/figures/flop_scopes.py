@@ -6,6 +6,7 @@ import heapq
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 from timeline.figures.table import Table
 
@@ -104,7 +105,8 @@ def operator_scopes(operators: Table) -> Table:
     links = _Links()
     for name, flop in zip(operators["name"].tolist(), operators["flop"].tolist(), strict=True):
         outer = ROOT
-        for end in (at for at, letter in enumerate(name) if letter == "/"):
+        ends = (at for at, letter in enumerate(name) if letter == "/")
+        for end in islice(ends, MOST_DEPTH + 1):  # one more, to count what is not told
             links.add(outer, name[:end], flop or 0)
             outer = name[:end]
     rows = [
@@ -124,13 +126,15 @@ def _opened(links: _Links, root: str) -> dict[str, str]:
 
     Nothing is opened below itself, whatever a damaged file links.
     """
+    best = {
+        child: max(around, key=lambda parent: (around[parent], parent))
+        for child, around in links.around.items()
+    }
     opened, ready = {root: ""}, [root]
     while ready:
         name = ready.pop()
         for child in links.inside.get(name, {}):
-            around = links.around[child]
-            best = max(around, key=lambda parent: (around[parent], parent))
-            if child not in opened and best == name:
+            if child not in opened and best[child] == name:
                 opened[child] = name
                 ready.append(child)
     return opened

@@ -8,6 +8,7 @@ import numpy as np
 
 from timeline.columns.columns import Float64, Int64
 from timeline.figures.table import Table
+from timeline.records.not_given import NO_ID
 
 __all__ = ["MOST_CURVES", "OperatorCurves", "operator_curves"]
 
@@ -50,20 +51,23 @@ def operator_curves(steps: Table, operators: Table) -> OperatorCurves | None:
         return None
     total_ns = np.asarray(rows["total_ns"])
     is_rest = np.array([kind is None for kind in rows["type"].tolist()], np.bool_)
-    spelled = np.where(is_rest, "", rows["type"]).astype(str)
+    spelled = np.where(is_rest, "", rows["type"])
     types, kind = np.unique(spelled, return_inverse=True)
     totals_ns = np.zeros(len(types), np.int64)
     np.add.at(totals_ns, kind[~is_rest], total_ns[~is_rest])
     shown = np.argsort(-totals_ns, kind="stable")[:MOST_CURVES]
     shown = shown[totals_ns[shown] > 0]
-    sums_ns = np.zeros((len(types), len(numbers)), np.int64)
-    np.add.at(sums_ns, (kind[~is_rest], at[~is_rest]), total_ns[~is_rest])
+    curve = np.full(len(types), NO_ID)
+    curve[shown] = np.arange(len(shown))
+    drawn = ~is_rest & (curve[kind] != NO_ID)
+    sums_ns = np.zeros((len(shown), len(numbers)), np.int64)
+    np.add.at(sums_ns, (curve[kind[drawn]], at[drawn]), total_ns[drawn])
     ranks = np.unique(np.stack([at, np.asarray(rows["rank"])], axis=1), axis=0)
     ran = np.bincount(ranks[:, 0], minlength=len(numbers))
     return OperatorCurves(
         numbers,
         tuple(types[shown].tolist()),
-        sums_ns[shown] / ran,
+        sums_ns / ran,
         totals_ns[shown],
         int(np.count_nonzero(totals_ns)) - len(shown),
         int(total_ns.sum() - totals_ns[shown].sum()),

@@ -34,6 +34,10 @@ __all__ = ["DataSection", "PipelineBox", "data_section"]
 
 MOST_ROWS = 50
 MOST_ADVICE = 8
+MOST_BOXES = 200
+"""Operations that are drawn: those that limit the pipeline, then those nearest to the root."""
+MOST_NAMED = 20
+"""Numbers of operations in a cell."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,7 @@ class DataSection:
 
     rank: the one that is drawn, of so many ranks. queues: None where no sizes are known, of the
     phases. levels: boxes from the sources to the root, those that are equally far from it together.
+    left_out: how many operations have no box, empty where all have one.
     """
 
     rank: int
@@ -64,6 +69,7 @@ class DataSection:
     queues: Picture | None
     phases: Sequence[Phase]
     levels: Sequence[Sequence[PipelineBox]]
+    left_out: str
     advice: Sequence[str]
     tables: Sequence[PageTable]
 
@@ -83,13 +89,15 @@ def data_section(
     curves = figures.data_curves
     curves = curves.take(curves["rank"] == shown)
     drawn = set(curves["queue"].tolist())
+    levels, left = _levels(figures.data_pipeline, shown)
     advice = [one.text for one in worst_first(figures.all_advice()) if one.about in ABOUT_DATA]
     return DataSection(
         shown,
         len(ranks),
         draw_queues(curves, _room(figures.data_queues, shown), sheet) if len(curves) else None,
         [queue for queue in QUEUES if queue.column in drawn],
-        _levels(figures.data_pipeline, shown),
+        levels,
+        f"{spell_count(left, 'more operation')} in the JSON report (--json)." if left else "",
         [printable(text) for text in advice[:MOST_ADVICE]],
         list(_tables(figures)),
     )
@@ -101,18 +109,18 @@ def _room(queues: Table, rank: int) -> int:
     return int(np.ma.filled(its["capacity"], 0).max(initial=0))
 
 
-def _levels(pipeline: Table, rank: int) -> list[list[PipelineBox]]:
-    """The boxes of a rank; operations come from the root on."""
+def _levels(pipeline: Table, rank: int) -> tuple[list[list[PipelineBox]], int]:
+    """The boxes of a rank, whose operations come from the root on; how many have none."""
+    its = pipeline.take(pipeline["rank"] == rank)
     depth: dict[int | None, int] = {}
-    levels: list[list[PipelineBox]] = []
-    for row in pipeline.to_dicts():
-        if row["rank"] != rank:
-            continue
-        depth[row["op"]] = at = depth.get(row["parent"], -1) + 1
-        if at == len(levels):
-            levels.append([])
+    for op, parent in zip(its["op"].tolist(), its["parent"].tolist(), strict=True):
+        depth[op] = depth.get(parent, -1) + 1
+    limits = np.array([bool(limit) for limit in its["bottleneck"]], np.bool_)
+    drawn = np.sort(np.argsort(~limits, kind="stable")[:MOST_BOXES])
+    levels: dict[int, list[PipelineBox]] = {}
+    for row in its.take(drawn).to_dicts():
         workers = "" if row["workers"] is None else spell_count(row["workers"], "worker")
-        levels[at].append(
+        levels.setdefault(depth[row["op"]], []).append(
             PipelineBox(
                 printable(f"{row['type']} {row['op']}"),
                 workers,
@@ -121,7 +129,13 @@ def _levels(pipeline: Table, rank: int) -> list[list[PipelineBox]]:
                 row["advice"] or "",
             )
         )
-    return levels[::-1]
+    return [levels[at] for at in sorted(levels, reverse=True)], len(its) - len(drawn)
+
+
+def _named(ops: Sequence[int]) -> str:
+    """The numbers of operations, the first of many."""
+    left = len(ops) - MOST_NAMED
+    return ", ".join(map(str, ops[:MOST_NAMED])) + (f" and {left} more" if left > 0 else "")
 
 
 def _tables(figures: Figures) -> Iterator[PageTable]:
@@ -134,7 +148,7 @@ def _tables(figures: Figures) -> Iterator[PageTable]:
     columns = [
         _words("Bottleneck", shown["bottleneck"]),
         _shares("Host queue empty", shown["empty_share"]),
-        _words("Operations", [", ".join(map(str, ops)) for ops in shown["operations"]]),
+        _words("Operations", [*map(_named, shown["operations"])]),
         _shares("Processors busy", shown["cpu_busy"]),
     ]
     if any(columns):
