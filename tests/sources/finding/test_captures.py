@@ -165,7 +165,7 @@ def test_step_traces_alone_are_a_profile(
     file = run / "step_trace_raw_1_detail_time.csv"
     assert ranks_of(file) == [1]
     assert main([str(run), "-o", str(tmp_path / "out.pftrace")]) == 0
-    assert "nothing of its tasks" in capsys.readouterr().err
+    assert "only tables are here" in capsys.readouterr().err
 
 
 def test_step_traces_beside_more_are_no_profile_of_their_own(

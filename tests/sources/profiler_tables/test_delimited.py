@@ -18,7 +18,7 @@ from timeline.sources.profiler_tables.delimited import (
     Cell,
     DelimitedTable,
     Unit,
-    read_table,
+    read_columns,
     read_texts,
 )
 
@@ -47,7 +47,7 @@ def read(path: Path, text: str) -> tuple[ProfilerTables, tuple[Omission, ...]]:
     """The tables of a rank that has one file, and what was damaged in it."""
     path.write_text(text, encoding="utf-8")
     into = TablesBuilder(3)
-    read_table(path, CHECKPOINTS, into)
+    into.add(CHECKPOINTS.fills, *read_columns(path, CHECKPOINTS, into))
     return into.build()
 
 

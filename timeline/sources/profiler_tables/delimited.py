@@ -27,7 +27,6 @@ __all__ = [
     "quantity",
     "read_columns",
     "read_rows",
-    "read_table",
     "read_texts",
 ]
 
@@ -150,11 +149,6 @@ def quantity(text: str, unit: Unit) -> int | float | None:
     if abs(number) > _MOST_INTEGER:
         return None
     return float(number) if unit is Unit.PERCENT else int(number.to_integral_value())
-
-
-def read_table(path: Path, declared: DelimitedTable, into: TablesBuilder) -> None:
-    """Read a file with a header into the table that is declared for it; damage is counted."""
-    into.add(declared.fills, *read_columns(path, declared, into))
 
 
 def read_columns(
