@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,8 +27,6 @@ from timeline.analysis.step_waits import StepWaits, step_waits
 from timeline.analysis.waits.collectives import RankCollectives
 from timeline.analysis.waits.links import RankLinks, rank_links
 from timeline.analysis.work.computed_work import RankWork
-from timeline.analysis.work.framework_sums import FrameworkSums
-from timeline.analysis.work.launch_classes import ClassTimes
 from timeline.analysis.work.launching_operators import LauncherFigures
 from timeline.analysis.work.operator_steps import OperatorSteps
 from timeline.analysis.work.operators import OperatorFigures, operator_figures
@@ -43,6 +42,10 @@ from timeline.records.profiler_tables.profiler_tables import ProfilerTables
 from timeline.records.tables import RUNTIME_LAYERS, Omission, Records, Steps
 from timeline.records.vendor import UnusedFile
 from timeline.selection import Selection
+
+if TYPE_CHECKING:
+    from timeline.analysis.work.framework_sums import FrameworkSums
+    from timeline.analysis.work.launch_classes import ClassTimes
 
 __all__ = [
     "ProfileFacts",
@@ -154,16 +157,16 @@ class RankFacts:
     """How long its host waited for data, where causes are asked for; 0 where no such call is."""
     profiler_tables: ProfilerTables = field(default_factory=ProfilerTables)
     """What of the small tables beside the capture is selected."""
-    framework: FrameworkSums = field(default_factory=FrameworkSums)
+    framework: FrameworkSums | None = None
     """What operators and modules of the framework launched and allocated, for a comparison that
-    asks for causes."""
+    asks for causes; None for any other."""
     allocated: AllocatedMemory = field(default_factory=AllocatedMemory)
     """What operators of the framework allocated and when most was held, where that is asked for."""
     operator_steps: OperatorSteps = field(default_factory=OperatorSteps)
     """What runs in each step; nothing where only ordinary steps are compared."""
 
-    class_times: ClassTimes = field(default_factory=ClassTimes.empty)
-    """How often and how long each class of work ran, for a comparison."""
+    class_times: ClassTimes | None = None
+    """How often and how long each class of work ran, for a comparison; None without one."""
     step_trace: StepTrace = field(default_factory=StepTrace.empty)
     """A row per selected step: what it consists of."""
 

@@ -17,7 +17,7 @@ from timeline.analysis.questions import Questions
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import DrawOptions
 from timeline.analysis.work.framework_calls import MARKS
-from timeline.analysis.work.framework_sums import OperatorRules
+from timeline.analysis.work.framework_sums import FrameworkSums, OperatorRules
 from timeline.commands.inputs import open_if_path, with_drawn_layers
 from timeline.commands.outputs import check_can_draw, check_targets
 from timeline.commands.results import (
@@ -226,7 +226,7 @@ class _ComparisonWriter:
 
     def _operator_names(self, base: JoinedRanks, new: JoinedRanks) -> OperatorNames:
         """What operators of the framework are called in the comparison."""
-        gpus = {rank.framework.on_gpu for run in (base, new) for rank in run.facts}
+        gpus = {sums.on_gpu for run in (base, new) for sums in _framework_sums(run.facts)}
         return OperatorNames(self._more.map_operators, len(gpus) > 1, self._more.match_shapes)
 
     def _operator_warnings(self, base: JoinedRanks, new: JoinedRanks) -> Iterator[str]:
@@ -247,7 +247,7 @@ class _ComparisonWriter:
             )
             yield f"{', '.join(flags)}: without effect, as {why}."
         for run, read in runs.items():
-            lost = sum(rank.framework.modules_left_out for rank in read.facts)
+            lost = sum(sums.modules_left_out for sums in _framework_sums(read.facts))
             if lost:
                 yield f"{run}: {spell_count(lost, 'row')} of modules left out."
 
@@ -355,8 +355,13 @@ class _Arrangement:
 _RUNS = ("base", "new")
 
 
+def _framework_sums(facts: Sequence[RankFacts]) -> Iterator[FrameworkSums]:
+    """What was summed up of the framework's operators, where that was asked for."""
+    return (rank.framework for rank in facts if rank.framework is not None)
+
+
 def _tells_operators(facts: Sequence[RankFacts]) -> bool:
-    return any(rank.framework.has_operators for rank in facts)
+    return any(sums.has_operators for sums in _framework_sums(facts))
 
 
 def _compared(base: JoinedRanks, new: JoinedRanks, names: OperatorNames) -> Comparison:

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.analysis.rank_facts import RankFacts
-from timeline.analysis.work.launch_classes import WorkClass
 from timeline.figures.table import Table
 from timeline.records.not_given import NO_ID
 
@@ -41,7 +40,11 @@ def task_sum_table(facts: Sequence[RankFacts]) -> Table:
 
 def class_table(facts: Sequence[RankFacts]) -> Table:
     """See `Figures.work_classes`."""
-    parts = [(rank, rank.class_times) for rank in facts]
+    parts = [(rank, rank.class_times) for rank in facts if rank.class_times is not None]
+    if not parts:
+        return Table.of_rows(_CLASSES, [])
+    from timeline.analysis.work.launch_classes import WorkClass
+
     metrics = np.array([one.metric for one in WorkClass], object)
     unknown = ~_joined([times.known for _, times in parts]).astype(np.bool_)
     return Table(
@@ -60,6 +63,9 @@ def class_table(facts: Sequence[RankFacts]) -> Table:
             ),
         }
     )
+
+
+_CLASSES = {"rank": int, "by": object, "metric": object, "count": int, "total_ns": int}
 
 
 def memory_table(facts: Sequence[RankFacts]) -> Table:
@@ -82,10 +88,11 @@ _MEMORY = {"rank": int, "metric": object, "group": object, "name": object, "peak
 
 def framework_operator_table(facts: Sequence[RankFacts]) -> Table:
     """See `Figures.framework_operators`."""
-    parts = [(rank.framework, rank.framework.operators) for rank in facts]
+    ranks = [(rank, rank.framework) for rank in facts if rank.framework is not None]
+    parts = [(sums, sums.operators) for _, sums in ranks]
     return Table(
         {
-            "rank": _ranks([(rank, len(rank.framework.operators)) for rank in facts]),
+            "rank": _ranks([(rank, len(sums.operators)) for rank, sums in ranks]),
             "name": _texts([(sums.strings, its.name) for sums, its in parts]),
             "shapes": _texts([(sums.strings, its.shapes) for sums, its in parts]),
             "count": _joined([its.count for _, its in parts]),
@@ -101,10 +108,11 @@ def framework_operator_table(facts: Sequence[RankFacts]) -> Table:
 
 def framework_module_table(facts: Sequence[RankFacts]) -> Table:
     """See `Figures.framework_modules`."""
-    parts = [(rank.framework, rank.framework.modules) for rank in facts]
+    ranks = [(rank, rank.framework) for rank in facts if rank.framework is not None]
+    parts = [(sums, sums.modules) for _, sums in ranks]
     return Table(
         {
-            "rank": _ranks([(rank, len(rank.framework.modules)) for rank in facts]),
+            "rank": _ranks([(rank, len(sums.modules)) for rank, sums in ranks]),
             "path": _texts([(sums.strings, its.path) for sums, its in parts]),
             "direction": np.where(
                 _joined([its.backward.astype(np.int64) for _, its in parts]) > 0,

@@ -1,4 +1,7 @@
-"""What is done of one rank, in whatever process: read it, cut it, and draw what is selected."""
+"""What is done of one rank, in whatever process: read it, cut it, and draw what is selected.
+
+What only a comparison shows is imported where it is asked for.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +41,6 @@ from timeline.analysis.step_membership import NO_STEP
 from timeline.analysis.waits.collectives import RankCollectives, rank_collectives
 from timeline.analysis.waits.lateness import fetching_ns
 from timeline.analysis.work.computed_work import computed_work
-from timeline.analysis.work.framework_sums import sum_framework
-from timeline.analysis.work.launch_classes import sum_classes, with_work_classes
 from timeline.analysis.work.launching_operators import launcher_figures, with_launchers
 from timeline.analysis.work.operator_steps import operator_steps
 from timeline.analysis.work.task_sums import sum_tasks
@@ -148,6 +149,8 @@ def draw_rank_from_records(records: Records, request: RankRequest) -> DrawnRank:
     if Layer.COUNTERS in request.drawn_layers:
         records = with_memory_of_graphs(records)
     if request.questions.compare:
+        from timeline.analysis.work.launch_classes import with_work_classes
+
         records = with_work_classes(records)
     told = replace(records, omissions=omissions_of_drawn(records, request.drawn_layers))
     facts, tracks = _draw_selected(collect_profile_facts(told), records, request)
@@ -272,6 +275,8 @@ def _ordinary_facts(
 
 def _with_sums(facts: RankFacts, part: Cut, request: RankRequest) -> RankFacts:
     """The facts with the sums that only a comparison shows, of records that may not be drawn."""
+    from timeline.analysis.work.launch_classes import sum_classes
+
     facts = replace(
         facts,
         task_sums=sum_tasks(part.records),
@@ -279,7 +284,11 @@ def _with_sums(facts: RankFacts, part: Cut, request: RankRequest) -> RankFacts:
         class_times=sum_classes(part.records),
     )
     rules = request.questions.framework
-    return facts if rules is None else replace(facts, framework=sum_framework(part.records, rules))
+    if rules is None:
+        return facts
+    from timeline.analysis.work.framework_sums import sum_framework
+
+    return replace(facts, framework=sum_framework(part.records, rules))
 
 
 def _with_causes(facts: RankFacts, part: Cut, collectives: RankCollectives) -> RankFacts:

@@ -164,7 +164,7 @@ def _launched(records: Records, operators: CallTree) -> _Kernels:
     source, target = (
         _runtime_arrows(records) if on_gpu else records.arrows(FRAMEWORK_LAUNCH, FlowEnd.TASK)
     )
-    kernels = _are_kernels(records)[target]
+    kernels = _are_kernels(records, target)
     source, target = source[kernels], target[kernels]
     asked_ns = host.start_ns[source]
     if on_gpu:  # the clocks of runtime and operators may differ by microseconds
@@ -191,9 +191,9 @@ def _codes(strings: StringPool, names: frozenset[str]) -> Codes:
     return np.array(found, np.int32)
 
 
-def _are_kernels(records: Records) -> Bool:
-    """Which tasks count: of GPUs kernels and copies, of NPUs all; but none of collectives."""
-    tasks: Tasks = records.tasks
+def _are_kernels(records: Records, rows: Rows) -> Bool:
+    """Which of these tasks count: of GPUs kernels and copies, of NPUs all; but no collectives."""
+    tasks: Tasks = records.tasks.take(rows)
     if records.hardware == GPU:
         return tasks.compute | np.isin(tasks.task_type, _codes(records.strings, _COPIES))
     return ~are_hccl_tasks(tasks, records.planes)
