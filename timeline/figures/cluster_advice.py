@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from timeline.figures.advice import Advice
-from timeline.figures.parallel_tables import OF_FILE, OF_STEPS, stage_of
+from timeline.figures.parallel_tables import stage_of
+from timeline.figures.step_trace_table import OF_FILE, OF_STEPS
 from timeline.figures.table import Table
 from timeline.units import spell_duration, spell_flop
 

@@ -6,10 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from timeline.analysis.rank_facts import RankFacts
-from timeline.columns.columns import Bool
+from timeline.figures.step_trace_table import OF_FILE, OF_STEPS, mean_time_ns
 from timeline.figures.table import Table
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.profiler_tables.cluster import (
@@ -46,7 +44,6 @@ PARALLEL_TIMES: Mapping[str, type] = {
     "collective_alone_ns": int,
 }
 _TIMES = tuple(name for name in PARALLEL_TIMES if name.endswith("_ns"))
-OF_STEPS, OF_FILE = "steps", "file"
 
 
 def parallel_table(facts: Sequence[RankFacts]) -> Table:
@@ -167,10 +164,6 @@ def _mean_of(steps: ParallelTimes) -> ParallelTimes:
     if len(steps) < 2:
         return ParallelTimes.empty()
     kept = steps.take(~steps.first)
-    return ParallelTimes.of(1, {name: [_mean_ns(getattr(kept, name))] for name in _TIMES})
-
-
-def _mean_ns(times_ns: Any) -> int:
-    known: Bool = times_ns != NO_TIME
-    count = int(np.count_nonzero(known))
-    return round(int(times_ns[known].sum()) / count) if count else int(NO_TIME)
+    means_ns = {name: mean_time_ns(getattr(kept, name)) for name in _TIMES}
+    known_ns = {name: [time_ns] for name, time_ns in means_ns.items() if time_ns is not None}
+    return ParallelTimes.of(1, known_ns)

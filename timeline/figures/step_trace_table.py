@@ -13,7 +13,7 @@ from timeline.figures.table import Table
 from timeline.records.not_given import NO_GRAPH, NO_TIME
 from timeline.records.profiler_tables.step_trace import StepPoints, StepTraceMeans
 
-__all__ = ["OF_FILE", "OF_STEPS", "STEP_TRACE", "step_trace_table"]
+__all__ = ["OF_FILE", "OF_STEPS", "STEP_TRACE", "mean_time_ns", "step_trace_table"]
 
 STEP_TRACE: Mapping[str, type] = {
     "rank": int,
@@ -62,7 +62,9 @@ def _rows(facts: RankFacts) -> Iterator[tuple[object, ...]]:
     for graph in points:
         its = rows[steps.graph[rows] == graph]
         if len(its) > 1:
-            means_ns = (_mean_ns(getattr(trace, part)[its[~trace.first[its]]]) for part in PARTS)
+            means_ns = (
+                mean_time_ns(getattr(trace, part)[its[~trace.first[its]]]) for part in PARTS
+            )
             yield facts.rank, _graph(graph), None, OF_STEPS, None, *means_ns, *points[graph]
     graph = next(iter(points)) if len(points) == 1 else NO_GRAPH
     means = facts.profiler_tables.of(StepTraceMeans)
@@ -87,7 +89,7 @@ def _given(time_ns: int) -> int | None:
     return None if time_ns == NO_TIME else time_ns
 
 
-def _mean_ns(times_ns: Int64) -> int | None:
+def mean_time_ns(times_ns: Int64) -> int | None:
     """The mean of the times that are known, to the nearest nanosecond, halves up."""
     known_ns = times_ns[times_ns != NO_TIME]
     if not len(known_ns):

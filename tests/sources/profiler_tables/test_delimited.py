@@ -12,8 +12,15 @@ from timeline.columns.strings import NO_NAME
 from timeline.records.not_given import FLOAT_NOT_GIVEN, NO_ID, NO_TIME
 from timeline.records.profiler_tables.profiler_tables import ProfilerTables
 from timeline.records.tables import Omission
+from timeline.sources.common.losses import LossLog
 from timeline.sources.profiler_tables.builder import TablesBuilder
-from timeline.sources.profiler_tables.delimited import Cell, DelimitedTable, Unit, read_table
+from timeline.sources.profiler_tables.delimited import (
+    Cell,
+    DelimitedTable,
+    Unit,
+    read_table,
+    read_texts,
+)
 
 
 class Checkpoints(ColumnTable):
@@ -100,3 +107,16 @@ def test_a_declared_table_follows_the_selection(tmp_path: Path) -> None:
     """By its column `step`, without a word about it."""
     tables, _ = read(tmp_path / "checkpoints_3.csv", "step,cost\n1,2\n2,4\n3,6\n")
     assert tables.selected(frozenset({2, 3}), None).of(Checkpoints).step.tolist() == [2, 3]
+
+
+def test_cells_that_hold_json_are_found_by_their_headers(tmp_path: Path) -> None:
+    """In the order of the declaration, with what a row or the header lacks as an empty text."""
+    path = tmp_path / "checkpoints_3.csv"
+    path.write_text('cost,path,step\n"{""a"": [1,2]}",x,1\n5\n', encoding="utf-8")
+    rows = [row.cells for row in read_texts(path, CHECKPOINTS.cells, LossLog(path))]
+    assert rows == [("1", "x", '{"a": [1,2]}', ""), ("", "", "5", "")]
+
+
+def test_units_of_one_factor_are_apart() -> None:
+    """Milliseconds in nanoseconds and MFLOP in FLOP have one factor, and are not one unit."""
+    assert len(list(Unit)) == len(Unit.__members__)

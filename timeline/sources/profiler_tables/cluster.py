@@ -24,7 +24,15 @@ from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import without_gz
 from timeline.sources.profiler_tables.builder import TablesBuilder
-from timeline.sources.profiler_tables.delimited import MOST, Row, Unit, quantity, read_rows
+from timeline.sources.profiler_tables.delimited import (
+    MOST,
+    Cell,
+    Row,
+    Unit,
+    quantity,
+    read_rows,
+    read_texts,
+)
 from timeline.sources.profiler_tables.file_kinds import TableFile, TableFiles
 
 __all__ = ["read_cluster"]
@@ -39,7 +47,11 @@ _TIMES = {
 }
 """What headers call each column, with `_time` behind it or without. Files of data-parallel runs may
 have the columns of the step trace instead, in its ticks: these are read from there."""
-_HCCL_COLUMNS = ("step_num", "link_info", "communication_operator_cost")
+_HCCL = (
+    Cell("step", ("step_num",)),
+    Cell("links", ("link_info",)),
+    Cell("ops", ("communication_operator_cost",), required=False),
+)
 _MEAN = "-"
 _PAIR = re.compile(r"(\d{1,9})-(\d{1,9})", re.ASCII)
 _MOST_RANKS = 1 << 20
@@ -194,22 +206,10 @@ def _read_hccl(path: Path, into: TablesBuilder) -> None:
     Its bandwidths are sums of those of ops, so they are left alone; the row of means, too.
     """
     with into.reading(path) as losses:
-        rows = read_rows(path, losses)
-        header = next(rows, None)
-        if header is None:
-            return
-        places = {name.lower(): at for at, name in enumerate(header.cells)}
-        missing = [name for name in _HCCL_COLUMNS[:2] if name not in places]
-        if missing:
-            losses.add(f"headers without {missing[0]}, with all rows", f"line {header.line}")
-            return
         links: list[tuple[int, ...]] = []
         sums: list[tuple[int, ...]] = []
-        for row in rows:
-            cells = [
-                row.cells[at] if (at := places.get(name, -1)) in range(len(row.cells)) else ""
-                for name in _HCCL_COLUMNS
-            ]
+        for row in read_texts(path, _HCCL, losses):
+            cells = row.cells
             if cells[0] == _MEAN:
                 continue
             if not _is_whole(cells[0]):

@@ -35,7 +35,7 @@ from timeline.sources.decoders.json_values import read_json
 from timeline.sources.decoders.text_lines import Lines, read_lines
 from timeline.sources.files.opened import open_profile_file
 from timeline.sources.profiler_tables.builder import TablesBuilder
-from timeline.sources.profiler_tables.delimited import MOST, Row, read_rows
+from timeline.sources.profiler_tables.delimited import MOST, Cell, read_texts
 from timeline.sources.profiler_tables.file_kinds import TableFile, TableFiles
 
 __all__ = ["read_data_preparation"]
@@ -55,6 +55,14 @@ _BLOCK_BYTES = 1 << 21
 _LEAST_OF_DEVICE = 3
 _MOST_BATCHES = 1 << 32
 """No queue is longer, so that sums fit."""
+_PIPELINE_CELLS = (
+    Cell("op", ("op_id",)),
+    Cell("kind", ("op_type",), required=False),
+    Cell("workers", ("num_workers",), required=False),
+    Cell("children", ("children_id",), required=False),
+    Cell("sizes", ("output_queue_size",), required=False),
+    Cell("capacity", ("output_queue_length",), required=False),
+)
 _BLANKS = b" \t\n\r\x0b\x0c"
 _NO_KIND = "lines of no known kind"
 _NO_NUMBER = "lines with a cell that is no number"
@@ -309,28 +317,21 @@ def _read_pipeline(path: Path, losses: LossLog, into: TablesBuilder) -> None:
 
 def _read_pipeline_table(path: Path, losses: LossLog, into: TablesBuilder) -> None:
     """Read minddata_pipeline_raw_R.csv, which is made of the JSON; lists are JSON in a cell."""
-    rows = read_rows(path, losses)
-    header = next(rows, None)
-    places = {} if header is None else {name: at for at, name in enumerate(header.cells)}
-    if header is not None and "op_id" not in places:
-        losses.add("headers without op_id, with all rows", f"line {header.line}")
-        return
     found: list[_Operation] = []
-    for row in rows:
-        cells = _named(row, places)
-        op = whole_number(cells.get("op_id"))
+    for row in read_texts(path, _PIPELINE_CELLS, losses):
+        number, kind, workers, children, sizes, capacity = row.cells
+        op = whole_number(number)
         if op is None:
             losses.add("rows with a cell that cannot be read", f"line {row.line}")
             continue
-        sizes = cells.get("output_queue_size")
         found.append(
             _Operation(
                 op,
-                cells.get("op_type", ""),
-                _number(cells.get("num_workers")),
-                _whole(_json(cells.get("children_id"))),
+                kind,
+                _number(workers),
+                _whole(_json(children)),
                 _listed(_json(sizes)) if sizes else None,
-                _number(cells.get("output_queue_length")),
+                _number(capacity),
             )
         )
     _add_operations(found, losses, into)
@@ -445,11 +446,7 @@ def _mean(metrics: Mapping[str, Any], name: str) -> float:
 # -- cells -----------------------------------------------------------------------------------------
 
 
-def _named(row: Row, places: Mapping[str, int]) -> dict[str, str]:
-    return {name: row.cells[at] for name, at in places.items() if at < len(row.cells)}
-
-
-def _json(text: str | None) -> Any:
+def _json(text: str) -> Any:
     """What a cell holds; None where that is no JSON."""
     try:
         return orjson.loads(text) if text else None

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from pathlib import Path
+from typing import NamedTuple
 
 from timeline.columns.columns import ColumnTable
 from timeline.sources.common.losses import LossLog
@@ -27,6 +28,7 @@ __all__ = [
     "read_columns",
     "read_rows",
     "read_table",
+    "read_texts",
 ]
 
 MOST = 1 << 48
@@ -43,23 +45,27 @@ _MOST_DIGITS = 19
 """Before the point of what 64 bits hold."""
 
 
+class _Scale(NamedTuple):
+    """A unit by its name, which keeps those of one factor apart, and the factor to the column's."""
+
+    name: str
+    factor: Decimal | None
+
+
 class Unit(enum.Enum):
-    """What a cell holds: a text, or a number, by the factor from its unit to the column's.
+    """What a cell holds: a text, or a number in a unit that the column may not have."""
 
-    Units of the same factor are one member.
-    """
-
-    TEXT = None
-    NUMBER = Decimal(1)
-    NANOSECONDS = Decimal("1.0")
-    MICROSECONDS = Decimal(1_000)
-    MILLISECONDS = Decimal(1_000_000)
-    MILLISECONDS_AS_PS = Decimal(1_000_000_000)
+    TEXT = _Scale("text", None)
+    NUMBER = _Scale("number", Decimal(1))
+    NANOSECONDS = _Scale("ns", Decimal(1))
+    MICROSECONDS = _Scale("us", Decimal(1_000))
+    MILLISECONDS = _Scale("ms", Decimal(1_000_000))
+    MILLISECONDS_AS_PS = _Scale("ms as ps", Decimal(1_000_000_000))
     """In picoseconds, for means."""
-    PERCENT = Decimal("0.01")
-    MEGA = Decimal("1e6")
+    PERCENT = _Scale("%", Decimal("0.01"))
+    MEGA = _Scale("MFLOP", Decimal(1_000_000))
     """MFLOP, as FLOP."""
-    GIGA = Decimal("1e9")
+    GIGA = _Scale("GFLOP/s", Decimal(1_000_000_000))
     """GFLOP/s, as FLOP/s."""
 
 
@@ -135,12 +141,12 @@ def quantity(text: str, unit: Unit) -> int | float | None:
 
     Whole units are exact integers, rounded to the nearest; percents are floats from 0 to 1.
     """
-    if unit.value is None or not _NUMBER.fullmatch(text):
+    if unit.value.factor is None or not _NUMBER.fullmatch(text):
         return None
     number = Decimal(text)
     if number.adjusted() >= _MOST_DIGITS:  # a product of such may be too large to be made
         return None
-    number *= unit.value
+    number *= unit.value.factor
     if abs(number) > _MOST_INTEGER:
         return None
     return float(number) if unit is Unit.PERCENT else int(number.to_integral_value())
@@ -162,16 +168,10 @@ def read_columns(
     count = 0
     with into.reading(path) as losses:
         rows = read_rows(path, losses, declared.delimiter)
-        header = next(rows, None)
+        header = _header(rows, declared.cells, losses)
         if header is None:
             return _nothing(declared)
-        places, units = _places(declared.cells, header.cells)
-        missing = [one for one in declared.cells if one.required and one.field not in places]
-        if missing:
-            losses.add(
-                f"headers without {missing[0].names[0]}, with all rows", f"line {header.line}"
-            )
-            return _nothing(declared)
+        places, units = header
         columns = {field: [] for field in places}
         absent = {one.name: one.metadata["default"] for one in fields(declared.fills)}
         for row in rows:
@@ -183,6 +183,40 @@ def read_columns(
             for field, value in found.items():
                 columns[field].append(value)
     return (count, columns) if count else _nothing(declared)
+
+
+def read_texts(path: Path, cells: Sequence[Cell], losses: LossLog) -> Iterator[Row]:
+    """The texts of declared cells of each row, in their order; empty where a row has none.
+
+    For files whose cells hold more than a number or a name.
+
+    Raises:
+        SourceError: the file cannot be read.
+    """
+    rows = read_rows(path, losses)
+    header = _header(rows, cells, losses)
+    if header is None:
+        return
+    places = [header[0].get(cell.field) for cell in cells]
+    for row in rows:
+        have = len(row.cells)
+        texts = (row.cells[at] if at is not None and at < have else "" for at in places)
+        yield Row(row.line, tuple(texts))
+
+
+def _header(
+    rows: Iterator[Row], cells: Sequence[Cell], losses: LossLog
+) -> tuple[dict[str, int], dict[str, Unit]] | None:
+    """`_places` in the first row; None where there is none, or where a needed one is missing."""
+    header = next(rows, None)
+    if header is None:
+        return None
+    places, units = _places(cells, header.cells)
+    missing = [one for one in cells if one.required and one.field not in places]
+    if missing:
+        losses.add(f"headers without {missing[0].names[0]}, with all rows", f"line {header.line}")
+        return None
+    return places, units
 
 
 def _nothing(declared: DelimitedTable) -> tuple[int, dict[str, list[int | float]]]:
