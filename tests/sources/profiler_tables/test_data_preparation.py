@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,18 @@ def test_batches_that_were_put_into_the_queue(
     path.write_bytes(between.join(records))
     tables, lost = read(path.parent)
     assert sizes(tables, Queue.TO_DEVICE) == sorted(batches, key=lambda one: one[0])
+    assert not lost
+
+
+def test_damaged_batches_are_searched_once(tmp_path: Path) -> None:
+    """Of 20,000 beginnings of records in one only the last, that is whole, tells of a batch."""
+    path = tmp_path / "DATA_PREPROCESS.dev.TDT.0.slice_0"
+    beginnings = "[1] Enqueue data to dp, source:f8, index:1, " * 20_000
+    path.write_text(f"{beginnings}Enqueue data to dp, source:f8, index:7, size:3")
+    began = time.process_time()
+    tables, lost = read(tmp_path)
+    assert time.process_time() - began < 5
+    assert sizes(tables, Queue.TO_DEVICE) == [(7, 3)]
     assert not lost
 
 

@@ -47,7 +47,10 @@ _TIMED = {b"0": "get_ns", b"1": "push_ns", b"2": "total_ns"}
 _LEAST_CELLS = 4
 """Of a line of a queue; a fifth is the time of the sample, which older versions do not write."""
 _FETCHES = b"GetNext"
-_ENQUEUED = re.compile(rb"Enqueue data to dp,[^\0\n]*?index:\s*(\d+),\s*size:\s*(\d+)")
+_ENQUEUED = re.compile(
+    rb"Enqueue data to dp,(?:(?!Enqueue )[^\0\n])*?index:\s*(\d+),\s*size:\s*(\d+)"
+)
+"""Not beyond where another begins, so that damaged text is searched once."""
 _BLOCK_BYTES = 1 << 21
 _LEAST_OF_DEVICE = 3
 _MOST_BATCHES = 1 << 32
