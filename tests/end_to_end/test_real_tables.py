@@ -62,9 +62,10 @@ def test_a_directory_of_tables_opens_with_its_ranks(command: Command, name: str)
 def test_every_file_opens_the_rank_in_its_name(name: str) -> None:
     """Each table alone, wherever in the directory it lies; all files are read that are of use."""
     known = set(ALONE.get(name, {RICHER.get(name): ""}))
-    found = discover(DATA / name).sources
+    directory = (DATA / name).resolve()
+    found = discover(directory).sources
     assert {source.identity.rank for source in found} == known
-    every = {path for path in (DATA / name).rglob("*") if path.is_file()}
+    every = {path for path in directory.rglob("*") if path.is_file()}
     used = {path for source in found for path in source.files}
     assert {path.name for path in every - used} <= NOT_READ
     for path in used:
