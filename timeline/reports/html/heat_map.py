@@ -50,11 +50,10 @@ def draw_heat(
     scale_axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _at: f"{value:g}"))
     scale_axes.text(1.03, 0.5, unit, transform=scale_axes.transAxes, va="center_baseline")
     if box.width / steps >= 40 and box.height / ranks >= 16:
-        _write_cells(axes, values, norm)
+        _write_cells(axes, values, norm, 1 if scaled.max() < 1000 else 0)
 
 
-def _write_cells(axes: Axes, values: npt.NDArray[Any], norm: Normalize) -> None:
-    digits = 1 if values.max() < 1000 else 0
+def _write_cells(axes: Axes, values: npt.NDArray[Any], norm: Normalize, digits: int) -> None:
     colours = mpl.colormaps[HEAT]
     for row, column in zip(*np.nonzero(~np.ma.getmaskarray(values)), strict=True):
         value = float(values[row, column])

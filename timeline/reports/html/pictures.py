@@ -178,7 +178,9 @@ def draw_heat_maps(grid: StepGrid, sheet: StyleSheet) -> Iterator[HeatMap]:
     """Ranks by steps: the time of a step, and its share that is exposed communication."""
     small = grid.of_fewer_ranks(MOST_DRAWN)
     spans = np.ma.masked_equal(small.times["span_ns"], NOT_GIVEN)
-    scale = Scale.of(int(spans.max()))
+    # In the unit of ordinary steps, numbers tell these apart.
+    ordinary = spans[small.ordinary & ~np.ma.getmaskarray(spans)]
+    scale = Scale.of(int((ordinary if len(ordinary) else spans).max()))
     yield _heat("time", f"Step time ({scale.unit})", small, spans / scale.ns, scale.unit, sheet)
     exposed = np.ma.masked_array(small.times["not_overlapped_ns"], spans.mask | (spans == 0))
     share = 100 * exposed / np.maximum(spans, 1)
