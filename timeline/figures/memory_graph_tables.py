@@ -14,7 +14,7 @@ from timeline.analysis.memory_use import NO_NODE, MemoryUse, find_node, memory_u
 from timeline.analysis.rank_facts import RankFacts
 from timeline.columns.columns import Codes, ColumnTable, Int64
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.figures.table import Table, join_columns
+from timeline.figures.table import Table, join_tables
 from timeline.records.not_given import NO_GRAPH, NO_ID
 from timeline.records.profiler_tables.memory_graphs import MemoryGraphs
 from timeline.records.profiler_tables.step_trace import StepPoints
@@ -106,9 +106,9 @@ def memory_tables(facts: Sequence[RankFacts]) -> MemoryTables:
             operators.append(_allocations(rank.rank, rank.allocated))
             tensors.append(_held(rank.rank, rank.allocated))
     return MemoryTables(
-        _joined(MEMORY_GRAPHS, graphs),
-        _joined(MEMORY_OPERATORS, operators),
-        _joined(MEMORY_TENSORS, tensors),
+        join_tables(graphs, MEMORY_GRAPHS),
+        join_tables(operators, MEMORY_OPERATORS),
+        join_tables(tensors, MEMORY_TENSORS),
     )
 
 
@@ -228,9 +228,3 @@ def _texts(strings: Iterable[str]) -> _Objects:
     found = np.array([*strings], object)
     found[NO_NAME] = None
     return found
-
-
-def _joined(kinds: Mapping[str, type], parts: Sequence[_Columns]) -> Table:
-    if not parts:
-        return Table.of_rows(kinds, ())
-    return Table({name: join_columns([part[name] for part in parts]) for name in kinds})

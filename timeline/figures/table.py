@@ -157,8 +157,16 @@ class Table:
         return table_html(self.columns, rows) + note
 
 
-def join_tables(parts: Iterable[Mapping[str, npt.NDArray[Any]]]) -> Table:
-    """One table of the rows of all parts, which have the same columns; without any if no part."""
+def join_tables(
+    parts: Iterable[Mapping[str, npt.NDArray[Any]]], kinds: Mapping[str, type] | None = None
+) -> Table:
+    """One table of the rows of all parts, which have the same columns.
+
+    kinds: as for `Table.of_rows`, in the order of the columns; without parts and kinds there are
+    no columns.
+    """
     columns = list(parts)
-    names = list(columns[0]) if columns else []
+    if not columns:
+        return Table.of_rows(kinds or {}, ())
+    names = kinds or columns[0]
     return Table({name: join_columns([part[name] for part in columns]) for name in names})
