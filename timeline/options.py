@@ -189,8 +189,8 @@ class ExportOptions:
 
     scopes: draw those of operator names as a layer. limit_bytes: size of a written file that is
     never exceeded; 0 is no limit. csv: a file for the times of each rank and step, besides the
-    timeline. report: a page to look at that is written too. png: a picture of it. causes: say why devices wait and idle, for
-    which HCCL tasks and host calls are read, whatever is drawn.
+    timeline. report: a page to look at that is written too. png: a picture of it. causes: say why
+    devices wait and idle, for which HCCL tasks and host calls are read, whatever is drawn.
     """
 
     kind: Kind = option(

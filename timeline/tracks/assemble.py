@@ -13,6 +13,7 @@ from timeline.tracks import descriptions
 from timeline.tracks.model import Samples, Slices, Track
 from timeline.tracks.overview import paint_overview
 from timeline.tracks.painter import Painter
+from timeline.tracks.partition import is_partition, paint_sums
 from timeline.tracks.path_rows import with_critical_path
 from timeline.tracks.rank_tracks import RankTracks
 from timeline.tracks.root_rows import (
@@ -57,28 +58,18 @@ def with_ranks(
     remarks: what is said of some ranks.
     """
     names = rank_rows({run: [rank.rank for rank in ranks] for run, ranks in runs.items()}, remarks)
+    made = list(tracks)
+    folders = _layer_folders(made, runs) if by_layer else {}
     order_of = {name: order for order, name in enumerate(sorted(names.values()))}
-    painter = Painter()
-    painter.tracks = list(tracks)
-    folders: dict[str, int] = {}
-    if by_layer:
-        layers = (track for ranks in runs.values() for rank in ranks for track in _layers_of(rank))
-        named = {track.name: track for track in layers}
-        for place, track in enumerate(sorted(named.values(), key=lambda track: track.order), 1):
-            row = layer_row(place, track.name)
-            folders[track.name] = painter.add_group(row, None, 0, track.description)
-    else:
-        for run, ranks in runs.items():
-            for rank in ranks:
-                name = names[run, rank.rank]
-                folders[name] = painter.add_group(name, None, 0, descriptions.RANK, rank.rank)
-    made = painter.tracks
     last_arrow = 0
     for run, ranks in runs.items():
         first_arrow, last_arrow = last_arrow, last_arrow + sum(rank.arrows for rank in ranks)
         between = last_arrow
         for rank in ranks:
-            first_id, name = len(made), names[run, rank.rank]
+            name = names[run, rank.rank]
+            if not by_layer:
+                rank = _with_root(rank, name)  # noqa: PLW2901
+            first_id = len(made)
             for track in rank.tracks:
                 if track.parent is not None:
                     moved = replace(track, parent=track.parent + first_id)
@@ -90,7 +81,7 @@ def with_ranks(
                         parent=folders[track.name],
                     )
                 else:
-                    moved = replace(track, parent=folders[name])
+                    moved = track
                 content = _with_arrows_after(track.content, first_arrow, between)
                 last_arrow = max(last_arrow, _last_arrow(content))
                 made.append(replace(moved, id=track.id + first_id, content=content))
@@ -98,8 +89,47 @@ def with_ranks(
     return tuple(made)
 
 
-def _layers_of(rank: RankTracks) -> list[Track]:
-    return [track for track in rank.tracks if track.parent is None]
+def _layer_folders(made: list[Track], runs: Mapping[str, Sequence[RankTracks]]) -> dict[str, int]:
+    """Add a row without a parent for each layer of any rank; their ids by the layer."""
+    layers = {
+        track.name: track
+        for ranks in runs.values()
+        for rank in ranks
+        for track in rank.tracks
+        if track.parent is None
+    }
+    painter = Painter()
+    painter.tracks = made
+    return {
+        track.name: painter.add_group(layer_row(place, track.name), None, 0, track.description)
+        for place, track in enumerate(sorted(layers.values(), key=lambda track: track.order), 1)
+    }
+
+
+def _with_root(rank: RankTracks, name: str) -> RankTracks:
+    """The rows of a rank below one of that name, which parts its time if it has any."""
+    if not rank.tracks:
+        return rank
+    first, *rest = rank.tracks
+    if not is_partition(first):
+        painter = Painter()
+        painter.add_group(name, None, 0, descriptions.ALL_OF_RANK, rank.rank)
+        root, shift, rest = painter.tracks[0], 1, list(rank.tracks)
+    else:
+        root, shift = replace(first, name=name), 0
+    moved = [
+        replace(
+            track,
+            id=track.id + shift,
+            parent=0 if track.parent is None else track.parent + shift,
+        )
+        for track in rest
+    ]
+    painter = Painter()
+    painter.tracks = [root, *moved]
+    if not moved:
+        paint_sums(painter, root)
+    return replace(rank, tracks=tuple(painter.tracks))
 
 
 def _with_arrows_after(

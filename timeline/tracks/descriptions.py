@@ -6,6 +6,7 @@ from timeline.analysis.memory_samples import MEMORY_OF_GRAPHS
 
 __all__ = [
     "AI_CPU",
+    "ALL_OF_RANK",
     "BASE_AND_NEW",
     "COMMUNICATION_BY_TASKS",
     "CONTINUED",
@@ -24,16 +25,17 @@ __all__ = [
     "OPS",
     "OPS_ABOVE_PLANES",
     "OVERLAP",
+    "PARTITION",
     "PATH_OF_RANK",
     "PLANE",
     "PROFILER_STEPS",
-    "RANK",
     "REDUCE",
     "SCOPES",
     "SEE_WHY",
     "STEPS_OF_ALL_RANKS",
     "STEPS_OF_ONE_RANK",
     "STEPS_ON_DEVICE",
+    "SUMS_OF_RANK",
     "THREAD",
     "TOPICS",
     "VERDICT",
@@ -61,7 +63,13 @@ STEPS_OF_ALL_RANKS = (
     "fastest rank and how far they are apart."
 )
 STEPS_OF_ONE_RANK = "The steps of the rank; args tell how each was spent."
-RANK = "All layers of one rank."
+PARTITION = (
+    "Where the time of the rank goes: it computes; it communicates while nothing computes, and "
+    "waits for the last rank or transfers; it copies; or it idles, and why. Nothing is counted "
+    "twice. Unfold for all that it did."
+)
+ALL_OF_RANK = "All that is drawn of one rank, of which nothing ran on the device."
+SUMS_OF_RANK = "What the time of the rank is made of."
 LENGTHS_OF_STEPS = (
     "How long each step took on the rank where it took longest, and how much that differs from the "
     "median of ordinary steps."
