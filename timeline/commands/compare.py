@@ -53,7 +53,7 @@ from timeline.records.tables import AI_CPU, Omission
 from timeline.reports.comparison_markdown import comparison_markdown
 from timeline.reports.comparison_report import ChangedStep, ComparisonReport
 from timeline.reports.file_notes import notes_of
-from timeline.selection import Selection
+from timeline.selection import Selection, select
 from timeline.sources.finding.discovery import FindingOptions
 from timeline.tracks.assemble import assemble
 from timeline.tracks.model import Track
@@ -75,7 +75,7 @@ MOST_LENGTHS = 1 << 24
 while they are compared."""
 
 
-@with_keywords(CompareKeywords, ExportOptions, CompareOptions, ReadingOptions)
+@with_keywords(CompareKeywords, Selection, ExportOptions, CompareOptions, ReadingOptions)
 def compare(
     base: Profile | str | os.PathLike[str],
     new: Profile | str | os.PathLike[str],
@@ -100,8 +100,8 @@ def compare(
             inside it, in the tables of operators; at least 4.
         map_operators: new names of operators and modules by old ones, or a JSON file of those.
         match_shapes: whether operators of other shapes are others.
-        selection, kind, group_by, merge_graphs, scopes, args, causes, limit, force: as for
-            `export`.
+        selection, ranks, graphs, steps, window, layers, kind, group_by, merge_graphs, scopes, args,
+            causes, limit, force: as for `export`.
         assign_rank, align, offset, fp_start, bp_end, jobs, executor, keep_going, progress: how
             paths are opened; see `open_profile`. A profile that is open has its own.
 
@@ -111,6 +111,7 @@ def compare(
     options = fill(ExportOptions, {"output": output, **keywords})
     more = fill(CompareOptions, keywords)
     target = options.output or Path(f"compare-{options.kind.value}.pftrace")
+    drawn = with_drawn_layers(select(selection, keywords), options)
     check_can_draw(options)
     either = FindingOptions(of_several=True)
     with (
@@ -124,7 +125,6 @@ def compare(
                 f"--assign-rank {name}: neither run has such a capture.",
                 do="Use --list to see what each has.",
             )
-        drawn = with_drawn_layers(selection, options)
         try:
             return _ComparisonWriter(before, after, drawn, options, more, target).write()
         finally:
