@@ -209,7 +209,7 @@ def with_keywords(keywords: type, *declaring: type) -> Callable[[_Function], _Fu
             for name in given:
                 if name not in signature.parameters:
                     raise TypeError(
-                        f"{function.__name__}() has no keyword {name!r}"
+                        f"{function.__name__}() got an unexpected keyword argument {name!r}"
                         f"{did_you_mean(name, signature.parameters)}"
                     )
             try:
