@@ -1,4 +1,4 @@
-"""`tlexport`: exports a profile, or lists what it holds, or prints a script for a shell."""
+"""`tlexport`: exports a profile, lists what it holds, or prints a script for a shell or in SQL."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from timeline.cli.printing import (
     look_at_lines,
     print_data,
     print_json,
+    print_text,
     shown_progress,
     table_file,
     viewer,
@@ -43,6 +44,11 @@ def run(asked: argparse.Namespace) -> None:
         from timeline.cli.completion import script_lines
 
         say(*script_lines(prints.completion))
+        flush()
+    elif prints.sql:
+        from timeline.viewer.queries import queries_text
+
+        print_text(queries_text())
         flush()
     elif views.list:
         _list(asked, prints)
