@@ -243,11 +243,11 @@ class ExportOptions:
         "-o",
         "--output",
         group=Group.OUTPUT,
-        help=_OUTPUT_HELP.format("timeline-KIND-rRANKS.pftrace"),
+        help=_OUTPUT_HELP.format("timeline-PROFILE-KIND-rRANKS.pftrace"),
         metavar="FILE",
         parse=Path,
         read=_read_path,
-        compare=InCompare(_OUTPUT_HELP.format("compare-KIND.pftrace")),
+        compare=InCompare(_OUTPUT_HELP.format("compare-BASE-NEW-KIND.pftrace")),
     )
     limit_bytes: int = option(
         "--limit",

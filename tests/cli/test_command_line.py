@@ -149,7 +149,7 @@ def test_interrupt_behind_the_writing(
     outcome = command(profile.path, *arguments)
     assert outcome.code == 130
     assert outcome.err == "tlexport: interrupted; the timeline was written before.\n"
-    assert command.files() == ["timeline-summary-r0-1.pftrace"]
+    assert command.files() == [f"timeline-{profile.path.name}-summary-r0-1.pftrace"]
 
 
 # -- the installed command -------------------------------------------------------------------------

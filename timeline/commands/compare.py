@@ -18,8 +18,9 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import DrawOptions
 from timeline.analysis.work.framework_calls import MARKS
 from timeline.analysis.work.framework_sums import FrameworkSums, OperatorRules
+from timeline.commands.default_names import comparison_name
 from timeline.commands.inputs import open_if_path, with_drawn_layers
-from timeline.commands.outputs import check_can_draw, check_targets
+from timeline.commands.outputs import Target, check_can_draw, check_targets
 from timeline.commands.results import (
     most_names,
     output_files,
@@ -27,6 +28,7 @@ from timeline.commands.results import (
     warnings_of,
 )
 from timeline.declarations import fill, with_keywords
+from timeline.encoders.attributes import MARK
 from timeline.encoders.drafts import Draft, write_drafts
 from timeline.encoders.formats import format_of
 from timeline.errors import UsageError
@@ -89,7 +91,7 @@ def compare(
     Args:
         base, new: profiles that are open, or paths as for `open_profile`; what is selected is
             selected of both.
-        output: compare-KIND.pftrace here if not given.
+        output: compare-BASE-NEW-KIND.pftrace here if not given, as for `export`.
         csv: a file for all operators and collectives, matched.
         report: a file for a page of the comparison, which ends in .html.
         png: a file for a picture of it.
@@ -110,7 +112,6 @@ def compare(
     """
     options = fill(ExportOptions, {"output": output, **keywords})
     more = fill(CompareOptions, keywords)
-    target = options.output or Path(f"compare-{options.kind.value}.pftrace")
     check_can_draw(options)
     either = FindingOptions(of_several=True)
     with (
@@ -125,6 +126,7 @@ def compare(
                 do="Use --list to see what each has.",
             )
         drawn = with_drawn_layers(selection, options)
+        target = Target.of(options, comparison_name(before.path, after.path, options.kind, drawn))
         try:
             return _ComparisonWriter(before, after, drawn, options, more, target).write()
         finally:
@@ -142,7 +144,7 @@ class _ComparisonWriter:
         selection: Selection,
         options: ExportOptions,
         more: CompareOptions,
-        target: Path,
+        target: Target,
     ) -> None:
         self._base, self._new = base, new
         self._selection = selection
@@ -151,7 +153,7 @@ class _ComparisonWriter:
 
     def write(self) -> ComparisonReport:
         """Read both profiles, compare them, and write the timeline and what goes beside it."""
-        options, form = self._options, format_of(self._target)
+        options, form = self._options, format_of(self._target.path)
         profiles = (self._base, self._new)
         inputs = {profile.path: profile.sources for profile in profiles}
         check_targets(self._target, options, inputs, self._more.markdown)
@@ -170,7 +172,7 @@ class _ComparisonWriter:
             (*base.ranks, *moved),
             _not_redrawn,
             options,
-            self._target,
+            self._target.path,
             form,
             partial(self._describe, comparison),
             base.clock.wall_offset_ns,
@@ -199,7 +201,7 @@ class _ComparisonWriter:
             options.args,
             options.limit_bytes,
             ranks,
-            self._target,
+            self._target.path,
             clock=profile.reading.clock,
             questions=self._questions(ranks),
         )
@@ -264,7 +266,7 @@ class _ComparisonWriter:
         filed = FiledVerdict.of_comparison(__version__, kind, comparison)
         return FileNotes(
             (
-                ("io.tlexport.version", __version__),
+                (MARK, __version__),
                 ("io.tlexport.kind", kind),
                 ("io.tlexport.base", str(self._base.path)),
                 ("io.tlexport.new", str(self._new.path)),

@@ -14,10 +14,11 @@ import orjson
 from timeline.analysis.path.estimates import gain_of_culprit_ns
 from timeline.analysis.questions import Questions
 from timeline.analysis.selected_rank import DrawOptions
+from timeline.commands.default_names import timeline_name
 from timeline.commands.inputs import open_if_path, with_drawn_layers
 from timeline.commands.narrower import narrower_command
 from timeline.commands.next_command import see_why
-from timeline.commands.outputs import check_can_draw, check_target, check_targets, default_target
+from timeline.commands.outputs import Target, check_can_draw, check_targets
 from timeline.commands.results import (
     most_names,
     output_files,
@@ -27,6 +28,7 @@ from timeline.commands.results import (
     warnings_of,
 )
 from timeline.declarations import fill, with_keywords
+from timeline.encoders.attributes import MARK
 from timeline.encoders.drafts import Draft, write_drafts
 from timeline.encoders.formats import format_of
 from timeline.errors import LimitError, spell_ids
@@ -74,7 +76,8 @@ def export(
 
     Args:
         profile: one that is open, or a path as for `open_profile`.
-        output: .pftrace, .json, or either with .gz; timeline-KIND-rRANKS.pftrace here if not given.
+        output: .pftrace, .json, or either with .gz; timeline-PROFILE-KIND-rRANKS.pftrace here if
+            not given, where an earlier answer under that name is replaced.
         selection: which part; all if not given.
         estimate: estimate what would be won if the rank that holds up the others were as fast.
         kind: summary has steps and overlap, detail every task too.
@@ -113,11 +116,11 @@ def _write_export(
     profile: Profile, selection: Selection, options: ExportOptions, *, estimate: bool
 ) -> ExportReport:
     sources = choose_ranks(profile.sources, selection, profile.path)
-    target = options.output or default_target(options.kind, selection, sources)
-    form = format_of(target)
+    target = Target.of(options, timeline_name(profile.path, options.kind, selection, sources))
+    form = format_of(target.path)
     check_targets(target, options, {profile.path: sources})
     questions = _questions(selection, options, len(sources), estimate=estimate)
-    request = _request(selection, options, profile.reading, target, len(sources), questions)
+    request = _request(selection, options, profile.reading, target.path, len(sources), questions)
     written: Written | None = None
     try:
         with worker_pool_for(sources, profile.reading, profile.progress) as workers:
@@ -135,7 +138,7 @@ def _write_export(
                 joined.ranks,
                 lambda leading: draw_again(joined, workers, leading),
                 options,
-                target,
+                target.path,
                 form,
                 _describe(selection, options, joined, found, warnings),
                 joined.clock.wall_offset_ns,
@@ -143,7 +146,7 @@ def _write_export(
                 partial(assemble, by_layer=options.groups_by_layer, path=joined.path),
                 workers.encoders(),
             )
-        return _finish(written, joined, found, selection, options, profile, warnings)
+        return _finish(written, joined, found, selection, options, profile, warnings, target)
     except BaseException:
         if written is not None:
             written.discard()
@@ -218,6 +221,7 @@ def _finish(
     options: ExportOptions,
     profile: Profile,
     warnings: tuple[str, ...],
+    target: Target,
 ) -> ExportReport:
     """Report what was written, and publish it unless --strict or an existing part forbids."""
     suggestion = narrower_command(profile, selection, options, written, joined)
@@ -240,10 +244,14 @@ def _finish(
             f"--strict: {gathered} slices would be gathered to keep the limit.",
             do="Raise --limit, take fewer --ranks or --steps, or leave out --strict.",
         )
-    for part in written.parts:
-        check_target(part.target, force=options.force)
+    written_paths = [part.target for part in written.parts]
+    for path in written_paths:
+        target.check(path)
+    stale = target.stale_parts(written_paths) if options.fit is Fit.SPLIT else []
     written.publish(_draft_side_files(report, table, options))
-    return report
+    for path in stale:
+        path.unlink(missing_ok=True)
+    return replace(report, removed=tuple(stale))
 
 
 def _draft_side_files(
@@ -274,7 +282,7 @@ def _describe(
     """How the facts and notes are made that travel in the file, once it is known what fits."""
     sources = joined.sources
     known = (
-        ("io.tlexport.version", __version__),
+        (MARK, __version__),
         ("io.tlexport.kind", options.kind.value),
         ("io.tlexport.ranks", spell_ids(source.identity.rank for source in sources)),
         ("io.tlexport.graphs", _spelled(selection.graphs)),
