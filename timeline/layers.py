@@ -21,7 +21,7 @@ __all__ = [
     "HOST_LAYERS",
     "LAYERS",
     "NOUNS",
-    "OF_ALL_RANKS",
+    "OF_NO_LAYER",
     "SIZE_LAYERS",
     "ArgsMessage",
     "Layer",
@@ -74,6 +74,7 @@ class SliceKind(enum.Enum):
 
     NOTE = "note"
     STEP = "step"
+    PARTITION = "partition"
     OVERLAP = "overlap"
     COMMUNICATION_OP = "communication_op"
     CRITICAL_PATH = "critical_path"
@@ -329,11 +330,14 @@ LAYERS: tuple[LayerSpec, ...] = (
 )
 """The layers of one rank in the order in which they are painted."""
 
-OF_ALL_RANKS = (SliceSpec(SliceKind.CRITICAL_PATH, "segments"),)
-"""Slices of rows that are those of no rank."""
+OF_NO_LAYER = (
+    SliceSpec(SliceKind.CRITICAL_PATH, "segments"),
+    SliceSpec(SliceKind.PARTITION, "pieces"),
+)
+"""Slices of rows that belong to no layer, and are drawn in any case."""
 _SLICES = {
     slices.kind: slices
-    for slices in (*(slices for layer in LAYERS for slices in layer.slices), *OF_ALL_RANKS)
+    for slices in (*(slices for layer in LAYERS for slices in layer.slices), *OF_NO_LAYER)
 }
 NOUNS: Mapping[SliceKind, str] = {kind: slices.noun for kind, slices in _SLICES.items()}
 """What several slices of a kind are called."""

@@ -22,7 +22,7 @@ from timeline.errors import SourceError, TimelineError
 from timeline.figures.filed_verdict import CHECKSUM, TEXT, DamagedVerdictError, FiledVerdict
 from timeline.reports.terminal import Display
 from timeline.reports.terminal_filed import filed_text
-from timeline.tracks.verdict_row import WHAT_CHANGED, WHAT_IS_SLOW
+from timeline.tracks.root_rows import WHAT_CHANGED, WHAT_IS_SLOW
 
 SUFFIXES = (".pftrace", ".pftrace.gz", ".json", ".json.gz")
 WAYS = (

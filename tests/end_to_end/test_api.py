@@ -100,7 +100,7 @@ def test_every_flag_is_a_keyword() -> None:
     chosen = inspect.signature(timeline.Selection).parameters
     flags = actions()
     of_the_terminal = {"help", "version", "quiet", "verbose", "json", "list", "path"}
-    of_the_terminal |= {"open", "offline", "completion"}
+    of_the_terminal |= {"open", "offline", "completion", "verdict"}
     assert set(flags) - of_the_terminal == {*exported, *chosen} - {
         *("profile", "selection", "progress", "estimate")  # which --json asks for
     }

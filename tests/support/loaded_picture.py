@@ -11,8 +11,7 @@ from functools import cached_property
 from simulator.overlap import IDLE
 from tests.support.expected_picture import ALL_RANKS, STEPS, Arg, Counter, Shown, rounded
 from tests.support.perfetto_sql import TraceProcessor
-from timeline.tracks.path_rows import CRITICAL_PATH
-from timeline.tracks.verdict_row import WHAT_CHANGED, WHAT_IS_SLOW
+from timeline.tracks.root_rows import CRITICAL_PATH, NOTES, STEPS, WHAT_CHANGED, WHAT_IS_SLOW
 
 __all__ = [
     "NOTES",

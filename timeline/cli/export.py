@@ -15,6 +15,7 @@ from timeline.cli.printing import (
     look_at_lines,
     print_data,
     print_json,
+    print_text,
     print_verdict,
     shown_progress,
     table_file,
@@ -49,6 +50,11 @@ def run(asked: argparse.Namespace) -> None:
         flush()
     elif views.verdict:
         _say_verdict(asked, views, prints)
+    elif prints.sql:
+        from timeline.viewer.queries import queries_text
+
+        print_text(queries_text())
+        flush()
     elif views.list:
         _list(asked, prints)
     else:

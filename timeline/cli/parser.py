@@ -173,6 +173,14 @@ class PrintOptions:
     quiet: bool = option(
         "-q", "--quiet", group=Group.PRINT, help="print nothing but errors", default=False
     )
+    sql: bool = option(
+        "--sql",
+        group=Group.PRINT,
+        help="print questions to a timeline in SQL, for the Perfetto UI or trace_processor, and "
+        "stop",
+        default=False,
+        compare=None,
+    )
     completion: str | None = option(
         "--completion",
         group=Group.PRINT,

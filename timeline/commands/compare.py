@@ -36,6 +36,7 @@ from timeline.figures.comparison import Comparison
 from timeline.figures.filed_verdict import FiledVerdict
 from timeline.figures.framework_comparison import OperatorNames
 from timeline.figures.gate import Gate
+from timeline.figures.highlights import remarks_of_comparison
 from timeline.figures.rank_tables import Figures
 from timeline.figures.step_times import step_times_ns
 from timeline.figures.table import Table
@@ -57,12 +58,12 @@ from timeline.reports.comparison_report import ChangedStep, ComparisonReport
 from timeline.reports.file_notes import notes_of
 from timeline.selection import Selection
 from timeline.sources.finding.discovery import FindingOptions
-from timeline.tracks.assemble import assemble
 from timeline.tracks.model import Track
 from timeline.tracks.overview import step_starts_ns
 from timeline.tracks.rank_tracks import RankTracks
-from timeline.tracks.side_by_side import StepDifferences, side_by_side
-from timeline.tracks.verdict_row import WHAT_CHANGED, VerdictRow
+from timeline.tracks.root_rows import WHAT_CHANGED
+from timeline.tracks.side_by_side import RunOfRanks, StepDifferences, side_by_side
+from timeline.tracks.verdict_row import VerdictRow
 from timeline.units import spell_count
 from timeline.version import __version__
 
@@ -177,7 +178,7 @@ class _ComparisonWriter:
             partial(self._describe, comparison),
             base.clock.wall_offset_ns,
             self._base.progress,
-            _Arrangement(len(base.ranks), comparison.steps, options.groups_by_layer),
+            _Arrangement(len(base.ranks), comparison, options.groups_by_layer),
         )
         try:
             facts = (*base.facts, *new.facts)
@@ -342,16 +343,18 @@ class _Arrangement:
     """Puts the tracks of both runs side by side; the first `ranks` are those of the base."""
 
     ranks: int
-    steps: Table
+    comparison: Comparison
     by_layer: bool
 
     def __call__(self, facts: Sequence[RankFacts], rows: Sequence[RankTracks]) -> tuple[Track, ...]:
         """The rows of both runs, side by side, from the facts and rows of all ranks."""
         base, new = (
-            assemble(facts[rows_of_run], rows[rows_of_run], by_layer=self.by_layer)
-            for rows_of_run in (slice(self.ranks), slice(self.ranks, None))
+            RunOfRanks(facts[of_run], rows[of_run])
+            for of_run in (slice(self.ranks), slice(self.ranks, None))
         )
-        return side_by_side(base, new, _differences(self.steps, facts[: self.ranks]))
+        differences = _differences(self.comparison.steps, base.facts)
+        remarks = remarks_of_comparison(self.comparison)
+        return side_by_side(base, new, differences, remarks, by_layer=self.by_layer)
 
 
 _RUNS = ("base", "new")

@@ -33,6 +33,7 @@ from timeline.encoders.drafts import Draft, write_drafts
 from timeline.encoders.formats import format_of
 from timeline.errors import LimitError, spell_ids
 from timeline.figures.filed_verdict import FiledVerdict
+from timeline.figures.highlights import highlights_of
 from timeline.figures.memory_graph_tables import MOST_AT_PEAK
 from timeline.figures.rank_tables import Figures
 from timeline.figures.verdict import Verdict
@@ -54,7 +55,8 @@ from timeline.reports.report_rows import CsvFile
 from timeline.selection import Selection
 from timeline.sources.source import Source
 from timeline.tracks.assemble import assemble
-from timeline.tracks.verdict_row import WHAT_IS_SLOW, VerdictRow
+from timeline.tracks.root_rows import WHAT_IS_SLOW
+from timeline.tracks.verdict_row import VerdictRow
 from timeline.version import __version__
 
 if TYPE_CHECKING:
@@ -81,7 +83,7 @@ def export(
         selection: which part; all if not given.
         estimate: estimate what would be won if the rank that holds up the others were as fast.
         kind: summary has steps and overlap, detail every task too.
-        group_by: order of rows; by layer for a summary and by rank for a detail if not given.
+        group_by: rows by rank, or by layer.
         merge_graphs: steps of all graphs in one row, or a row for each.
         scopes: draw the scopes of operator names as a layer.
         args: args on slices; each costs file size and load time.
@@ -143,7 +145,12 @@ def _write_export(
                 _describe(selection, options, joined, found, warnings),
                 joined.clock.wall_offset_ns,
                 profile.progress,
-                partial(assemble, by_layer=options.groups_by_layer, path=joined.path),
+                partial(
+                    assemble,
+                    by_layer=options.groups_by_layer,
+                    path=joined.path,
+                    highlights=highlights_of(found.verdict, len(joined.ranks)),
+                ),
                 workers.encoders(),
             )
         return _finish(written, joined, found, selection, options, profile, warnings, target)
