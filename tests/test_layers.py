@@ -24,7 +24,7 @@ from timeline.layers import (
     ARGS_MESSAGES,
     LAYERS,
     NOUNS,
-    OF_ALL_RANKS,
+    OF_NO_LAYER,
     SIZE_LAYERS,
     Layer,
     LayerName,
@@ -57,8 +57,8 @@ def test_the_names_that_type_checkers_know_are_the_values() -> None:
 def test_each_kind_of_slice_is_of_a_layer() -> None:
     """Each has one noun, and its typed args, if any, one number and one extension."""
     kinds = {one.kind: one for layer in LAYERS for one in layer.slices}
-    assert not set(kinds) & {one.kind for one in OF_ALL_RANKS}
-    kinds |= {one.kind: one for one in OF_ALL_RANKS}
+    assert not set(kinds) & {one.kind for one in OF_NO_LAYER}
+    kinds |= {one.kind: one for one in OF_NO_LAYER}
     assert set(kinds) == set(NOUNS) == set(SliceKind)
     for layer in LAYERS:
         assert all(kinds[one.kind] == one for one in layer.slices)

@@ -22,7 +22,7 @@ __all__ = [
     "LAYERS",
     "MERGED_ARGS",
     "NOUNS",
-    "OF_ALL_RANKS",
+    "OF_NO_LAYER",
     "SIZE_LAYERS",
     "SLICES",
     "ArgsMessage",
@@ -77,6 +77,7 @@ class SliceKind(enum.Enum):
 
     NOTE = "note"
     STEP = "step"
+    PARTITION = "partition"
     OVERLAP = "overlap"
     COMMUNICATION_OP = "communication_op"
     CRITICAL_PATH = "critical_path"
@@ -91,6 +92,7 @@ class Category(enum.Enum):
 
     NOTE = "note"
     STEP = "step"
+    PARTITION = "partition"
     OVERLAP = "overlap"
     WAIT = "wait"
     IDLE = "idle"
@@ -374,7 +376,7 @@ LAYERS: tuple[LayerSpec, ...] = (
 )
 """The layers of one rank in the order in which they are painted."""
 
-OF_ALL_RANKS = (
+OF_NO_LAYER = (
     SliceSpec(
         SliceKind.CRITICAL_PATH,
         "segments",
@@ -382,11 +384,18 @@ OF_ALL_RANKS = (
         ArgsMessage("PathSegment", "path", 9909, ("iteration", "rank")),
         spelled=True,
     ),
+    SliceSpec(
+        SliceKind.PARTITION,
+        "pieces",
+        Category.PARTITION,
+        ArgsMessage("Part", "partition", 9911, ("rank", "iteration")),
+        spelled=True,
+    ),
 )
-"""Slices of rows that are those of no rank."""
+"""Slices of rows that belong to no layer, and are drawn in any case."""
 SLICES: Mapping[SliceKind, SliceSpec] = {
     slices.kind: slices
-    for slices in (*(slices for layer in LAYERS for slices in layer.slices), *OF_ALL_RANKS)
+    for slices in (*(slices for layer in LAYERS for slices in layer.slices), *OF_NO_LAYER)
 }
 """What is known of the slices of each kind."""
 NOUNS: Mapping[SliceKind, str] = {kind: slices.noun for kind, slices in SLICES.items()}

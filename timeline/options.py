@@ -67,10 +67,10 @@ def _values(choices: type[enum.Enum]) -> tuple[str, ...]:
     return tuple(choice.value for choice in choices)
 
 
-def _read_group_by(group_by: str | None) -> str | None:
+def _read_group_by(group_by: str | None) -> str:
     if group_by not in (None, "rank", "layer"):
         raise UsageError(f"group_by {group_by!r}: there are rank, layer.")
-    return group_by
+    return group_by or "rank"
 
 
 def _read_limit(limit: int | str) -> int:
@@ -187,11 +187,10 @@ _OUTPUT_HELP = ".pftrace, .json, or either with .gz (default: {} here)"
 class ExportOptions:
     """How a profile is drawn and written; what is drawn is a Selection.
 
-    group_by: None is by layer for a summary and by rank for a detail. scopes: draw those of
-    operator names as a layer. limit_bytes: size of a written file that is never exceeded; 0 is no
-    limit. csv: a file for the times of each rank and step, besides the timeline. report: a page to
-    look at that is written too. png: a picture of it. causes: say why devices wait and idle, for
-    which HCCL tasks and host calls are read, whatever is drawn.
+    scopes: draw those of operator names as a layer. limit_bytes: size of a written file that is
+    never exceeded; 0 is no limit. csv: a file for the times of each rank and step, besides the
+    timeline. report: a page to look at that is written too. png: a picture of it. causes: say why
+    devices wait and idle, for which HCCL tasks and host calls are read, whatever is drawn.
     """
 
     kind: Kind = option(
@@ -203,11 +202,12 @@ class ExportOptions:
         choices=_values(Kind),
         read=member_of(Kind, "kind"),
     )
-    group_by: GroupBy | None = option(
+    group_by: GroupBy = option(
         "--group-by",
         group=Group.DRAW,
-        help="rows by rank, or by layer (default: layer for summary, rank for detail)",
+        help="rows by rank, or by layer (default: rank)",
         metavar="WHAT",
+        default="rank",
         choices=("rank", "layer"),
         read=_read_group_by,
     )
@@ -243,11 +243,11 @@ class ExportOptions:
         "-o",
         "--output",
         group=Group.OUTPUT,
-        help=_OUTPUT_HELP.format("timeline-KIND-rRANKS.pftrace"),
+        help=_OUTPUT_HELP.format("timeline-PROFILE-KIND-rRANKS.pftrace"),
         metavar="FILE",
         parse=Path,
         read=_read_path,
-        compare=InCompare(_OUTPUT_HELP.format("compare-KIND.pftrace")),
+        compare=InCompare(_OUTPUT_HELP.format("compare-BASE-NEW-KIND.pftrace")),
     )
     limit_bytes: int = option(
         "--limit",
@@ -314,7 +314,7 @@ class ExportOptions:
     @property
     def groups_by_layer(self) -> bool:
         """Whether rows are grouped by layer before rank."""
-        return (self.group_by or ("layer" if self.kind is Kind.SUMMARY else "rank")) == "layer"
+        return self.group_by == "layer"
 
 
 @dataclass(frozen=True)

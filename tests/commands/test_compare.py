@@ -452,10 +452,14 @@ def test_open_profiles_are_compared_too(shelf: ProfileShelf, here: Path) -> None
         (("BASE", "BASE", "BASE"), 2, "is one PATH too many"),
         (("BASE", "BASE", "--rank", "1"), 2, "did you mean --ranks?"),
         (("BASE", "BASE", "--ranks", "9"), 3, "rank 9 is not in"),
-        (("BASE", "BASE", "--report", "a.pdf"), 2, "Name a file that ends in .html"),
+        (("BASE", "BASE", "--report", "a.pdf"), 2, "--report needs a name ending in .html"),
         (("BASE", "BASE", "-o", "a.png"), 2, "a.png"),
         (("BASE", "BASE", "-o", "there.pftrace"), 1, "Pass --force"),
-        (("BASE", "BASE", "--csv", "compare-summary.pftrace"), 2, "two outputs have one name"),
+        (
+            ("BASE", "BASE", "--csv", "compare-BASE-BASE-summary.pftrace"),
+            2,
+            "two outputs have one name",
+        ),
         (("BASE", "BASE", "--json", "--csv", "-"), 2, "exclude each other"),
     ],
 )
@@ -469,8 +473,11 @@ def test_what_cannot_be_compared_is_said(
 ) -> None:
     """With what to do; nothing is written."""
     (here / "there.pftrace").touch()
-    base = str(shelf.get("torch-text").path)
-    assert run(*(base if word == "BASE" else word for word in words)) == code
+    profile = shelf.get("torch-text").path
+    replaced = (
+        str(profile) if word == "BASE" else word.replace("BASE", profile.name) for word in words
+    )
+    assert run(*replaced) == code
     assert said in capsys.readouterr().err
     assert [one.name for one in here.iterdir()] == ["there.pftrace"]
 

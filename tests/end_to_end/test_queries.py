@@ -1,4 +1,4 @@
-"""Proves that examples/queries.sql answers with the numbers of the simulated run, in any layout."""
+"""Proves that what --sql asks is answered with the numbers of the simulated run, in any layout."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ from simulator.overlap import IDLE, expected_overlap, free_segments
 from simulator.writers.kineto import launching_operators
 from tests.support.loaded_picture import LoadedPicture
 from tests.support.perfetto_sql import Row, TraceProcessor
-from tests.support.places import ROOT
 from tests.support.profile_shelf import ProfileShelf
 from timeline import open_profile, read_verdict
 from timeline.cli.main import main
+from timeline.viewer.queries import queries_text
 
-QUERIES = ROOT / "examples" / "queries.sql"
 VIEW = re.compile(r"PERFETTO (?:VIEW|TABLE) (\w+)")
 RUN = {"ops_per_step": 24, "planes": 4}
 CASES = {
@@ -67,7 +66,7 @@ def asked(shelf: ProfileShelf, folder: Path, layout: str, *arguments: str) -> As
     words[at] = str(target)
     assert main([str(profile.path), "-q", *words]) == 0
     processor = TraceProcessor.load(target.read_bytes())
-    processor.rows(QUERIES.read_text(encoding="utf-8"))
+    processor.rows(queries_text())
     return Asked(profile.run, processor, layout, profile.path, target)
 
 
@@ -352,7 +351,7 @@ def test_gathered_slices_count_for_no_task(shelf: ProfileShelf, tmp_path: Path) 
 
 def test_the_file_may_be_run_again(shelf: ProfileShelf, tmp_path: Path) -> None:
     """Whoever pastes it twice sees the same, from views that all have names of their own."""
-    text = QUERIES.read_text(encoding="utf-8")
+    text = queries_text()
     assert '"' not in text, "the Query page warns of it"
     names = VIEW.findall(text)
     assert len(set(names)) == len(names)

@@ -18,8 +18,7 @@ from timeline.options import Fit
 from timeline.records.tables import Omission, OmissionCode
 from timeline.reports.export_report import ExportReport
 from timeline.reports.file_notes import MOST_CHARACTERS, MOST_NOTES, notes_of
-from timeline.tracks.path_rows import CRITICAL_PATH
-from timeline.tracks.verdict_row import WHAT_IS_SLOW
+from timeline.tracks.root_rows import CRITICAL_PATH, WHAT_IS_SLOW
 
 if TYPE_CHECKING:
     from tests.support.perfetto_ui import PerfettoUi

@@ -12,8 +12,7 @@ from simulator.overlap import IDLE
 from tests.support.expected_picture import ALL_RANKS, STEPS, Arg, Counter, Shown, rounded
 from tests.support.perfetto_sql import TraceProcessor
 from timeline.encoders.spelled_args import SPELLERS
-from timeline.tracks.path_rows import CRITICAL_PATH
-from timeline.tracks.verdict_row import WHAT_CHANGED, WHAT_IS_SLOW
+from timeline.tracks.root_rows import CRITICAL_PATH, NOTES, STEPS, WHAT_CHANGED, WHAT_IS_SLOW
 
 __all__ = [
     "NOTES",

@@ -133,6 +133,7 @@ def output_files(written: Written) -> tuple[OutputFile, ...]:
             written.kept_steps,
             part.drawn_ns,
             part.offset_ns,
+            part.target.exists(),
         )
         for part in written.parts
     )

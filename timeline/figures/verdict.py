@@ -84,7 +84,8 @@ class Verdict:
     """What is slow.
 
     ranks: a row per rank, `step_ns` the mean span of its ordinary steps. steps: a row per graph and
-    step that has device tasks, of the rank where it took longest; of all, if no step has any.
+    step that has device tasks, of the rank where it took longest, with the columns of
+    `Figures.steps` and `Figures.exposed_steps`; of all, if no step has any.
     step_extreme: of ordinary steps. operators, collectives: the types that took longest over all
     ranks, with their share of all computing or communicating. stragglers: a row per rank that kept
     others waiting in collectives, who cost most first. basis: what that stands on. held_up: who
@@ -129,8 +130,9 @@ class Verdict:
     @classmethod
     def of(cls, figures: Figures) -> Verdict:
         """The verdict on some ranks."""
-        steps = slowest_rank_of_each_step(figures.steps)
-        worked = figures.steps.take(figures.steps["tasks"] > 0) if len(steps) else steps
+        told_steps = Table({**figures.steps.columns, **figures.exposed_steps.columns})
+        steps = slowest_rank_of_each_step(told_steps)
+        worked = told_steps.take(told_steps["tasks"] > 0) if len(steps) else steps
         measured = slowest_rank_of_each_step(worked)
         measured = measured if len(measured) else steps
         totals = total_by_type(figures.operators)

@@ -73,6 +73,7 @@ class ComparisonReport:
                     "format": output.format,
                     "bytes": output.size_bytes,
                     "slices": output.slices,
+                    "replaced": output.replaced,
                 }
                 for output in self.outputs
             ],
@@ -97,8 +98,7 @@ class ComparisonReport:
         """What was written, and what is not in it, for people; see `comparison_text` too."""
         return [
             *(
-                f"Wrote {output.path}  {spell_bytes(output.size_bytes)}, "
-                f"{spell_count(output.slices, 'slice')} of both runs"
+                f"{output.written_line}, {spell_count(output.slices, 'slice')} of both runs"
                 for output in self.outputs
             ),
             *(f"  {row.spelled()}" for row in self.resolutions),

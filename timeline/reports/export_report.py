@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -57,6 +58,8 @@ class ExportReport:
     """How much earlier the selection would end if the culprit were as fast as the others."""
     see_why: str = ""
     """The command that shows why the slowest is slow; empty where there is none."""
+    removed: tuple[Path, ...] = ()
+    """Parts of an earlier answer under the same default name, which no new part replaced."""
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values; the shape is versioned by `schema`."""
@@ -66,6 +69,7 @@ class ExportReport:
             "kind": self.kind,
             "limit_bytes": self.limit_bytes,
             "outputs": [output.to_dict() for output in self.outputs],
+            "removed": [str(part) for part in self.removed],
             "csv": None if self.csv is None else self.csv.to_dict(),
             "ranks": [rank.to_dict() for rank in self.ranks],
             "verdict": self._verdict_dict(),
@@ -169,15 +173,14 @@ class ExportReport:
 
     def _written_lines(self) -> list[str]:
         lines = [
-            f"Wrote {output.path}  {spell_bytes(output.size_bytes)}, "
-            f"{spell_count(len(self.ranks), 'rank')}, {spell_count(output.slices, 'slice')}"
-            f"{self._steps_of(output)}"
+            f"{output.written_line}, {spell_count(len(self.ranks), 'rank')}, "
+            f"{spell_count(output.slices, 'slice')}{self._steps_of(output)}"
             for output in self.outputs
         ]
         if self.csv is not None:
             size = spell_bytes(self.csv.size_bytes)
             lines.append(f"Wrote {self.csv.path}  {size}, {spell_count(self.csv.rows, 'row')}")
-        return lines
+        return [*lines, *(f"Removed {part}, part of an earlier answer" for part in self.removed)]
 
     def _steps_of(self, output: OutputFile) -> str:
         if not self.steps:

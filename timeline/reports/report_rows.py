@@ -12,7 +12,7 @@ from timeline.fitting.plan import WHOLE_NS
 from timeline.records.counting_rules import CommunicationRule, FreeRule
 from timeline.records.not_given import NO_GRAPH
 from timeline.records.tables import Omission, OmissionCode
-from timeline.units import spell_count, spell_duration
+from timeline.units import spell_bytes, spell_count, spell_duration
 
 __all__ = [
     "CsvFile",
@@ -29,6 +29,7 @@ __all__ = [
 class OutputFile:
     """A file that was written; `steps` are those whose detail it holds.
 
+    replaced: whether a file of that name was there before.
     drawn_ns: its first and its last moment, on the clock of the figures; offset_ns: what is added
     to such a time in the file.
     """
@@ -40,6 +41,13 @@ class OutputFile:
     steps: tuple[int, ...]
     drawn_ns: tuple[int, int]
     offset_ns: int
+    replaced: bool = False
+
+    @property
+    def written_line(self) -> str:
+        """That it was written, and how large it is."""
+        replaced = " (replaced)" if self.replaced else ""
+        return f"Wrote {self.path}{replaced}  {spell_bytes(self.size_bytes)}"
 
     def to_dict(self) -> dict[str, Any]:
         """The file under the names of the report."""
@@ -49,6 +57,7 @@ class OutputFile:
             "bytes": self.size_bytes,
             "slices": self.slices,
             "steps": list(self.steps),
+            "replaced": self.replaced,
         }
 
 

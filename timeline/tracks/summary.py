@@ -27,12 +27,12 @@ from timeline.tracks.painter import (
     integers,
     names,
 )
+from timeline.tracks.partition import COPIES, IDLE
 
 __all__ = ["OVERLAP_ROWS", "PAINTERS", "rounded_percent", "spent_args"]
 
 OVERLAP_ROWS = tuple(descriptions.OVERLAP)
 """The vendor's own names, in its order."""
-COPIES, IDLE = "Copies", "Idle"
 
 
 def _paint_overlap(drawing: LayerDrawing) -> None:

@@ -11,17 +11,17 @@
 CREATE OR REPLACE PERFETTO TABLE drawn_rows AS
 WITH RECURSIVE
   ways(track_id, above, name, at) AS (
-    SELECT id, parent_id, name, 0 FROM track
+    SELECT id, parent_id, trim(name), 0 FROM track
     UNION ALL
-    SELECT track_id, parent_id, track.name, at + 1 FROM ways JOIN track ON track.id = ways.above
+    SELECT track_id, parent_id, trim(track.name), at + 1 FROM ways JOIN track ON track.id = ways.above
   ),
   labels AS (
     SELECT
       ways.track_id,
       CASE WHEN at = 0 THEN name END AS label,
       CASE WHEN name GLOB 'Rank [0-9]*' THEN cast_int!(substr(name, 6)) END AS rank,
-      -- The outermost name below the root that is not a rank's.
-      CASE WHEN above IS NOT NULL AND name NOT GLOB 'Rank [0-9]*' THEN at END AS layer_at
+      -- The outermost name that is not a rank's.
+      CASE WHEN name NOT GLOB 'Rank [0-9]*' THEN at END AS layer_at
     FROM ways
   ),
   protobuf AS (
@@ -33,7 +33,8 @@ WITH RECURSIVE
     SELECT
       protobuf.track_id,
       protobuf.rank,
-      outermost.name AS layer,
+      -- Layers that hold ranks are numbered.
+      ltrim(outermost.name, '0123456789 ') AS layer,
       iif(protobuf.label GLOB 'Plane *', folder.name || ' ', '') || protobuf.label AS label,
       folder.id AS folder,
       extract_arg(folder.source_arg_set_id, 'description') AS folder_meaning
@@ -186,7 +187,7 @@ CREATE OR REPLACE PERFETTO VIEW exposed_pieces AS
 SELECT piece.ts, piece.dur, op.track_id AS lane
 FROM (SELECT DISTINCT rank, track_id FROM communication_ops) AS op
 JOIN drawn AS piece ON piece.rank = op.rank
-WHERE piece.layer = 'Overlap Analysis' AND piece.label = 'Communication(Not Overlapped)'
+WHERE piece.layer = 'Overlap Analysis' AND piece.label = 'Exposed communication'
   AND piece.dur > 0;
 
 CREATE OR REPLACE PERFETTO VIEW op_spans AS
