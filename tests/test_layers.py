@@ -243,6 +243,6 @@ def test_a_layer_more_is_counted(run: Run, shelf: ProfileShelf, tmp_path: Path) 
     report = json.loads(run(path, "--kind", "detail", "--limit", "16KB", "--json", "-o", target))
     counted = {one["layer"]: one for one in report["resolution"]}
     task, long_task = counted["task"], counted["long_task"]
-    assert long_task["exact"] + long_task["gathered"] == task["exact"] + task["gathered"] > 0
+    assert long_task["exact"] + long_task["merged"] == task["exact"] + task["merged"] > 0
     labels = {drawn_slice.name for drawn_slice in drawn_slices(loaded(target), "Longest Tasks")}
     assert any(re.match(r"\d+ long tasks: ", label) for label in labels)

@@ -72,7 +72,7 @@ LayerName: TypeAlias = Literal[
 class SliceKind(enum.Enum):
     """What a slice stands for, the most important first; it decides on noun and typed args.
 
-    To keep the size limit, the first are gathered last.
+    To keep the size limit, the first are merged last.
     """
 
     NOTE = "note"

@@ -261,7 +261,7 @@ class ExportOptions:
     fit: Fit = option(
         "--fit",
         group=Group.OUTPUT,
-        help="when it is larger: coarsen gathers what is short, steps keeps the detail of the "
+        help="when it is larger: coarsen merges short slices, steps keeps the detail of the "
         "leading steps, split writes several files, error stops (default: coarsen)",
         metavar="HOW",
         default=Fit.COARSEN.value,

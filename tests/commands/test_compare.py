@@ -312,7 +312,7 @@ def test_the_limit_holds_for_both_runs_together(
     target = here / f"t{suffix}"
     report = timeline.compare(path, path, target, kind="detail", limit="80KB")
     assert target.stat().st_size <= 80 * 1024
-    assert sum(row.gathered for row in report.resolutions)
+    assert sum(row.merged for row in report.resolutions)
     trace = TraceProcessor.load(target.read_bytes())
     assert trace.import_errors() == []
     if suffix == ".pftrace":

@@ -180,7 +180,7 @@ def test_strict(command: Command, shelf: ProfileShelf, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fit", ["coarsen", "steps"])
 def test_strict_whatever_the_fit(command: Command, shelf: ProfileShelf, fit: str) -> None:
-    """Detail that is gathered is lost as much as detail that is left out."""
+    """Detail that is merged is lost as much as detail that is left out."""
     long = shelf.get("torch-text", steps=6)
     arguments = (long.path, "--kind", "detail", "-o", "out.pftrace")
     size = command.report(*arguments, "--limit", "0")["outputs"][0]["bytes"]

@@ -338,13 +338,13 @@ def test_one_rank_alone_has_no_other_to_wait_for(shelf: ProfileShelf, tmp_path: 
     assert alone.rows("SELECT count(*) FROM late_arrivals") == [(0,)]
 
 
-def test_gathered_slices_count_for_no_task(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_merged_slices_count_for_no_task(shelf: ProfileShelf, tmp_path: Path) -> None:
     """Under a limit the questions speak of the tasks that are still there one by one."""
     coarse = asked(shelf, tmp_path, "torch-db", "--limit", "16KB")
-    ((gathered,),) = coarse.rows(
+    ((merged,),) = coarse.rows(
         "SELECT count(*) FROM slice WHERE extract_arg(arg_set_id, 'merged.busy_ns') IS NOT NULL"
     )
-    assert gathered > 0
+    assert merged > 0
     assert coarse.rows("SELECT count(*) FROM device_tasks WHERE name GLOB '* tasks: *'") == [(0,)]
     test_slowest_steps(coarse)
 

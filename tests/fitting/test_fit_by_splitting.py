@@ -405,7 +405,7 @@ def test_the_sums_over_all_parts_are_those_of_the_whole(parted: Parted) -> None:
     wanted = row_totals(parted.exact.processor, is_json=parted.is_json)
     assert found.keys() == wanted.keys()
     for row, one in found.items():
-        assert one.gathered == 0
+        assert one.merged == 0
         assert replace(one, drawn=one.drawn - one.continued, continued=0) == wanted[row]
     assert sum(one.continued for one in found.values()) > 0, "what the limit is chosen for"
 

@@ -31,14 +31,14 @@ class RowTotals:
     """What the slices of one row stand for.
 
     count and busy_ns: the records behind them and their summed length; drawn: the slices there
-    are; gathered: those of them that stand for several; continued: those that go on from the
+    are; merged: those of them that stand for several; continued: those that go on from the
     part before; first_ns and last_ns: the first start and the last end.
     """
 
     count: int
     busy_ns: int
     drawn: int
-    gathered: int
+    merged: int
     continued: int
     first_ns: int
     last_ns: int
@@ -48,7 +48,7 @@ class RowTotals:
             self.count + other.count,
             self.busy_ns + other.busy_ns,
             self.drawn + other.drawn,
-            self.gathered + other.gathered,
+            self.merged + other.merged,
             self.continued + other.continued,
             min(self.first_ns, other.first_ns),
             max(self.last_ns, other.last_ns),
@@ -90,7 +90,7 @@ def rows_of(processor: TraceProcessor, *, is_json: bool) -> dict[int, Row]:
 
 
 def row_totals(processor: TraceProcessor, *, is_json: bool) -> dict[Row, RowTotals]:
-    """What each row with slices holds, lanes together; a gathered slice tells what it stands for.
+    """What each row with slices holds, lanes together; a merged slice tells what it stands for.
 
     A continued slice is no record of its own, so it adds its length but no count.
     """

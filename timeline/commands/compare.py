@@ -441,5 +441,5 @@ def _shift_ns(base: Sequence[RankFacts], new: Sequence[RankFacts]) -> int:
 
 
 def _not_redrawn(_leading: Leading) -> NoReturn:
-    """Both runs are gathered where they are too large; leading steps are never asked for."""
-    raise AssertionError("a comparison is gathered")
+    """Both runs are merged where they are too large; leading steps are never asked for."""
+    raise AssertionError("a comparison is merged")

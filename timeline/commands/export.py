@@ -89,7 +89,7 @@ def export(
         args: args on slices; the viewer pays for each.
         causes: say why devices wait and idle, which reads HCCL tasks and host calls too.
         limit: largest size of a file in bytes, or as in "20MB"; 0 is none.
-        fit: when it is larger: gather what is short, keep the detail of the leading steps, write
+        fit: when it is larger: merge what is short, keep the detail of the leading steps, write
             several files, or stop.
         csv: a file for the times of each rank and step, in the columns of step_trace_time.csv.
         report: a file for a page of what was measured, which ends in .html.
@@ -245,10 +245,10 @@ def _finish(
             f"--strict: {rows} records would be left out: {losses[0].reason}.",
             do="Leave out --strict to accept that.",
         )
-    gathered = sum(row.gathered for row in report.resolutions)
-    if options.strict and gathered:
+    merged = sum(row.merged for row in report.resolutions)
+    if options.strict and merged:
         raise LimitError(
-            f"--strict: {gathered} slices would be gathered to keep the limit.",
+            f"--strict: {merged} slices would be merged to keep the limit.",
             do="Raise --limit, take fewer --ranks or --steps, or leave out --strict.",
         )
     written_paths = [part.target for part in written.parts]

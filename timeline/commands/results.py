@@ -148,8 +148,8 @@ def resolution_row(layer: DrawnLayer) -> ResolutionRow:
         finer_ns=resolution.finer_width_ns,
         finer_until_ns=resolution.finer_until_ns,
         exact=layer.exact,
-        gathered=layer.gathered,
-        gathered_into=layer.gathered_into,
+        merged=layer.merged,
+        merged_into=layer.merged_into,
     )
 
 

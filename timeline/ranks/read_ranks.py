@@ -177,7 +177,7 @@ def _read(
         drawn.append(rank)
         elements += element_count(rank.tracks.tracks)
         if limit_bytes and elements > most and len(drawn) > 1:
-            workers.progress.report("Gathering what is short", 0, 0)
+            workers.progress.report("Merging what is short", 0, 0)
             tracks = coarsen_for_file(tuple(drawn), requests[0], limit_bytes, most)
             drawn = [replace(rank, tracks=rows) for rank, rows in zip(drawn, tracks, strict=True)]
             elements = sum(element_count(rows.tracks) for rows in tracks)

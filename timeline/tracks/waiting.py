@@ -158,7 +158,7 @@ def _with_arrows(
 ) -> tuple[RankTracks, ...]:
     """Connect ops of different ranks; such arrows count from -1 down, over all ranks.
 
-    Ops that were gathered already have none, and are counted as if they were gathered now.
+    Ops that were merged already have none, and are counted as if they were merged now.
     """
     has_ops = np.array([_draws_ops(rank.tracks) for rank in ranks], np.bool_)
     wanted = [*_wait_ends(has_ops, waiting.waits), *_pair_ends(has_ops, waiting.pairs)]

@@ -3,7 +3,7 @@
 --
 --   SELECT * FROM slowest_steps;
 --
--- Times are nanoseconds. Slices that were gathered to keep a size limit stand for many records:
+-- Times are nanoseconds. Slices that were merged to keep a size limit stand for many records:
 -- questions about single tasks, ops and calls leave them out, so ask those of an exact file.
 
 -- What everything below is built on: the rank, layer and row of each track, whose number `row` is
