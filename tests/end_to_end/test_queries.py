@@ -342,7 +342,7 @@ def test_merged_slices_count_for_no_task(shelf: ProfileShelf, tmp_path: Path) ->
     """Under a limit the questions speak of the tasks that are still there one by one."""
     coarse = asked(shelf, tmp_path, "torch-db", "--limit", "16KB")
     ((merged,),) = coarse.rows(
-        "SELECT count(*) FROM slice WHERE extract_arg(arg_set_id, 'debug.busy_ns') IS NOT NULL"
+        "SELECT count(*) FROM slice WHERE extract_arg(arg_set_id, 'merged.busy_ns') IS NOT NULL"
     )
     assert merged > 0
     assert coarse.rows("SELECT count(*) FROM device_tasks WHERE name GLOB '* tasks: *'") == [(0,)]

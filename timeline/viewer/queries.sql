@@ -68,14 +68,14 @@ SELECT
   folder_meaning
 FROM named;
 
--- A number or a name among the args of a slice: typed, untyped, or of a .json.
+-- A number or a name among the args of a slice, by the kind of slice, or of a .json.
 CREATE OR REPLACE PERFETTO FUNCTION arg_number(args LONG, kind STRING, name STRING)
 RETURNS LONG AS
 SELECT coalesce(extract_arg($args, $kind || '.' || $name), extract_arg($args, 'args.' || $name));
 
-CREATE OR REPLACE PERFETTO FUNCTION arg_name(args LONG, name STRING)
+CREATE OR REPLACE PERFETTO FUNCTION arg_name(args LONG, kind STRING, name STRING)
 RETURNS STRING AS
-SELECT coalesce(extract_arg($args, 'debug.' || $name), extract_arg($args, 'args.' || $name));
+SELECT coalesce(extract_arg($args, $kind || '.' || $name), extract_arg($args, 'args.' || $name));
 
 -- All slices that are records, with the rank, layer and row that they are drawn on.
 CREATE OR REPLACE PERFETTO TABLE drawn AS
@@ -85,7 +85,7 @@ SELECT
   drawn_rows.folder_meaning
 FROM slice
 JOIN drawn_rows USING (track_id)
-WHERE slice.arg_set_id IS NULL OR arg_number(slice.arg_set_id, 'debug', 'busy_ns') IS NULL;
+WHERE slice.arg_set_id IS NULL OR arg_number(slice.arg_set_id, 'merged', 'busy_ns') IS NULL;
 
 -- The tasks of the device. `operator` is the type of an operator; where the profile does not tell
 -- it, it is taken from names such as scope/Type-op12 and aclnnCall_Kernel_Type. `computes` leaves out copies and events.
@@ -107,8 +107,8 @@ SELECT
 FROM (
   SELECT
     *,
-    arg_name(args, 'op_type') AS op_type,
-    arg_name(args, 'task_type') AS task_type,
+    arg_name(args, 'task', 'op_type') AS op_type,
+    arg_name(args, 'task', 'task_type') AS task_type,
     replace(name, rtrim(name, replace(name, '/', '')), '') AS last_name
   FROM drawn
   WHERE label GLOB 'Stream *' AND layer != 'Scope Layer'
@@ -352,7 +352,7 @@ SELECT
 FROM (
   SELECT
     *,
-    arg_name(args, 'link_type') AS link_type,
+    arg_name(args, 'hccl', 'link_type') AS link_type,
     arg_number(args, 'hccl', 'size_bytes') AS size_bytes,
     replace(lower(name), ' ', '_') = 'notify_wait' AS is_wait
   FROM drawn
@@ -389,7 +389,7 @@ ORDER BY waited_ns DESC, rank, waited_for_rank;
 -- 11. Why does the device idle? Idle time of each rank by cause, and by the call that the host was
 -- in meanwhile.
 CREATE OR REPLACE PERFETTO VIEW idle_slices AS
-SELECT id, ts, dur, rank, name AS cause, arg_name(args, 'call') AS call
+SELECT id, ts, dur, rank, name AS cause, arg_name(args, 'overlap', 'call') AS call
 FROM drawn
 WHERE layer = 'Overlap Analysis' AND label = 'Idle' AND dur > 0;
 
@@ -414,10 +414,10 @@ ORDER BY rank, total_ns DESC, cause, call;
 CREATE OR REPLACE PERFETTO VIEW path_segments AS
 SELECT
   id, ts, dur,
-  arg_number(args, 'debug', 'iteration') AS step,
-  arg_number(args, 'debug', 'rank') AS on_rank,
-  arg_name(args, 'kind') AS kind,
-  arg_name(args, 'name') AS task,
+  arg_number(args, 'path', 'iteration') AS step,
+  arg_number(args, 'path', 'rank') AS on_rank,
+  arg_name(args, 'path', 'kind') AS kind,
+  arg_name(args, 'path', 'name') AS task,
   name
 FROM drawn
 WHERE rank IS NULL AND label = 'Critical path';
