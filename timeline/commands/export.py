@@ -87,14 +87,14 @@ def export(
         group_by: rows by rank, or by layer.
         merge_graphs: steps of all graphs in one row, or a row for each.
         scopes: draw the scopes of operator names as a layer.
-        args: args on slices; the viewer pays for each.
+        args: args on slices; each costs file size and load time.
         causes: say why devices wait and idle, which reads HCCL tasks and host calls too.
         limit: largest size of a file in bytes, or as in "20MB"; 0 is none.
         fit: when it is larger: merge what is short, keep the detail of the leading steps, write
             several files, or stop.
         csv: a file for the times of each rank and step, in the columns of step_trace_time.csv.
-        report: a file for a page of what was measured, which ends in .html.
-        png: a file for a picture of what was measured.
+        report: a file for an HTML report, which ends in .html.
+        png: a file for a picture of the report.
         force: replace an existing file.
         strict: stop when anything would be left out.
         assign_rank, align, offset, fp_start, bp_end, jobs, executor, keep_going, progress: how a
