@@ -84,7 +84,10 @@ CHANGES = {
     TABLE: (
         ('    COUNTERS = "counters"\n', '    LONGEST = "longest"\n    COUNTERS = "counters"\n'),
         ('    "counters",\n', '    "longest",\n    "counters",\n'),
-        ('    SCOPE = "scope"\n', '    SCOPE = "scope"\n    LONG_TASK = "long_task"\n'),
+        (
+            '    HOST_CALL = "host_call"\n',
+            '    HOST_CALL = "host_call"\n    LONG_TASK = "long_task"\n',
+        ),
         (
             "    LayerSpec(\n        Layer.FRAMEWORK,",
             """    LayerSpec(
@@ -96,6 +99,7 @@ CHANGES = {
             SliceSpec(
                 SliceKind.LONG_TASK,
                 "long tasks",
+                Category.TASK,
                 ArgsMessage("LongTask", "long", 9950, ("task_id",)),
             ),
         ),

@@ -16,6 +16,7 @@ __all__ = [
     "spell_duration",
     "spell_flop",
     "spell_like",
+    "spell_rate",
     "spell_share",
     "spell_short",
 ]
@@ -146,6 +147,21 @@ def spell_like(duration_ns: int, other_ns: int) -> str:
     digits = 0 if scale == 1 or size >= 999.5 else 1 if size >= 99.95 else 2
     spelled = f"{duration_ns / scale:.{digits}f}"
     return f"{spelled} {unit}" if float(spelled) or not duration_ns else spell_short(duration_ns)
+
+
+def spell_rate(gb_s: float) -> str:
+    """Spell a bandwidth in GB/s with three digits that count, smaller ones in smaller units.
+
+    >>> spell_rate(15.613921), spell_rate(0.2230458), spell_rate(645.604), spell_rate(0.00666)
+    ('15.6 GB/s', '223 MB/s', '646 GB/s', '6.66 MB/s')
+    """
+    value, unit = gb_s * 1e9, "B/s"
+    for larger in ("KB/s", "MB/s", "GB/s"):
+        if abs(value) < 999.5:
+            break
+        value, unit = value / 1000, larger
+    size = abs(value)
+    return f"{value:.{0 if size >= 99.95 else 1 if size >= 9.995 else 2}f} {unit}"
 
 
 def spell_share(part: float, whole: float) -> str:

@@ -241,8 +241,8 @@ SELECT slice.name, ts, track_id FROM slice
 WHERE slice.name GLOB 'Step [0-9]*' AND depth = 0 ORDER BY ts
 """
 DIFFERENCES = """
-SELECT slice.name, ts, EXTRACT_ARG(arg_set_id, 'debug.base_ns'),
-  EXTRACT_ARG(arg_set_id, 'debug.new_ns'), EXTRACT_ARG(arg_set_id, 'debug.delta_ns')
+SELECT slice.name, ts, EXTRACT_ARG(arg_set_id, 'step.base_ns'),
+  EXTRACT_ARG(arg_set_id, 'step.new_ns'), EXTRACT_ARG(arg_set_id, 'step.delta_ns')
 FROM slice JOIN track ON track.id = track_id WHERE track.name = 'New run against base' ORDER BY ts
 """
 

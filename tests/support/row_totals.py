@@ -8,8 +8,20 @@ from tests.support.drawn_slices import drawn_rows
 from tests.support.loaded_picture import TEXT_ROWS
 from tests.support.perfetto_sql import TraceProcessor
 
-__all__ = ["CounterTotals", "Row", "RowTotals", "counter_totals", "row_totals", "rows_of"]
+__all__ = [
+    "CONTINUED",
+    "CounterTotals",
+    "Row",
+    "RowTotals",
+    "counter_totals",
+    "row_totals",
+    "rows_of",
+]
 
+CONTINUED = """(
+  SELECT int_value FROM args WHERE args.arg_set_id = slice.arg_set_id AND key GLOB '*.continued'
+)"""
+"""SQL: 1 of a slice that goes on from the part before, whatever it stands for; else NULL."""
 Row = tuple[str, ...]
 """The names on the way to a row, outermost first; process and thread in JSON."""
 
@@ -82,7 +94,7 @@ def row_totals(processor: TraceProcessor, *, is_json: bool) -> dict[Row, RowTota
 
     A continued slice is no record of its own, so it adds its length but no count.
     """
-    kind = "args" if is_json else "debug"
+    kind = "args" if is_json else "merged"
     rows = rows_of(processor, is_json=is_json)
     found: dict[Row, RowTotals] = {}
     for track, *numbers in processor.rows(
@@ -92,7 +104,7 @@ def row_totals(processor: TraceProcessor, *, is_json: bool) -> dict[Row, RowTota
             extract_arg(arg_set_id, '{kind}.busy_ns') AS busy,
             coalesce(extract_arg(arg_set_id, '{kind}.count'),
                      extract_arg(arg_set_id, 'communication.count')) AS stands,
-            extract_arg(arg_set_id, '{kind}.continued') AS continued
+            {CONTINUED} AS continued
           FROM slice
         )
         SELECT track_id,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from timeline.columns.columns import Bool, Codes, Columnar, Float64, Int64, Rows, rows_of_runs
 from timeline.columns.strings import StringPool
-from timeline.layers import COUNTERS, SizeLayer, SliceKind
+from timeline.layers import COUNTERS, SLICES, Category, SizeLayer, SliceKind
 from timeline.records.clock import ClockMove
 
 __all__ = [
@@ -123,6 +123,13 @@ class Slices(Columnar):
     nested: bool = False
     coarse: Coarse | None = None
     """What those slices stand for that were merged; None while each is a record."""
+    own_category: Category | None = None
+    """The category of a row whose slices are not what others of their kind are, such as waits."""
+
+    @property
+    def category(self) -> Category:
+        """What viewers group them by."""
+        return self.own_category or SLICES[self.kind].category
 
     def __len__(self) -> int:
         return len(self.start_ns)
