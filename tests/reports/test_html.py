@@ -467,10 +467,10 @@ def test_page_and_picture_lie_beside_the_timeline(
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("--report", "a.pdf"), 2, "Name a file that ends in .html"),
-        (("--png", "a.jpg"), 2, "Name a file that ends in .png"),
+        (("--report", "a.pdf"), 2, "--report needs a name ending in .html"),
+        (("--png", "a.jpg"), 2, "--png needs a name ending in .png"),
         (("--report", "none/a.html"), 1, "none does not exist"),
-        (("--report", "."), 2, "Name a file"),
+        (("--report", "."), 2, "--report needs a name ending in"),
     ],
 )
 def test_targets_are_checked_before_anything_is_read(
