@@ -157,8 +157,8 @@ class LayerSpec(NamedTuple):
     description: str
     slices: tuple[SliceSpec, ...] = ()
     tables: tuple[TableName, ...] = ()
-    expected: bool = False
-    """Whether people are told where a profile holds none of it. Of steps the report says so anyway,
+    missing: str = ""
+    """What people are told where a profile holds none of it; of steps the report says so anyway,
     and a single run of an operator has none."""
     in_summary: bool = False
     """Whether a summary draws it too; then it is drawn even where detail had to be left out."""
@@ -219,7 +219,7 @@ LAYERS: tuple[LayerSpec, ...] = (
         "Overlap Analysis",
         1,
         "How the device spent its time, of the tasks and ops that were selected: computing, "
-        "communication that nothing overlaps and free time add up to the span.",
+        "exposed communication and free time add up to the span.",
         (
             SliceSpec(
                 SliceKind.OVERLAP,
@@ -265,7 +265,7 @@ LAYERS: tuple[LayerSpec, ...] = (
             ),
         ),
         tables=("tasks",),
-        expected=True,
+        missing="no device tasks",
     ),
     LayerSpec(
         Layer.COMMUNICATION,
@@ -316,7 +316,7 @@ LAYERS: tuple[LayerSpec, ...] = (
             ),
         ),
         tables=("ops", "planes"),
-        expected=True,
+        missing="no communication ops",
     ),
     LayerSpec(
         Layer.SCOPES,
@@ -349,7 +349,7 @@ LAYERS: tuple[LayerSpec, ...] = (
         "Calls of {name} on the host, by thread; arrows lead to the tasks they launched.",
         (_HOST_CALLS,),
         tables=("host",),
-        expected=True,
+        missing="no host calls",
     ),
     LayerSpec(
         None,
@@ -371,7 +371,7 @@ LAYERS: tuple[LayerSpec, ...] = (
         90,
         "Values that were sampled while the rank ran, by group.",
         tables=("samples",),
-        expected=True,
+        missing="no counters",
     ),
 )
 """The layers of one rank in the order in which they are painted."""

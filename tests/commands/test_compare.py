@@ -24,6 +24,7 @@ from timeline.analysis.work.computing_classes import CLASSES
 from timeline.cli.main import main
 from timeline.cli.parser import build_compare_parser
 from timeline.figures.comparison import Comparison
+from timeline.figures.comparison_sentences import cause_label
 from timeline.figures.overall_parts import AT_ONCE, WHOLE
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
@@ -342,7 +343,8 @@ def test_the_page_says_what_the_comparison_says(
         assert list(map(int, page.column(name, "Before"))) == table["base_ns"].tolist()
         assert list(map(int, page.column(name, "Now"))) == table["new_ns"].tolist()
     metrics = [one.strip() for one in page.column("overall", "Part")]
-    assert metrics == comparison.parts["metric"].tolist()
+    assert metrics == [cause_label(name, "") for name in comparison.parts["metric"].tolist()]
+    assert "exposed communication" in metrics
     assert page.column("operators", "Name or type") == comparison.operators["name"].tolist()
     for said in comparison.sentences():
         assert said in content.decode()

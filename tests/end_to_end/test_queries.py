@@ -322,6 +322,47 @@ def test_critical_path(case: Asked) -> None:
     assert {tuple(row[:3]): row[3] for row in found} == sums
 
 
+SHORT = {
+    "who_holds_others_up": "name GLOB 'Waiting for *'",
+    "which_steps_are_slow": "arg_number(args, 'step', 'span_ns') IS NOT NULL",
+    "why_devices_idle": "label = 'Idle'",
+}
+"""What --open shows, and where the slices are that it leads to."""
+
+
+def test_what_is_shown_first_adds_up(case: Asked) -> None:
+    """The short answers are sums of the long ones, in milliseconds too."""
+    waits, steps, idle = (case.rows(f"SELECT * FROM {view}") for view in SHORT)
+    assert [(row[0], row[1], row[7]) for row in waits] == case.rows(
+        "SELECT waited_for_rank, profiled, sum(waited_ns) FROM waited_for"
+        " GROUP BY waited_for_rank ORDER BY sum(waited_ns) DESC"
+    )
+    assert [(row[0], row[1], row[7]) for row in steps] == case.rows(
+        "SELECT step, slowest_rank, span_ns FROM slowest_steps"
+    )
+    assert [(row[0], row[4], row[7]) for row in idle] == case.rows(
+        "SELECT cause, sum(slices), sum(total_ns) FROM idle_causes"
+        " GROUP BY cause ORDER BY sum(total_ns) DESC, cause"
+    )
+    for ms, ns in [
+        (row[at], row[7]) for rows, at in ((waits, 3), (steps, 2), (idle, 1)) for row in rows
+    ]:
+        assert ms == round(ns / 1e6, 3)
+    for rows, at in ((waits, 4), (idle, 2)):
+        assert sum(row[at] for row in rows) == pytest.approx(100, abs=0.3)
+
+
+@pytest.mark.parametrize("view", SHORT)
+def test_what_is_shown_first_leads_to_slices(case: Asked, view: str) -> None:
+    """To one of the kind that each row counts; the UI needs these five columns to link it."""
+    assert case.rows(f"SELECT count(*) > 0 FROM {view}") == [(1,)]
+    assert case.rows(
+        f"SELECT count(*) FROM {view} AS shown WHERE NOT EXISTS (SELECT 1 FROM drawn WHERE"
+        " drawn.id = shown.slice_id AND shown.id = shown.slice_id AND drawn.ts = shown.ts"
+        f" AND drawn.dur = shown.dur AND drawn.track_id = shown.track_id AND {SHORT[view]})"
+    ) == [(0,)]
+
+
 def test_a_summary_answers_what_is_in_it(shelf: ProfileShelf, tmp_path: Path) -> None:
     """Steps and ranks as in a detail; questions about single tasks and ops have no answer."""
     summary = asked(shelf, tmp_path, "torch-db", "--kind", "summary")

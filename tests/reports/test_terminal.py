@@ -229,7 +229,7 @@ def test_a_profile_without_steps(
     assert main(arguments) == 0
     lines = capsys.readouterr().out.splitlines()
     assert any(line.split()[:2] == ["rank", "time"] for line in lines)
-    assert any(line.endswith(", no steps marked") for line in lines)
+    assert any(line.endswith(", no step marks") for line in lines)
     change_events(trace, lambda event: event if event["ph"] == "M" else None)
     assert main(arguments) == 0
     out = capsys.readouterr().out

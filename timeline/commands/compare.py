@@ -56,7 +56,7 @@ from timeline.records.tables import AI_CPU, Omission
 from timeline.reports.comparison_markdown import comparison_markdown
 from timeline.reports.comparison_report import ChangedStep, ComparisonReport
 from timeline.reports.file_notes import notes_of
-from timeline.selection import Selection
+from timeline.selection import Selection, select
 from timeline.sources.finding.discovery import FindingOptions
 from timeline.tracks.model import Track
 from timeline.tracks.overview import step_starts_ns
@@ -78,7 +78,7 @@ MOST_LENGTHS = 1 << 24
 while they are compared."""
 
 
-@with_keywords(CompareKeywords, ExportOptions, CompareOptions, ReadingOptions)
+@with_keywords(CompareKeywords, Selection, ExportOptions, CompareOptions, ReadingOptions)
 def compare(
     base: Profile | str | os.PathLike[str],
     new: Profile | str | os.PathLike[str],
@@ -103,8 +103,8 @@ def compare(
             inside it, in the tables of operators; at least 4.
         map_operators: new names of operators and modules by old ones, or a JSON file of those.
         match_shapes: whether operators of other shapes are others.
-        selection, kind, group_by, merge_graphs, scopes, args, causes, limit, force: as for
-            `export`.
+        selection, ranks, graphs, steps, window, layers, kind, group_by, merge_graphs, scopes, args,
+            causes, limit, force: as for `export`.
         assign_rank, align, offset, fp_start, bp_end, jobs, executor, keep_going, progress: how
             paths are opened; see `open_profile`. A profile that is open has its own.
 
@@ -113,6 +113,7 @@ def compare(
     """
     options = fill(ExportOptions, {"output": output, **keywords})
     more = fill(CompareOptions, keywords)
+    drawn = with_drawn_layers(select(selection, keywords), options)
     check_can_draw(options)
     either = FindingOptions(of_several=True)
     with (
@@ -126,7 +127,6 @@ def compare(
                 f"--assign-rank {name}: neither run has such a capture.",
                 do="Use --list to see what each has.",
             )
-        drawn = with_drawn_layers(selection, options)
         target = Target.of(options, comparison_name(before.path, after.path, options.kind, drawn))
         try:
             return _ComparisonWriter(before, after, drawn, options, more, target).write()

@@ -6,36 +6,41 @@
 -- Times are nanoseconds. Slices that were merged to keep a size limit stand for many records:
 -- questions about single tasks, ops and calls leave them out, so ask those of an exact file.
 
--- What everything below is built on: the rank, layer and row of each track, whose number `row` is
--- that of its first lane.
+-- What everything below is built on: the rank, run, layer and row of each track, whose number `row`
+-- is that of its first lane. Names come without the spaces and numbers that put rows in order; a
+-- rank is a number; the run is empty unless two are compared.
 CREATE OR REPLACE PERFETTO TABLE drawn_rows AS
 WITH RECURSIVE
   ways(track_id, above, name, at) AS (
     SELECT id, parent_id, trim(name), 0 FROM track
     UNION ALL
-    SELECT track_id, parent_id, trim(track.name), at + 1 FROM ways JOIN track ON track.id = ways.above
+    SELECT track_id, parent_id, trim(track.name), at + 1
+    FROM ways JOIN track ON track.id = ways.above
   ),
   labels AS (
     SELECT
       ways.track_id,
       CASE WHEN at = 0 THEN name END AS label,
-      CASE WHEN name GLOB 'Rank [0-9]*' THEN cast_int!(substr(name, 6)) END AS rank,
+      CASE WHEN name GLOB 'Rank [0-9]*' THEN name END AS rank_name,
       -- The outermost name that is not a rank's.
-      CASE WHEN name NOT GLOB 'Rank [0-9]*' THEN at END AS layer_at
+      CASE WHEN name NOT GLOB 'Rank* [0-9]*' THEN at END AS layer_at
     FROM ways
   ),
   protobuf AS (
-    SELECT track_id, max(label) AS label, max(rank) AS rank, max(layer_at) AS layer_at
+    SELECT
+      track_id, max(label) AS label, max(rank_name) AS rank_name, max(layer_at) AS layer_at
     FROM labels
     GROUP BY track_id
   ),
   named AS (
     SELECT
       protobuf.track_id,
-      protobuf.rank,
-      -- Layers that hold ranks are numbered.
-      ltrim(outermost.name, '0123456789 ') AS layer,
-      iif(protobuf.label GLOB 'Plane *', folder.name || ' ', '') || protobuf.label AS label,
+      protobuf.rank_name,
+      -- Layers that are roots are numbered.
+      iif(
+        outermost.above IS NULL, ltrim(outermost.name, '0123456789 '), outermost.name
+      ) AS layer,
+      iif(protobuf.label GLOB 'Plane *', trim(folder.name) || ' ', '') || protobuf.label AS label,
       folder.id AS folder,
       extract_arg(folder.source_arg_set_id, 'description') AS folder_meaning
     FROM protobuf
@@ -48,23 +53,23 @@ WITH RECURSIVE
     -- In .json a process is a layer of a rank, such as Rank 0 Communication.
     SELECT
       thread_track.id,
-      iif(process.name GLOB 'Rank [0-9]* *', cast_int!(substr(process.name, 6)), NULL),
+      iif(process.name GLOB '*Rank [0-9]* *', trim(process.name), NULL),
       iif(
-        process.name GLOB 'Rank [0-9]* *',
-        substr(process.name, 6 + instr(substr(process.name, 6), ' ')),
-        NULL
+        process.name GLOB '*Rank [0-9]* *',
+        ltrim(substr(trim(process.name), 6), '0123456789 '),
+        trim(process.name)
       ),
-      thread.name,
+      trim(thread.name),
       process.upid,
       NULL
     FROM thread_track JOIN thread USING (utid) JOIN process USING (upid)
   )
 SELECT
   track_id,
-  rank,
+  iif(rank_name IS NULL, NULL, cast_int!(substr(rank_name, 6))) AS rank,
   coalesce(layer, '') AS layer,
   label,
-  min(track_id) OVER (PARTITION BY folder, rank, layer, label) AS row,
+  min(track_id) OVER (PARTITION BY folder, rank_name, layer, label) AS row,
   folder_meaning
 FROM named;
 
@@ -142,7 +147,7 @@ WHERE layer = 'Step Trace' AND label != 'ProfilerStep'
 -- 1. Which steps are slow? Slowest first, with the rank that it was slowest on and how that rank
 -- spent it; spread_ns is how much longer it took there than on the fastest rank. A step that is
 -- slow because of not_overlapped_ns waits for communication, one with idle_ns for the host.
-CREATE OR REPLACE PERFETTO VIEW slowest_steps AS
+CREATE OR REPLACE PERFETTO VIEW slow_steps AS
 WITH
   -- Ranks number their graphs apart, so graphs tell steps apart only where a rank has several.
   graphs AS (SELECT count(DISTINCT graph) AS several FROM device_steps GROUP BY rank),
@@ -158,10 +163,11 @@ WITH
         - min(span_ns) OVER (PARTITION BY of_graph, step) AS spread_ns
     FROM matched
   )
-SELECT
-  graph, step, rank AS slowest_rank, span_ns, computing_ns, not_overlapped_ns, idle_ns, spread_ns
-FROM placed
-WHERE place = 1
+SELECT *, rank AS slowest_rank FROM placed WHERE place = 1;
+
+CREATE OR REPLACE PERFETTO VIEW slowest_steps AS
+SELECT graph, step, slowest_rank, span_ns, computing_ns, not_overlapped_ns, idle_ns, spread_ns
+FROM slow_steps
 ORDER BY span_ns DESC, step;
 
 -- 2. Which rank holds the others up? Means of a step of each rank, the one that computes longest
@@ -429,5 +435,92 @@ SELECT
 FROM path_segments
 GROUP BY step, on_rank, kind
 ORDER BY step, total_ns DESC, rank, kind;
+
+-- 13. In short, what --open shows: a few rows in milliseconds, with the exact time and the slice
+-- that is worst behind them. A click on its id in the Perfetto UI leads there.
+--
+-- Whom do the others wait for? profiled is 0 where the rank has no rows here; a rank is NULL where
+-- it is only known that it is another one.
+CREATE OR REPLACE PERFETTO VIEW who_holds_others_up AS
+WITH
+  waits AS (
+    SELECT *, iif(name GLOB 'Waiting for rank *', cast_int!(substr(name, 18)), NULL) AS on_rank
+    FROM drawn
+    WHERE layer = 'Overlap Analysis' AND label = 'Waiting'
+  ),
+  placed AS (
+    SELECT *, row_number() OVER (PARTITION BY on_rank ORDER BY dur DESC, id) AS place FROM waits
+  ),
+  summed AS (
+    SELECT
+      on_rank AS rank,
+      min(name NOT GLOB '*(not profiled)') AS profiled,
+      count(DISTINCT rank) AS ranks_waiting,
+      sum(dur) AS waited_ns,
+      max(iif(place = 1, rank, NULL)) AS longest_on_rank,
+      max(iif(place = 1, id, NULL)) AS id
+    FROM placed
+    GROUP BY on_rank
+  )
+SELECT
+  summed.rank,
+  profiled,
+  ranks_waiting,
+  round(waited_ns / 1e6, 3) AS waited_ms,
+  round(100.0 * waited_ns / sum(waited_ns) OVER (), 1) AS percent,
+  round(dur / 1e6, 3) AS longest_ms,
+  longest_on_rank,
+  waited_ns,
+  id, id AS slice_id, ts, dur, track_id
+FROM summed JOIN slice USING (id)
+ORDER BY waited_ns DESC, summed.rank;
+
+-- Which steps are slow, and how did the rank that took longest spend them? exposed_ms is
+-- communication that nothing overlaps, spread_ms how much longer it took than the fastest rank.
+CREATE OR REPLACE PERFETTO VIEW which_steps_are_slow AS
+SELECT
+  step,
+  slowest_rank,
+  round(span_ns / 1e6, 3) AS ms,
+  round(computing_ns / 1e6, 3) AS computing_ms,
+  round(not_overlapped_ns / 1e6, 3) AS exposed_ms,
+  round(idle_ns / 1e6, 3) AS idle_ms,
+  round(spread_ns / 1e6, 3) AS spread_ms,
+  span_ns,
+  graph,
+  id, id AS slice_id, ts, dur, track_id
+FROM slow_steps
+ORDER BY span_ns DESC, step;
+
+-- Why do devices idle? The causes over all ranks, and the rank that has the longest of each.
+CREATE OR REPLACE PERFETTO VIEW why_devices_idle AS
+WITH
+  placed AS (
+    SELECT *, row_number() OVER (PARTITION BY cause ORDER BY dur DESC, id) AS place
+    FROM idle_slices
+  ),
+  summed AS (
+    SELECT
+      cause,
+      count(DISTINCT rank) AS ranks,
+      count(*) AS times,
+      sum(dur) AS idle_ns,
+      max(iif(place = 1, rank, NULL)) AS longest_on_rank,
+      max(iif(place = 1, id, NULL)) AS id
+    FROM placed
+    GROUP BY cause
+  )
+SELECT
+  cause,
+  round(idle_ns / 1e6, 3) AS idle_ms,
+  round(100.0 * idle_ns / sum(idle_ns) OVER (), 1) AS percent,
+  ranks,
+  times,
+  round(dur / 1e6, 3) AS longest_ms,
+  longest_on_rank,
+  idle_ns,
+  id, id AS slice_id, ts, dur, track_id
+FROM summed JOIN slice USING (id)
+ORDER BY idle_ns DESC, cause;
 
 SELECT * FROM slowest_steps;
