@@ -23,6 +23,7 @@ __all__ = [
     "ExportKeywords",
     "ReadingKeywords",
     "SelectionKeywords",
+    "VerdictKeywords",
 ]
 
 
@@ -47,6 +48,12 @@ class SelectionKeywords(TypedDict, total=False):
     graphs: Ids
     steps: Ids
     window: Window | str | None
+
+
+class VerdictKeywords(ReadingKeywords, SelectionKeywords, total=False):
+    """Keywords of `find_verdict`."""
+
+    causes: bool
 
 
 class DrawingKeywords(ReadingKeywords, SelectionKeywords, total=False):

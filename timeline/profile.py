@@ -137,7 +137,7 @@ def open_profile(
         offset: by rank, what its clock is moved by instead: ns, or as in "+120us".
         fp_start, bp_end: operators that begin forward and end backward, where steps are not
             marked; found where not given.
-        jobs: processes that read ranks; one a core if not given, or one for a small profile.
+        jobs: processes that read ranks; one per core if not given, or one for a small profile.
         executor: read ranks on a Dask cluster that sees the same files, as in dask://HOST:PORT.
         keep_going: leave out ranks that cannot be read, and say which.
         progress: is told how far reading is.

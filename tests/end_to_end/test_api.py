@@ -106,7 +106,7 @@ def test_every_flag_is_a_keyword() -> None:
     chosen = inspect.signature(timeline.Selection).parameters
     flags = actions()
     of_the_terminal = {"help", "version", "quiet", "verbose", "json", "list", "path"}
-    of_the_terminal |= {"open", "offline", "completion"}
+    of_the_terminal |= {"open", "offline", "completion", "verdict"}
     assert set(flags) - of_the_terminal == {*exported, *chosen} - {
         *("profile", "selection", "progress", "estimate")  # which --json asks for
     }
@@ -446,7 +446,7 @@ def test_a_path_and_an_open_profile_give_the_same_file(
     monkeypatch.chdir(tmp_path)
     selection = Selection(ranks=1, steps=[1, 2])
     report = timeline.export(opened, selection=selection, kind="detail", limit=0, scopes=True)
-    name = "timeline-detail-r1-s1-2.pftrace"
+    name = f"timeline-{opened.path.name}-detail-r1-s1-2.pftrace"
     assert [output.path for output in report.outputs] == [Path(name)]
     timeline.export(
         str(opened.path),

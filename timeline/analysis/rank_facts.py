@@ -69,7 +69,7 @@ def _lacking(records: Records) -> frozenset[Layer]:
     return frozenset(
         layer.option
         for layer in LAYERS
-        if layer.option and layer.expected and not holds_any(records, layer)
+        if layer.option and layer.missing and not holds_any(records, layer)
     )
 
 
@@ -83,7 +83,7 @@ class ProfileFacts:
     graphs: frozenset[int]
     steps: frozenset[int]
     lacks: frozenset[Layer]
-    """Layers that are expected (`LayerSpec.expected`), and of which there is not one record."""
+    """Layers that are expected (`LayerSpec.missing`), and of which there is not one record."""
     omissions: tuple[Omission, ...]
     warnings: tuple[str, ...]
     free_rule: FreeRule

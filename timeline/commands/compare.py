@@ -18,8 +18,9 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import DrawOptions
 from timeline.analysis.work.framework_calls import MARKS
 from timeline.analysis.work.framework_sums import FrameworkSums, OperatorRules
+from timeline.commands.default_names import comparison_name
 from timeline.commands.inputs import open_if_path, with_drawn_layers
-from timeline.commands.outputs import check_can_draw, check_targets
+from timeline.commands.outputs import Target, check_can_draw, check_targets
 from timeline.commands.results import (
     most_names,
     output_files,
@@ -27,6 +28,7 @@ from timeline.commands.results import (
     warnings_of,
 )
 from timeline.declarations import fill, with_keywords
+from timeline.encoders.attributes import MARK
 from timeline.encoders.drafts import Draft, write_drafts
 from timeline.encoders.formats import format_of
 from timeline.errors import UsageError
@@ -34,6 +36,7 @@ from timeline.figures.comparison import Comparison
 from timeline.figures.filed_verdict import FiledVerdict
 from timeline.figures.framework_comparison import OperatorNames
 from timeline.figures.gate import Gate
+from timeline.figures.highlights import remarks_of_comparison
 from timeline.figures.rank_tables import Figures
 from timeline.figures.step_times import step_times_ns
 from timeline.figures.table import Table
@@ -55,12 +58,12 @@ from timeline.reports.comparison_report import ChangedStep, ComparisonReport
 from timeline.reports.file_notes import notes_of
 from timeline.selection import Selection, select
 from timeline.sources.finding.discovery import FindingOptions
-from timeline.tracks.assemble import assemble
 from timeline.tracks.model import Track
 from timeline.tracks.overview import step_starts_ns
 from timeline.tracks.rank_tracks import RankTracks
-from timeline.tracks.side_by_side import StepDifferences, side_by_side
-from timeline.tracks.verdict_row import WHAT_CHANGED, VerdictRow
+from timeline.tracks.root_rows import WHAT_CHANGED
+from timeline.tracks.side_by_side import RunOfRanks, StepDifferences, side_by_side
+from timeline.tracks.verdict_row import VerdictRow
 from timeline.units import spell_count
 from timeline.version import __version__
 
@@ -89,7 +92,7 @@ def compare(
     Args:
         base, new: profiles that are open, or paths as for `open_profile`; what is selected is
             selected of both.
-        output: compare-KIND.pftrace here if not given.
+        output: compare-BASE-NEW-KIND.pftrace here if not given, as for `export`.
         csv: a file for all operators and collectives, matched.
         report: a file for a page of the comparison, which ends in .html.
         png: a file for a picture of it.
@@ -110,7 +113,6 @@ def compare(
     """
     options = fill(ExportOptions, {"output": output, **keywords})
     more = fill(CompareOptions, keywords)
-    target = options.output or Path(f"compare-{options.kind.value}.pftrace")
     drawn = with_drawn_layers(select(selection, keywords), options)
     check_can_draw(options)
     either = FindingOptions(of_several=True)
@@ -125,6 +127,7 @@ def compare(
                 f"--assign-rank {name}: neither run has such a capture.",
                 do="Use --list to see what each has.",
             )
+        target = Target.of(options, comparison_name(before.path, after.path, options.kind, drawn))
         try:
             return _ComparisonWriter(before, after, drawn, options, more, target).write()
         finally:
@@ -142,7 +145,7 @@ class _ComparisonWriter:
         selection: Selection,
         options: ExportOptions,
         more: CompareOptions,
-        target: Path,
+        target: Target,
     ) -> None:
         self._base, self._new = base, new
         self._selection = selection
@@ -151,7 +154,7 @@ class _ComparisonWriter:
 
     def write(self) -> ComparisonReport:
         """Read both profiles, compare them, and write the timeline and what goes beside it."""
-        options, form = self._options, format_of(self._target)
+        options, form = self._options, format_of(self._target.path)
         profiles = (self._base, self._new)
         inputs = {profile.path: profile.sources for profile in profiles}
         check_targets(self._target, options, inputs, self._more.markdown)
@@ -170,12 +173,12 @@ class _ComparisonWriter:
             (*base.ranks, *moved),
             _not_redrawn,
             options,
-            self._target,
+            self._target.path,
             form,
             partial(self._describe, comparison),
             base.clock.wall_offset_ns,
             self._base.progress,
-            _Arrangement(len(base.ranks), comparison.steps, options.groups_by_layer),
+            _Arrangement(len(base.ranks), comparison, options.groups_by_layer),
         )
         try:
             facts = (*base.facts, *new.facts)
@@ -199,7 +202,7 @@ class _ComparisonWriter:
             options.args,
             options.limit_bytes,
             ranks,
-            self._target,
+            self._target.path,
             clock=profile.reading.clock,
             questions=self._questions(ranks),
         )
@@ -264,7 +267,7 @@ class _ComparisonWriter:
         filed = FiledVerdict.of_comparison(__version__, kind, comparison)
         return FileNotes(
             (
-                ("io.tlexport.version", __version__),
+                (MARK, __version__),
                 ("io.tlexport.kind", kind),
                 ("io.tlexport.base", str(self._base.path)),
                 ("io.tlexport.new", str(self._new.path)),
@@ -340,16 +343,18 @@ class _Arrangement:
     """Puts the tracks of both runs side by side; the first `ranks` are those of the base."""
 
     ranks: int
-    steps: Table
+    comparison: Comparison
     by_layer: bool
 
     def __call__(self, facts: Sequence[RankFacts], rows: Sequence[RankTracks]) -> tuple[Track, ...]:
         """The rows of both runs, side by side, from the facts and rows of all ranks."""
         base, new = (
-            assemble(facts[rows_of_run], rows[rows_of_run], by_layer=self.by_layer)
-            for rows_of_run in (slice(self.ranks), slice(self.ranks, None))
+            RunOfRanks(facts[of_run], rows[of_run])
+            for of_run in (slice(self.ranks), slice(self.ranks, None))
         )
-        return side_by_side(base, new, _differences(self.steps, facts[: self.ranks]))
+        differences = _differences(self.comparison.steps, base.facts)
+        remarks = remarks_of_comparison(self.comparison)
+        return side_by_side(base, new, differences, remarks, by_layer=self.by_layer)
 
 
 _RUNS = ("base", "new")
@@ -436,5 +441,5 @@ def _shift_ns(base: Sequence[RankFacts], new: Sequence[RankFacts]) -> int:
 
 
 def _not_redrawn(_leading: Leading) -> NoReturn:
-    """Both runs are gathered where they are too large; leading steps are never asked for."""
-    raise AssertionError("a comparison is gathered")
+    """Both runs are merged where they are too large; leading steps are never asked for."""
+    raise AssertionError("a comparison is merged")
