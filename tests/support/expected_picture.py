@@ -56,7 +56,7 @@ DEFAULT_ARGS = {
     "hccl": "src_rank dst_rank size_bytes bandwidth_gb_s link_type",
     "communication": "count data_type algorithm launched_by module waited_ns last_rank transfer_ns "
     "bus_bandwidth_gb_s",
-    "overlap": "last_rank",
+    "overlap": "last_rank op",
     "host": "",
 }
 """Args that are drawn unless all or none are asked for, by what a slice stands for.
