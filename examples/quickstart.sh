@@ -7,5 +7,5 @@ python3 -m venv .venv
 .venv/bin/pip install --quiet --disable-pip-version-check .
 
 .venv/bin/python examples/make_profile.py profile
-.venv/bin/tlexport profile --ranks 0,1 --kind summary --force
-.venv/bin/tlexport profile --ranks 0,1 --kind detail --force
+.venv/bin/tlexport profile --ranks 0,1 --kind summary
+.venv/bin/tlexport profile --ranks 0,1 --kind detail

@@ -84,7 +84,10 @@ CHANGES = {
     TABLE: (
         ('    COUNTERS = "counters"\n', '    LONGEST = "longest"\n    COUNTERS = "counters"\n'),
         ('    "counters",\n', '    "longest",\n    "counters",\n'),
-        ('    SCOPE = "scope"\n', '    SCOPE = "scope"\n    LONG_TASK = "long_task"\n'),
+        (
+            '    HOST_CALL = "host_call"\n',
+            '    HOST_CALL = "host_call"\n    LONG_TASK = "long_task"\n',
+        ),
         (
             "    LayerSpec(\n        Layer.FRAMEWORK,",
             """    LayerSpec(
@@ -96,6 +99,7 @@ CHANGES = {
             SliceSpec(
                 SliceKind.LONG_TASK,
                 "long tasks",
+                Category.TASK,
                 ArgsMessage("LongTask", "long", 9950, ("task_id",)),
             ),
         ),
@@ -181,7 +185,7 @@ def test_a_layer_more_is_drawn_in_its_place(picture: LoadedPicture) -> None:
     layers = {
         track.path[1]: track.order
         for track in picture.tracks.values()
-        if len(track.path) == 2 and track.rank == 0
+        if len(track.path) == 2 and track.path[0].startswith("Rank 0")
     }
     in_order = sorted(layers, key=lambda name: layers[name])
     assert in_order == [
@@ -239,6 +243,6 @@ def test_a_layer_more_is_counted(run: Run, shelf: ProfileShelf, tmp_path: Path) 
     report = json.loads(run(path, "--kind", "detail", "--limit", "16KB", "--json", "-o", target))
     counted = {one["layer"]: one for one in report["resolution"]}
     task, long_task = counted["task"], counted["long_task"]
-    assert long_task["exact"] + long_task["gathered"] == task["exact"] + task["gathered"] > 0
+    assert long_task["exact"] + long_task["merged"] == task["exact"] + task["merged"] > 0
     labels = {drawn_slice.name for drawn_slice in drawn_slices(loaded(target), "Longest Tasks")}
     assert any(re.match(r"\d+ long tasks: ", label) for label in labels)

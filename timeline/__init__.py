@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from timeline.commands.compare import compare
     from timeline.commands.export import export
     from timeline.commands.show import read_verdict
+    from timeline.commands.verdict import find_verdict
     from timeline.figures.filed_verdict import FiledVerdict
     from timeline.figures.table import Table
     from timeline.layers import Layer
@@ -62,6 +63,7 @@ __all__ = [
     "__version__",
     "compare",
     "export",
+    "find_verdict",
     "open_profile",
     "read_verdict",
     "show",
@@ -81,6 +83,7 @@ _HOMES = {
     "Table": "timeline.figures.table",
     "compare": "timeline.commands.compare",
     "export": "timeline.commands.export",
+    "find_verdict": "timeline.commands.verdict",
     "open_profile": "timeline.profile",
     "read_verdict": "timeline.commands.show",
     "show": "timeline.viewer",

@@ -189,7 +189,7 @@ class ExportOptions:
 
     scopes: draw those of operator names as a layer. limit_bytes: size of a written file that is
     never exceeded; 0 is no limit. csv: a file for the times of each rank and step, besides the
-    timeline. report: a page to look at that is written too. png: a picture of it. causes: say why
+    timeline. report: an HTML report that is written too. png: a picture of it. causes: say why
     devices wait and idle, for which HCCL tasks and host calls are read, whatever is drawn.
     """
 
@@ -226,7 +226,8 @@ class ExportOptions:
     args: Args = option(
         "--args",
         group=Group.DRAW,
-        help="args on slices: default (a short set), all or none; the viewer pays for each",
+        help="args on slices: default (a short set), all or none; each arg costs file size "
+        "and load time",
         metavar="SET",
         default=Args.DEFAULT.value,
         choices=_values(Args),
@@ -243,11 +244,11 @@ class ExportOptions:
         "-o",
         "--output",
         group=Group.OUTPUT,
-        help=_OUTPUT_HELP.format("timeline-KIND-rRANKS.pftrace"),
+        help=_OUTPUT_HELP.format("timeline-PROFILE-KIND-rRANKS.pftrace"),
         metavar="FILE",
         parse=Path,
         read=_read_path,
-        compare=InCompare(_OUTPUT_HELP.format("compare-KIND.pftrace")),
+        compare=InCompare(_OUTPUT_HELP.format("compare-BASE-NEW-KIND.pftrace")),
     )
     limit_bytes: int = option(
         "--limit",
@@ -261,7 +262,7 @@ class ExportOptions:
     fit: Fit = option(
         "--fit",
         group=Group.OUTPUT,
-        help="when it is larger: coarsen gathers what is short, steps keeps the detail of the "
+        help="when it is larger: coarsen merges short slices, steps keeps the detail of the "
         "leading steps, split writes several files, error stops (default: coarsen)",
         metavar="HOW",
         default=Fit.COARSEN.value,
@@ -272,29 +273,29 @@ class ExportOptions:
     csv: Path | None = option(
         "--csv",
         group=Group.PRINT,
-        help="write the times of each rank and step too, in the columns of step_trace_time.csv; "
+        help="also write the times of each rank and step, in the columns of step_trace_time.csv; "
         "- prints them",
         metavar="FILE",
         read=_read_path,
-        compare=InCompare("write all operators as a table too; - prints them", Group.OUTPUT),
+        compare=InCompare("also write all operators as a table; - prints them", Group.OUTPUT),
     )
     report: Path | None = option(
         "--report",
         group=Group.REPORT,
-        help="write a page of what was measured too",
+        help="also write an HTML report",
         metavar="FILE.html",
         parse=Path,
         read=_read_path,
-        compare=InCompare("write a page of it too", Group.OUTPUT),
+        compare=InCompare("also write an HTML report", Group.OUTPUT),
     )
     png: Path | None = option(
         "--png",
         group=Group.REPORT,
-        help="write a picture of what was measured too",
+        help="also write a picture of the report",
         metavar="FILE.png",
         parse=Path,
         read=_read_path,
-        compare=InCompare("write a picture of it too", Group.OUTPUT),
+        compare=InCompare("also write a picture of the report", Group.OUTPUT),
     )
     force: bool = option(
         "--force",
@@ -333,7 +334,7 @@ class CompareOptions:
     markdown: Path | None = option(
         "--markdown",
         group=Group.OUTPUT,
-        help="write it in short for a merge request too, as GitHub-flavoured Markdown; - prints it",
+        help="also write a summary for a merge request, as GitHub-flavoured Markdown; - prints it",
         metavar="FILE.md",
         read=_read_path,
     )
@@ -434,7 +435,7 @@ class ReadingOptions:
 
     assign_rank: rank by directory, for captures that do not tell theirs. clock: how ranks come on
     one clock. operators: where steps are not marked. jobs: processes that read ranks; None is one
-    a core, or none for a small profile. executor: the address of a Dask scheduler to work on
+    per core, or none for a small profile. executor: the address of a Dask scheduler to work on
     instead. keep_going: leave ranks out that fail.
     """
 
@@ -454,7 +455,7 @@ class ReadingOptions:
         "-j",
         "--jobs",
         group=Group.WORK,
-        help="processes that read ranks (default: one a core; 1 for a small profile)",
+        help="processes that read ranks (default: one per core; 1 for a small profile)",
         metavar="N",
         parse=_parse_jobs,
         completion=NO_COMPLETION,

@@ -187,7 +187,9 @@ def test_a_slower_run_fails_after_all_is_written(
     assert (found["png"], found["markdown"]) == ("t.png", "t.md")
     assert "Gate of 5% fails: median step +" in printed.err
     written = {one.name: one.read_bytes() for one in here.iterdir()}
-    assert set(written) == {"t.csv", "t.html", "t.md", "t.png", "compare-summary.pftrace"}
+    base, new = (Path(side).name for side in sides)
+    timeline_name = f"compare-{base}-{new}-summary.pftrace"
+    assert set(written) == {"t.csv", "t.html", "t.md", "t.png", timeline_name}
     assert written["t.png"].startswith(b"\x89PNG")
     assert b"Gate of 5% fails" in written["t.md"]
     assert b"Gate of 5% fails" in written["t.html"]

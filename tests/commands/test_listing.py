@@ -47,6 +47,26 @@ def test_list_as_json(command: Command, profile: Profile) -> None:
     assert Path(found["source"]).name == profile.captures[1].name
 
 
+def test_list_of_runs(command: Command, shelf: ProfileShelf, tmp_path: Path) -> None:
+    """A directory of runs is a table of runs, newest first; -v tells the ranks of the newest."""
+    for name, date in (("old", "20250109"), ("new", "20250211")):
+        copy = shelf.copy("torch-text", tmp_path / "runs" / name)
+        for capture in copy.captures:
+            capture.rename(capture.with_name(capture.name.replace("20250109", date)))
+    outcome = command(tmp_path / "runs", "--list")
+    head, newest, oldest, advice = outcome.out.splitlines()
+    assert head.split() == ["run", "started", "ranks", "layout", "path"]
+    assert newest.split() == [
+        *("2025-02-11", "12:00:00", "0,1", "trace_view.json"),
+        str(tmp_path / "runs" / "new"),
+    ]
+    assert oldest.split()[0] == "2025-01-09"
+    assert advice == f"Ranks and steps of a run: tlexport {tmp_path}/runs/new --list"
+    verbose = command(tmp_path / "runs", "--list", "-v").out
+    assert verbose.startswith(outcome.out + "\nnewest run:\nrank  graph  steps")
+    assert verbose.endswith(command(tmp_path / "runs" / "new", "--list").out)
+
+
 @pytest.mark.parametrize("quiet", [(), ("-q",)], ids=["", "-q"])
 def test_json_report(command: Command, profile: Profile, quiet: Sequence[str]) -> None:
     """--json prints one object: what was written, per rank, and overlap in integer ns."""

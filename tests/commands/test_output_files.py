@@ -1,4 +1,4 @@
-"""Proves that an export has its name, replaces nothing, and leaves nothing else behind."""
+"""Proves that an export has its name, replaces only its own, and leaves nothing else behind."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ SUFFIXES = (".pftrace", ".pftrace.gz", ".json", ".json.gz")
 @pytest.mark.parametrize(
     ("options", "name"),
     [
-        ((), "timeline-summary-r0-1.pftrace"),
-        (("--ranks", "1"), "timeline-summary-r1.pftrace"),
-        (("--kind", "detail", "--ranks", "0,1"), "timeline-detail-r0-1.pftrace"),
+        ((), "timeline-PROFILE-summary-r0-1.pftrace"),
+        (("--ranks", "1"), "timeline-PROFILE-summary-r1.pftrace"),
+        (("--kind", "detail", "--ranks", "0,1"), "timeline-PROFILE-detail-r0-1.pftrace"),
         (
             ("--kind", "detail", "--graphs", "3", "--steps", "2-3"),
-            "timeline-detail-r0-1-g3-s2-3.pftrace",
+            "timeline-PROFILE-detail-r0-1-g3-s2-3.pftrace",
         ),
     ],
 )
@@ -43,6 +43,7 @@ def test_default_name(
     command: Command, profile: Profile, options: Sequence[str], name: str
 ) -> None:
     """Without -o the file lies in the current directory, named after what is in it."""
+    name = name.replace("PROFILE", profile.path.name)
     outcome = command(profile.path, *options)
     assert outcome.code == 0
     assert command.files() == [name]
@@ -55,7 +56,7 @@ def test_default_name_of_scattered_ranks(command: Command, shelf: ProfileShelf) 
     """Ranks that do not follow each other are listed in the name."""
     five = shelf.get("torch-db", ranks=5, steps=1)
     assert command(five.path, "--ranks", "0,2-4").code == 0
-    assert command.files() == ["timeline-summary-r0,2-4.pftrace"]
+    assert command.files() == [f"timeline-{five.path.name}-summary-r0,2-4.pftrace"]
 
 
 def test_existing_file_is_kept(command: Command, profile: Profile) -> None:
@@ -70,6 +71,109 @@ def test_existing_file_is_kept(command: Command, profile: Profile) -> None:
     assert command(profile.path, "-o", "mine.pftrace", "--force").code == 0
     assert len(drawn_slices(command.loaded("mine.pftrace"))) > 0
     assert command.files() == ["mine.pftrace"]
+
+
+@pytest.mark.parametrize(
+    ("directory", "name"),
+    [
+        ("run 7/epoch:2", "epoch-2"),
+        ("-v", "v"),
+        ("训练", "profile"),
+        ("host_" + "1" * 60, "host_" + "1" * 35),
+    ],
+)
+def test_default_name_of_any_directory(
+    command: Command, shelf: ProfileShelf, tmp_path: Path, directory: str, name: str
+) -> None:
+    """It is one word for every shell and file system, at most 40 characters of the profile's."""
+    there = shelf.copy("torch-db", tmp_path / "somewhere" / directory)
+    assert command(there.path).code == 0
+    assert command.files() == [f"timeline-{name}-summary-r0-1.pftrace"]
+
+
+def test_the_same_question_twice(command: Command, profile: Profile) -> None:
+    """An earlier answer under the default name is replaced, which is said."""
+    name = f"timeline-{profile.path.name}-summary-r0-1.pftrace"
+    assert command.report(profile.path)["outputs"][0]["replaced"] is False
+    before = (command.directory / name).read_bytes()
+    outcome = command(profile.path, "--args", "none")
+    assert outcome.code == 0
+    assert f"Wrote {name} (replaced)  " in outcome.out
+    assert (command.directory / name).read_bytes() != before
+    assert command.report(profile.path)["outputs"][0]["replaced"] is True
+    assert command.files() == [name]
+
+
+def test_the_same_comparison_twice(command: Command, profile: Profile) -> None:
+    """Likewise."""
+    name = f"compare-{profile.path.name}-{profile.path.name}-summary.pftrace"
+    for said in ("", " (replaced)"):
+        outcome = command("compare", profile.path, profile.path)
+        assert f"Wrote {name}{said}  " in outcome.out
+    assert command.files() == [name]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_only_an_earlier_answer_gives_way(command: Command, profile: Profile, suffix: str) -> None:
+    """A file of somebody else, a link or a directory under the default name stays as it is."""
+    name = f"timeline-{profile.path.name}-summary-r0-1.pftrace"
+    ours = command.directory / f"ours{suffix}"
+    assert command(profile.path, "-o", ours.name).code == 0
+    target = command.directory / name
+    for foreign in (b"precious", b"", ours.read_bytes()[:40]):
+        target.write_bytes(foreign)
+        outcome = command(profile.path)
+        assert (outcome.code, outcome.out) == (1, "")
+        assert f"{name} exists" in outcome.err
+        assert target.read_bytes() == foreign
+    target.unlink()
+    target.symlink_to(ours.name)
+    assert command(profile.path).code == 1
+    assert target.is_symlink()
+    target.unlink()
+    target.mkdir()
+    assert command(profile.path).code == 1
+    assert command(profile.path, "--force").code == 1
+    assert target.is_dir()
+
+
+def test_parts_of_an_earlier_answer_give_way(command: Command, shelf: ProfileShelf) -> None:
+    """Fewer parts leave none of more behind; parts of others stay."""
+    long = shelf.get("torch-db", steps=6)
+    asked = (long.path, "--kind", "detail", "--fit", "split")
+    whole = command.report(*asked, "--limit", "0")["outputs"][0]
+    (command.directory / whole["path"]).unlink()
+
+    def parts(share: float) -> list[str]:
+        report = command.report(*asked, "--limit", f"{int(whole['bytes'] * share)}B")
+        return [output["path"] for output in report["outputs"]]
+
+    many = parts(0.3)
+    foreign = command.directory / many[-1].replace("part", "part9", 1)
+    foreign.write_bytes(b"precious")
+    few = parts(0.6)
+    assert len(few) < len(many)
+    assert command.files() == sorted([*few, foreign.name])
+    assert parts(0.6) == few
+    assert foreign.read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("layout", ["torch-text", "torch-db", "mindspore-2.1", "kineto"])
+def test_an_answer_is_no_part_of_the_profile(
+    command: Command, shelf: ProfileShelf, tmp_path: Path, layout: str, suffix: str
+) -> None:
+    """A file of ours that lies in the profile's directory changes nothing, and is replaced."""
+    profile = shelf.copy(layout, tmp_path / "run")
+    first = command.report(profile.path, "-o", "first.pftrace")
+    capture = profile.captures[0]
+    for place in {profile.path, capture if capture.is_dir() else capture.parent}:
+        answer = place / f"timeline-run-summary-r0-1{suffix}"
+        assert command(profile.path, "-o", answer).code == 0
+        assert command(profile.path, "-o", answer, "--force").code == 0
+    again = command.report(profile.path, "-o", "again.pftrace")
+    assert again["ranks"] == first["ranks"]
+    assert again["warnings"] == first["warnings"]
 
 
 @pytest.mark.parametrize("kind", ["summary", "detail"])

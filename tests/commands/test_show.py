@@ -42,7 +42,7 @@ WRONG: tuple[Any, ...] = (
 DISPLAYS = (Display(20, "ascii", terminal=False), Display(200, "utf-8", terminal=True))
 
 ROW = """
-SELECT slice.name, COALESCE(EXTRACT_ARG(arg_set_id, 'debug.see_why'),
+SELECT slice.name, COALESCE(EXTRACT_ARG(arg_set_id, 'note.see_why'),
                             EXTRACT_ARG(arg_set_id, 'args.see_why'))
 FROM slice JOIN track ON track.id = track_id
 LEFT JOIN thread_track ON thread_track.id = track_id LEFT JOIN thread USING (utid)
@@ -111,7 +111,8 @@ def test_verbose(command: Command, shelf: ProfileShelf) -> None:
     """-v prints the steps too, as the export did."""
     profile = shelf.get("torch-db", steps=6)
     out = command(profile.path, "-v").out
-    assert command("show", "timeline-summary-r0-1.pftrace", "-v").out.startswith(said_of(out))
+    name = f"timeline-{profile.path.name}-summary-r0-1.pftrace"
+    assert command("show", name, "-v").out.startswith(said_of(out))
 
 
 def test_renamed_and_moved(command: Command, profile: Profile, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Proves that the README says what the command line, readers and queries say, word for word."""
+"""Proves that README and docs say what the command line, readers and queries say."""
 
 from __future__ import annotations
 
@@ -19,10 +19,16 @@ from tests.support.perfetto_sql import TraceProcessor
 from tests.support.places import ROOT
 from tests.support.profile_shelf import ProfileShelf
 from timeline.cli.main import main
-from timeline.cli.parser import build_compare_parser, build_parser
+from timeline.cli.parser import build_compare_parser, build_parser, build_show_parser
 from timeline.profile import open_profile
+from timeline.viewer.queries import queries_text
 
 README = ROOT / "README.md"
+DOCS = ROOT / ".github" / "docs"
+PAGES = (README, *sorted(DOCS.glob("*.md")))
+REFERENCE, LAYOUTS_PAGE, VIEWING = (
+    DOCS / name for name in ("reference.md", "layouts.md", "viewing.md")
+)
 HELP = "<!-- help -->\n```text\n", "```\n<!-- /help -->"
 JSON = "<!-- json -->\n", "<!-- /json -->"
 CONSOLE = re.compile(r"(?<=^```console\n).*?(?=^```$)", re.MULTILINE | re.DOTALL)
@@ -39,14 +45,14 @@ EXAMPLE = README.with_name("examples") / "slow_step.py"
 WIDTH = "100"
 
 
-def assert_held(wanted: str, marks: tuple[str, str]) -> None:
-    """The README holds a text between two marks; UPDATE_README=1 writes it there."""
+def assert_held(wanted: str, page: Path, marks: tuple[str, str]) -> None:
+    """A page holds a text between two marks; UPDATE_README=1 writes it there."""
     opening, closing = marks
-    text = README.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
     before, _, rest = text.partition(opening)
     held, _, after = rest.partition(closing)
     if os.environ.get("UPDATE_README"):
-        README.write_text(before + opening + wanted + closing + after, encoding="utf-8")
+        page.write_text(before + opening + wanted + closing + after, encoding="utf-8")
     else:
         assert held == wanted
 
@@ -83,19 +89,31 @@ def shown_on_a_console(commands: list[str], directory: Path) -> str:
     return shown
 
 
-def test_the_readme_shows_what_its_commands_print(tmp_path: Path) -> None:
+def test_the_readme_is_short() -> None:
+    """What is longer is on a page of its own, to which it leads."""
+    text = README.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 160
+    linked = {Path(link).name for link in LINK.findall(text)}
+    assert {page.name for page in PAGES if page is not README} <= linked
+
+
+def names(pages: tuple[Path, ...]) -> list[str]:
+    return [page.name for page in pages]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
+def test_a_page_shows_what_its_commands_print(tmp_path: Path, page: Path) -> None:
     """All of them, one after the other, as somebody who follows it types them."""
     (tmp_path / "examples").symlink_to(README.parent / "examples")
     make_profile([str(tmp_path / "profile")])
-    text = README.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
     blocks = CONSOLE.findall(text)
     commands = [re.findall(r"^\$ (.*)$", block, re.MULTILINE) for block in blocks]
     shown = [shown_on_a_console(command, tmp_path) for command in commands]
-    assert sum(map(len, commands)) >= 5
     if os.environ.get("UPDATE_README"):
         made = iter(shown)
         text = CONSOLE.sub(lambda held: newer(held[0], next(made)), text)
-        README.write_text(text, encoding="utf-8")
+        page.write_text(text, encoding="utf-8")
     else:
         assert [SIZE.sub("KB", held) for held in blocks] == [SIZE.sub("KB", one) for one in shown]
 
@@ -109,15 +127,20 @@ def test_commands_that_are_only_shown_are_commands() -> None:
     """What needs a network or a cluster is not run, but its options are there."""
     lines = [
         line
-        for block in SHELL.findall(README.read_text(encoding="utf-8"))
+        for page in PAGES
+        for block in SHELL.findall(page.read_text(encoding="utf-8"))
         for line in block.splitlines()
     ]
-    parsed = [
-        build_parser().parse(shlex.split(line, comments=True)[1:])
-        for line in lines
-        if line.startswith("tlexport ")
-    ]
-    assert [one.executor for one in parsed] == ["dask://head:8786"]
+    executors = set[str]()
+    for line in lines:
+        match shlex.split(line, comments=True):
+            case ["tlexport", "compare", *words]:
+                build_compare_parser().parse(words)
+            case ["tlexport", "show", *words]:
+                build_show_parser().parse(words)
+            case ["tlexport", *words]:
+                executors.add(build_parser().parse(words).executor)
+    assert executors == {"", "dask://head:8786"}
     extras = (README.with_name("pyproject.toml")).read_text(encoding="utf-8")
     for name in re.findall(r"\.\[(\w+)\]", "\n".join(lines)):
         assert f"\n{name} = [" in extras
@@ -130,11 +153,11 @@ def options_named(text: str) -> Iterator[str]:
             yield from re.findall(r"(?<![\w-])--[a-z][a-z-]+", code)
 
 
-def test_every_option_that_the_readme_names_is_there() -> None:
+def test_every_option_that_a_page_names_is_there() -> None:
     known = build_parser().format_help() + build_compare_parser().format_help()
     # of examples/make_profile.py
     made = {"--slower", "--steps", "--late-host", "--profiled", "--layout", "--starved"}
-    named = set(options_named(README.read_text(encoding="utf-8")))
+    named = {option for page in PAGES for option in options_named(page.read_text(encoding="utf-8"))}
     assert {"--align", "--fit", "--keep-going"} <= named
     assert {option for option in named if option not in known} <= made
 
@@ -144,10 +167,12 @@ def anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-@pytest.mark.parametrize("page", ["README.md", ".github/CONTRIBUTING.md", ".github/CHANGELOG.md"])
-def test_links_lead_somewhere(page: str) -> None:
+LINKING = (*PAGES, DOCS.parent / "CONTRIBUTING.md", DOCS.parent / "CHANGELOG.md")
+
+
+@pytest.mark.parametrize("here", LINKING, ids=names(LINKING))
+def test_links_lead_somewhere(here: Path) -> None:
     """To a file of the project, and to a heading in it."""
-    here = README.parent / page
     for link in LINK.findall(here.read_text(encoding="utf-8")):
         if link.startswith("https://"):
             continue
@@ -160,8 +185,8 @@ def test_links_lead_somewhere(page: str) -> None:
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 13), reason="argparse spells short options otherwise")
-def test_the_readme_holds_the_help_of_this_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert_held(help_text(monkeypatch), HELP)
+def test_the_reference_holds_the_help_of_this_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert_held(help_text(monkeypatch), REFERENCE, HELP)
 
 
 def keys_of(value: object) -> set[str]:
@@ -173,7 +198,7 @@ def keys_of(value: object) -> set[str]:
     return set()
 
 
-def test_the_readme_names_every_key_of_the_json(
+def test_the_reference_names_every_key_of_the_json(
     shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Whoever reads the report by program finds each of its names explained."""
@@ -186,26 +211,28 @@ def test_the_readme_names_every_key_of_the_json(
     for arguments in ([profile, *table, *limited], [profile, "--list"], tables, both):
         assert main([*arguments, "--json"]) == 0
         keys |= keys_of(json.loads(capsys.readouterr().out))
-    text = README.read_text(encoding="utf-8")
+    text = REFERENCE.read_text(encoding="utf-8")
     described = text.partition(JSON[0])[2].partition(JSON[1])[0]
     assert {"resolution_ns", "spread", "evidence", "delta_ns"} <= keys
     assert {key for key in keys if f"`{key}`" not in described} == set()
 
 
-def test_the_readme_says_what_each_layout_holds(layouts: dict[str, ReadLayout]) -> None:
+def test_the_page_of_layouts_says_what_each_holds(layouts: dict[str, ReadLayout]) -> None:
     """A layout that holds more or less of the simulated run than it did changes the table."""
-    assert_held("".join(f"{line}\n" for line in table_lines(layouts.values())), LAYOUTS)
+    assert_held(
+        "".join(f"{line}\n" for line in table_lines(layouts.values())), LAYOUTS_PAGE, LAYOUTS
+    )
 
 
-def test_the_readme_shows_what_queries_answer(tmp_path: Path) -> None:
-    """On the profile of the README's other examples."""
+def test_a_page_shows_what_queries_answer(tmp_path: Path) -> None:
+    """On the profile of the other examples."""
     target = tmp_path / "timeline.pftrace"
     assert make_profile([str(tmp_path / "profile")]) == 0
     assert main([str(tmp_path / "profile"), "--kind", "detail", "-o", str(target), "-q"]) == 0
     processor = TraceProcessor.load(target.read_bytes())
-    processor.rows((README.parent / "examples" / "queries.sql").read_text(encoding="utf-8"))
+    processor.rows(queries_text())
     shown = "\n".join(f"> SELECT * FROM {view};\n{answer(processor, view)}" for view in ASKED)
-    assert_held(f"```text\n{shown}```\n", QUERIES)
+    assert_held(f"```text\n{shown}```\n", VIEWING, QUERIES)
 
 
 def answer(processor: TraceProcessor, view: str) -> str:
@@ -223,9 +250,9 @@ def answer(processor: TraceProcessor, view: str) -> str:
     )
 
 
-def test_the_readme_shows_the_example_of_library_use() -> None:
+def test_a_page_shows_the_example_of_library_use() -> None:
     """All of it but the sentence at its head."""
-    assert_held(EXAMPLE.read_text(encoding="utf-8").partition("\n\n")[2], SCRIPT)
+    assert_held(EXAMPLE.read_text(encoding="utf-8").partition("\n\n")[2], REFERENCE, SCRIPT)
 
 
 def test_the_example_of_library_use_runs(shelf: ProfileShelf, tmp_path: Path) -> None:

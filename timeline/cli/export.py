@@ -1,4 +1,4 @@
-"""`tlexport`: exports a profile, or lists what it holds, or prints a script for a shell."""
+"""`tlexport`: exports a profile, or says what is slow or what it holds, or prints a script."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ from timeline.cli.parser import PrintOptions, ViewOptions, given_keywords
 from timeline.cli.printing import (
     OPEN_HINT,
     after_writing,
+    check_no_file,
     check_standard_output,
     flush,
     look_at_lines,
     print_data,
     print_json,
+    print_text,
+    print_verdict,
     shown_progress,
     table_file,
     viewer,
+    warnings_said,
 )
 from timeline.declarations import fill
 from timeline.options import ExportOptions, ReadingOptions
@@ -43,6 +47,13 @@ def run(asked: argparse.Namespace) -> None:
         from timeline.cli.completion import script_lines
 
         say(*script_lines(prints.completion))
+        flush()
+    elif views.verdict:
+        _say_verdict(asked, views, prints)
+    elif prints.sql:
+        from timeline.viewer.queries import queries_text
+
+        print_text(queries_text())
         flush()
     elif views.list:
         _list(asked, prints)
@@ -79,7 +90,24 @@ def _list(asked: argparse.Namespace, prints: PrintOptions) -> None:
     keywords = {**given_keywords(asked, ReadingOptions), "progress": shown_progress(prints)}
     with profile_at(asked.path, cast("ReadingKeywords", keywords), LISTED) as profile:
         listing = list_profile(profile, Selection(**given_keywords(asked, Selection)))
-    print_json(listing.to_json()) if prints.json else say(*listing.lines())
+    print_json(listing.to_json()) if prints.json else say(*listing.lines(verbose=prints.verbose))
+    flush()
+
+
+def _say_verdict(asked: argparse.Namespace, views: ViewOptions, prints: PrintOptions) -> None:
+    check_no_file(asked, views)
+    with signals_held():
+        from timeline.commands.verdict import find_verdict
+
+    with warnings_said(prints):
+        filed = find_verdict(
+            asked.path,
+            selection=Selection(**given_keywords(asked, Selection)),
+            causes=asked.causes,
+            progress=shown_progress(prints),
+            **given_keywords(asked, ReadingOptions),
+        )
+    print_verdict(filed, prints)
     flush()
 
 
@@ -100,6 +128,6 @@ def _print_report(
     more = report.verbose_lines() if prints.verbose else []
     beside = look_at_lines(asked.report, asked.png)
     why = [f"See why: {report.see_why}"] if report.see_why else []
-    say(*report.lines(), *more, *beside, *why, stream=words)
+    say(*report.lines(verbose=prints.verbose), *more, *beside, *why, stream=words)
     if report.outputs and not (views.open or views.offline):
         say(OPEN_HINT.format(", or add --open"), stream=words)

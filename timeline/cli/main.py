@@ -56,11 +56,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(words: list[str]) -> None:
     """Parse the words and do what they ask: compare or show by the first word, else export.
 
-    A profile of the name of a command is ./compare.
+    A profile of the name of a command is ./compare. Words such as `list` mean an option where no
+    path has that name.
     """
     # Loaded here, after the process is tuned: garbage collection is a tenth of the time of --help.
     from timeline.cli import compare, export, show
-    from timeline.cli.parser import build_compare_parser, build_parser, build_show_parser
+    from timeline.cli.parser import WORDS, build_compare_parser, build_parser, build_show_parser
 
     completing = "_ARGCOMPLETE" in os.environ
     if completing:
@@ -72,6 +73,8 @@ def _run(words: list[str]) -> None:
             parser, run, words = build_compare_parser(), compare.run, words[1:]
         case ["show"]:
             parser, run, words = build_show_parser(), show.run, words[1:]
+        case [word] if word in WORDS and not os.path.lexists(word):
+            parser, run, words = build_parser(), export.run, [*words[1:], WORDS[word]]
         case _:
             parser, run = build_parser(), export.run
     if completing:

@@ -18,6 +18,7 @@ from timeline.version import __version__
 __all__ = [
     "EPILOG",
     "SHELLS",
+    "WORDS",
     "Parser",
     "PrintOptions",
     "ViewOptions",
@@ -34,6 +35,9 @@ https://ui.perfetto.dev, and say what is slow.
 
   # what is slow? (anywhere in, inside or above a profile)
   tlexport
+
+  # the answer alone, without a timeline
+  tlexport --verdict
 
   # what is there: ranks, graphs, steps
   tlexport prof --list
@@ -116,6 +120,13 @@ class ViewOptions:
         default=False,
         compare=None,
     )
+    verdict: bool = option(
+        "--verdict",
+        group=Group.PRINT,
+        help="say what is slow, write no file, and stop",
+        default=False,
+        compare=None,
+    )
     open: bool = option(
         "--open",
         group=Group.VIEW,
@@ -151,16 +162,24 @@ class PrintOptions:
         "-v",
         "--verbose",
         group=Group.PRINT,
-        help="print the times of each step, the longest communication ops, what was compared and "
-        "what is not used too",
+        help="also print the times of each step, the longest communication ops, and what was "
+        "merged, left out, compared and not used",
         default=False,
         compare=InCompare(
-            "print quartiles of operators and collectives, HCCL tasks, launching operators, memory "
-            "and more rows of every table too"
+            "also print quartiles of operators and collectives, HCCL tasks, launching operators, "
+            "memory, more rows of every table, and what was merged and left out"
         ),
     )
     quiet: bool = option(
         "-q", "--quiet", group=Group.PRINT, help="print nothing but errors", default=False
+    )
+    sql: bool = option(
+        "--sql",
+        group=Group.PRINT,
+        help="print questions to a timeline in SQL, for the Perfetto UI or trace_processor, and "
+        "stop",
+        default=False,
+        compare=None,
     )
     completion: str | None = option(
         "--completion",
@@ -170,6 +189,26 @@ class PrintOptions:
         choices=tuple(SHELLS),
         compare=None,
     )
+
+
+WORDS = {
+    "help": "--help",
+    "list": "--list",
+    "verdict": "--verdict",
+    "version": "--version",
+}
+"""First words that mean an option, unless a path of that name exists."""
+SLIPS = {
+    "--detail": "--kind detail",
+    "--summary": "--kind summary",
+    "-V": "--version",
+    "-l": "--list",
+    "-r": "--ranks",
+    "-s": "--steps",
+    "-k": "--kind",
+    "-f": "--force",
+}
+"""Options of other programs, which are not spelled like the one that is meant."""
 
 
 _DECLARING = (Selection, ViewOptions, ExportOptions, ReadingOptions, PrintOptions)
@@ -242,6 +281,8 @@ class Parser(argparse.ArgumentParser):
 
     def _unknown(self, word: str) -> str:
         name = word.partition("=")[0]
+        if name in SLIPS:
+            return f"there is no option {name}; did you mean {SLIPS[name]}?"
         known = [option for option in self._option_string_actions if option.startswith("--")]
         return f"there is no option {name}{did_you_mean(name, known)}"
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from timeline.cli.parser import PrintOptions, ViewOptions
-from timeline.errors import UsageError
+from timeline.errors import TimelineWarning, UsageError
 from timeline.printable import encoded, printable_json, say
 
 if TYPE_CHECKING:
+    from timeline.figures.filed_verdict import FiledVerdict
     from timeline.figures.table import Table
     from timeline.progress import Progress
     from timeline.reports.comparison_report import ComparisonReport
@@ -23,15 +26,18 @@ __all__ = [
     "OPEN_HINT",
     "STDOUT",
     "after_writing",
+    "check_no_file",
     "check_standard_output",
     "flush",
     "look_at_lines",
     "print_data",
     "print_json",
     "print_text",
+    "print_verdict",
     "shown_progress",
     "table_file",
     "viewer",
+    "warnings_said",
 ]
 
 OPEN_HINT = "Open: https://ui.perfetto.dev (drag the file in{})"
@@ -58,6 +64,27 @@ def check_standard_output(
     ):
         if first and second:
             raise UsageError(f"{first} and {second} exclude each other.", do="Leave out one.")
+
+
+def check_no_file(asked: argparse.Namespace, views: ViewOptions) -> None:
+    """Make sure that no file is asked for, or that one is opened, where none is written.
+
+    Raises:
+        UsageError: one is.
+    """
+    for flag, given in (
+        ("-o", asked.output),
+        ("--csv", asked.csv),
+        ("--report", asked.report),
+        ("--png", asked.png),
+        ("--open", views.open),
+        ("--offline", views.offline),
+        ("--list", views.list),
+    ):
+        if given:
+            raise UsageError(
+                f"--verdict and {flag} exclude each other: it writes no file.", do="Leave out one."
+            )
 
 
 def table_file(csv: str | None) -> str | None:
@@ -108,6 +135,30 @@ def print_text(text: str) -> None:
     """Print lines as they are, escaped where the encoding of standard output needs it."""
     if sys.stdout is not None:
         sys.stdout.write(encoded(text, sys.stdout.encoding or "utf-8"))
+
+
+def print_verdict(filed: FiledVerdict, prints: PrintOptions) -> None:
+    """Print what is slow, or what changed, as text for the terminal or as JSON."""
+    if prints.json:
+        print_json(filed.to_json())
+    elif sys.stdout is not None and not prints.quiet:
+        from timeline.reports.terminal import Display
+        from timeline.reports.terminal_filed import filed_text
+
+        sys.stdout.write(filed_text(filed, Display.of(sys.stdout), verbose=prints.verbose))
+        if filed.see_why:
+            say("", f"See why: {filed.see_why}")
+
+
+@contextlib.contextmanager
+def warnings_said(prints: PrintOptions) -> Iterator[None]:
+    """While the library works, whose warnings are printed as those of the command."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", TimelineWarning)
+        yield
+    if not prints.quiet:
+        said = dict.fromkeys(str(warning.message) for warning in caught)
+        say(*(f"tlexport: {warning}" for warning in said), stream=sys.stderr)
 
 
 def viewer(

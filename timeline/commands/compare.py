@@ -18,8 +18,9 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import DrawOptions
 from timeline.analysis.work.framework_calls import MARKS
 from timeline.analysis.work.framework_sums import FrameworkSums, OperatorRules
+from timeline.commands.default_names import comparison_name
 from timeline.commands.inputs import open_if_path, with_drawn_layers
-from timeline.commands.outputs import check_can_draw, check_targets
+from timeline.commands.outputs import Target, check_can_draw, check_targets
 from timeline.commands.results import (
     most_names,
     output_files,
@@ -27,6 +28,7 @@ from timeline.commands.results import (
     warnings_of,
 )
 from timeline.declarations import fill, with_keywords
+from timeline.encoders.attributes import MARK
 from timeline.encoders.drafts import Draft, write_drafts
 from timeline.encoders.formats import format_of
 from timeline.errors import UsageError
@@ -54,7 +56,7 @@ from timeline.records.tables import AI_CPU, Omission
 from timeline.reports.comparison_markdown import comparison_markdown
 from timeline.reports.comparison_report import ChangedStep, ComparisonReport
 from timeline.reports.file_notes import notes_of
-from timeline.selection import Selection
+from timeline.selection import Selection, select
 from timeline.sources.finding.discovery import FindingOptions
 from timeline.tracks.model import Track
 from timeline.tracks.overview import step_starts_ns
@@ -76,7 +78,7 @@ MOST_LENGTHS = 1 << 24
 while they are compared."""
 
 
-@with_keywords(CompareKeywords, ExportOptions, CompareOptions, ReadingOptions)
+@with_keywords(CompareKeywords, Selection, ExportOptions, CompareOptions, ReadingOptions)
 def compare(
     base: Profile | str | os.PathLike[str],
     new: Profile | str | os.PathLike[str],
@@ -90,7 +92,7 @@ def compare(
     Args:
         base, new: profiles that are open, or paths as for `open_profile`; what is selected is
             selected of both.
-        output: compare-KIND.pftrace here if not given.
+        output: compare-BASE-NEW-KIND.pftrace here if not given, as for `export`.
         csv: a file for all operators and collectives, matched.
         report: a file for a page of the comparison, which ends in .html.
         png: a file for a picture of it.
@@ -101,8 +103,8 @@ def compare(
             inside it, in the tables of operators; at least 4.
         map_operators: new names of operators and modules by old ones, or a JSON file of those.
         match_shapes: whether operators of other shapes are others.
-        selection, kind, group_by, merge_graphs, scopes, args, causes, limit, force: as for
-            `export`.
+        selection, ranks, graphs, steps, window, layers, kind, group_by, merge_graphs, scopes, args,
+            causes, limit, force: as for `export`.
         assign_rank, align, offset, fp_start, bp_end, jobs, executor, keep_going, progress: how
             paths are opened; see `open_profile`. A profile that is open has its own.
 
@@ -111,7 +113,7 @@ def compare(
     """
     options = fill(ExportOptions, {"output": output, **keywords})
     more = fill(CompareOptions, keywords)
-    target = options.output or Path(f"compare-{options.kind.value}.pftrace")
+    drawn = with_drawn_layers(select(selection, keywords), options)
     check_can_draw(options)
     either = FindingOptions(of_several=True)
     with (
@@ -125,7 +127,7 @@ def compare(
                 f"--assign-rank {name}: neither run has such a capture.",
                 do="Use --list to see what each has.",
             )
-        drawn = with_drawn_layers(selection, options)
+        target = Target.of(options, comparison_name(before.path, after.path, options.kind, drawn))
         try:
             return _ComparisonWriter(before, after, drawn, options, more, target).write()
         finally:
@@ -143,7 +145,7 @@ class _ComparisonWriter:
         selection: Selection,
         options: ExportOptions,
         more: CompareOptions,
-        target: Path,
+        target: Target,
     ) -> None:
         self._base, self._new = base, new
         self._selection = selection
@@ -152,7 +154,7 @@ class _ComparisonWriter:
 
     def write(self) -> ComparisonReport:
         """Read both profiles, compare them, and write the timeline and what goes beside it."""
-        options, form = self._options, format_of(self._target)
+        options, form = self._options, format_of(self._target.path)
         profiles = (self._base, self._new)
         inputs = {profile.path: profile.sources for profile in profiles}
         check_targets(self._target, options, inputs, self._more.markdown)
@@ -171,7 +173,7 @@ class _ComparisonWriter:
             (*base.ranks, *moved),
             _not_redrawn,
             options,
-            self._target,
+            self._target.path,
             form,
             partial(self._describe, comparison),
             base.clock.wall_offset_ns,
@@ -200,7 +202,7 @@ class _ComparisonWriter:
             options.args,
             options.limit_bytes,
             ranks,
-            self._target,
+            self._target.path,
             clock=profile.reading.clock,
             questions=self._questions(ranks),
         )
@@ -265,7 +267,7 @@ class _ComparisonWriter:
         filed = FiledVerdict.of_comparison(__version__, kind, comparison)
         return FileNotes(
             (
-                ("io.tlexport.version", __version__),
+                (MARK, __version__),
                 ("io.tlexport.kind", kind),
                 ("io.tlexport.base", str(self._base.path)),
                 ("io.tlexport.new", str(self._new.path)),
@@ -439,5 +441,5 @@ def _shift_ns(base: Sequence[RankFacts], new: Sequence[RankFacts]) -> int:
 
 
 def _not_redrawn(_leading: Leading) -> NoReturn:
-    """Both runs are gathered where they are too large; leading steps are never asked for."""
-    raise AssertionError("a comparison is gathered")
+    """Both runs are merged where they are too large; leading steps are never asked for."""
+    raise AssertionError("a comparison is merged")

@@ -14,10 +14,11 @@ import orjson
 from timeline.analysis.path.estimates import gain_of_culprit_ns
 from timeline.analysis.questions import Questions
 from timeline.analysis.selected_rank import DrawOptions
+from timeline.commands.default_names import timeline_name
 from timeline.commands.inputs import open_if_path, with_drawn_layers
 from timeline.commands.narrower import narrower_command
 from timeline.commands.next_command import see_why
-from timeline.commands.outputs import check_can_draw, check_target, check_targets, default_target
+from timeline.commands.outputs import Target, check_can_draw, check_targets
 from timeline.commands.results import (
     most_names,
     output_files,
@@ -27,6 +28,7 @@ from timeline.commands.results import (
     warnings_of,
 )
 from timeline.declarations import fill, with_keywords
+from timeline.encoders.attributes import MARK
 from timeline.encoders.drafts import Draft, write_drafts
 from timeline.encoders.formats import format_of
 from timeline.errors import LimitError, spell_ids
@@ -50,7 +52,7 @@ from timeline.records.tables import Omission, rows_by_reason
 from timeline.reports.export_report import ExportReport
 from timeline.reports.file_notes import notes_of
 from timeline.reports.report_rows import CsvFile
-from timeline.selection import Selection
+from timeline.selection import Selection, select
 from timeline.sources.source import Source
 from timeline.tracks.assemble import assemble
 from timeline.tracks.root_rows import WHAT_IS_SLOW
@@ -63,7 +65,7 @@ if TYPE_CHECKING:
 __all__ = ["export"]
 
 
-@with_keywords(ExportKeywords, ExportOptions, ReadingOptions)
+@with_keywords(ExportKeywords, Selection, ExportOptions, ReadingOptions)
 def export(
     profile: Profile | str | os.PathLike[str],
     output: str | os.PathLike[str] | None = None,
@@ -76,21 +78,23 @@ def export(
 
     Args:
         profile: one that is open, or a path as for `open_profile`.
-        output: .pftrace, .json, or either with .gz; timeline-KIND-rRANKS.pftrace here if not given.
-        selection: which part; all if not given.
+        output: .pftrace, .json, or either with .gz; timeline-PROFILE-KIND-rRANKS.pftrace here if
+            not given, where an earlier answer under that name is replaced.
+        selection: which part; all if not given. Or its keywords instead:
+        ranks, graphs, steps, window, layers: as for a Selection.
         estimate: estimate what would be won if the rank that holds up the others were as fast.
         kind: summary has steps and overlap, detail every task too.
         group_by: rows by rank, or by layer.
         merge_graphs: steps of all graphs in one row, or a row for each.
         scopes: draw the scopes of operator names as a layer.
-        args: args on slices; the viewer pays for each.
+        args: args on slices; each costs file size and load time.
         causes: say why devices wait and idle, which reads HCCL tasks and host calls too.
         limit: largest size of a file in bytes, or as in "20MB"; 0 is none.
-        fit: when it is larger: gather what is short, keep the detail of the leading steps, write
+        fit: when it is larger: merge what is short, keep the detail of the leading steps, write
             several files, or stop.
         csv: a file for the times of each rank and step, in the columns of step_trace_time.csv.
-        report: a file for a page of what was measured, which ends in .html.
-        png: a file for a picture of what was measured.
+        report: a file for an HTML report, which ends in .html.
+        png: a file for a picture of the report.
         force: replace an existing file.
         strict: stop when anything would be left out.
         assign_rank, align, offset, fp_start, bp_end, jobs, executor, keep_going, progress: how a
@@ -100,13 +104,12 @@ def export(
         TimelineError: nothing was written; the message says what to do.
     """
     options = fill(ExportOptions, {"output": output, **keywords})
+    drawn = with_drawn_layers(select(selection, keywords), options)
     check_can_draw(options)
     with open_if_path(profile, keywords) as source:
         source.check_open()
         try:
-            return _write_export(
-                source, with_drawn_layers(selection, options), options, estimate=estimate
-            )
+            return _write_export(source, drawn, options, estimate=estimate)
         finally:
             source.progress.finish()
 
@@ -115,11 +118,11 @@ def _write_export(
     profile: Profile, selection: Selection, options: ExportOptions, *, estimate: bool
 ) -> ExportReport:
     sources = choose_ranks(profile.sources, selection, profile.path)
-    target = options.output or default_target(options.kind, selection, sources)
-    form = format_of(target)
+    target = Target.of(options, timeline_name(profile.path, options.kind, selection, sources))
+    form = format_of(target.path)
     check_targets(target, options, {profile.path: sources})
     questions = _questions(selection, options, len(sources), estimate=estimate)
-    request = _request(selection, options, profile.reading, target, len(sources), questions)
+    request = _request(selection, options, profile.reading, target.path, len(sources), questions)
     written: Written | None = None
     try:
         with worker_pool_for(sources, profile.reading, profile.progress) as workers:
@@ -137,7 +140,7 @@ def _write_export(
                 joined.ranks,
                 lambda leading: draw_again(joined, workers, leading),
                 options,
-                target,
+                target.path,
                 form,
                 _describe(selection, options, joined, found, warnings),
                 joined.clock.wall_offset_ns,
@@ -150,7 +153,7 @@ def _write_export(
                 ),
                 workers.encoders(),
             )
-        return _finish(written, joined, found, selection, options, profile, warnings)
+        return _finish(written, joined, found, selection, options, profile, warnings, target)
     except BaseException:
         if written is not None:
             written.discard()
@@ -225,6 +228,7 @@ def _finish(
     options: ExportOptions,
     profile: Profile,
     warnings: tuple[str, ...],
+    target: Target,
 ) -> ExportReport:
     """Report what was written, and publish it unless --strict or an existing part forbids."""
     suggestion = narrower_command(profile, selection, options, written, joined)
@@ -241,16 +245,20 @@ def _finish(
             f"--strict: {rows} records would be left out: {losses[0].reason}.",
             do="Leave out --strict to accept that.",
         )
-    gathered = sum(row.gathered for row in report.resolutions)
-    if options.strict and gathered:
+    merged = sum(row.merged for row in report.resolutions)
+    if options.strict and merged:
         raise LimitError(
-            f"--strict: {gathered} slices would be gathered to keep the limit.",
+            f"--strict: {merged} slices would be merged to keep the limit.",
             do="Raise --limit, take fewer --ranks or --steps, or leave out --strict.",
         )
-    for part in written.parts:
-        check_target(part.target, force=options.force)
+    written_paths = [part.target for part in written.parts]
+    for path in written_paths:
+        target.check(path)
+    stale = target.stale_parts(written_paths) if options.fit is Fit.SPLIT else []
     written.publish(_draft_side_files(report, table, options))
-    return report
+    for path in stale:
+        path.unlink(missing_ok=True)
+    return replace(report, removed=tuple(stale))
 
 
 def _draft_side_files(
@@ -281,7 +289,7 @@ def _describe(
     """How the facts and notes are made that travel in the file, once it is known what fits."""
     sources = joined.sources
     known = (
-        ("io.tlexport.version", __version__),
+        (MARK, __version__),
         ("io.tlexport.kind", options.kind.value),
         ("io.tlexport.ranks", spell_ids(source.identity.rank for source in sources)),
         ("io.tlexport.graphs", _spelled(selection.graphs)),

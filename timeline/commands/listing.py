@@ -9,8 +9,10 @@ from typing import Any
 import orjson
 
 from timeline.analysis.contents import RankContents, describe_contents
+from timeline.commands.next_command import typed_path
 from timeline.errors import spell_ids
 from timeline.options import StepOperators
+from timeline.printable import command_line
 from timeline.profile import Profile
 from timeline.ranks.choose_ranks import check_any, choose_ranks
 from timeline.ranks.rank_records import read_rank
@@ -27,7 +29,7 @@ __all__ = ["LISTED", "Listing", "list_profile"]
 SCHEMA_VERSION = 1
 LISTED = FindingOptions(lists_all=True)
 """What a listing asks of finding captures."""
-TEXTS = frozenset({"steps", "clock", "source", "run started", "ranks", "path"})
+TEXTS = frozenset({"steps", "clock", "source", "run started", "ranks", "layout", "path"})
 """Columns that are no numbers."""
 
 
@@ -76,13 +78,19 @@ class Listing:
             option=orjson.OPT_INDENT_2,
         )
 
-    def lines(self) -> list[str]:
-        """Tables for people: a row per rank and graph, and one per run where there are several."""
+    def lines(self, *, verbose: bool = False) -> list[str]:
+        """Tables for people: a row per run where there are several, else one per rank and graph.
+
+        verbose: the ranks of the newest of several runs too.
+        """
+        several = len(self.runs) > 1
+        newest = self._rank_lines() if self.ranks and (verbose or not several) else []
         return [
-            *(self._rank_lines() if self.ranks else ()),
+            *(self._run_lines() if several else ()),
+            *(("", "newest run:") if several and newest else ()),
+            *newest,
             *(f"not clear: {source.path} {source.problem}" for source in self.unclear),
-            *(self._run_lines() if len(self.runs) > 1 else ()),
-            *self._rules(),
+            *(self._rules() if newest else ()),
             *self.notes,
         ]
 
@@ -117,11 +125,15 @@ class Listing:
             (
                 run.when,
                 spell_ids(run.ranks),
+                ", ".join(run.layouts),
                 str(run.path or f"{run.sources[0]} and {len(run.sources) - 1} beside it"),
             )
             for run in newest_first
         ]
-        return ["", *_aligned([("run started", "ranks", "path"), *rows])]
+        first = next((run.path for run in newest_first if run.path is not None), None)
+        one = ["tlexport", "PATH" if first is None else typed_path(first), "--list"]
+        table = _aligned([("run started", "ranks", "layout", "path"), *rows])
+        return [*table, f"Ranks and steps of a run: {command_line(one)}"]
 
     def _rules(self) -> Iterator[str]:
         """By which rules time is counted, where the profile tells; a line for each, with ranks."""
@@ -195,6 +207,7 @@ def _run_to_dict(run: FoundRun, is_listed: bool) -> dict[str, Any]:
     return {
         "listed": is_listed,
         "ranks": list(run.ranks),
+        "layouts": list(run.layouts),
         "start": run.when,
         "start_ns": run.start_ns,
         "end_ns": run.end_ns,

@@ -1,32 +1,53 @@
-"""Names of the files that commands write, and the checks that they may be written."""
+"""The files that commands write, and the checks that they may be written."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from timeline.errors import OutputError, UsageError, spell_ids
+from timeline.encoders.attributes import is_ours
+from timeline.encoders.formats import format_of
+from timeline.errors import OutputError, UsageError
+from timeline.fitting.fit_by_splitting import parts_beside
 from timeline.options import ExportOptions
-from timeline.selection import Kind, Selection
 from timeline.sources.source import Source
 
-__all__ = ["check_can_draw", "check_target", "check_targets", "default_target"]
+__all__ = ["Target", "check_can_draw", "check_targets"]
 
 
-def default_target(kind: Kind, selection: Selection, sources: Sequence[Source]) -> Path:
-    """The name of a timeline by what it shows, here."""
-    ranks = [source.identity.rank for source in sources]
-    name = f"timeline-{kind.value}-r{_short(ranks)}"
-    if selection.graphs is not None:
-        name += f"-g{_short(selection.graphs)}"
-    if selection.steps is not None:
-        name += f"-s{_short(selection.steps)}"
-    return Path(f"{name}.pftrace")
+@dataclass(frozen=True)
+class Target:
+    """Where a timeline goes, and what it may replace there.
 
+    has_default_name: nobody chose the name, so an earlier answer to the same question gives way,
+    and nothing else does. force: whatever is there may be replaced.
+    """
 
-def _short(ids: Iterable[int]) -> str:
-    return spell_ids(ids, most=1_000_000, shortest_run=2)[:60]
+    path: Path
+    has_default_name: bool
+    force: bool
+
+    @classmethod
+    def of(cls, options: ExportOptions, default_name: Path) -> Target:
+        """The file that was asked for, or else that of the default name."""
+        return cls(options.output or default_name, options.output is None, options.force)
+
+    def check(self, path: Path) -> None:
+        """Make sure that a file may be written; `path` is that of the timeline or of a part of it.
+
+        Raises:
+            OutputError: something is there that is to stay, or the directory is not.
+        """
+        _check_file(path, may_replace=self.force or (self.has_default_name and is_ours(path)))
+
+    def stale_parts(self, written: Sequence[Path]) -> list[Path]:
+        """Parts of an earlier answer to the same question that no new part replaces."""
+        if not self.has_default_name:
+            return []
+        beside = parts_beside(self.path, format_of(self.path))
+        return [part for part in beside if part not in written and is_ours(part)]
 
 
 def check_can_draw(options: ExportOptions) -> None:
@@ -35,13 +56,16 @@ def check_can_draw(options: ExportOptions) -> None:
     Raises:
         UsageError: the suffix is another, or what draws is not installed.
     """
-    asked = [(options.report, (".html", ".htm")), (options.png, (".png",))]
-    for target, suffixes in asked:
+    asked = [
+        ("--report", options.report, (".html", ".htm")),
+        ("--png", options.png, (".png",)),
+    ]
+    for flag, target, suffixes in asked:
         if target is not None and target.suffix.lower() not in suffixes:
             raise UsageError(
-                f"{target} has another suffix.", do=f"Name a file that ends in {suffixes[0]}."
+                f"{flag} needs a name ending in {suffixes[0]}, which {target} does not."
             )
-    if any(target is not None for target, _ in asked):
+    if any(target is not None for _, target, _ in asked):
         try:
             import timeline.reports.html  # noqa: F401
         except ImportError as error:
@@ -52,7 +76,7 @@ def check_can_draw(options: ExportOptions) -> None:
 
 
 def check_targets(
-    target: Path,
+    target: Target,
     options: ExportOptions,
     inputs: Mapping[Path, Sequence[Source]],
     *more: Path | None,
@@ -65,30 +89,27 @@ def check_targets(
         UsageError: two of them are one file.
         OutputError: one is there already, its directory is not, or it is part of a profile.
     """
-    asked = (target, options.csv, options.report, options.png, *more)
-    targets = [file for file in asked if file is not None]
-    if len({file.resolve() for file in targets}) < len(targets):
+    asked = (options.csv, options.report, options.png, *more)
+    beside = [file for file in asked if file is not None]
+    if len({file.resolve() for file in (target.path, *beside)}) <= len(beside):
         raise UsageError("two outputs have one name.", do="Give each a file of its own.")
-    for file in targets:
-        check_target(file, force=options.force)
+    target.check(target.path)
+    for file in beside:
+        _check_file(file, may_replace=options.force)
+    for file in (target.path, *beside):
         for path, sources in inputs.items():
             _check_not_input(file, path, sources)
 
 
-def check_target(target: Path, *, force: bool) -> None:
-    """Make sure that a file may be written.
-
-    Raises:
-        OutputError: it is there already, or its directory is not.
-    """
-    if target.is_dir():
-        raise OutputError(f"{target} is a directory.", do="Name a file.")
-    if target.exists() and not force:
+def _check_file(file: Path, *, may_replace: bool) -> None:
+    if file.is_dir():
+        raise OutputError(f"{file} is a directory.", do="Name a file.")
+    if file.exists() and not may_replace:
         raise OutputError(
-            f"{target} exists.", do="Pass --force to replace it, or -o to name another file."
+            f"{file} exists.", do="Pass --force to replace it, or -o to name another file."
         )
-    if not target.parent.is_dir():
-        raise OutputError(f"{target.parent} does not exist.", do="Make it first.")
+    if not file.parent.is_dir():
+        raise OutputError(f"{file.parent} does not exist.", do="Make it first.")
 
 
 def _check_not_input(target: Path, profile: Path, sources: Sequence[Source]) -> None:

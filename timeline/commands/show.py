@@ -6,14 +6,12 @@ import os
 from pathlib import Path
 
 from timeline.commands.next_command import typed_path
-from timeline.encoders.attributes import read_attributes
+from timeline.encoders.attributes import MARK, read_attributes
 from timeline.errors import SourceError
 from timeline.figures.filed_verdict import DamagedVerdictError, FiledVerdict
 from timeline.printable import command_line
 
 __all__ = ["read_verdict"]
-
-_VERSION = "io.tlexport.version"
 
 
 def read_verdict(path: str | os.PathLike[str]) -> FiledVerdict:
@@ -37,7 +35,7 @@ def read_verdict(path: str | os.PathLike[str]) -> FiledVerdict:
             do=f"Name a file that tlexport wrote; for the profile in it: {again}",
         )
     attributes = read_attributes(file)
-    version = attributes.get(_VERSION)
+    version = attributes.get(MARK)
     if version is None:
         raise SourceError(
             file, "was not written by tlexport.", do="Name a .pftrace or .json file that was."

@@ -18,7 +18,10 @@ from timeline.encoders.chrome import EVENTS, HEAD
 from timeline.encoders.protobuf_rows import varint
 from timeline.errors import SourceError
 
-__all__ = ["MOST_BYTES", "read_attributes"]
+__all__ = ["MARK", "MOST_BYTES", "is_ours", "read_attributes"]
+
+MARK = "io.tlexport.version"
+"""The fact that every file has that was written here."""
 
 MOST_BYTES = 4 << 20
 """Of the beginning of a file, unpacked; facts that were written lie in far less."""
@@ -53,6 +56,16 @@ def read_attributes(path: Path) -> Mapping[str, str]:
         raise SourceError.of_system(path, "cannot be read", error, _ADVICE) from error
     except zlib.error as error:
         raise SourceError(path, "is damaged: it cannot be unpacked.", do=_ADVICE) from error
+
+
+def is_ours(path: Path) -> bool:
+    """Whether a regular file, and no link to one, says that it was written here."""
+    try:
+        if path.is_symlink() or not path.is_file():
+            return False
+        return MARK in read_attributes(path)
+    except (SourceError, OSError):
+        return False
 
 
 def _read(stream: _Buffered, path: Path) -> Mapping[str, str]:

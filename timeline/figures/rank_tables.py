@@ -48,7 +48,12 @@ from timeline.figures.pipeline_table import pipeline_table
 from timeline.figures.step_trace_table import step_trace_table
 from timeline.figures.table import Table
 from timeline.figures.time_tables import overlap_table, step_table
-from timeline.figures.waiting_tables import exposed_table, waited_for_table, waiting_table
+from timeline.figures.waiting_tables import (
+    exposed_step_table,
+    exposed_table,
+    waited_for_table,
+    waiting_table,
+)
 
 __all__ = ["Figures"]
 
@@ -113,6 +118,9 @@ class Figures:
     exposed: Table = field(default_factory=lambda: Table({}))
     """A row per rank, of the communication of its ordinary steps: exposed_ns (while nothing
     computed), and of that waiting_ns and transfer_ns, as far as they are known."""
+    exposed_steps: Table = field(default_factory=lambda: Table({}))
+    """A row for each of `steps`: waiting_ns and transfer_ns, what its exposed communication
+    consists of as far as that is known; masked where nothing of it is."""
     held_up: HeldUp = field(default_factory=HeldUp)
     """Who holds up the others in ordinary steps."""
     idle: Table = field(default_factory=lambda: Table({}))
@@ -215,6 +223,7 @@ class Figures:
             basis=waiting.basis,
             waited_for=waited_for_table(facts, waiting.waited_for),
             exposed=exposed_table(facts, waiting.waits, ordinary),
+            exposed_steps=exposed_step_table(facts, waiting.waits),
             held_up=find_culprit(facts, waiting, ordinary),
             idle=idle_by_cause(facts),
             idle_calls=idle_by_call(facts),

@@ -28,6 +28,7 @@ from timeline.figures.idle_words import MeanIdle, idle_sentence, mean_idle
 from timeline.figures.mean_step import MeanStep, mean_steps
 from timeline.figures.pipeline_table import pipeline_sentences
 from timeline.figures.rank_tables import Figures
+from timeline.figures.renamed_keys import with_renamed_keys
 from timeline.figures.starvation import find_starved
 from timeline.figures.table import Table
 from timeline.figures.time_tables import extent_ns
@@ -84,7 +85,8 @@ class Verdict:
     """What is slow.
 
     ranks: a row per rank, `step_ns` the mean span of its ordinary steps. steps: a row per graph and
-    step that has device tasks, of the rank where it took longest; of all, if no step has any.
+    step that has device tasks, of the rank where it took longest, with the columns of
+    `Figures.steps` and `Figures.exposed_steps`; of all, if no step has any.
     step_extreme: of ordinary steps. operators, collectives: the types that took longest over all
     ranks, with their share of all computing or communicating. stragglers: a row per rank that kept
     others waiting in collectives, who cost most first. basis: what that stands on. held_up: who
@@ -129,8 +131,9 @@ class Verdict:
     @classmethod
     def of(cls, figures: Figures) -> Verdict:
         """The verdict on some ranks."""
-        steps = slowest_rank_of_each_step(figures.steps)
-        worked = figures.steps.take(figures.steps["tasks"] > 0) if len(steps) else steps
+        told_steps = Table({**figures.steps.columns, **figures.exposed_steps.columns})
+        steps = slowest_rank_of_each_step(told_steps)
+        worked = told_steps.take(told_steps["tasks"] > 0) if len(steps) else steps
         measured = slowest_rank_of_each_step(worked)
         measured = measured if len(measured) else steps
         totals = total_by_type(figures.operators)
@@ -319,7 +322,7 @@ class Verdict:
         """The verdict as plain values."""
         return {
             "sentences": list(self.sentences()),
-            "ranks": self.ranks.to_dicts(),
+            "ranks": [with_renamed_keys(row) for row in self.ranks.to_dicts()],
             "slowest_rank": None if self.rank_extreme is None else self.rank_extreme.to_dict(),
             "slowest_step": None if self.step_extreme is None else self.step_extreme.to_dict(),
             "operators": self.operators.to_dicts(),

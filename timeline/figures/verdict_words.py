@@ -24,6 +24,7 @@ __all__ = [
     "percent",
     "starved_sentence",
     "step_sentence",
+    "step_shares",
     "waits_longest_sentence",
 ]
 
@@ -229,18 +230,28 @@ def step_sentence(mean: MeanStep) -> str:
     if not mean.computing_ns:
         share = spell_share(mean.communication_ns, mean.span_ns)
         return f"{head}: communication {share}; no compute tasks in this profile.{_mean_of(mean)}"
+    told = [
+        f"{name} {share}%" + (f" ({detail})" if detail else "")
+        for name, share, detail in step_shares(mean)
+    ]
+    return f"{head}: {', '.join(told)}.{_mean_of(mean)}"
+
+
+def step_shares(mean: MeanStep) -> list[tuple[str, int, str]]:
+    """The parts of a mean step that are told: name, percent, and what it consists of, if known."""
+    if not mean.computing_ns:
+        return [("communication", percent(mean.communication_ns, mean.span_ns), "")]
     parts = [
         ("compute", mean.computing_ns, ""),
         ("exposed communication", mean.exposed_ns, _split(mean)),
         ("copies", mean.copies_ns, ""),
         ("idle", mean.idle_ns, ""),
     ]
-    told = [
-        f"{name} {percent(part_ns, mean.span_ns)}%{more}"
-        for name, part_ns, more in parts
+    return [
+        (name, percent(part_ns, mean.span_ns), detail)
+        for name, part_ns, detail in parts
         if percent(part_ns, mean.span_ns)
     ]
-    return f"{head}: {', '.join(told)}.{_mean_of(mean)}"
 
 
 def percent(part_ns: int, whole_ns: int) -> int:
@@ -255,8 +266,7 @@ def _split(mean: MeanStep) -> str:
     rest_ns = mean.exposed_ns - mean.waiting_ns - mean.transfer_ns
     parts = {"waiting": mean.waiting_ns, "transfer": mean.transfer_ns, "not known": rest_ns}
     told = {name: percent(part_ns, mean.span_ns) for name, part_ns in parts.items()}
-    spelled = ", ".join(f"{name} {percent}" for name, percent in told.items() if percent > 0)
-    return f" ({spelled})" if spelled else ""
+    return ", ".join(f"{name} {percent}" for name, percent in told.items() if percent > 0)
 
 
 def _mean_of(mean: MeanStep) -> str:

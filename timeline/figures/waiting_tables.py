@@ -9,13 +9,19 @@ from typing import Any
 import numpy as np
 
 from timeline.analysis.rank_facts import RankFacts
-from timeline.analysis.waits.exposed_waiting import split_exposed
+from timeline.analysis.waits.exposed_waiting import split_exposed, split_exposed_steps
 from timeline.analysis.waits.waiting import Stragglers, WaitedFor, Waits
 from timeline.columns.columns import Bool
 from timeline.figures.table import Table
 from timeline.records.not_given import NO_ID
 
-__all__ = ["exposed_table", "waited_for_table", "waiting_dicts", "waiting_table"]
+__all__ = [
+    "exposed_step_table",
+    "exposed_table",
+    "waited_for_table",
+    "waiting_dicts",
+    "waiting_table",
+]
 
 _COUNTED = frozenset(
     {
@@ -72,6 +78,24 @@ def exposed_table(facts: Sequence[RankFacts], waits: Waits, ordinary: Sequence[B
     parts = split_exposed(facts, waits, ordinary)
     columns = {field.name: getattr(parts, field.name) for field in fields(parts)}
     return Table({"rank": np.array([rank.rank for rank in facts], np.int64), **columns})
+
+
+def exposed_step_table(facts: Sequence[RankFacts], waits: Waits) -> Table:
+    """See `Figures.exposed_steps`."""
+    parts = split_exposed_steps(facts, waits)
+    known = (parts.waiting_ns > 0) | (parts.transfer_ns > 0)
+    # The step's own sum is what is drawn: ops that belong to no step are not in it.
+    whole_ns = np.concatenate(
+        [np.zeros(0, np.int64), *(rank.step_totals.not_overlapped_ns for rank in facts)]
+    )
+    waiting_ns = np.minimum(parts.waiting_ns, whole_ns)
+    transfer_ns = np.minimum(parts.transfer_ns, whole_ns - waiting_ns)
+    return Table(
+        {
+            "waiting_ns": np.ma.masked_array(waiting_ns, ~known),
+            "transfer_ns": np.ma.masked_array(transfer_ns, ~known),
+        }
+    )
 
 
 def waiting_dicts(waiting: Table, waited_for: Table) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -28,7 +29,7 @@ from timeline.records.tables import Omission, OmissionCode
 from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Slices, Track
 from timeline.units import spell_bytes
 
-__all__ = ["cut_moments", "cut_tracks", "write_parts"]
+__all__ = ["cut_moments", "cut_tracks", "parts_beside", "write_parts"]
 
 
 def cut_tracks(tracks: Sequence[Track], start_ns: int, end_ns: int) -> list[Track]:
@@ -195,6 +196,13 @@ def _too_small_for_parts(
         f"in a part; {least} bytes would do.",
         do="Raise --limit, or take fewer --ranks or --layers.",
     )
+
+
+def parts_beside(target: Path, form: Format) -> list[Path]:
+    """The files that have names of parts of the target, in any number."""
+    stem = target.name.removesuffix(form.suffix)
+    pattern = re.compile(rf"{re.escape(stem)}\.part\d+of\d+{re.escape(form.suffix)}")
+    return sorted(file for file in target.parent.iterdir() if pattern.fullmatch(file.name))
 
 
 def _part_path(target: Path, form: Format, number: int, count: int) -> Path:

@@ -59,7 +59,7 @@ class FileNotes:
 
 
 Describe = Callable[[Sequence[Omission], Sequence[DrawnLayer], Sequence[int]], FileNotes]
-"""What a file says of itself, given what is left out, gathered, and whose detail is in."""
+"""What a file says of itself, given what is left out, merged, and whose detail is in."""
 
 
 Arrange = Callable[[Sequence[RankFacts], Sequence[RankTracks]], tuple[Track, ...]]
@@ -116,7 +116,7 @@ class Drawing:
     tracks: tuple[Track, ...]
     omissions: tuple[Omission, ...]
     floors: Mapping[SizeLayer, int]
-    """At which power layers were gathered before."""
+    """At which power layers were merged before."""
 
     @property
     def steps(self) -> tuple[int, ...]:

@@ -55,7 +55,7 @@ NOTES = "What to know before reading the rest: problems of the profile, and what
 TOPICS = {
     "Warnings": "What is wrong with the profile or missing from it.",
     "Left out": "Records that are not in this file, with the reason.",
-    "Gathered": "Layers that are not exact, to keep the size limit, and their resolution.",
+    "Merged (size limit)": "Layers that are not exact, and their resolution.",
 }
 
 STEPS_OF_ALL_RANKS = (

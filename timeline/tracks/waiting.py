@@ -12,7 +12,7 @@ from timeline.analysis.waits.waiting import Pairs, Waiting, Waits
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
-from timeline.layers import Layer, SliceKind, spec_of
+from timeline.layers import Category, Layer, SliceKind, spec_of
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Omission, OmissionCode
 from timeline.tracks import descriptions
@@ -142,9 +142,10 @@ def _with_row(
             wait_labels(waited, unread, strings),
             SliceKind.OVERLAP,
             [
-                names("op", named, default=False),
+                names("op", named),
                 integers("last_rank", waited.last_rank, NO_ID),
             ],
+            category=Category.WAIT,
         ),
         strings,
         rank,
@@ -158,7 +159,7 @@ def _with_arrows(
 ) -> tuple[RankTracks, ...]:
     """Connect ops of different ranks; such arrows count from -1 down, over all ranks.
 
-    Ops that were gathered already have none, and are counted as if they were gathered now.
+    Ops that were merged already have none, and are counted as if they were merged now.
     """
     has_ops = np.array([_draws_ops(rank.tracks) for rank in ranks], np.bool_)
     wanted = [*_wait_ends(has_ops, waiting.waits), *_pair_ends(has_ops, waiting.pairs)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,11 +14,11 @@ from timeline.columns.columns import Bool, ColumnTable, Int64, column
 from timeline.columns.intervals import IntervalSet, covered_until, subtract, union
 from timeline.records.not_given import NO_TIME
 
-__all__ = ["ExposedParts", "split_exposed"]
+__all__ = ["ExposedParts", "split_exposed", "split_exposed_steps"]
 
 
 class ExposedParts(ColumnTable):
-    """One row per rank, of the communication ops of its ordinary steps.
+    """One row per rank, of the communication ops of its ordinary steps; or one per rank and step.
 
     exposed_ns: how long any of them ran while nothing computed. waiting_ns: the part of that which
     is due to waiting for the last rank; transfer_ns: the rest, where it is known when that came.
@@ -56,24 +57,95 @@ def split_exposed(
     )
 
 
+def split_exposed_steps(ranks: Sequence[RankFacts], waits: Waits) -> ExposedParts:
+    """Split the exposed communication of each step, a row per rank and selected step.
+
+    That of steps whose device work overlaps the work of other steps is not told: 0 is all of it.
+    """
+    bounds = np.searchsorted(waits.rank, np.arange(len(ranks) + 1)).tolist()
+    parts = [
+        _split_steps(rank, waits[bounds[at] : bounds[at + 1]]) for at, rank in enumerate(ranks)
+    ]
+    return ExposedParts.concat([ExposedParts.empty(), *parts])
+
+
 def _split(rank: RankFacts, waits: Waits, chosen: Bool) -> tuple[int, int, int]:
-    ops, its = rank.collectives.ops.take(chosen), waits.take(chosen[waits.row])
-    start_ns, end_ns = (
-        values[its.row] for values in (rank.collectives.ops.start_ns, rank.collectives.ops.end_ns)
-    )
-    came_ns = start_ns + its.waited_ns
-    known = its.transfer_ns != NO_TIME
-    waiting = union(start_ns, came_ns)
-    exposed = _common(union(ops.start_ns, ops.end_ns), rank.exposed)
-    transfer = _common(subtract(union(came_ns[known], end_ns[known]), waiting), exposed)
-    hidden_ns = its.waited_ns - _covered_ns(rank.exposed, start_ns, came_ns)
-    late_ns = np.where(known, _covered_ns(rank.exposed, came_ns, end_ns), 0)
-    put_off_ns = min(int(np.minimum(hidden_ns, late_ns).sum()), transfer.total_ns)
+    stretches = _Stretches.of(rank, waits, chosen)
+    put_off_ns = min(int(stretches.put_off_ns.sum()), stretches.transfer.total_ns)
     return (
-        exposed.total_ns,
-        _common(waiting, rank.exposed).total_ns + put_off_ns,
-        transfer.total_ns - put_off_ns,
+        stretches.exposed.total_ns,
+        stretches.waiting.total_ns + put_off_ns,
+        stretches.transfer.total_ns - put_off_ns,
     )
+
+
+def _split_steps(rank: RankFacts, waits: Waits) -> ExposedParts:
+    stretches = _Stretches.of(rank, waits, rank.collectives.ops.selected)
+    start_ns, end_ns = _windows(rank)
+    exposed_ns, waiting_ns, transfer_ns = (
+        _covered_ns(intervals, start_ns, end_ns)
+        for intervals in (stretches.exposed, stretches.waiting, stretches.transfer)
+    )
+    order = np.argsort(start_ns, kind="stable")
+    at = np.searchsorted(start_ns[order], stretches.start_ns, side="right") - 1
+    inside = at >= 0
+    step = order[at[inside]]
+    put_off_ns = np.zeros(len(start_ns), np.int64)
+    np.add.at(put_off_ns, step, stretches.put_off_ns[inside])
+    put_off_ns = np.minimum(put_off_ns, transfer_ns)
+    return ExposedParts(exposed_ns, waiting_ns + put_off_ns, transfer_ns - put_off_ns)
+
+
+def _windows(rank: RankFacts) -> tuple[Int64, Int64]:
+    """When the device worked in each step; empty where another step's work is in between."""
+    known = rank.step_totals.known & (rank.device_start_ns != NO_TIME)
+    start_ns = np.where(known, rank.device_start_ns, 0)
+    end_ns = np.where(known, rank.device_end_ns, 0)
+    order = np.argsort(start_ns, kind="stable")
+    reach_ns = np.maximum.accumulate(end_ns[order])
+    late = order[1:][start_ns[order[1:]] < reach_ns[:-1]]
+    early = order[:-1][end_ns[order[:-1]] > start_ns[order[1:]]]
+    for rows in (late, early):
+        end_ns[rows] = start_ns[rows]
+    return start_ns, end_ns
+
+
+@dataclass(frozen=True)
+class _Stretches:
+    """When some ops of a rank were exposed, and what they did meanwhile.
+
+    start_ns and put_off_ns have a row per wait: when its op began, and how much of its transfer is
+    exposed because it waited while the device computed.
+    """
+
+    exposed: IntervalSet
+    waiting: IntervalSet
+    transfer: IntervalSet
+    start_ns: Int64
+    put_off_ns: Int64
+
+    @classmethod
+    def of(cls, rank: RankFacts, waits: Waits, chosen: Bool) -> _Stretches:
+        """Those of the chosen ops."""
+        ops, its = rank.collectives.ops.take(chosen), waits.take(chosen[waits.row])
+        start_ns, end_ns = (
+            values[its.row]
+            for values in (rank.collectives.ops.start_ns, rank.collectives.ops.end_ns)
+        )
+        came_ns = start_ns + its.waited_ns
+        known = its.transfer_ns != NO_TIME
+        waiting = union(start_ns, came_ns)
+        exposed = _common(union(ops.start_ns, ops.end_ns), rank.exposed)
+        transfer = _common(subtract(union(came_ns[known], end_ns[known]), waiting), exposed)
+        hidden_ns = its.waited_ns - _covered_ns(rank.exposed, start_ns, came_ns)
+        late_ns = np.where(known, _covered_ns(rank.exposed, came_ns, end_ns), 0)
+        return cls(
+            exposed,
+            _common(waiting, rank.exposed),
+            transfer,
+            start_ns,
+            np.minimum(hidden_ns, late_ns),
+        )
 
 
 def _covered_ns(intervals: IntervalSet, start_ns: Int64, end_ns: Int64) -> Int64:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from timeline.columns.columns import Int64, Rows
 from timeline.figures.operator_curves import OperatorCurves
 from timeline.figures.table import Table
 from timeline.reports.html.memory_curves import MemoryCurve
-from timeline.reports.html.palette import LIGHT, PARTS, PHASES, QUEUES, SIDES, Part
+from timeline.reports.html.palette import BETWEEN, LIGHT, PARTS, PHASES, QUEUES, SIDES, Part
 from timeline.reports.html.step_grid import NOT_GIVEN, StepGrid, run_length
 
 __all__ = [
@@ -54,6 +54,12 @@ MOST_APART = 60
 """Up to so many columns stand apart."""
 ROOM_FOR_SHARE = 0.075
 """A part of a bar that is at least so wide, as a share of the axes, has its number inside."""
+_HATCHES = {
+    "waiting": ("////", "exposed-hatch"),
+    "exposed": ("////", "exposed-hatch"),
+    "unsplit": ("....", "unsplit-hatch"),
+    "between": ("\\\\\\\\", "between-hatch"),
+}
 _SIZES = (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10), ("B", 1))
 _UNITS = (("s", 10**9), ("ms", 10**6), ("µs", 10**3), ("ns", 1))
 
@@ -125,14 +131,16 @@ def draw_bars(
     if len(ranks) > most:
         _draw_outline(axes, ranks, parts)
         return
-    scale = Scale.of(int(ranks["span_ns"].max()))
+    longest_ns = max(1, _longest_ns({part: np.ma.filled(ranks[part.column], 0) for part in parts}))
+    scale = Scale.of(longest_ns)
     at = np.arange(len(ranks))
     left_ns = np.zeros(len(ranks), np.int64)
-    axes.set_xlim(0, int(ranks["span_ns"].max()))
+    axes.set_xlim(0, longest_ns)
     for part in parts:
         values_ns = np.ma.filled(ranks[part.column], 0)
         axes.barh(at, values_ns, left=left_ns, height=0.72, **fill_style(part.role))
-        _write_shares(axes, part.role, left_ns, values_ns, ranks["span_ns"])
+        if part != BETWEEN:  # shares are of the step
+            _write_shares(axes, part.role, left_ns, values_ns, ranks["span_ns"])
         left_ns = left_ns + values_ns
     axes.set_ylim(max(len(ranks), least) - 0.5, -0.5)
     axes.set_yticks(at, [f"rank {rank}" for rank in ranks["rank"].tolist()])
@@ -165,18 +173,24 @@ def _draw_outline(axes: Axes, ranks: Table, parts: Sequence[Part]) -> None:
         [start + int(np.argmax(ranks["span_ns"][start : start + run])) for start in starts]
     )
     chosen = ranks.take(longest)
-    _draw_stack(axes, {part: np.ma.filled(chosen[part.column], 0) for part in parts})
+    stack = {part: np.ma.filled(chosen[part.column], 0) for part in parts}
+    _draw_stack(axes, stack)
     ids = ranks["rank"][starts]
     label_columns(axes, ids, [str(rank) for rank in ids.tolist()], "rank")
-    _label_times(axes, int(chosen["span_ns"].max()))
+    _label_times(axes, _longest_ns(stack))
+
+
+def _longest_ns(stack: Mapping[Part, Int64]) -> int:
+    """How much the parts of any row come to at most."""
+    return int(np.sum(list(stack.values()), axis=0).max())
 
 
 def draw_parts(axes: Axes, grid: StepGrid, row: int) -> None:
     """The parts of each step of one rank; the axes have room for those of all ranks."""
-    parts = {part: np.maximum(grid.times[part.column][row], 0) for part in PARTS}
+    parts = {part: np.maximum(grid.times[part.column][row], 0) for part in grid.parts}
     _draw_stack(axes, parts)
     label_columns(axes, grid.steps, grid.labels(), "step")
-    _label_times(axes, int(grid.times["span_ns"].max()))
+    _label_times(axes, grid.ceiling_ns("span_ns"))
 
 
 def _draw_stack(axes: Axes, parts: dict[Part, Int64]) -> None:
@@ -221,7 +235,7 @@ def draw_curves(axes: Axes, grid: StepGrid, row: int) -> None:
                 gid=f"phase-{phase.role}",
             )
     label_columns(axes, grid.steps, grid.labels(), "step")
-    _label_times(axes, max(int(grid.times[phase.column].max()) for phase in PHASES))
+    _label_times(axes, max(grid.ceiling_ns(phase.column) for phase in PHASES))
 
 
 def draw_sides(axes: Axes, steps: Table, labels: Sequence[str]) -> None:
@@ -380,13 +394,13 @@ def draw_use(axes: Axes, curve: MemoryCurve) -> None:
 
 
 def fill_style(role: str) -> dict[str, Any]:
-    """How a part is filled; what is not overlapped is hatched, so that no colour is needed."""
-    hatched = role == "exposed"
+    """How a part is filled; what is hatched is told apart without its colour."""
+    hatch, colour = _HATCHES.get(role, (None, ""))
     return {
         "facecolor": LIGHT[role],
-        "edgecolor": LIGHT["exposed-hatch"] if hatched else "none",
+        "edgecolor": LIGHT[colour] if hatch else "none",
         "linewidth": 0,
-        "hatch": "////" if hatched else None,
+        "hatch": hatch,
     }
 
 

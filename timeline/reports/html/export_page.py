@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from timeline.figures.operator_curves import operator_curves
 from timeline.figures.verdict import total_by_type
+from timeline.figures.verdict_words import between_sentence, step_shares
 from timeline.printable import printable
 from timeline.reports.export_report import ExportReport
 from timeline.reports.html import export_tables
@@ -15,19 +16,19 @@ from timeline.reports.html.drawing import MOST_DRAWN
 from timeline.reports.html.flop_tables import flop_section
 from timeline.reports.html.idle_tables import idle_tables
 from timeline.reports.html.memory_section import memory_section
-from timeline.reports.html.palette import PARTS
+from timeline.reports.html.palette import BETWEEN, PARTS, Part, shown_parts
 from timeline.reports.html.path_tables import path_tables
 from timeline.reports.html.pictures import draw_operator_steps, draw_rank_bars, draw_steps
 from timeline.reports.html.rendering import (
     Tile,
     page_title,
     render_page,
-    spell_four_digits,
     warnings_and_losses,
 )
 from timeline.reports.html.step_grid import StepGrid, run_length, with_parts
 from timeline.reports.html.svg import StyleSheet
 from timeline.reports.html.wait_tables import wait_tables
+from timeline.units import spell_short
 
 __all__ = ["render_export_page"]
 
@@ -41,7 +42,6 @@ def render_export_page(report: ExportReport) -> bytes:
         "sentences": [printable(sentence) for sentence in report.verdict.sentences()],
         "tiles": list(_tiles(report)),
         "report": report,
-        "parts": PARTS,
         "cluster": cluster_section(report.figures, sheet),
         "data": data_section(report.figures, report.verdict.culprit, sheet),
         "memory": memory_section(report.figures, sheet),
@@ -59,33 +59,36 @@ def _culprit(report: ExportReport) -> str:
 
 
 def _tiles(report: ExportReport) -> Iterator[Tile]:
-    """The numbers of the sentence that says where a step goes, with what they are of."""
+    """The numbers of the sentence that says where a step goes, spelled as there."""
     yield Tile(str(len(report.ranks)), "rank" if len(report.ranks) == 1 else "ranks")
-    if report.steps:
-        yield Tile(str(len(report.steps)), "step" if len(report.steps) == 1 else "steps")
-    mean = report.verdict.mean
+    mean, steps = report.verdict.mean, len(report.steps)
+    ordinary = 0 if mean is None else mean.steps
+    if ordinary and ordinary < steps:
+        yield Tile(str(ordinary), f"ordinary steps of {steps}")
+    elif steps:
+        yield Tile(str(steps), "step" if steps == 1 else "steps")
     if mean is None:
         return
     label = "mean step" if mean.steps > 1 else "step" if mean.steps else "device time"
-    yield Tile(spell_four_digits(mean.span_ns), label)
-    for part_ns, label in (
-        (mean.computing_ns, "compute"),
-        (mean.exposed_ns, "exposed communication"),
-        (mean.copies_ns, "copies"),
-        (mean.idle_ns, "idle"),
-    ):
-        if label != "copies" or round(100 * part_ns / mean.span_ns):
-            yield Tile(f"{part_ns / mean.span_ns:.0%}", label)
+    yield Tile(spell_short(mean.span_ns), label)
+    for name, share, detail in step_shares(mean):
+        yield Tile(f"{share}%", name, detail)
+    if between_sentence(mean) is not None:
+        yield Tile(spell_short(mean.between_ns), "between steps")
 
 
 def _pictured(report: ExportReport, sheet: StyleSheet) -> dict[str, object]:
     """All pictures; None where there is nothing to draw."""
     ranks, shown = report.verdict.ranks, report.verdict.telling_ranks
-    used = ranks.take(ranks["span_ns"] > 0) if len(ranks) else ranks
+    means = report.verdict.mean_steps
+    used = with_parts(means) if len(means) else means
+    bar_parts = shown_parts(used, (*PARTS, BETWEEN)) if len(used) else ()
     first = shown[0] if shown else None
     curves = operator_curves(report.figures.operator_steps, report.figures.operators)
     return {
-        "bars": draw_rank_bars(with_parts(used), sheet) if len(used) else None,
+        "bars": draw_rank_bars(used, sheet, bar_parts) if len(used) else None,
+        "bar_parts": bar_parts,
+        "bars_note": _bars_note(report, bar_parts),
         "bars_run": run_length(len(used), MOST_DRAWN),
         "heat_run": run_length(len(ranks), MOST_DRAWN),
         "rank_note": _rank_note(report, first),
@@ -93,6 +96,29 @@ def _pictured(report: ExportReport, sheet: StyleSheet) -> dict[str, object]:
         "curves": None if curves is None else draw_operator_steps(curves, sheet),
         "curves_note": "" if curves is None else export_tables.curves_note(curves, len(ranks)),
     }
+
+
+def _bars_note(report: ExportReport, parts: Sequence[Part]) -> str:
+    """What the bars of ranks show."""
+    mean = report.verdict.mean
+    if mean is None:
+        return ""
+    of_rank = "each rank" if mean.ranks > 1 else "the rank"
+    notes = [
+        f"The mean of the ordinary steps of {of_rank}."
+        if mean.steps > 1
+        else f"The step of {of_rank}."
+        if mean.steps
+        else f"All device time of {of_rank}."
+    ]
+    roles = {part.role for part in parts}
+    if roles & {"waiting", "transfer"}:
+        notes.append("Waiting and transfer are exposed communication: nothing computes meanwhile.")
+    elif "exposed" in roles:
+        notes.append("Exposed communication runs while nothing computes.")
+    if "between" in roles:
+        notes.append("Shares are of the step, without what is between steps.")
+    return " ".join(notes)
 
 
 def _rank_note(report: ExportReport, rank: int | None) -> str:

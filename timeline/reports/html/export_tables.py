@@ -42,17 +42,23 @@ MOST_OPS = 50
 
 
 def rank_table(report: ExportReport) -> PageTable:
-    """The time of each rank and its parts, in order of ranks."""
-    table = report.verdict.ranks
+    """Where the time of a mean ordinary step of each rank goes, in order of ranks."""
+    mean, table = report.verdict.mean, report.verdict.mean_steps
     shown = table.take(_longest(table, "span_ns"))
+    if mean is None or not len(shown):
+        return page_table("ranks", "Each rank", [])
+    between_ns = shown["between_ns"] if mean.steps else np.zeros(0, np.int64)
+    has_steps = mean.steps > 0
     return page_table(
         "ranks",
-        "Each rank",
+        "Each rank: its mean step" if has_steps else "Each rank",
         [
             integer_column("Rank", shown["rank"]),
-            integer_column("Steps", shown["steps"]),
-            time_column("Mean step", shown["step_ns"]),
-            *_parts(shown),
+            integer_column("Ordinary steps", shown["steps"]) if has_steps else None,
+            *_parts(shown, "Mean step" if has_steps else "Device time"),
+            time_column("Between steps", between_ns, like_ns=_largest_ns(shown))
+            if between_ns.any()
+            else None,
         ],
         _cut_note(table, shown, "rank"),
     )
@@ -73,7 +79,7 @@ def step_table(report: ExportReport, *, graphs: bool) -> PageTable:
             integer_column("Graph", shown["graph"]) if graphs else None,
             integer_column("Step", shown["step"]),
             integer_column("Rank", shown["rank"]) if several else None,
-            *_parts(shown),
+            *_parts(shown, "Device time"),
             time_column("FP/BP", shown["fp_bp_ns"], like_ns=_largest_ns(shown)),
             time_column("Tail", shown["tail_ns"], like_ns=_largest_ns(shown)),
             time_column("Interval", shown["interval_ns"], like_ns=_largest_ns(shown)),
@@ -253,20 +259,26 @@ def source_table(report: ExportReport) -> PageTable:
     )
 
 
-def _parts(table: Table) -> list[Column | None]:
+def _parts(table: Table, title: str) -> list[Column | None]:
+    """The parts of a time with that title."""
     parts = with_parts(table)
     span_ns = _largest_ns(parts)
-    has_copies = bool(np.ma.filled(parts["copies_ns"], 0).any())
-    outside_ns = np.ma.filled(parts.columns.get("outside_ns", np.zeros(len(parts), np.int64)), 0)
+
+    def part(name: str, column: str) -> Column | None:
+        values_ns = parts[column]
+        occurs = bool(np.ma.filled(values_ns, 0).any())
+        return time_column(name, values_ns, like_ns=span_ns) if occurs else None
+
     return [
-        time_column("Device time", parts["span_ns"], bars=True),
+        time_column(title, parts["span_ns"], bars=True),
         time_column("Compute", parts["computing_ns"], like_ns=span_ns),
         time_column("Overlapped", parts["overlapped_ns"], like_ns=span_ns),
         time_column("Exposed", parts["not_overlapped_ns"], like_ns=span_ns),
-        time_column("Copies", parts["copies_ns"], like_ns=span_ns) if has_copies else None,
+        part("Waiting", "waiting_ns"),
+        part("Transfer", "transfer_ns"),
+        part("Copies", "copies_ns"),
         time_column("Idle", parts["idle_ns"], like_ns=span_ns),
         share_column("Share exposed", parts["not_overlapped_ns"], parts["span_ns"]),
-        time_column("Before and after", outside_ns) if outside_ns.any() else None,
     ]
 
 

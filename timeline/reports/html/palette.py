@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+import numpy as np
+
+from timeline.figures.table import Table
 
 __all__ = [
     "ALONE",
+    "BETWEEN",
     "DARK",
     "LIGHT",
     "PARTS",
@@ -15,8 +20,12 @@ __all__ = [
     "SIDES",
     "Part",
     "Phase",
+    "shown_parts",
     "variables",
 ]
+
+LEAST_SEEN = 1e-3
+"""A smaller share of a picture is less than a pixel."""
 
 LIGHT = {
     "paper": "#ffffff",
@@ -32,10 +41,19 @@ LIGHT = {
     "exposed": "#b8430a",
     "on-exposed": "#fefffe",
     "exposed-hatch": "#8f3407",
+    "waiting": "#b3400b",
+    "on-waiting": "#fffefe",
+    "transfer": "#f2b57f",
+    "on-transfer": "#22140a",
+    "unsplit": "#d7813f",
+    "on-unsplit": "#180d05",
+    "unsplit-hatch": "#f6cfae",
     "copies": "#0e7c6b",
     "on-copies": "#fdfefe",
     "idle": "#cfd5dd",
     "on-idle": "#1a2430",
+    "between": "#eef1f6",
+    "between-hatch": "#b9c1cc",
     "band": "#dce6f2",
     "step": "#16202d",
     "fp-bp": "#0f5fa9",
@@ -65,10 +83,19 @@ DARK = {
     "exposed": "#f0935a",
     "on-exposed": "#140b05",
     "exposed-hatch": "#ffbb92",
+    "waiting": "#f29055",
+    "on-waiting": "#150b06",
+    "transfer": "#8a4d20",
+    "on-transfer": "#fff3e9",
+    "unsplit": "#b4662c",
+    "on-unsplit": "#120a04",
+    "unsplit-hatch": "#6b3a15",
     "copies": "#45c4ad",
     "on-copies": "#06120f",
     "idle": "#3d4856",
     "on-idle": "#eef2f6",
+    "between": "#202833",
+    "between-hatch": "#4d5967",
     "band": "#26384d",
     "step": "#e7ecf3",
     "fp-bp": "#5aaaf3",
@@ -106,11 +133,20 @@ class Phase:
 PARTS = (
     Part("alone_ns", "computing", "Computing alone"),
     Part("overlapped_ns", "overlapped", "Overlapped communication"),
-    Part("not_overlapped_ns", "exposed", "Exposed communication"),
+    Part("waiting_ns", "waiting", "Waiting for other ranks"),
+    Part("transfer_ns", "transfer", "Transfer"),
+    Part("unsplit_ns", "unsplit", "Waiting or transfer, not known which"),
     Part("copies_ns", "copies", "Copies"),
     Part("idle_ns", "idle", "Idle"),
 )
-"""From the bottom up, or from the left: computing that overlaps nothing, and the rest."""
+"""From the bottom up, or from the left: computing that overlaps nothing, and the rest. Waiting,
+transfer and what is not known to be either are exposed communication."""
+
+EXPOSED = Part("unsplit_ns", "exposed", "Exposed communication")
+"""All of it, where nothing tells waiting from transfer."""
+
+BETWEEN = Part("between_ns", "between", "Between steps")
+"""What passes from one step to the next, beside the parts of a step."""
 
 ALONE = (
     Part("computing_ns", "computing", "Computing"),
@@ -137,6 +173,15 @@ SIDES = (
     Phase("base_ns", "before", "Before", (0, (6, 2))),
     Phase("new_ns", "now", "Now", "solid"),
 )
+
+
+def shown_parts(table: Table, parts: Sequence[Part]) -> tuple[Part, ...]:
+    """The parts that can be seen of a table; exposed communication is one where it is unsplit."""
+    most = {part: int(np.ma.filled(table[part.column], 0).max(initial=0)) for part in parts}
+    least_ns = max(1, sum(most.values()) * LEAST_SEEN)
+    shown = [part for part in parts if most[part] >= least_ns]
+    split = any(part.role in ("waiting", "transfer") for part in shown)
+    return tuple(EXPOSED if part.role == "unsplit" and not split else part for part in shown)
 
 
 def variables(colours: dict[str, str]) -> Iterator[str]:

@@ -36,6 +36,7 @@ from timeline.reports.html.memory_curves import MemoryCurve
 from timeline.reports.html.palette import PARTS, PHASES, Part, Phase
 from timeline.reports.html.step_grid import NOT_GIVEN, StepGrid
 from timeline.reports.html.svg import StyleSheet, inline_svg
+from timeline.units import spell_short
 
 __all__ = [
     "HeatMap",
@@ -251,6 +252,8 @@ def _axes_data(name: str, axes: Axes, height: int, quantum_ns: float) -> Mapping
     }
 
 
+MOST_BEYOND = 4
+"""So many steps that are longer than a picture shows are named."""
 MOST_CELLS = 5_000
 """So many ranks times steps travel in the page, for the choice of a rank."""
 LARGEST = 0xFFFE
@@ -262,14 +265,15 @@ ABSENT = 0xFFFF
 class StepData:
     """Times of each step for a script that draws another rank.
 
-    ranks: those that can be chosen. series: names of the times. quantum_ns: what the numbers
-    count. values: base64 of little-endian uint16, by rank, then series, then step; `absent` is
-    none.
+    ranks: those that can be chosen. series: names of the times. parts: names and roles of those
+    that are parts, from the bottom up. quantum_ns: what the numbers count. values: base64 of
+    little-endian uint16, by rank, then series, then step; `absent` is none.
     """
 
     ranks: list[int]
     labels: list[str]
     series: list[str]
+    parts: list[tuple[str, str]]
     quantum_ns: float
     values: str
     absent: int = ABSENT
@@ -280,16 +284,19 @@ class StepPictures:
     """What a page shows of steps.
 
     rank: the one that is drawn. run: how many steps share a column, of which the longest is drawn.
-    ranks: how many there are. parts: None where no step has device records. phases: the curves
-    that there are.
+    ranks: how many there are. parts: None where no step has device records. shown: what those
+    are. phases: the curves that there are. beyond: what is said of steps that are longer than the
+    pictures show.
     """
 
     rank: int
     run: int
     ranks: int
     parts: Picture | None
+    shown: tuple[Part, ...]
     curves: Picture
     phases: list[Phase]
+    beyond: str
     heats: list[HeatMap]
     data: StepData
 
@@ -310,11 +317,27 @@ def draw_steps(whole: StepGrid, slowest: int | None, sheet: StyleSheet) -> StepP
         grid.run,
         len(grid.ranks),
         draw_step_bars(grid, row, sheet, data.quantum_ns) if measured else None,
+        grid.parts,
         draw_step_curves(grid, row, sheet, data.quantum_ns),
         [phase for phase in PHASES if grid.has(phase.column)],
+        _beyond(grid),
         _heats(grid, sheet),
         data,
     )
+
+
+def _beyond(grid: StepGrid) -> str:
+    """Which steps are longer than the pictures of them show, and how long."""
+    name = "span_ns" if grid.has("span_ns") else "marked_ns"
+    longest_ns, ceiling_ns = grid.times[name].max(axis=0), grid.ceiling_ns(name)
+    beyond = np.flatnonzero(longest_ns > 1.04 * ceiling_ns)
+    if not len(beyond):
+        return ""
+    labels = grid.labels()
+    told = [f"{labels[at]} ({spell_short(int(longest_ns[at]))})" for at in beyond[:MOST_BEYOND]]
+    more = f" and {len(beyond) - MOST_BEYOND} more" if len(beyond) > MOST_BEYOND else ""
+    noun, verb = ("Step", "reaches") if len(beyond) == 1 else ("Steps", "reach")
+    return f"Scaled by ordinary steps: {noun} {', '.join(told)}{more} {verb} beyond the picture."
 
 
 def _heats(grid: StepGrid, sheet: StyleSheet) -> list[HeatMap]:
@@ -331,10 +354,11 @@ def _offered(grid: StepGrid, shown: int) -> Rows:
 
 
 def _data(grid: StepGrid) -> StepData:
-    names = [part.column for part in (*PARTS, *PHASES)]
-    series = [name for name in names if grid.has(name)]
+    phases = [phase.column for phase in PHASES if grid.has(phase.column)]
+    series = [*(part.column for part in grid.parts), *phases]
     stacked = np.stack([grid.times[name] for name in series], axis=1)
     quantum_ns = max(int(stacked.max()), 1) / LARGEST
     numbers = np.where(stacked == NOT_GIVEN, ABSENT, np.rint(stacked / quantum_ns))
     packed = base64.b64encode(numbers.astype("<u2").tobytes()).decode()
-    return StepData(grid.ranks.tolist(), grid.labels(), series, quantum_ns, packed)
+    roles = [(part.column, part.role) for part in grid.parts]
+    return StepData(grid.ranks.tolist(), grid.labels(), series, roles, quantum_ns, packed)

@@ -28,10 +28,11 @@ MOST_WARNINGS = 100
 
 @dataclass(frozen=True)
 class Tile:
-    """A number that says much, and what it is."""
+    """A number that says much, what it is, and what it consists of, if that is known."""
 
     value: str
     label: str
+    detail: str = ""
 
 
 def render_page(template: str, content: Mapping[str, object], sheet: StyleSheet) -> bytes:

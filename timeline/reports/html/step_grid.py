@@ -13,14 +13,17 @@ from timeline.columns.group_by import group_by
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.figures.time_tables import extent_ns
-from timeline.reports.html.palette import PARTS
+from timeline.reports.html.palette import PARTS, Part, shown_parts
 
 __all__ = ["NOT_GIVEN", "StepGrid", "run_length", "with_parts"]
 
 NOT_GIVEN = -1
 """A time that a rank does not have for a step."""
 _NO_GRAPH = -1
-_MEASURED = ("span_ns", *(part.column for part in PARTS))
+FAR_LONGER = 1.5
+"""A step that is so many times as long as ordinary ones would leave pictures flat."""
+_MEASURED = ("span_ns", "not_overlapped_ns", *(part.column for part in PARTS))
+_SPLIT = ("waiting_ns", "transfer_ns", "unsplit_ns")
 _ORDINARY = "ordinary"
 """Beside times: 1 for an ordinary step, 0 for another."""
 _MARKED = ("marked_ns", "fp_bp_ns", "tail_ns", "interval_ns")
@@ -60,7 +63,7 @@ class StepGrid:
         position[order] = np.arange(len(order))
         row = np.searchsorted(ranks, steps["rank"])
         times = {}
-        for name, values in _columns(steps).items():
+        for name, values in _columns(figures).items():
             times[name] = np.full((len(ranks), len(order)), NOT_GIVEN, np.int64)
             times[name][row, position[groups.group]] = values
         first = groups.first[order]
@@ -74,6 +77,20 @@ class StepGrid:
     def has(self, name: str) -> bool:
         """Whether any step of any rank has such a time."""
         return bool((self.times[name] != NOT_GIVEN).any())
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts that take any time in any step."""
+        return shown_parts(
+            Table({name: column.ravel() for name, column in self.times.items()}), PARTS
+        )
+
+    def ceiling_ns(self, name: str) -> int:
+        """How long pictures show a time: that of ordinary steps, where others are far longer."""
+        times_ns = self.times[name]
+        longest_ns = int(times_ns.max(initial=0))
+        ordinary_ns = int(times_ns[self.ordinary].max(initial=0))
+        return ordinary_ns if 0 < FAR_LONGER * ordinary_ns < longest_ns else longest_ns
 
     @property
     def several_graphs(self) -> bool:
@@ -146,20 +163,33 @@ def run_length(count: int, most: int) -> int:
 
 
 def with_parts(table: Table) -> Table:
-    """A table of overlap with computing that overlaps nothing, and overlapped communication.
+    """A table of overlap, or of mean steps, with all of PARTS.
 
-    Its span_ns is that of which all parts are, without what lies outside.
+    Its span_ns is that of which all parts are, without what lies outside. Exposed communication is
+    unsplit where nothing tells what is waiting and what transfer.
     """
     overlapped_ns = table["communication_ns"] - table["not_overlapped_ns"]
     alone_ns = table["computing_ns"] - overlapped_ns
     span_ns = extent_ns(table) if "outside_ns" in table.columns else table["span_ns"]
+    unsplit_ns = np.ma.filled(table["not_overlapped_ns"], 0)
+    split = {}
+    for name in ("waiting_ns", "transfer_ns"):
+        split[name] = table.columns.get(name, np.zeros(len(table), np.int64))
+        unsplit_ns = unsplit_ns - np.ma.filled(split[name], 0)
     made = {"span_ns": span_ns, "overlapped_ns": overlapped_ns, "alone_ns": alone_ns}
-    return Table({**table.columns, **made})
+    return Table({**table.columns, **made, **split, "unsplit_ns": np.maximum(unsplit_ns, 0)})
 
 
-def _columns(steps: Table) -> dict[str, Int64]:
-    known = with_parts(steps)
-    values = {name: np.ma.filled(known[name], NOT_GIVEN) for name in _MEASURED}
+def _columns(figures: Figures) -> dict[str, Int64]:
+    steps = figures.steps
+    known = with_parts(Table({**steps.columns, **figures.exposed_steps.columns}))
+    absent = np.ma.getmaskarray(known["span_ns"])
+    values = {
+        name: np.where(absent, NOT_GIVEN, np.ma.filled(known[name], 0))
+        if name in _SPLIT
+        else np.ma.filled(known[name], NOT_GIVEN)
+        for name in _MEASURED
+    }
     values["marked_ns"] = steps["end_ns"] - steps["start_ns"]
     values.update({name: np.ma.filled(steps[name], NOT_GIVEN) for name in _MARKED[1:]})
     values[_ORDINARY] = np.asarray(steps["ordinary"])

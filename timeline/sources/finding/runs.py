@@ -50,6 +50,11 @@ class FoundRun:
     path: Path | None
     claims: tuple[Claim, ...] = ()
 
+    @property
+    def layouts(self) -> tuple[str, ...]:
+        """What its captures are laid out as, each once."""
+        return tuple(dict.fromkeys(claim.capture.format.name for claim in self.claims))
+
     def renamed(self, name: Callable[[str], str]) -> FoundRun:
         """The run under the names that people know, which `name` tells of a path."""
         return replace(

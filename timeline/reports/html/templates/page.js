@@ -42,16 +42,6 @@
     });
   }
 
-  // Everything is unfolded on paper.
-  let folded = [];
-  addEventListener('beforeprint', () => {
-    folded = all('details:not([open])');
-    for (const own of folded) own.open = true;
-  });
-  addEventListener('afterprint', () => {
-    for (const own of folded) own.open = false;
-  });
-
   // Steps: draw the chosen rank, and read the step under the pointer.
   const source = document.getElementById('data');
   if (!source) return;
@@ -60,9 +50,9 @@
   const values = new Uint16Array(bytes.buffer);
   const columns = data.labels.length;
   const choice = document.getElementById('rank');
-  const parts = {alone_ns: 'computing', overlapped_ns: 'overlapped', not_overlapped_ns: 'exposed', copies_ns: 'copies', idle_ns: 'idle'};
+  const parts = Object.fromEntries(data.parts);
   const phases = {marked_ns: 'step', fp_bp_ns: 'fp-bp', tail_ns: 'tail', interval_ns: 'interval'};
-  const words = {alone_ns: 'computing alone', overlapped_ns: 'overlapped', not_overlapped_ns: 'not overlapped', copies_ns: 'copies', idle_ns: 'idle',
+  const words = {alone_ns: 'computing alone', overlapped_ns: 'overlapped', waiting_ns: 'waiting', transfer_ns: 'transfer', unsplit_ns: parts.unsplit_ns === 'exposed' ? 'exposed communication' : 'waiting or transfer', copies_ns: 'copies', idle_ns: 'idle',
     marked_ns: 'step', fp_bp_ns: 'FP/BP', tail_ns: 'tail', interval_ns: 'interval'};
   const at = () => choice ? choice.selectedIndex : 0;
   const series = (name) => {

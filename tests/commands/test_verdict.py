@@ -1,0 +1,107 @@
+"""Proves that the verdict alone is what an export says, and that it writes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import timeline
+from tests.support.profile_shelf import Profile, ProfileShelf
+from tests.support.run_command import Command
+from timeline.selection import Selection
+
+WAYS: tuple[tuple[str, ...], ...] = (
+    (),
+    ("-v",),
+    ("--ranks", "1"),
+    ("--steps", "2-3"),
+    ("--no-causes",),
+)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=" ".join)
+@pytest.mark.parametrize("layout", ["torch-text", "torch-db", "mindspore-2.1", "kineto"])
+def test_it_is_what_an_export_says(
+    command: Command, shelf: ProfileShelf, layout: str, way: Sequence[str]
+) -> None:
+    """Word for word, with the next command; warnings too. There is no file."""
+    profile = shelf.get(layout, steps=4)
+    said = command(profile.path, *way, "--verdict")
+    assert said.code == 0
+    assert command.files() == []
+    exported = command(profile.path, *way)
+    assert said.err == exported.err
+    verdict, _, files = exported.out.partition("\nWrote ")
+    text, _, why = said.out.partition("\nSee why: ")
+    assert text == verdict
+    assert (f"\nSee why: {why}" in f"\n{files}") == bool(why)
+
+
+def test_for_programs(command: Command, profile: Profile) -> None:
+    """As JSON it is what `tlexport show` says of a file of it; -q prints nothing."""
+    said = command(profile.path, "--verdict", "--json").report
+    command.report(profile.path, "-o", "out.pftrace")
+    assert said == command("show", "out.pftrace", "--json").report
+    quiet = command(profile.path, "--verdict", "-q")
+    assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
+
+
+def test_in_python(profile: Profile) -> None:
+    """Of a path or of a profile that is open, whole or in part."""
+    report = json.loads(timeline.find_verdict(profile.path).to_json())
+    with timeline.open_profile(profile.path) as opened:
+        assert json.loads(timeline.find_verdict(opened).to_json()) == report
+        one = timeline.find_verdict(opened, selection=Selection(ranks=1))
+    assert one.verdict is not None
+    assert one.sentences != tuple(report["sentences"])
+
+
+@pytest.mark.parametrize(
+    "more", [("-o", "a.pftrace"), ("--report", "a.html"), ("--csv", "-"), ("--open",), ("--list",)]
+)
+def test_it_writes_no_file(command: Command, profile: Profile, more: tuple[str, ...]) -> None:
+    """What asks for one is an error that says so."""
+    outcome = command(profile.path, "--verdict", *more)
+    assert outcome.code == 2
+    assert f"--verdict and {more[0]} exclude each other" in outcome.err
+    assert command.files() == []
+
+
+@pytest.mark.parametrize(
+    ("word", "option"), [("verdict", "--verdict"), ("list", "--list"), ("help", "--help")]
+)
+def test_words_mean_options(
+    command: Command, profile: Profile, word: str, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A first word that is no path is the option of that name."""
+    if word == "help":
+        for said in (word, option):
+            with pytest.raises(SystemExit, match="0"):
+                command(said)
+        text = capsys.readouterr().out
+        assert text[: len(text) // 2] == text[len(text) // 2 :]
+        return
+    assert command(word, profile.path).out == command(profile.path, option).out
+    assert command.files() == []
+
+
+def test_a_path_comes_before_a_word(command: Command, shelf: ProfileShelf, tmp_path: Path) -> None:
+    """A profile that is called like a word is read."""
+    shelf.copy("torch-db", command.directory / "list")
+    outcome = command("list", "--verdict")
+    assert outcome.code == 0
+    assert outcome.out == command("./list", "--verdict").out
+
+
+@pytest.mark.parametrize(
+    ("slip", "meant"),
+    [("--detail", "--kind detail"), ("--summary", "--kind summary"), ("-V", "--version")],
+)
+def test_slips(command: Command, slip: str, meant: str) -> None:
+    """Options of other programs get the one that is meant."""
+    outcome = command(slip)
+    assert outcome.code == 2
+    assert f"there is no option {slip}; did you mean {meant}?" in outcome.err
