@@ -24,7 +24,7 @@ from timeline.layers import (
     ARGS_MESSAGES,
     LAYERS,
     NOUNS,
-    OF_ALL_RANKS,
+    OF_NO_LAYER,
     SIZE_LAYERS,
     Layer,
     LayerName,
@@ -57,8 +57,8 @@ def test_the_names_that_type_checkers_know_are_the_values() -> None:
 def test_each_kind_of_slice_is_of_a_layer() -> None:
     """Each has one noun, and its typed args, if any, one number and one extension."""
     kinds = {one.kind: one for layer in LAYERS for one in layer.slices}
-    assert not set(kinds) & {one.kind for one in OF_ALL_RANKS}
-    kinds |= {one.kind: one for one in OF_ALL_RANKS}
+    assert not set(kinds) & {one.kind for one in OF_NO_LAYER}
+    kinds |= {one.kind: one for one in OF_NO_LAYER}
     assert set(kinds) == set(NOUNS) == set(SliceKind)
     for layer in LAYERS:
         assert all(kinds[one.kind] == one for one in layer.slices)
@@ -84,7 +84,10 @@ CHANGES = {
     TABLE: (
         ('    COUNTERS = "counters"\n', '    LONGEST = "longest"\n    COUNTERS = "counters"\n'),
         ('    "counters",\n', '    "longest",\n    "counters",\n'),
-        ('    SCOPE = "scope"\n', '    SCOPE = "scope"\n    LONG_TASK = "long_task"\n'),
+        (
+            '    HOST_CALL = "host_call"\n',
+            '    HOST_CALL = "host_call"\n    LONG_TASK = "long_task"\n',
+        ),
         (
             "    LayerSpec(\n        Layer.FRAMEWORK,",
             """    LayerSpec(
@@ -96,6 +99,7 @@ CHANGES = {
             SliceSpec(
                 SliceKind.LONG_TASK,
                 "long tasks",
+                Category.TASK,
                 ArgsMessage("LongTask", "long", 9950, ("task_id",)),
             ),
         ),
@@ -239,6 +243,6 @@ def test_a_layer_more_is_counted(run: Run, shelf: ProfileShelf, tmp_path: Path) 
     report = json.loads(run(path, "--kind", "detail", "--limit", "16KB", "--json", "-o", target))
     counted = {one["layer"]: one for one in report["resolution"]}
     task, long_task = counted["task"], counted["long_task"]
-    assert long_task["exact"] + long_task["gathered"] == task["exact"] + task["gathered"] > 0
+    assert long_task["exact"] + long_task["merged"] == task["exact"] + task["merged"] > 0
     labels = {drawn_slice.name for drawn_slice in drawn_slices(loaded(target), "Longest Tasks")}
     assert any(re.match(r"\d+ long tasks: ", label) for label in labels)

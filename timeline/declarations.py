@@ -14,7 +14,7 @@ from dataclasses import field, fields, is_dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar, cast
 
-from timeline.errors import UsageError
+from timeline.errors import UsageError, did_you_mean
 
 __all__ = [
     "NO_COMPLETION",
@@ -173,8 +173,10 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 def with_keywords(keywords: type, *declaring: type) -> Callable[[_Function], _Function]:
     """Give a function that takes `**Unpack[keywords]` a keyword for each option, with its default.
 
-    keywords: a TypedDict; the function has all of its keys. declaring: dataclasses of options,
-    which say the order and the defaults; other keywords follow, and are None where not given.
+    The function itself has the keywords that were given.
+
+    keywords: a TypedDict. declaring: dataclasses of options, which say the order and the defaults
+    that are shown; other keywords follow, and are None where not given.
     """
     annotations = {name: one.__forward_arg__ for name, one in keywords.__annotations__.items()}
     declared = [one for each in declaring for one in options_in(each)]
@@ -204,12 +206,17 @@ def with_keywords(keywords: type, *declaring: type) -> Callable[[_Function], _Fu
 
         @functools.wraps(function)
         def call(*args: Any, **given: Any) -> Any:
+            for name in given:
+                if name not in signature.parameters:
+                    raise TypeError(
+                        f"{function.__name__}() got an unexpected keyword argument {name!r}"
+                        f"{did_you_mean(name, signature.parameters)}"
+                    )
             try:
-                bound = signature.bind(*args, **given)
+                signature.bind(*args, **given)
             except TypeError as error:
                 raise TypeError(f"{function.__name__}() {error}") from None
-            bound.apply_defaults()
-            return function(*bound.args, **bound.kwargs)
+            return function(*args, **given)
 
         cast(Any, call).__signature__ = signature
         return cast(_Function, call)

@@ -6,17 +6,25 @@ command line knows them from there, and does not load this module.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Literal, TypedDict
 
 if TYPE_CHECKING:
     import os
 
+    from timeline.layers import Layer, LayerName
     from timeline.options import Args, Fit
     from timeline.progress import Progress
-    from timeline.selection import Align, Kind
+    from timeline.selection import Align, Ids, Kind, Window
 
-__all__ = ["CompareKeywords", "DrawingKeywords", "ExportKeywords", "ReadingKeywords"]
+__all__ = [
+    "CompareKeywords",
+    "DrawingKeywords",
+    "ExportKeywords",
+    "ReadingKeywords",
+    "SelectionKeywords",
+    "VerdictKeywords",
+]
 
 
 class ReadingKeywords(TypedDict, total=False):
@@ -33,8 +41,25 @@ class ReadingKeywords(TypedDict, total=False):
     progress: Progress | None
 
 
-class DrawingKeywords(ReadingKeywords, total=False):
-    """Keywords that `export` and `compare` have in common, besides the selection."""
+class SelectionKeywords(TypedDict, total=False):
+    """Keywords that select a part of a profile, instead of a Selection."""
+
+    ranks: Ids
+    graphs: Ids
+    steps: Ids
+    window: Window | str | None
+
+
+class VerdictKeywords(ReadingKeywords, SelectionKeywords, total=False):
+    """Keywords of `find_verdict`."""
+
+    causes: bool
+
+
+class DrawingKeywords(ReadingKeywords, SelectionKeywords, total=False):
+    """Keywords that `export` and `compare` have in common."""
+
+    layers: Iterable[Layer | LayerName] | str | None
 
     kind: Kind | Literal["summary", "detail"]
     group_by: Literal["rank", "layer"] | None
@@ -50,7 +75,7 @@ class DrawingKeywords(ReadingKeywords, total=False):
 
 
 class CompareKeywords(DrawingKeywords, total=False):
-    """Keywords of `compare`, besides the selection."""
+    """Keywords of `compare`."""
 
     markdown: str | os.PathLike[str] | None
     fail_above: float | str | None
@@ -60,7 +85,7 @@ class CompareKeywords(DrawingKeywords, total=False):
 
 
 class ExportKeywords(DrawingKeywords, total=False):
-    """Keywords of `export`, besides the selection."""
+    """Keywords of `export`."""
 
     fit: Fit | Literal["coarsen", "steps", "split", "error"]
     strict: bool

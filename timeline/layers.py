@@ -20,10 +20,13 @@ __all__ = [
     "COUNTERS",
     "HOST_LAYERS",
     "LAYERS",
+    "MERGED_ARGS",
     "NOUNS",
-    "OF_ALL_RANKS",
+    "OF_NO_LAYER",
     "SIZE_LAYERS",
+    "SLICES",
     "ArgsMessage",
+    "Category",
     "Layer",
     "LayerName",
     "LayerSpec",
@@ -69,17 +72,35 @@ LayerName: TypeAlias = Literal[
 class SliceKind(enum.Enum):
     """What a slice stands for, the most important first; it decides on noun and typed args.
 
-    To keep the size limit, the first are gathered last.
+    To keep the size limit, the first are merged last.
     """
 
     NOTE = "note"
     STEP = "step"
+    PARTITION = "partition"
     OVERLAP = "overlap"
     COMMUNICATION_OP = "communication_op"
     CRITICAL_PATH = "critical_path"
     TASK = "task"
     HCCL_TASK = "hccl_task"
     HOST_CALL = "host_call"
+    SCOPE = "scope"
+
+
+class Category(enum.Enum):
+    """What viewers group and filter slices by, and show of each."""
+
+    NOTE = "note"
+    STEP = "step"
+    PARTITION = "partition"
+    OVERLAP = "overlap"
+    WAIT = "wait"
+    IDLE = "idle"
+    COMMUNICATION = "communication"
+    PATH = "path"
+    TASK = "task"
+    HCCL = "hccl"
+    API = "api"
     SCOPE = "scope"
 
 
@@ -91,9 +112,10 @@ SIZE_LAYERS: tuple[SizeLayer, ...] = (*(kind.value for kind in SliceKind), COUNT
 
 
 class ArgsMessage(NamedTuple):
-    """A message of typed args, as `proto/tlexport.proto` declares it.
+    """A message of args, as `proto/tlexport.proto` declares it.
 
-    extension, number: the field of TrackEvent that carries it. fields: by number from 1.
+    extension, number: the field of TrackEvent that carries it. fields: typed ones, by number from
+    1; args that have none, such as names, are in the message too, as debug annotations.
     """
 
     name: str
@@ -103,11 +125,17 @@ class ArgsMessage(NamedTuple):
 
 
 class SliceSpec(NamedTuple):
-    """Slices of one kind: what several of them are called, and their typed args, if any."""
+    """Slices of one kind: what several of them are called, their category, and their args.
+
+    spelled: whether durations, sizes and rates are drawn rounded for reading too, beside the exact
+    numbers; that costs some bytes for each slice.
+    """
 
     kind: SliceKind
     noun: str
-    args: ArgsMessage | None = None
+    category: Category
+    args: ArgsMessage
+    spelled: bool = False
 
 
 TableName: TypeAlias = Literal["tasks", "planes", "ops", "steps", "host", "samples"]
@@ -129,8 +157,8 @@ class LayerSpec(NamedTuple):
     description: str
     slices: tuple[SliceSpec, ...] = ()
     tables: tuple[TableName, ...] = ()
-    expected: bool = False
-    """Whether people are told where a profile holds none of it. Of steps the report says so anyway,
+    missing: str = ""
+    """What people are told where a profile holds none of it; of steps the report says so anyway,
     and a single run of an operator has none."""
     in_summary: bool = False
     """Whether a summary draws it too; then it is drawn even where detail had to be left out."""
@@ -141,6 +169,7 @@ class LayerSpec(NamedTuple):
 _HOST_CALLS = SliceSpec(
     SliceKind.HOST_CALL,
     "calls",
+    Category.API,
     ArgsMessage("HostCall", "host", 9905, ("connection_id", "process_id")),
 )
 
@@ -154,6 +183,7 @@ LAYERS: tuple[LayerSpec, ...] = (
             SliceSpec(
                 SliceKind.STEP,
                 "steps",
+                Category.STEP,
                 ArgsMessage(
                     "Step",
                     "step",
@@ -178,6 +208,7 @@ LAYERS: tuple[LayerSpec, ...] = (
                         "idle_percent",
                     ),
                 ),
+                spelled=True,
             ),
         ),
         tables=("steps",),
@@ -188,10 +219,14 @@ LAYERS: tuple[LayerSpec, ...] = (
         "Overlap Analysis",
         1,
         "How the device spent its time, of the tasks and ops that were selected: computing, "
-        "communication that nothing overlaps and free time add up to the span.",
+        "exposed communication and free time add up to the span.",
         (
             SliceSpec(
-                SliceKind.OVERLAP, "pieces", ArgsMessage("Piece", "overlap", 9908, ("last_rank",))
+                SliceKind.OVERLAP,
+                "pieces",
+                Category.OVERLAP,
+                ArgsMessage("Piece", "overlap", 9908, ("last_rank", "rank", "iteration")),
+                spelled=True,
             ),
         ),
         in_summary=True,
@@ -205,6 +240,7 @@ LAYERS: tuple[LayerSpec, ...] = (
             SliceSpec(
                 SliceKind.TASK,
                 "tasks",
+                Category.TASK,
                 ArgsMessage(
                     "DeviceTask",
                     "task",
@@ -229,7 +265,7 @@ LAYERS: tuple[LayerSpec, ...] = (
             ),
         ),
         tables=("tasks",),
-        expected=True,
+        missing="no device tasks",
     ),
     LayerSpec(
         Layer.COMMUNICATION,
@@ -240,6 +276,7 @@ LAYERS: tuple[LayerSpec, ...] = (
             SliceSpec(
                 SliceKind.COMMUNICATION_OP,
                 "ops",
+                Category.COMMUNICATION,
                 ArgsMessage(
                     "CommunicationOp",
                     "communication",
@@ -255,10 +292,12 @@ LAYERS: tuple[LayerSpec, ...] = (
                         "arrived_after_first_ns",
                     ),
                 ),
+                spelled=True,
             ),
             SliceSpec(
                 SliceKind.HCCL_TASK,
                 "tasks",
+                Category.HCCL,
                 ArgsMessage(
                     "HcclTask",
                     "hccl",
@@ -277,14 +316,21 @@ LAYERS: tuple[LayerSpec, ...] = (
             ),
         ),
         tables=("ops", "planes"),
-        expected=True,
+        missing="no communication ops",
     ),
     LayerSpec(
         Layer.SCOPES,
         "Scope Layer",
         4,
         "Scopes of operator names such as Default/network/Conv2D, by stream.",
-        (SliceSpec(SliceKind.SCOPE, "scopes", ArgsMessage("Scope", "scope", 9906, ("level",))),),
+        (
+            SliceSpec(
+                SliceKind.SCOPE,
+                "scopes",
+                Category.SCOPE,
+                ArgsMessage("Scope", "scope", 9906, ("level",)),
+            ),
+        ),
         tables=("tasks",),
         in_detail=False,
     ),
@@ -303,7 +349,7 @@ LAYERS: tuple[LayerSpec, ...] = (
         "Calls of {name} on the host, by thread; arrows lead to the tasks they launched.",
         (_HOST_CALLS,),
         tables=("host",),
-        expected=True,
+        missing="no host calls",
     ),
     LayerSpec(
         None,
@@ -314,7 +360,8 @@ LAYERS: tuple[LayerSpec, ...] = (
             SliceSpec(
                 SliceKind.NOTE,
                 "notes",
-                ArgsMessage("Missing", "missing", 9907, ("tasks", "hccl_tasks", "host_calls")),
+                Category.NOTE,
+                ArgsMessage("Note", "note", 9907, ("tasks", "hccl_tasks", "host_calls")),
             ),
         ),
     ),
@@ -324,23 +371,41 @@ LAYERS: tuple[LayerSpec, ...] = (
         90,
         "Values that were sampled while the rank ran, by group.",
         tables=("samples",),
-        expected=True,
+        missing="no counters",
     ),
 )
 """The layers of one rank in the order in which they are painted."""
 
-OF_ALL_RANKS = (SliceSpec(SliceKind.CRITICAL_PATH, "segments"),)
-"""Slices of rows that are those of no rank."""
-_SLICES = {
+OF_NO_LAYER = (
+    SliceSpec(
+        SliceKind.CRITICAL_PATH,
+        "segments",
+        Category.PATH,
+        ArgsMessage("PathSegment", "path", 9909, ("iteration", "rank")),
+        spelled=True,
+    ),
+    SliceSpec(
+        SliceKind.PARTITION,
+        "pieces",
+        Category.PARTITION,
+        ArgsMessage("Part", "partition", 9911, ("rank", "iteration")),
+        spelled=True,
+    ),
+)
+"""Slices of rows that belong to no layer, and are drawn in any case."""
+SLICES: Mapping[SliceKind, SliceSpec] = {
     slices.kind: slices
-    for slices in (*(slices for layer in LAYERS for slices in layer.slices), *OF_ALL_RANKS)
+    for slices in (*(slices for layer in LAYERS for slices in layer.slices), *OF_NO_LAYER)
 }
-NOUNS: Mapping[SliceKind, str] = {kind: slices.noun for kind, slices in _SLICES.items()}
+"""What is known of the slices of each kind."""
+NOUNS: Mapping[SliceKind, str] = {kind: slices.noun for kind, slices in SLICES.items()}
 """What several slices of a kind are called."""
 ARGS_MESSAGES: Mapping[SliceKind, ArgsMessage] = {
-    kind: slices.args for kind, slices in _SLICES.items() if slices.args is not None
+    kind: slices.args for kind, slices in SLICES.items()
 }
-"""The typed args of slices of a kind."""
+"""The args of slices of a kind."""
+MERGED_ARGS = ArgsMessage("Merged", "merged", 9910, ("count", "busy_ns"))
+"""The args of a slice that stands for several, instead of those of its kind."""
 _BY_OPTION = {layer.option: layer for layer in LAYERS}
 
 

@@ -67,10 +67,10 @@ def _values(choices: type[enum.Enum]) -> tuple[str, ...]:
     return tuple(choice.value for choice in choices)
 
 
-def _read_group_by(group_by: str | None) -> str | None:
+def _read_group_by(group_by: str | None) -> str:
     if group_by not in (None, "rank", "layer"):
         raise UsageError(f"group_by {group_by!r}: there are rank, layer.")
-    return group_by
+    return group_by or "rank"
 
 
 def _read_limit(limit: int | str) -> int:
@@ -187,11 +187,10 @@ _OUTPUT_HELP = ".pftrace, .json, or either with .gz (default: {} here)"
 class ExportOptions:
     """How a profile is drawn and written; what is drawn is a Selection.
 
-    group_by: None is by layer for a summary and by rank for a detail. scopes: draw those of
-    operator names as a layer. limit_bytes: size of a written file that is never exceeded; 0 is no
-    limit. csv: a file for the times of each rank and step, besides the timeline. report: a page to
-    look at that is written too. png: a picture of it. causes: say why devices wait and idle, for
-    which HCCL tasks and host calls are read, whatever is drawn.
+    scopes: draw those of operator names as a layer. limit_bytes: size of a written file that is
+    never exceeded; 0 is no limit. csv: a file for the times of each rank and step, besides the
+    timeline. report: an HTML report that is written too. png: a picture of it. causes: say why
+    devices wait and idle, for which HCCL tasks and host calls are read, whatever is drawn.
     """
 
     kind: Kind = option(
@@ -203,11 +202,12 @@ class ExportOptions:
         choices=_values(Kind),
         read=member_of(Kind, "kind"),
     )
-    group_by: GroupBy | None = option(
+    group_by: GroupBy = option(
         "--group-by",
         group=Group.DRAW,
-        help="rows by rank, or by layer (default: layer for summary, rank for detail)",
+        help="rows by rank, or by layer (default: rank)",
         metavar="WHAT",
+        default="rank",
         choices=("rank", "layer"),
         read=_read_group_by,
     )
@@ -226,7 +226,8 @@ class ExportOptions:
     args: Args = option(
         "--args",
         group=Group.DRAW,
-        help="args on slices: default (a short set), all or none; the viewer pays for each",
+        help="args on slices: default (a short set), all or none; each arg costs file size "
+        "and load time",
         metavar="SET",
         default=Args.DEFAULT.value,
         choices=_values(Args),
@@ -261,7 +262,7 @@ class ExportOptions:
     fit: Fit = option(
         "--fit",
         group=Group.OUTPUT,
-        help="when it is larger: coarsen gathers what is short, steps keeps the detail of the "
+        help="when it is larger: coarsen merges short slices, steps keeps the detail of the "
         "leading steps, split writes several files, error stops (default: coarsen)",
         metavar="HOW",
         default=Fit.COARSEN.value,
@@ -272,29 +273,29 @@ class ExportOptions:
     csv: Path | None = option(
         "--csv",
         group=Group.PRINT,
-        help="write the times of each rank and step too, in the columns of step_trace_time.csv; "
+        help="also write the times of each rank and step, in the columns of step_trace_time.csv; "
         "- prints them",
         metavar="FILE",
         read=_read_path,
-        compare=InCompare("write all operators as a table too; - prints them", Group.OUTPUT),
+        compare=InCompare("also write all operators as a table; - prints them", Group.OUTPUT),
     )
     report: Path | None = option(
         "--report",
         group=Group.REPORT,
-        help="write a page of what was measured too",
+        help="also write an HTML report",
         metavar="FILE.html",
         parse=Path,
         read=_read_path,
-        compare=InCompare("write a page of it too", Group.OUTPUT),
+        compare=InCompare("also write an HTML report", Group.OUTPUT),
     )
     png: Path | None = option(
         "--png",
         group=Group.REPORT,
-        help="write a picture of what was measured too",
+        help="also write a picture of the report",
         metavar="FILE.png",
         parse=Path,
         read=_read_path,
-        compare=InCompare("write a picture of it too", Group.OUTPUT),
+        compare=InCompare("also write a picture of the report", Group.OUTPUT),
     )
     force: bool = option(
         "--force",
@@ -314,7 +315,7 @@ class ExportOptions:
     @property
     def groups_by_layer(self) -> bool:
         """Whether rows are grouped by layer before rank."""
-        return (self.group_by or ("layer" if self.kind is Kind.SUMMARY else "rank")) == "layer"
+        return self.group_by == "layer"
 
 
 @dataclass(frozen=True)
@@ -333,7 +334,7 @@ class CompareOptions:
     markdown: Path | None = option(
         "--markdown",
         group=Group.OUTPUT,
-        help="write it in short for a merge request too, as GitHub-flavoured Markdown; - prints it",
+        help="also write a summary for a merge request, as GitHub-flavoured Markdown; - prints it",
         metavar="FILE.md",
         read=_read_path,
     )
@@ -434,7 +435,7 @@ class ReadingOptions:
 
     assign_rank: rank by directory, for captures that do not tell theirs. clock: how ranks come on
     one clock. operators: where steps are not marked. jobs: processes that read ranks; None is one
-    a core, or none for a small profile. executor: the address of a Dask scheduler to work on
+    per core, or none for a small profile. executor: the address of a Dask scheduler to work on
     instead. keep_going: leave ranks out that fail.
     """
 
@@ -454,7 +455,7 @@ class ReadingOptions:
         "-j",
         "--jobs",
         group=Group.WORK,
-        help="processes that read ranks (default: one a core; 1 for a small profile)",
+        help="processes that read ranks (default: one per core; 1 for a small profile)",
         metavar="N",
         parse=_parse_jobs,
         completion=NO_COMPLETION,

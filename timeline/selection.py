@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import enum
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from timeline.declarations import NO_COMPLETION, Completion, Group, option, options_in
 from timeline.errors import SelectionError, UsageError, did_you_mean
@@ -22,10 +22,12 @@ __all__ = [
     "DETAIL_LAYERS",
     "SUMMARY_LAYERS",
     "Align",
+    "Ids",
     "Kind",
     "Selection",
     "Window",
     "WindowEdge",
+    "select",
 ]
 
 
@@ -277,3 +279,27 @@ class Selection:
         if self.layers is not None:
             return self.layers
         return SUMMARY_LAYERS if kind is Kind.SUMMARY else DETAIL_LAYERS
+
+
+def select(selection: Selection | None, keywords: Mapping[str, Any]) -> Selection:
+    """The part that is given as a Selection or by its keywords; all where neither is.
+
+    keywords: those of other things may be among them.
+
+    Raises:
+        TypeError: both are given, or what is given as a Selection is none.
+        UsageError: a value has no meaning.
+    """
+    names = [one.keyword for one in options_in(Selection) if one.keyword in keywords]
+    if selection is None:
+        return Selection(**{name: keywords[name] for name in names})
+    if not isinstance(cast(object, selection), Selection):
+        raise TypeError(
+            f"a selection is a Selection, not {selection!r}: write ranks=..., steps=... instead"
+        )
+    if names:
+        raise TypeError(
+            f"a Selection and {', '.join(names)} are both given: write all of it as one or the "
+            "other"
+        )
+    return selection

@@ -16,8 +16,10 @@ __all__ = [
     "spell_duration",
     "spell_flop",
     "spell_like",
+    "spell_rate",
     "spell_share",
     "spell_short",
+    "spell_tenths",
 ]
 
 _BYTES = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -148,6 +150,21 @@ def spell_like(duration_ns: int, other_ns: int) -> str:
     return f"{spelled} {unit}" if float(spelled) or not duration_ns else spell_short(duration_ns)
 
 
+def spell_rate(gb_s: float) -> str:
+    """Spell a bandwidth in GB/s with three digits that count, smaller ones in smaller units.
+
+    >>> spell_rate(15.613921), spell_rate(0.2230458), spell_rate(645.604), spell_rate(0.00666)
+    ('15.6 GB/s', '223 MB/s', '646 GB/s', '6.66 MB/s')
+    """
+    value, unit = gb_s * 1e9, "B/s"
+    for larger in ("KB/s", "MB/s", "GB/s"):
+        if abs(value) < 999.5:
+            break
+        value, unit = value / 1000, larger
+    size = abs(value)
+    return f"{value:.{0 if size >= 99.95 else 1 if size >= 9.995 else 2}f} {unit}"
+
+
 def spell_share(part: float, whole: float) -> str:
     """Spell a share in at most four characters; nothing that is there is 0%.
 
@@ -156,6 +173,15 @@ def spell_share(part: float, whole: float) -> str:
     """
     share = part / whole if whole else 0.0
     return "<1%" if 0 < share < 0.005 else f"{share:.0%}"
+
+
+def spell_tenths(tenths: int) -> str:
+    """Spell tenths of a percent with two digits that count.
+
+    >>> spell_tenths(23), spell_tenths(347)
+    ('2.3%', '35%')
+    """
+    return f"{tenths / 10:.1f}%" if tenths < 100 else f"{tenths / 10:.0f}%"
 
 
 def spell_count(count: int, noun: str) -> str:

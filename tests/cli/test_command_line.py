@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.places import ROOT
 from tests.support.profile_shelf import (
     Profile,
     ProfileShelf,
@@ -91,6 +92,14 @@ def test_missing_profile(command: Command) -> None:
     assert "holds no Ascend profile" in outcome.err
     assert "msprof --export=on" in outcome.err
     assert command("absent").code == 1
+
+
+def test_questions_in_sql(command: Command) -> None:
+    """--sql prints the questions of the package as they are, where there is no profile too."""
+    outcome = command("--sql")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out == (ROOT / "timeline" / "viewer" / "queries.sql").read_text(encoding="utf-8")
+    assert command.files() == []
 
 
 def test_quiet(command: Command, shelf: ProfileShelf, tmp_path: Path) -> None:
@@ -192,7 +201,7 @@ def test_help_tells_every_option(command: Command) -> None:
         *("--ranks", "--graphs", "--steps", "--window", "--layers", "--assign-rank", "--kind"),
         *("--group-by", "--merge-graphs", "--no-merge-graphs", "--scopes", "--args"),
         *("--fp-start", "--bp-end", "--output", "--limit", "--fit", "--force", "--strict"),
-        *("--list", "--csv", "--json", "--verbose", "--quiet", "--version"),
+        *("--list", "--csv", "--json", "--verbose", "--quiet", "--sql", "--version"),
     )
     for option in options:
         assert option in ran.stdout

@@ -154,7 +154,7 @@ def test_the_narrower_command_keeps_window_and_layers(
     assert words[words.index("--layers") + 1] == "hardware,overlap,steps"
     assert main([*words[1:], "-o", str(narrow)]) == 0
     said = capsys.readouterr().out
-    assert "gathered" not in said
+    assert "merged" not in said
     assert main([str(profile), *asked, "-o", str(whole), "--force", "--limit", "0"]) == 0
     drawn = [
         TraceProcessor.load(path.read_bytes()).rows(

@@ -24,6 +24,7 @@ from timeline.analysis.work.computing_classes import CLASSES
 from timeline.cli.main import main
 from timeline.cli.parser import build_compare_parser
 from timeline.figures.comparison import Comparison
+from timeline.figures.comparison_sentences import cause_label
 from timeline.figures.overall_parts import AT_ONCE, WHOLE
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
@@ -240,8 +241,8 @@ SELECT slice.name, ts, track_id FROM slice
 WHERE slice.name GLOB 'Step [0-9]*' AND depth = 0 ORDER BY ts
 """
 DIFFERENCES = """
-SELECT slice.name, ts, EXTRACT_ARG(arg_set_id, 'debug.base_ns'),
-  EXTRACT_ARG(arg_set_id, 'debug.new_ns'), EXTRACT_ARG(arg_set_id, 'debug.delta_ns')
+SELECT slice.name, ts, EXTRACT_ARG(arg_set_id, 'step.base_ns'),
+  EXTRACT_ARG(arg_set_id, 'step.new_ns'), EXTRACT_ARG(arg_set_id, 'step.delta_ns')
 FROM slice JOIN track ON track.id = track_id WHERE track.name = 'New run against base' ORDER BY ts
 """
 
@@ -312,7 +313,7 @@ def test_the_limit_holds_for_both_runs_together(
     target = here / f"t{suffix}"
     report = timeline.compare(path, path, target, kind="detail", limit="80KB")
     assert target.stat().st_size <= 80 * 1024
-    assert sum(row.gathered for row in report.resolutions)
+    assert sum(row.merged for row in report.resolutions)
     trace = TraceProcessor.load(target.read_bytes())
     assert trace.import_errors() == []
     if suffix == ".pftrace":
@@ -342,7 +343,8 @@ def test_the_page_says_what_the_comparison_says(
         assert list(map(int, page.column(name, "Before"))) == table["base_ns"].tolist()
         assert list(map(int, page.column(name, "Now"))) == table["new_ns"].tolist()
     metrics = [one.strip() for one in page.column("overall", "Part")]
-    assert metrics == comparison.parts["metric"].tolist()
+    assert metrics == [cause_label(name, "") for name in comparison.parts["metric"].tolist()]
+    assert "exposed communication" in metrics
     assert page.column("operators", "Name or type") == comparison.operators["name"].tolist()
     for said in comparison.sentences():
         assert said in content.decode()

@@ -22,7 +22,7 @@ from timeline.errors import SourceError, TimelineError
 from timeline.figures.filed_verdict import CHECKSUM, TEXT, DamagedVerdictError, FiledVerdict
 from timeline.reports.terminal import Display
 from timeline.reports.terminal_filed import filed_text
-from timeline.tracks.verdict_row import WHAT_CHANGED, WHAT_IS_SLOW
+from timeline.tracks.root_rows import WHAT_CHANGED, WHAT_IS_SLOW
 
 SUFFIXES = (".pftrace", ".pftrace.gz", ".json", ".json.gz")
 WAYS = (
@@ -42,7 +42,7 @@ WRONG: tuple[Any, ...] = (
 DISPLAYS = (Display(20, "ascii", terminal=False), Display(200, "utf-8", terminal=True))
 
 ROW = """
-SELECT slice.name, COALESCE(EXTRACT_ARG(arg_set_id, 'debug.see_why'),
+SELECT slice.name, COALESCE(EXTRACT_ARG(arg_set_id, 'note.see_why'),
                             EXTRACT_ARG(arg_set_id, 'args.see_why'))
 FROM slice JOIN track ON track.id = track_id
 LEFT JOIN thread_track ON thread_track.id = track_id LEFT JOIN thread USING (utid)

@@ -101,7 +101,9 @@ def test_words_of_the_limit(command: Command, shelf: ProfileShelf) -> None:
     outcome = command(long.path, *limited)
     assert outcome.code == 0
     assert re.search(r"^Wrote out\.pftrace .* steps 1(-\d|,2)? of 6$", outcome.out, re.MULTILINE)
-    assert re.search(r"left out: steps \d-6: [\d ]+ records", outcome.out)
+    assert re.search(r"^  [\d ]+ records left out: -v says more$", outcome.out, re.MULTILINE)
+    told = command(long.path, *limited, "-v").out
+    assert re.search(r"left out: steps \d-6: [\d ]+ records", told)
     suggestion = command.report(long.path, *limited)["suggestion"]
     assert f"{suggestion}\n" in outcome.out
     words = shlex.split(suggestion)
@@ -180,7 +182,7 @@ def test_strict(command: Command, shelf: ProfileShelf, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fit", ["coarsen", "steps"])
 def test_strict_whatever_the_fit(command: Command, shelf: ProfileShelf, fit: str) -> None:
-    """Detail that is gathered is lost as much as detail that is left out."""
+    """Detail that is merged is lost as much as detail that is left out."""
     long = shelf.get("torch-text", steps=6)
     arguments = (long.path, "--kind", "detail", "-o", "out.pftrace")
     size = command.report(*arguments, "--limit", "0")["outputs"][0]["bytes"]

@@ -67,7 +67,7 @@ def test_no_markers_and_no_operators(command: Command, unmarked: Unmarked) -> No
     """Without markers, data fetches and named operators there are no steps, and it is said."""
     outcome = command(unmarked.profile.path)
     assert outcome.code == 0
-    assert "no steps marked" in outcome.out
+    assert "no step marks" in outcome.out
     report = command.report(unmarked.profile.path, "-o", "out.pftrace")
     assert whole_overlap(report, 0) == expected_overlap(unmarked.profile.run, 0)
 

@@ -12,8 +12,13 @@ from tests.support.places import ROOT
 from tests.support.profile_shelf import ProfileShelf
 from tests.support.trace_packets import packets_of
 from timeline.commands.export import export
-from timeline.encoders.args_descriptor import EXTENDED_FILE, FILE_NAME, descriptor_bytes
-from timeline.layers import ARGS_MESSAGES
+from timeline.encoders.args_descriptor import (
+    ANNOTATION_FILE,
+    EXTENDED_FILE,
+    FILE_NAME,
+    descriptor_bytes,
+)
+from timeline.layers import ARGS_MESSAGES, MERGED_ARGS
 from timeline.selection import Kind
 
 TRACK_EVENT = """
@@ -22,6 +27,12 @@ package perfetto.protos;
 message TrackEvent { extensions 1000 to 9999; }
 """
 """What the schema needs to know of Perfetto's own track_event.proto."""
+DEBUG_ANNOTATION = """
+syntax = "proto2";
+package perfetto.protos;
+message DebugAnnotation { optional uint64 name_iid = 1; optional uint64 string_value_iid = 17; }
+"""
+"""And of its debug_annotation.proto."""
 
 _Message = Any
 """Classes of messages are made at run time, so there is no static type for them."""
@@ -31,9 +42,10 @@ _Message = Any
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> descriptor_pb2.FileDescriptorSet:
     """proto/tlexport.proto and what it imports, as protoc understands them."""
     folder = tmp_path_factory.mktemp("proto")
-    stub = folder / EXTENDED_FILE
-    stub.parent.mkdir(parents=True)
-    stub.write_text(TRACK_EVENT, encoding="utf-8")
+    for name, text in ((EXTENDED_FILE, TRACK_EVENT), (ANNOTATION_FILE, DEBUG_ANNOTATION)):
+        stub = folder / name
+        stub.parent.mkdir(parents=True, exist_ok=True)
+        stub.write_text(text, encoding="utf-8")
     result = folder / "descriptors.bin"
     options = [f"-I{ROOT}", f"-I{folder}", "--include_imports", f"--descriptor_set_out={result}"]
     assert protoc.main(["protoc", *options, FILE_NAME]) == 0
@@ -66,7 +78,7 @@ def test_extensions_lie_in_the_range_that_perfetto_leaves_free(
     compiled: descriptor_pb2.FileDescriptorSet,
 ) -> None:
     numbers = [extension.number for extension in file_named(compiled, FILE_NAME).extension]
-    assert len(numbers) == len(set(numbers)) == len(ARGS_MESSAGES)
+    assert len(numbers) == len(set(numbers)) == len(ARGS_MESSAGES) + 1
     assert all(9900 <= number <= 9999 for number in numbers)
 
 
@@ -84,7 +96,8 @@ def pool(
 ) -> descriptor_pool.DescriptorPool:
     """A pool that knows TrackEvent, and of tlexport only what the trace itself says."""
     made = descriptor_pool.DescriptorPool()
-    made.AddSerializedFile(file_named(compiled, EXTENDED_FILE).SerializeToString())
+    for name in (EXTENDED_FILE, ANNOTATION_FILE):
+        made.AddSerializedFile(file_named(compiled, name).SerializeToString())
     for packet in packets:
         for file in packet.extension_descriptor.extension_set.file:
             made.AddSerializedFile(file.SerializeToString())
@@ -134,7 +147,7 @@ def test_events_hold_no_field_that_neither_perfetto_nor_the_schema_knows(
 ) -> None:
     from google.protobuf.unknown_fields import UnknownFieldSet
 
-    known = {message.number for message in ARGS_MESSAGES.values()}
+    known = {message.number for message in (*ARGS_MESSAGES.values(), MERGED_ARGS)}
     unknown = {
         field.field_number for packet in packets for field in UnknownFieldSet(packet.track_event)
     }

@@ -28,7 +28,7 @@ from tests.support.public_names import members
 from timeline.cli.main import main
 from timeline.cli.parser import build_parser
 from timeline.layers import Layer
-from timeline.profile import MOST_SELECTIONS
+from timeline.library.open_profile import MOST_SELECTIONS
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Selection
 
 PARTS = ("computing_ns", "communication_ns", "not_overlapped_ns", "free_ns")
@@ -79,7 +79,13 @@ if TYPE_CHECKING:
         chosen = timeline.Selection(ranks=[0, 1], steps=range(10, 20), layers=["steps"])
         with timeline.open_profile(path, jobs=2, assign_rank={"PROF_3": 3}) as profile:
             assert_type(profile.operators(chosen, by="name"), timeline.Table)
+            assert_type(profile.idle(ranks="0-3", window="30%:60%", by="call"), timeline.Table)
+            assert_type(profile.estimate_gain(3, steps=[1, 2]), "int | None")
+            profile.overlap(rank=0)  # type: ignore[call-arg]
+            profile.overlap(ranks=[0.5])  # type: ignore[list-item]
+            profile.overlap(layers="steps")  # type: ignore[call-arg]
             report = timeline.export(profile, path / "x.pftrace", kind="detail", limit="5MB")
+        timeline.export(path, ranks=0, layers=["steps", timeline.Layer.OVERLAP])
         assert_type(report, timeline.ExportReport)
         timeline.export(str(path), kind=timeline.Kind.DETAIL, fit="split", limit=1 << 20)
         timeline.export(path, kind="both")  # type: ignore[arg-type]
@@ -174,6 +180,56 @@ def test_a_selection_without_meaning_is_refused(wrong: dict[str, Any]) -> None:
     """Where it is made, with the name of what is wrong."""
     with pytest.raises(timeline.UsageError, match=next(iter(wrong))):
         Selection(**wrong)
+
+
+def test_a_part_is_a_selection_or_its_keywords(opened: timeline.Profile, tmp_path: Path) -> None:
+    """Both ways give the same, wherever a Selection is taken."""
+    chosen = Selection(ranks=[1], steps="2-3")
+    for name in TABLES:
+        by_selection = getattr(opened, name)(chosen)
+        by_keywords = getattr(opened, name)(ranks=1, steps=range(2, 4))
+        assert by_keywords.to_dicts() == by_selection.to_dicts(), name
+    one = timeline.export(opened, tmp_path / "one.pftrace", selection=chosen)
+    other = timeline.export(opened, tmp_path / "other.pftrace", ranks=1, steps="2,3")
+    (first,), (second,) = one.outputs, other.outputs
+    assert first.path.read_bytes() == second.path.read_bytes()
+
+
+def takes_a_selection(name: str) -> bool:
+    return "selection" in inspect.signature(getattr(timeline.Profile, name)).parameters
+
+
+TABLES = [
+    name
+    for name, method in inspect.getmembers(timeline.Profile, inspect.isfunction)
+    if not name.startswith("_") and takes_a_selection(name) and name != "estimate_gain"
+]
+"""All methods of a profile that give tables of what is selected."""
+
+
+@pytest.mark.parametrize("name", [*TABLES, "estimate_gain"])
+def test_what_selects_is_checked(opened: timeline.Profile, name: str) -> None:
+    """Before anything is read: a part is given one way, and each keyword is known."""
+    ask = getattr(opened, name)
+    more = {"rank": 0} if name == "estimate_gain" else {}
+    with pytest.raises(TypeError, match="a Selection and ranks, steps are both given"):
+        ask(selection=Selection(ranks=0), ranks=[0], steps=[1], **more)
+    with pytest.raises(TypeError, match=rf"{name}\(\) got .* argument 'step'; did you mean steps"):
+        ask(step=1, **more)
+    with pytest.raises(TypeError, match=r"is a Selection, not \[0\]: write ranks="):
+        ask(selection=[0], **more)
+    assert set(inspect.signature(ask).parameters) >= {"ranks", "graphs", "steps", "window"}
+
+
+@pytest.mark.parametrize("name", ["export", "compare", "open_profile"])
+def test_unknown_keywords_are_told_with_what_is_near(name: str, tmp_path: Path) -> None:
+    """By every function that has keywords."""
+    paths = [tmp_path] * (1 + (name == "compare"))
+    with pytest.raises(TypeError, match=rf"{name}\(\) got .* argument 'job'; did you mean jobs"):
+        getattr(timeline, name)(*paths, job=2)
+    if name != "open_profile":
+        with pytest.raises(TypeError, match="both given"):
+            getattr(timeline, name)(*paths, selection=Selection(), ranks=0)
 
 
 # -- figures ---------------------------------------------------------------------------------------

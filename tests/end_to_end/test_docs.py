@@ -21,6 +21,7 @@ from tests.support.profile_shelf import ProfileShelf
 from timeline.cli.main import main
 from timeline.cli.parser import build_compare_parser, build_parser, build_show_parser
 from timeline.profile import open_profile
+from timeline.viewer.queries import queries_text
 
 README = ROOT / "README.md"
 DOCS = ROOT / ".github" / "docs"
@@ -229,7 +230,7 @@ def test_a_page_shows_what_queries_answer(tmp_path: Path) -> None:
     assert make_profile([str(tmp_path / "profile")]) == 0
     assert main([str(tmp_path / "profile"), "--kind", "detail", "-o", str(target), "-q"]) == 0
     processor = TraceProcessor.load(target.read_bytes())
-    processor.rows((README.parent / "examples" / "queries.sql").read_text(encoding="utf-8"))
+    processor.rows(queries_text())
     shown = "\n".join(f"> SELECT * FROM {view};\n{answer(processor, view)}" for view in ASKED)
     assert_held(f"```text\n{shown}```\n", VIEWING, QUERIES)
 

@@ -145,11 +145,11 @@ def test_nothing_is_loaded_that_is_not_chosen(
 def test_only_sources_open_files(module: Module) -> None:
     """A profile is opened by its readers and by nothing else; encoders open what they write.
 
-    The viewer opens what was written, to serve it, processes the room for what they pass on, and
-    options the file that is their value.
+    The viewer opens what was written, to serve it, and the queries that belong to it; processes
+    open the room for what they pass on, and options the file that is their value.
     """
     opened = [call for name, call in module.calls() if name in OPENERS]
-    others = ("viewer.serving", "ranks.shared_columns", "options")
+    others = ("viewer.serving", "viewer.queries", "ranks.shared_columns", "options")
     if module.part in ("sources", "encoders") or module.name in others:
         return
     foreign = [call for call in opened if "devnull" not in ast.dump(call)]

@@ -190,10 +190,10 @@ def test_each_row_holds_all_its_records(coarse: Fitted) -> None:
     is_json = coarse.loaded.is_json
     found = row_totals(coarse.loaded.processor, is_json=is_json)
     wanted = row_totals(coarse.exact.processor, is_json=is_json)
-    assert {row: replace(one, drawn=0, gathered=0) for row, one in found.items()} == {
+    assert {row: replace(one, drawn=0, merged=0) for row, one in found.items()} == {
         row: replace(one, drawn=0) for row, one in wanted.items()
     }
-    assert any(one.gathered for one in found.values())
+    assert any(one.merged for one in found.values())
 
 
 def test_counters_keep_their_range_and_their_time(coarse: Fitted) -> None:
@@ -241,7 +241,7 @@ def test_steps_stay_exact_longest(exporter: Exporter, layout: str) -> None:
     assert len({step.name for step in steps if len(step.row) == 1}) == RUN["steps"]
     found = Counter(one for one in fitted.loaded.slices if one.layer == "step")
     assert found == Counter(steps)
-    assert any(one.busy_ns is not None for one in fitted.loaded.slices), "tasks are gathered"
+    assert any(one.busy_ns is not None for one in fitted.loaded.slices), "tasks are merged"
 
 
 @pytest.mark.parametrize("layout", ["torch-db", "mindstudio"])
@@ -272,14 +272,14 @@ def test_sums_equal_the_records(exporter: Exporter, layout: str) -> None:
 
 
 def test_the_report_counts_what_was_drawn(coarse: Fitted) -> None:
-    """Exact slices, gathered ones and those behind them, by layer, and arrows that lost an end."""
+    """Exact slices, merged ones and those behind them, by layer, and arrows that lost an end."""
     is_json = coarse.loaded.is_json
     drawn: dict[str, list[int]] = {}
     for row, row_total in row_totals(coarse.loaded.processor, is_json=is_json).items():
         sums = drawn.setdefault(layer_of(row), [0, 0, 0])
-        sums[0] += row_total.drawn - row_total.gathered
-        sums[1] += row_total.count - (row_total.drawn - row_total.gathered)
-        sums[2] += row_total.gathered
+        sums[0] += row_total.drawn - row_total.merged
+        sums[1] += row_total.count - (row_total.drawn - row_total.merged)
+        sums[2] += row_total.merged
     for counter in counter_totals(coarse.loaded.processor, is_json=is_json).values():
         drawn.setdefault("counters", [0, 0, 0])[0] += counter.count
     for counter in counter_totals(coarse.exact.processor, is_json=is_json).values():
@@ -287,11 +287,9 @@ def test_the_report_counts_what_was_drawn(coarse: Fitted) -> None:
     if "counters" in drawn:
         drawn["counters"][1] -= drawn["counters"][0]
     assert {
-        row.layer: [row.exact, row.gathered, row.gathered_into] for row in coarse.report.resolutions
+        row.layer: [row.exact, row.merged, row.merged_into] for row in coarse.report.resolutions
     } == drawn
-    lost = sum(
-        omission.rows for omission in coarse.report.omissions if "gathered" in omission.reason
-    )
+    lost = sum(omission.rows for omission in coarse.report.omissions if "merged" in omission.reason)
     assert coarse.loaded.flows() + lost == coarse.exact.flows()
 
 
@@ -299,10 +297,10 @@ def test_the_resolution_is_said_everywhere(coarse: Fitted) -> None:
     """In the report, in its JSON, on the terminal and in the file itself."""
     rows = coarse.report.resolutions
     assert all(row.resolution_ns & (row.resolution_ns - 1) == 0 for row in rows)
-    assert any(row.resolution_ns and row.gathered for row in rows)
+    assert any(row.resolution_ns and row.merged for row in rows)
     in_json = json.loads(coarse.report.to_json())["resolution"]
-    assert [(row["layer"], row["resolution_ns"], row["gathered"]) for row in in_json] == [
-        (row.layer, row.resolution_ns, row.gathered) for row in rows
+    assert [(row["layer"], row["resolution_ns"], row["merged"]) for row in in_json] == [
+        (row.layer, row.resolution_ns, row.merged) for row in rows
     ]
     spelled = [row.spelled() for row in rows]
     terminal = "\n".join(coarse.report.lines())

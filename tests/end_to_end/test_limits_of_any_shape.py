@@ -132,7 +132,7 @@ def keeps_limits(records: Sequence[Records], target: Path) -> None:
 
 
 def dense(shape: str) -> tuple[Int64, Int64]:
-    """Lengths and gaps of tasks that gathering first makes larger, before it makes them fewer."""
+    """Lengths and gaps of tasks that merging first makes larger, before it makes them fewer."""
     random, count = np.random.default_rng(5), 12_000
     if shape == "back to back":
         return random.integers(1_000, 3_000, count), np.zeros(count, np.int64)
@@ -261,7 +261,7 @@ def test_any_limit_is_kept_or_refused(
     ],
 )
 def test_a_million_tasks_fit_exactly(tmp_path: Path, layers: frozenset[Layer]) -> None:
-    """With their default args in 20 MB: every slice is one task, none is gathered."""
+    """With their default args in 20 MB: every slice is one task, none is merged."""
     sizes = Sizes(steps=100, tasks=10_000, ops=0, planes=0, calls=0, samples=0)
     records = random_records(0, sizes)
     assert len(records.tasks) == 1_000_000

@@ -137,7 +137,11 @@ def test_the_wheel_holds_the_package_and_nothing_else(built: Built) -> None:
     assert names - compiled == files_below("timeline") - C_SOURCES
     assert len(compiled) == sum((has_wire(), has_scanner(), has_rows()))
     assert ("-abi3-" in built.wheel.name) == bool(compiled)
-    assert {"timeline/py.typed", "timeline/reports/html/templates/page.html"} <= names
+    assert {
+        "timeline/py.typed",
+        "timeline/reports/html/templates/page.html",
+        "timeline/viewer/queries.sql",
+    } <= names
 
 
 def test_the_source_distribution_can_be_tested_and_built(built: Built) -> None:

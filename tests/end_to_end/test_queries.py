@@ -1,4 +1,4 @@
-"""Proves that examples/queries.sql answers with the numbers of the simulated run, in any layout."""
+"""Proves that what --sql asks is answered with the numbers of the simulated run, in any layout."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ from simulator.overlap import IDLE, expected_overlap, free_segments
 from simulator.writers.kineto import launching_operators
 from tests.support.loaded_picture import LoadedPicture
 from tests.support.perfetto_sql import Row, TraceProcessor
-from tests.support.places import ROOT
 from tests.support.profile_shelf import ProfileShelf
 from timeline import open_profile, read_verdict
 from timeline.cli.main import main
+from timeline.viewer.queries import queries_text
 
-QUERIES = ROOT / "examples" / "queries.sql"
 VIEW = re.compile(r"PERFETTO (?:VIEW|TABLE) (\w+)")
 RUN = {"ops_per_step": 24, "planes": 4}
 CASES = {
@@ -67,7 +66,7 @@ def asked(shelf: ProfileShelf, folder: Path, layout: str, *arguments: str) -> As
     words[at] = str(target)
     assert main([str(profile.path), "-q", *words]) == 0
     processor = TraceProcessor.load(target.read_bytes())
-    processor.rows(QUERIES.read_text(encoding="utf-8"))
+    processor.rows(queries_text())
     return Asked(profile.run, processor, layout, profile.path, target)
 
 
@@ -323,6 +322,47 @@ def test_critical_path(case: Asked) -> None:
     assert {tuple(row[:3]): row[3] for row in found} == sums
 
 
+SHORT = {
+    "who_holds_others_up": "name GLOB 'Waiting for *'",
+    "which_steps_are_slow": "arg_number(args, 'step', 'span_ns') IS NOT NULL",
+    "why_devices_idle": "label = 'Idle'",
+}
+"""What --open shows, and where the slices are that it leads to."""
+
+
+def test_what_is_shown_first_adds_up(case: Asked) -> None:
+    """The short answers are sums of the long ones, in milliseconds too."""
+    waits, steps, idle = (case.rows(f"SELECT * FROM {view}") for view in SHORT)
+    assert [(row[0], row[1], row[7]) for row in waits] == case.rows(
+        "SELECT waited_for_rank, profiled, sum(waited_ns) FROM waited_for"
+        " GROUP BY waited_for_rank ORDER BY sum(waited_ns) DESC"
+    )
+    assert [(row[0], row[1], row[7]) for row in steps] == case.rows(
+        "SELECT step, slowest_rank, span_ns FROM slowest_steps"
+    )
+    assert [(row[0], row[4], row[7]) for row in idle] == case.rows(
+        "SELECT cause, sum(slices), sum(total_ns) FROM idle_causes"
+        " GROUP BY cause ORDER BY sum(total_ns) DESC, cause"
+    )
+    for ms, ns in [
+        (row[at], row[7]) for rows, at in ((waits, 3), (steps, 2), (idle, 1)) for row in rows
+    ]:
+        assert ms == round(ns / 1e6, 3)
+    for rows, at in ((waits, 4), (idle, 2)):
+        assert sum(row[at] for row in rows) == pytest.approx(100, abs=0.3)
+
+
+@pytest.mark.parametrize("view", SHORT)
+def test_what_is_shown_first_leads_to_slices(case: Asked, view: str) -> None:
+    """To one of the kind that each row counts; the UI needs these five columns to link it."""
+    assert case.rows(f"SELECT count(*) > 0 FROM {view}") == [(1,)]
+    assert case.rows(
+        f"SELECT count(*) FROM {view} AS shown WHERE NOT EXISTS (SELECT 1 FROM drawn WHERE"
+        " drawn.id = shown.slice_id AND shown.id = shown.slice_id AND drawn.ts = shown.ts"
+        f" AND drawn.dur = shown.dur AND drawn.track_id = shown.track_id AND {SHORT[view]})"
+    ) == [(0,)]
+
+
 def test_a_summary_answers_what_is_in_it(shelf: ProfileShelf, tmp_path: Path) -> None:
     """Steps and ranks as in a detail; questions about single tasks and ops have no answer."""
     summary = asked(shelf, tmp_path, "torch-db", "--kind", "summary")
@@ -339,20 +379,20 @@ def test_one_rank_alone_has_no_other_to_wait_for(shelf: ProfileShelf, tmp_path: 
     assert alone.rows("SELECT count(*) FROM late_arrivals") == [(0,)]
 
 
-def test_gathered_slices_count_for_no_task(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_merged_slices_count_for_no_task(shelf: ProfileShelf, tmp_path: Path) -> None:
     """Under a limit the questions speak of the tasks that are still there one by one."""
     coarse = asked(shelf, tmp_path, "torch-db", "--limit", "16KB")
-    ((gathered,),) = coarse.rows(
-        "SELECT count(*) FROM slice WHERE extract_arg(arg_set_id, 'debug.busy_ns') IS NOT NULL"
+    ((merged,),) = coarse.rows(
+        "SELECT count(*) FROM slice WHERE extract_arg(arg_set_id, 'merged.busy_ns') IS NOT NULL"
     )
-    assert gathered > 0
+    assert merged > 0
     assert coarse.rows("SELECT count(*) FROM device_tasks WHERE name GLOB '* tasks: *'") == [(0,)]
     test_slowest_steps(coarse)
 
 
 def test_the_file_may_be_run_again(shelf: ProfileShelf, tmp_path: Path) -> None:
     """Whoever pastes it twice sees the same, from views that all have names of their own."""
-    text = QUERIES.read_text(encoding="utf-8")
+    text = queries_text()
     assert '"' not in text, "the Query page warns of it"
     names = VIEW.findall(text)
     assert len(set(names)) == len(names)

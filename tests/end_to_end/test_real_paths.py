@@ -11,7 +11,6 @@ import pytest
 
 import timeline
 from tests.support.places import DATA
-from timeline.analysis.questions import Questions
 from timeline.figures.bound_table import WAITING, bound_table
 from timeline.figures.table import Table
 
@@ -63,7 +62,7 @@ def test_a_rank_that_is_not_profiled_determines_the_step() -> None:
     """Of 141.2 ms, 134.0 are rank 5's, 4.2 transfer, 2.3 computing, 0.7 between tasks."""
     with opened("torch-npu-text") as profile:
         table = path_of(profile)
-        figures = profile._measure(None, Questions(causes=True)).figures
+        figures = profile._measure(None, {}).figures
     spent = Counter[str]()
     for kind, time_ns in zip(table["kind"].tolist(), table["duration_ns"].tolist(), strict=True):
         spent[kind] += time_ns
@@ -96,7 +95,7 @@ def test_a_capture_without_steps_has_a_path_over_its_work() -> None:
     with opened("msprof-single/cann9-matmul/PROF_000001_20260716234341283_00087317MDEDFEKD") as one:
         table = path_of(one)
         overlap = one.overlap().to_dicts()[0]
-        bounds = bound_table(one._measure(None, Questions(causes=True)).figures).to_dicts()
+        bounds = bound_table(one._measure(None, {}).figures).to_dicts()
     path_ns = int(table["duration_ns"].sum())
     assert path_ns == overlap["computing_ns"] + overlap["idle_ns"]
     on_host = table.take(table["kind"] == "host")

@@ -178,7 +178,7 @@ def test_a_selected_slice_shows_its_args_wall_time_and_arrows(
 ) -> None:
     found = opened.loaded.processor.rows(
         "SELECT id, name, extract_arg(arg_set_id, 'task.task_id'), abs_time_str(ts) FROM slice"
-        " WHERE extract_arg(arg_set_id, 'debug.op_type') = 'Conv2D'"
+        " WHERE extract_arg(arg_set_id, 'task.op_type') = 'Conv2D'"
         " AND id IN (SELECT slice_in FROM flow) LIMIT 1"
     )
     if not found:  # a summary has neither tasks nor arrows

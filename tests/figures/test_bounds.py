@@ -104,7 +104,8 @@ def test_bounds_in_words() -> None:
     """The largest first, of what; next to nothing is not told."""
     bounds = (Bound(WAITING, 0.14), Bound("host_not_asked", 0.06), Bound("queued", 0.001))
     assert bounds_sentence(bounds) == (
-        "On the critical path, at most 14% to win from waiting, 6% where the host had not asked."
+        "The critical path can shrink by at most 14% with no waiting for other ranks, 6% with "
+        "work issued earlier by the host."
     )
     assert bounds_sentence(bounds[2:]) is None
 

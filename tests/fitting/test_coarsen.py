@@ -1,4 +1,4 @@
-"""Proves that gathering at a resolution keeps every sum, every long slice and every lane."""
+"""Proves that merging at a resolution keeps every sum, every long slice and every lane."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ from timeline.fitting.coarsen import (
     count_samples,
     thin,
 )
-from timeline.fitting.gathered_slices import draw_coarse
+from timeline.fitting.merged_slices import draw_coarse
 from timeline.layers import SliceKind
-from timeline.tracks.model import GATHERED, Arg, ArgKind, Coarse, Samples, Slices
+from timeline.tracks.model import MERGED, Arg, ArgKind, Coarse, Samples, Slices
 
 ALL_POWERS = tuple(range(COARSEST + 1))
 
 
-def gathered_at(slices: Slices, *resolutions: Resolution) -> Coarse:
-    """The elements after gathering at each resolution in turn."""
+def merged_at(slices: Slices, *resolutions: Resolution) -> Coarse:
+    """The elements after merging at each resolution in turn."""
     coarse = as_coarse(slices)
     for resolution in resolutions:
         coarse = coarsen(coarse, slices, resolution)
@@ -56,10 +56,10 @@ def gathered_at(slices: Slices, *resolutions: Resolution) -> Coarse:
 
 
 @given(st.data(), some_slices())
-def test_gathering_follows_the_rule(data: st.DataObject, slices: Slices) -> None:
+def test_merging_follows_the_rule(data: st.DataObject, slices: Slices) -> None:
     """Intervals, rows, sums, names and nesting equal those of a slow walk over the siblings."""
     resolution = data.draw(resolutions(slices=slices))
-    found = elements_of(gathered_at(slices, resolution), slices)
+    found = elements_of(merged_at(slices, resolution), slices)
     wanted = expected_elements(slices, resolution)
     if slices.nested:  # any order will do, as long as what is around what stays
         assert Counter(found) == Counter(wanted)
@@ -76,13 +76,13 @@ def test_count_and_busy_time_are_kept_at_every_power(slices: Slices) -> None:
     length_ns = slices.end_ns - slices.start_ns
     wanted = sums_by_name(slices.name, np.ones(len(slices), np.int64), length_ns)
     for power in ALL_POWERS:
-        coarse = gathered_at(slices, Resolution(power))
+        coarse = merged_at(slices, Resolution(power))
         assert int(coarse.count.sum()) == len(slices)
         assert int(coarse.busy_ns.sum()) == int(length_ns.sum())
-        alone = coarse.row[coarse.row != GATHERED]
+        alone = coarse.row[coarse.row != MERGED]
         exact = sums_by_name(slices.name[alone], np.ones(len(alone), np.int64), length_ns[alone])
-        gathered = sums_by_name(coarse.name, coarse.name_count, coarse.name_busy_ns)
-        assert added(exact, gathered) == wanted
+        merged = sums_by_name(coarse.name, coarse.name_count, coarse.name_busy_ns)
+        assert added(exact, merged) == wanted
 
 
 Sums = dict[int, tuple[int, int]]
@@ -112,16 +112,16 @@ def test_each_name_of_an_element_is_told_once_and_in_order(
     data: st.DataObject, slices: Slices
 ) -> None:
     """The pairs ascend by owner, then name; they add up to their element's own sums."""
-    coarse = gathered_at(slices, data.draw(resolutions(slices=slices)))
+    coarse = merged_at(slices, data.draw(resolutions(slices=slices)))
     pairs = list(zip(coarse.owner.tolist(), coarse.name.tolist(), strict=True))
     assert pairs == sorted(set(pairs))
-    gathered = coarse.row == GATHERED
+    merged = coarse.row == MERGED
     count, busy = (
         np.bincount(coarse.owner, weights, minlength=len(coarse))
         for weights in (coarse.name_count, coarse.name_busy_ns)
     )
-    assert count.tolist() == np.where(gathered, coarse.count, 0).tolist()
-    assert busy.tolist() == np.where(gathered, coarse.busy_ns, 0).tolist()
+    assert count.tolist() == np.where(merged, coarse.count, 0).tolist()
+    assert busy.tolist() == np.where(merged, coarse.busy_ns, 0).tolist()
 
 
 # -- exactness ---------------------------------------------------------------------------------
@@ -131,9 +131,9 @@ def test_each_name_of_an_element_is_told_once_and_in_order(
 def test_long_slices_stay_themselves(data: st.DataObject, slices: Slices) -> None:
     """Every slice of a bin's width or more, in no shorter one, has its interval, name and args."""
     resolution = data.draw(resolutions(slices=slices))
-    coarse = gathered_at(slices, resolution)
+    coarse = merged_at(slices, resolution)
     picture = draw_coarse(coarse, slices)
-    place = {row: at for at, row in enumerate(coarse.row.tolist()) if row != GATHERED}
+    place = {row: at for at, row in enumerate(coarse.row.tolist()) if row != MERGED}
     around = around_each(slices)
     for row in range(len(slices)):
         if all(is_long(slices, one, resolution) for one in (row, *around[row])):
@@ -175,31 +175,31 @@ def slice_at(slices: Slices, row: int) -> tuple[int, int, str, dict[str, int]]:
 @given(some_slices())
 @settings(max_examples=50)
 def test_the_exact_resolution_changes_nothing(slices: Slices) -> None:
-    coarse = gathered_at(slices, Resolution(EXACT))
+    coarse = merged_at(slices, Resolution(EXACT))
     assert coarse.row.tolist() == list(range(len(slices)))
     assert draw_coarse(coarse, slices) is slices
 
 
 def test_a_short_slice_alone_stays_itself() -> None:
-    """Two short slices in neighbouring bins, and one between long ones, are not gathered."""
+    """Two short slices in neighbouring bins, and one between long ones, are not merged."""
     slices = made_slices([(6, 8), (8, 10), (16, 40), (41, 42), (48, 80)])
-    coarse = gathered_at(slices, Resolution(3))
+    coarse = merged_at(slices, Resolution(3))
     assert coarse.row.tolist() == [0, 1, 2, 3, 4]
 
 
 def test_a_longer_slice_keeps_short_ones_apart() -> None:
     """Short ones of one bin on either side of it stay two, and nothing spans it."""
     slices = made_slices([(1, 2), (3, 4), (5, 16), (16, 17), (18, 19), (20, 21)])
-    assert elements(gathered_at(slices, Resolution(3))) == [
-        (1, 4, GATHERED),
+    assert elements(merged_at(slices, Resolution(3))) == [
+        (1, 4, MERGED),
         (5, 16, 2),
-        (16, 21, GATHERED),
+        (16, 21, MERGED),
     ]
     inside_one_bin = made_slices([(0, 1), (2, 3), (4, 12), (12, 13), (14, 15)])
-    assert elements(gathered_at(inside_one_bin, Resolution(3))) == [
-        (0, 3, GATHERED),
+    assert elements(merged_at(inside_one_bin, Resolution(3))) == [
+        (0, 3, MERGED),
         (4, 12, 2),
-        (12, 15, GATHERED),
+        (12, 15, MERGED),
     ]
 
 
@@ -223,19 +223,19 @@ def made_slices(
     return Slices(start_ns, end_ns, codes, strings, kind, nested=nested)
 
 
-# -- gathered elements -------------------------------------------------------------------------
+# -- merged elements -------------------------------------------------------------------------
 
 
 @given(st.data(), some_slices())
-def test_a_gathered_element_starts_in_one_bin_and_is_shorter_than_two(
+def test_a_merged_element_starts_in_one_bin_and_is_shorter_than_two(
     data: st.DataObject, slices: Slices
 ) -> None:
     """Its ends are those of its first and last member, and no longer slice lies in between."""
     resolution = data.draw(resolutions(slices=slices))
-    coarse = gathered_at(slices, resolution)
+    coarse = merged_at(slices, resolution)
     starts, ends = set(slices.start_ns.tolist()), set(slices.end_ns.tolist())
-    exact = coarse.row[coarse.row != GATHERED]
-    for at in np.flatnonzero(coarse.row == GATHERED).tolist():
+    exact = coarse.row[coarse.row != MERGED]
+    for at in np.flatnonzero(coarse.row == MERGED).tolist():
         start_ns, end_ns = int(coarse.start_ns[at]), int(coarse.end_ns[at])
         assert start_ns in starts
         assert end_ns in ends
@@ -245,31 +245,31 @@ def test_a_gathered_element_starts_in_one_bin_and_is_shorter_than_two(
             for row in exact.tolist()
             if start_ns < slices.start_ns[row] and slices.end_ns[row] < end_ns
         ]
-        assert not spanned, "a slice that was not gathered lies inside a gathered one"
+        assert not spanned, "a slice that was not merged lies inside a merged one"
 
 
 @given(flat_slices())
 def test_elements_of_a_flat_lane_do_not_overlap(slices: Slices) -> None:
     for power in ALL_POWERS:
-        coarse = gathered_at(slices, Resolution(power))
+        coarse = merged_at(slices, Resolution(power))
         assert (coarse.start_ns[1:] >= coarse.end_ns[:-1]).all()
 
 
 @given(nested_slices())
 def test_elements_of_a_nested_lane_do_not_cross(slices: Slices) -> None:
     for power in (*range(12), COARSEST):
-        coarse = gathered_at(slices, Resolution(power))
+        coarse = merged_at(slices, Resolution(power))
         assert order_edges(coarse.start_ns, coarse.end_ns).nested()
 
 
 def test_of_equal_slices_the_outer_one_stays_outside() -> None:
     """A long slice and the short ones that fill it have the same ends; the long one is around."""
     slices = made_slices([(8, 12), (12, 18), (8, 18)], ["inner", "inner", "outer"], nested=True)
-    coarse = gathered_at(slices, Resolution(3))
+    coarse = merged_at(slices, Resolution(3))
     found = elements_of(coarse, slices)
-    assert [(one.row, one.outer and one.outer.row) for one in found] == [(2, None), (GATHERED, 2)]
-    both = gathered_at(slices, Resolution(3), Resolution(4))
-    assert elements(both) == [(8, 18, GATHERED)]
+    assert [(one.row, one.outer and one.outer.row) for one in found] == [(2, None), (MERGED, 2)]
+    both = merged_at(slices, Resolution(3), Resolution(4))
+    assert elements(both) == [(8, 18, MERGED)]
     assert both.count.tolist() == [3]
 
 
@@ -277,14 +277,14 @@ def test_of_equal_slices_the_outer_one_stays_outside() -> None:
 
 
 @given(st.data(), some_slices(), resolutions(), resolutions())
-def test_gathering_twice_is_gathering_once(
+def test_merging_twice_is_merging_once(
     data: st.DataObject, slices: Slices, one: Resolution, other: Resolution
 ) -> None:
-    """All columns, names included: what lets ranks be gathered apart and merged later."""
+    """All columns, names included: what lets ranks be merged apart and joined later."""
     finer, coarser = sorted((one, other), key=lambda resolution: resolution.power)
     if finer.power < coarser.power:
         finer = data.draw(resolutions(slices=slices, most=finer.power))
-    same_columns(gathered_at(slices, finer, coarser), gathered_at(slices, coarser))
+    same_columns(merged_at(slices, finer, coarser), merged_at(slices, coarser))
 
 
 def same_columns(one: Coarse, other: Coarse) -> None:
@@ -294,12 +294,12 @@ def same_columns(one: Coarse, other: Coarse) -> None:
 
 @given(some_slices())
 @settings(max_examples=30)
-def test_gathering_step_by_step_is_gathering_once(slices: Slices) -> None:
+def test_merging_step_by_step_is_merging_once(slices: Slices) -> None:
     """Through all powers in turn."""
     coarse = as_coarse(slices)
     for power in ALL_POWERS:
         coarse = coarsen(coarse, slices, Resolution(power))
-        same_columns(coarse, gathered_at(slices, Resolution(power)))
+        same_columns(coarse, merged_at(slices, Resolution(power)))
 
 
 @given(st.data(), samples())
@@ -315,13 +315,13 @@ def test_thinning_twice_is_thinning_once(data: st.DataObject, counter: Samples) 
 
 
 @given(some_slices(), st.sets(st.integers(0, COARSEST), min_size=1, max_size=8))
-def test_counting_elements_agrees_with_gathering(slices: Slices, powers: set[int]) -> None:
-    """At any ascending choice of powers, exact and gathered ones apart."""
+def test_counting_elements_agrees_with_merging(slices: Slices, powers: set[int]) -> None:
+    """At any ascending choice of powers, exact and merged ones apart."""
     chosen = sorted(powers)
     wanted = []
     for power in chosen:
-        several = int((gathered_at(slices, Resolution(power)).row == GATHERED).sum())
-        wanted.append((len(gathered_at(slices, Resolution(power))) - several, several))
+        several = int((merged_at(slices, Resolution(power)).row == MERGED).sum())
+        wanted.append((len(merged_at(slices, Resolution(power))) - several, several))
     assert count_elements(slices, chosen) == wanted
 
 
@@ -345,9 +345,9 @@ def test_the_leading_part_obeys_the_finer_resolution(
     first, last = min(times), max(times)
     until = data.draw(st.integers(first, last + 1)) >> power << power
     finer_power = data.draw(st.integers(0, power - 1))
-    mixed = elements_of(gathered_at(slices, Resolution(power, finer_power, until)), slices)
-    finer = elements_of(gathered_at(slices, Resolution(finer_power)), slices)
-    coarser = elements_of(gathered_at(slices, Resolution(power)), slices)
+    mixed = elements_of(merged_at(slices, Resolution(power, finer_power, until)), slices)
+    finer = elements_of(merged_at(slices, Resolution(finer_power)), slices)
+    coarser = elements_of(merged_at(slices, Resolution(power)), slices)
     assert mixed == [
         *(one for one in finer if one.start_ns < until),
         *(one for one in coarser if one.start_ns >= until),
@@ -355,11 +355,11 @@ def test_the_leading_part_obeys_the_finer_resolution(
 
 
 @pytest.mark.parametrize("nested", [False, True])
-def test_an_exact_part_gathers_nothing(nested: bool) -> None:
+def test_an_exact_part_merges_nothing(nested: bool) -> None:
     """Not even slices without length at one moment, which are shorter than any bin."""
     slices = made_slices([(5, 5), (5, 5), (6, 7), (20, 20), (20, 20)], nested=nested)
-    coarse = gathered_at(slices, Resolution(4, EXACT, 10))
-    assert coarse.row.tolist() == [0, 1, 2, GATHERED]
+    coarse = merged_at(slices, Resolution(4, EXACT, 10))
+    assert coarse.row.tolist() == [0, 1, 2, MERGED]
 
 
 # -- counters ----------------------------------------------------------------------------------
@@ -388,13 +388,13 @@ def pairs_of(counter: Samples) -> list[tuple[int, float]]:
 
 
 @given(st.data(), some_slices())
-def test_a_gathered_slice_tells_what_it_stands_for(data: st.DataObject, slices: Slices) -> None:
+def test_a_merged_slice_tells_what_it_stands_for(data: st.DataObject, slices: Slices) -> None:
     """Label, count, busy time, and the top names with their shares; none of the args it had."""
     resolution = data.draw(resolutions(slices=slices))
-    coarse = gathered_at(slices, resolution)
+    coarse = merged_at(slices, resolution)
     picture = draw_coarse(coarse, slices)
     for at, element in enumerate(elements_of(coarse, slices)):
-        if element.row != GATHERED:
+        if element.row != MERGED:
             continue
         _, _, label, args = slice_at(picture, at)
         busy = {name: one for name, _, one in element.names}
@@ -414,10 +414,10 @@ def test_a_gathered_slice_tells_what_it_stands_for(data: st.DataObject, slices: 
 
 @given(st.data(), some_slices())
 def test_arrows_touch_only_exact_slices(data: st.DataObject, slices: Slices) -> None:
-    """Those of gathered ones are gone, the others are where their slice went."""
-    coarse = gathered_at(slices, data.draw(resolutions(slices=slices)))
+    """Those of merged ones are gone, the others are where their slice went."""
+    coarse = merged_at(slices, data.draw(resolutions(slices=slices)))
     picture = draw_coarse(coarse, slices)
-    place = {row: at for at, row in enumerate(coarse.row.tolist()) if row != GATHERED}
+    place = {row: at for at, row in enumerate(coarse.row.tolist()) if row != MERGED}
     assert sorted(
         zip(picture.arrows.slice.tolist(), picture.arrows.arrow.tolist(), strict=True)
     ) == (
@@ -445,12 +445,12 @@ def test_arrows_touch_only_exact_slices(data: st.DataObject, slices: Slices) -> 
         (SliceKind.NOTE, "4 notes: MatMul"),
     ],
 )
-def test_a_gathered_slice_says_what_it_counts(kind: SliceKind, label: str) -> None:
+def test_a_merged_slice_says_what_it_counts(kind: SliceKind, label: str) -> None:
     """Three short Adds take less time than one MatMul; then time decides, not number."""
     slices = made_slices(
         [(0, 1), (2, 3), (3, 8), (9, 10)], ["Add", "Add", "MatMul", "Add"], kind=kind
     )
-    picture = draw_coarse(gathered_at(slices, Resolution(5)), slices)
+    picture = draw_coarse(merged_at(slices, Resolution(5)), slices)
     assert [picture.strings[code] for code in picture.name.tolist()] == [label]
     args = {arg.name: arg for arg in picture.args}
     assert {name: int(arg.values[0]) for name, arg in args.items() if name[-1] not in "123"} == {
@@ -463,11 +463,11 @@ def test_a_gathered_slice_says_what_it_counts(kind: SliceKind, label: str) -> No
     assert args["top_3"].present.tolist() == args["top_3_percent"].present.tolist() == [False]
 
 
-def test_gathered_args_are_default_args() -> None:
+def test_merged_args_are_default_args() -> None:
     """They are drawn unless no args are asked for: without them the sums would be lost."""
     slices = made_slices([(0, 1), (2, 3)])
     graph = Arg(
         "graph", ArgKind.INTEGER, np.zeros(2, np.int64), np.ones(2, np.bool_), default=False
     )
-    picture = draw_coarse(gathered_at(replace(slices, args=(graph,)), Resolution(4)), slices)
+    picture = draw_coarse(merged_at(replace(slices, args=(graph,)), Resolution(4)), slices)
     assert all(arg.default for arg in picture.args if arg.name != "graph")

@@ -25,6 +25,7 @@ from tests.support.profile_shelf import ProfileShelf
 from tests.support.random_intervals import EPOCH_NS
 from tests.support.random_tracks import flat_slices, nested_slices, samples
 from tests.support.row_totals import (
+    CONTINUED,
     CounterTotals,
     Row,
     RowTotals,
@@ -404,7 +405,7 @@ def test_the_sums_over_all_parts_are_those_of_the_whole(parted: Parted) -> None:
     wanted = row_totals(parted.exact.processor, is_json=parted.is_json)
     assert found.keys() == wanted.keys()
     for row, one in found.items():
-        assert one.gathered == 0
+        assert one.merged == 0
         assert replace(one, drawn=one.drawn - one.continued, continued=0) == wanted[row]
     assert sum(one.continued for one in found.values()) > 0, "what the limit is chosen for"
 
@@ -439,11 +440,10 @@ def test_slices_keep_their_place_name_and_depth(parted: Parted) -> None:
 def beginnings(loaded: Loaded, *, is_json: bool) -> Iterator[tuple[object, ...]]:
     """Row, start, name, depth and number of args of the slices that are not continued."""
     rows = rows_of(loaded.processor, is_json=is_json)
-    kind = "args" if is_json else "debug"
     for track, *one in loaded.processor.rows(
         "SELECT track_id, ts, name, depth,"
         " (SELECT count(*) FROM args WHERE args.arg_set_id = slice.arg_set_id) FROM slice"
-        f" WHERE extract_arg(arg_set_id, '{kind}.continued') IS NULL"
+        f" WHERE {CONTINUED} IS NULL"
     ):
         if rows[track][0] not in TEXT_ROWS:  # each part has them, as long as it is
             yield rows[track], *one
@@ -451,10 +451,9 @@ def beginnings(loaded: Loaded, *, is_json: bool) -> Iterator[tuple[object, ...]]
 
 def test_a_continued_slice_goes_on_where_it_was_cut(parted: Parted) -> None:
     """The part before ends it at that moment, on the same row with the same name and depth."""
-    kind = "args" if parted.is_json else "debug"
     seen = 0
     for before, after in pairwise(parted.parts):
-        continued = named_rows(after, f"extract_arg(arg_set_id, '{kind}.continued') = 1", "ts")
+        continued = named_rows(after, f"{CONTINUED} = 1", "ts")
         for moment in {start for _, start, *_ in continued}:
             assert continued <= named_rows(before, f"ts + dur = {moment}", "ts + dur")
             seen += len(continued)

@@ -34,7 +34,7 @@ ONE_EXPORT_IN = 128
 ONE_LOOK_IN = 8
 """Inputs of which one is compared with the file afterwards."""
 SMALL_LIMIT_BYTES = 6 * 1024
-"""A limit that many small pictures exceed, so that they are gathered, trimmed or split."""
+"""A limit that many small pictures exceed, so that they are merged, trimmed or split."""
 FITS = (Fit.COARSEN, Fit.COARSEN, Fit.STEPS, Fit.SPLIT)
 
 

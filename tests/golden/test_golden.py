@@ -3,7 +3,7 @@
 `trace.json` says which run is simulated, in which layouts it is written, and how each is exported;
 `query.sql` is asked of each timeline, and `answer.csv` holds what all of them answer. A folder more
 is a question more: TLEXPORT_REGENERATE=1 writes its answer. The queries that users are given, in
-examples/queries.sql, are compared with the run itself, by tests/end_to_end/test_queries.py.
+timeline/viewer/queries.sql, are compared with the run itself, by tests/end_to_end/test_queries.py.
 """
 
 from __future__ import annotations

@@ -32,14 +32,14 @@ def test_the_number_of_processes_changes_nothing(
     alone, *together = (command(path, *options, "-j", processes) for processes in numbers)
     assert alone.code == 0
     report = json.loads(alone.out)
-    assert any(row["gathered"] for row in report["resolution"]) == (way == "coarsened")
+    assert any(row["merged"] for row in report["resolution"]) == (way == "coarsened")
     assert any(row["loss"] for row in report["omitted"]) == (way == "leading steps")
     assert (len(alone.files) > 1) == (way == "parts")
     for outcome in together:
         assert outcome == alone
 
 
-def test_ranks_gathered_while_others_are_read(command: Command, shelf: ProfileShelf) -> None:
+def test_ranks_merged_while_others_are_read(command: Command, shelf: ProfileShelf) -> None:
     """Where ranks exceed the limit by far, the number of processes changes nothing either."""
     path = shelf.get("torch-db", ranks=3, steps=12).path
     options = ["--kind", "detail", "--layers", "hardware", "--no-causes"]

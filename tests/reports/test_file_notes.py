@@ -18,8 +18,7 @@ from timeline.options import Fit
 from timeline.records.tables import Omission, OmissionCode
 from timeline.reports.export_report import ExportReport
 from timeline.reports.file_notes import MOST_CHARACTERS, MOST_NOTES, notes_of
-from timeline.tracks.path_rows import CRITICAL_PATH
-from timeline.tracks.verdict_row import WHAT_IS_SLOW
+from timeline.tracks.root_rows import CRITICAL_PATH, WHAT_IS_SLOW
 
 if TYPE_CHECKING:
     from tests.support.perfetto_ui import PerfettoUi
@@ -64,7 +63,7 @@ def test_a_file_in_which_nothing_is_wrong_has_no_notes(
 
 @pytest.mark.parametrize("suffix", [".pftrace", ".json"])
 def test_what_the_limit_cost_is_noted(shelf: ProfileShelf, tmp_path: Path, suffix: str) -> None:
-    """Each gathered layer and each reason is a note as long as the picture, which stays as long."""
+    """Each merged layer and each reason is a note as long as the picture, which stays as long."""
     is_json = suffix == ".json"
     target = tmp_path / f"timeline{suffix}"
     _, whole = drawn(shelf, target, "torch-db")
@@ -72,14 +71,14 @@ def test_what_the_limit_cost_is_noted(shelf: ProfileShelf, tmp_path: Path, suffi
     report, coarse = drawn(shelf, target, "torch-db", limit)
     assert target.stat().st_size <= limit
     notes = notes_in(coarse, is_json=is_json)
-    gathered = [row for row in report.resolutions if row.gathered]
-    assert [note.name for note in notes["Gathered"]] == [row.spelled() for row in gathered]
+    merged = [row for row in report.resolutions if row.merged]
+    assert [note.name for note in notes["Merged (size limit)"]] == [row.spelled() for row in merged]
     reasons = [note.name.partition(", ")[2] for note in notes["Left out"]]
     assert reasons == list(dict.fromkeys(omission.reason for omission in report.omissions))
     (headline,) = notes["Notes"]
     left_out = sum(omission.rows for omission in report.omissions)
     assert headline.name.replace(" ", "").startswith(f"{left_out}recordsleftout;")
-    assert headline.name.endswith(f"{len(gathered)} layers gathered to keep the size limit")
+    assert headline.name.endswith(f"{len(merged)} layers merged to keep the size limit")
     spans = {(note.start_ns, note.end_ns) for one in notes.values() for note in one}
     assert spans == set(coarse.rows(SPAN))
     ((first_ns, last_ns),) = whole.rows(SPAN)
@@ -87,10 +86,10 @@ def test_what_the_limit_cost_is_noted(shelf: ProfileShelf, tmp_path: Path, suffi
     untyped = "args" if is_json else "debug"
     numbers = coarse.rows(
         f"SELECT extract_arg(arg_set_id, '{untyped}.resolution_ns'),"
-        f" extract_arg(arg_set_id, '{untyped}.gathered') FROM slice"
+        f" extract_arg(arg_set_id, '{untyped}.merged') FROM slice"
         f" WHERE extract_arg(arg_set_id, '{untyped}.resolution_ns') IS NOT NULL"
     )
-    assert sorted(numbers) == sorted((row.resolution_ns, row.gathered) for row in gathered)
+    assert sorted(numbers) == sorted((row.resolution_ns, row.merged) for row in merged)
 
 
 def test_steps_without_detail_are_noted(shelf: ProfileShelf, tmp_path: Path) -> None:
@@ -102,7 +101,7 @@ def test_steps_without_detail_are_noted(shelf: ProfileShelf, tmp_path: Path) -> 
     notes = notes_in(processor, is_json=False)
     (told,) = [note.name for note in notes["Left out"] if lost in note.name]
     assert re.match(r"steps [23,]+: \d", told)
-    assert "Gathered" not in notes
+    assert "Merged (size limit)" not in notes
 
 
 @pytest.mark.parametrize("suffix", [".pftrace", ".json"])
@@ -170,5 +169,10 @@ def test_notes_are_seen_before_anything_is_unfolded(
     assert shown == ["What is slow", "Critical path", "Notes", "Ranks 0-1"]
     ui.expand_all()
     shown = [row.name for row in ui.rows() if row.name not in ("System", "Clock Snapshots")]
-    assert shown[shown.index("Notes") :][:4] == ["Notes", "Left out", "Gathered", "Ranks 0-1"]
+    assert shown[shown.index("Notes") :][:4] == [
+        "Notes",
+        "Left out",
+        "Merged (size limit)",
+        "Ranks 0-1",
+    ]
     assert ui.errors == []

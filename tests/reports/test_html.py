@@ -575,7 +575,7 @@ def test_page_and_picture_lie_beside_the_timeline(
         (("--report", "a.pdf"), 2, "--report needs a name ending in .html"),
         (("--png", "a.jpg"), 2, "--png needs a name ending in .png"),
         (("--report", "none/a.html"), 1, "none does not exist"),
-        (("--report", "."), 2, "--report needs a name"),
+        (("--report", "."), 2, "--report needs a name ending in"),
     ],
 )
 def test_targets_are_checked_before_anything_is_read(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from timeline.fitting.coarsen import Resolution
-from timeline.tracks.model import GATHERED, Coarse, Samples, Slices
+from timeline.tracks.model import MERGED, Coarse, Samples, Slices
 
 __all__ = ["Element", "elements_of", "expected_elements", "parents", "power_at", "thinned"]
 
@@ -17,7 +17,7 @@ Names = tuple[tuple[str, int, int], ...]
 
 @dataclass(frozen=True)
 class Element:
-    """One element: its interval, the slice that it is or GATHERED, its sums and its names.
+    """One element: its interval, the slice that it is or MERGED, its sums and its names.
 
     outer is the element around it, None for none.
     """
@@ -108,7 +108,7 @@ def expected_elements(slices: Slices, resolution: Resolution) -> list[Element]:
         return Element(
             min(starts[row] for row in members),
             max(ends[row] for row in members),
-            members[0] if alone else GATHERED,
+            members[0] if alone else MERGED,
             len(members),
             sum(length.values()),
             () if alone else tuple((name, count[name], busy[name]) for name in sorted(count)),

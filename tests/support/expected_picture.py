@@ -56,7 +56,7 @@ DEFAULT_ARGS = {
     "hccl": "src_rank dst_rank size_bytes bandwidth_gb_s link_type",
     "communication": "count data_type algorithm launched_by module waited_ns last_rank transfer_ns "
     "bus_bandwidth_gb_s",
-    "overlap": "last_rank",
+    "overlap": "last_rank op",
     "host": "",
 }
 """Args that are drawn unless all or none are asked for, by what a slice stands for.
@@ -79,9 +79,8 @@ class Arg(NamedTuple):
     value: int | float | str
 
     def as_drawn(self, *, is_json: bool) -> Arg:
-        """The arg as SQL shows it: numbers are typed by the schema, names are annotations."""
-        kind = "args" if is_json else "debug" if isinstance(self.value, str) else self.kind
-        return self._replace(kind=kind)
+        """The arg as SQL shows it: JSON does not tell what a slice stands for."""
+        return self._replace(kind="args" if is_json else self.kind)
 
     @property
     def default(self) -> bool:
@@ -128,8 +127,8 @@ class Counter(NamedTuple):
 
 
 def rounded(value: float) -> float:
-    """A real number as far as a trace keeps it: JSON may lose the last digit."""
-    return float(f"{value:.12g}")
+    """A real number as it is drawn."""
+    return float(f"{value:.4g}")
 
 
 def percent(part: int, whole: int) -> int:

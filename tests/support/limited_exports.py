@@ -72,14 +72,13 @@ class Loaded:
         """All slices but those of notes and of the verdict."""
         zero_ns = self.zero_ns
         rows = rows_of(self.processor, is_json=self.is_json)
-        untyped = "args" if self.is_json else "debug"
-        typed = "args" if self.is_json else "task"
+        merged, task = ("args", "args") if self.is_json else ("merged", "task")
         return [
             LoadedSlice(rows[track], name, start_ns + zero_ns, *one)
             for track, name, start_ns, *one in self.processor.rows(
                 "SELECT track_id, name, ts, dur,"
-                f" extract_arg(arg_set_id, '{typed}.task_id'),"
-                f" extract_arg(arg_set_id, '{untyped}.busy_ns'),"
+                f" extract_arg(arg_set_id, '{task}.task_id'),"
+                f" extract_arg(arg_set_id, '{merged}.busy_ns'),"
                 " (SELECT count(*) FROM args WHERE args.arg_set_id = slice.arg_set_id)"
                 " FROM slice"
             )

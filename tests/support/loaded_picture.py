@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from simulator.overlap import IDLE
 from tests.support.expected_picture import ALL_RANKS, STEPS, Arg, Counter, Shown, rounded
 from tests.support.perfetto_sql import TraceProcessor
-from timeline.tracks.path_rows import CRITICAL_PATH
-from timeline.tracks.verdict_row import WHAT_CHANGED, WHAT_IS_SLOW
+from timeline.encoders.spelled_args import SPELLERS
+from timeline.tracks.root_rows import CRITICAL_PATH, NOTES, STEPS, WHAT_CHANGED, WHAT_IS_SLOW
 
 __all__ = [
     "NOTES",
@@ -117,14 +117,14 @@ class LoadedPicture:
                 start + self.zero_ns,
                 length,
                 name,
-                tuple(sorted(args[arg_set])),
+                tuple(sorted(args.get(arg_set, []))),
             )
             for slice_id, track, start, length, name, arg_set in found
             if self.places[track][1] != NOTES
         }
 
     def _args(self) -> dict[int | None, list[Arg]]:
-        """The args of each set; the keys of JSON say nothing of what a slice stands for."""
+        """The exact args of each set; the keys of JSON do not tell what a slice stands for."""
         found: dict[int | None, list[Arg]] = defaultdict(list)
         rows = self.processor.rows(
             "SELECT arg_set_id, key, int_value, real_value, string_value FROM args"
@@ -134,7 +134,7 @@ class LoadedPicture:
             kind, _, name = key.partition(".")
             value = integer if integer is not None else string if real is None else rounded(real)
             found[arg_set].append(Arg(kind, name, value))
-        return found
+        return {arg_set: list(_without_spelled(args)) for arg_set, args in found.items()}
 
     def arrows(self) -> list[tuple[Shown, Shown]]:
         """The two ends of each arrow, without args, but for those of rows that hold no records."""
@@ -212,3 +212,9 @@ def _rank_of(process: str) -> int:
     match = _RANK.fullmatch(process)
     assert match is not None
     return int(match[1])
+
+
+def _without_spelled(args: Sequence[Arg]) -> Iterator[Arg]:
+    """The args but those that spell another one for reading, `waited` of `waited_ns`."""
+    names = {arg.name for arg in args}
+    return (arg for arg in args if names.isdisjoint({f"{arg.name}{unit}" for unit, _ in SPELLERS}))

@@ -15,6 +15,11 @@ def members() -> Iterator[tuple[str, Any]]:
         found = getattr(timeline, name)
         yield name, found
         if inspect.isclass(found) and not issubclass(found, Exception):
-            for member, one in sorted(vars(found).items()):
+            own = (
+                base for base in reversed(found.__mro__) if base.__module__.startswith("timeline.")
+            )
+            for member, one in sorted(
+                {k: v for base in own for k, v in vars(base).items()}.items()
+            ):
                 if not member.startswith("_") and (callable(one) or isinstance(one, property)):
                     yield f"{name}.{member}", one

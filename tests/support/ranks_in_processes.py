@@ -72,7 +72,7 @@ def exact_bytes(command: Command, path: Path, *options: str) -> int:
 
 @contextlib.contextmanager
 def little_is_held() -> Iterator[None]:
-    """Gather ranks as soon as they exceed the limit by far, as if there were millions of slices."""
+    """Merge ranks as soon as they exceed the limit by far, as if there were millions of slices."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(read_ranks, "LEAST_ELEMENTS_IN_MEMORY", 0)
         yield

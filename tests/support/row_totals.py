@@ -8,8 +8,20 @@ from tests.support.drawn_slices import drawn_rows
 from tests.support.loaded_picture import TEXT_ROWS
 from tests.support.perfetto_sql import TraceProcessor
 
-__all__ = ["CounterTotals", "Row", "RowTotals", "counter_totals", "row_totals", "rows_of"]
+__all__ = [
+    "CONTINUED",
+    "CounterTotals",
+    "Row",
+    "RowTotals",
+    "counter_totals",
+    "row_totals",
+    "rows_of",
+]
 
+CONTINUED = """(
+  SELECT int_value FROM args WHERE args.arg_set_id = slice.arg_set_id AND key GLOB '*.continued'
+)"""
+"""SQL: 1 of a slice that goes on from the part before, whatever it stands for; else NULL."""
 Row = tuple[str, ...]
 """The names on the way to a row, outermost first; process and thread in JSON."""
 
@@ -19,14 +31,14 @@ class RowTotals:
     """What the slices of one row stand for.
 
     count and busy_ns: the records behind them and their summed length; drawn: the slices there
-    are; gathered: those of them that stand for several; continued: those that go on from the
+    are; merged: those of them that stand for several; continued: those that go on from the
     part before; first_ns and last_ns: the first start and the last end.
     """
 
     count: int
     busy_ns: int
     drawn: int
-    gathered: int
+    merged: int
     continued: int
     first_ns: int
     last_ns: int
@@ -36,7 +48,7 @@ class RowTotals:
             self.count + other.count,
             self.busy_ns + other.busy_ns,
             self.drawn + other.drawn,
-            self.gathered + other.gathered,
+            self.merged + other.merged,
             self.continued + other.continued,
             min(self.first_ns, other.first_ns),
             max(self.last_ns, other.last_ns),
@@ -78,11 +90,11 @@ def rows_of(processor: TraceProcessor, *, is_json: bool) -> dict[int, Row]:
 
 
 def row_totals(processor: TraceProcessor, *, is_json: bool) -> dict[Row, RowTotals]:
-    """What each row with slices holds, lanes together; a gathered slice tells what it stands for.
+    """What each row with slices holds, lanes together; a merged slice tells what it stands for.
 
     A continued slice is no record of its own, so it adds its length but no count.
     """
-    kind = "args" if is_json else "debug"
+    kind = "args" if is_json else "merged"
     rows = rows_of(processor, is_json=is_json)
     found: dict[Row, RowTotals] = {}
     for track, *numbers in processor.rows(
@@ -92,7 +104,7 @@ def row_totals(processor: TraceProcessor, *, is_json: bool) -> dict[Row, RowTota
             extract_arg(arg_set_id, '{kind}.busy_ns') AS busy,
             coalesce(extract_arg(arg_set_id, '{kind}.count'),
                      extract_arg(arg_set_id, 'communication.count')) AS stands,
-            extract_arg(arg_set_id, '{kind}.continued') AS continued
+            {CONTINUED} AS continued
           FROM slice
         )
         SELECT track_id,

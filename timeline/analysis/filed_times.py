@@ -27,7 +27,7 @@ LONGEST = 1.02
 def with_filed_times(facts: RankFacts) -> RankFacts:
     """The facts of a rank without device tasks, with what a file tells of each selected step.
 
-    Computing and communication that nothing overlaps are those of the file, and the rest of a step,
+    Computing and exposed communication are those of the file, and the rest of a step,
     as long as it is marked, is free. Nothing tells what followed what, so there is no path; of why
     the rank idles nothing is known but the interval of each step, in which it waits for data. The
     facts stay as they are where the file lacks a step, or tells of more than a step is long.

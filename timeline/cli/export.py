@@ -15,6 +15,7 @@ from timeline.cli.printing import (
     look_at_lines,
     print_data,
     print_json,
+    print_text,
     print_verdict,
     shown_progress,
     table_file,
@@ -49,6 +50,11 @@ def run(asked: argparse.Namespace) -> None:
         flush()
     elif views.verdict:
         _say_verdict(asked, views, prints)
+    elif prints.sql:
+        from timeline.viewer.queries import queries_text
+
+        print_text(queries_text())
+        flush()
     elif views.list:
         _list(asked, prints)
     else:
@@ -122,6 +128,6 @@ def _print_report(
     more = report.verbose_lines() if prints.verbose else []
     beside = look_at_lines(asked.report, asked.png)
     why = [f"See why: {report.see_why}"] if report.see_why else []
-    say(*report.lines(), *more, *beside, *why, stream=words)
+    say(*report.lines(verbose=prints.verbose), *more, *beside, *why, stream=words)
     if report.outputs and not (views.open or views.offline):
         say(OPEN_HINT.format(", or add --open"), stream=words)

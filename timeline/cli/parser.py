@@ -162,16 +162,24 @@ class PrintOptions:
         "-v",
         "--verbose",
         group=Group.PRINT,
-        help="print the times of each step, the longest communication ops, what was compared and "
-        "what is not used too",
+        help="also print the times of each step, the longest communication ops, and what was "
+        "merged, left out, compared and not used",
         default=False,
         compare=InCompare(
-            "print quartiles of operators and collectives, HCCL tasks, launching operators, memory "
-            "and more rows of every table too"
+            "also print quartiles of operators and collectives, HCCL tasks, launching operators, "
+            "memory, more rows of every table, and what was merged and left out"
         ),
     )
     quiet: bool = option(
         "-q", "--quiet", group=Group.PRINT, help="print nothing but errors", default=False
+    )
+    sql: bool = option(
+        "--sql",
+        group=Group.PRINT,
+        help="print questions to a timeline in SQL, for the Perfetto UI or trace_processor, and "
+        "stop",
+        default=False,
+        compare=None,
     )
     completion: str | None = option(
         "--completion",

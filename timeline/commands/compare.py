@@ -36,6 +36,7 @@ from timeline.figures.comparison import Comparison
 from timeline.figures.filed_verdict import FiledVerdict
 from timeline.figures.framework_comparison import OperatorNames
 from timeline.figures.gate import Gate
+from timeline.figures.highlights import remarks_of_comparison
 from timeline.figures.rank_tables import Figures
 from timeline.figures.step_times import step_times_ns
 from timeline.figures.table import Table
@@ -55,14 +56,14 @@ from timeline.records.tables import AI_CPU, Omission
 from timeline.reports.comparison_markdown import comparison_markdown
 from timeline.reports.comparison_report import ChangedStep, ComparisonReport
 from timeline.reports.file_notes import notes_of
-from timeline.selection import Selection
+from timeline.selection import Selection, select
 from timeline.sources.finding.discovery import FindingOptions
-from timeline.tracks.assemble import assemble
 from timeline.tracks.model import Track
 from timeline.tracks.overview import step_starts_ns
 from timeline.tracks.rank_tracks import RankTracks
-from timeline.tracks.side_by_side import StepDifferences, side_by_side
-from timeline.tracks.verdict_row import WHAT_CHANGED, VerdictRow
+from timeline.tracks.root_rows import WHAT_CHANGED
+from timeline.tracks.side_by_side import RunOfRanks, StepDifferences, side_by_side
+from timeline.tracks.verdict_row import VerdictRow
 from timeline.units import spell_count
 from timeline.version import __version__
 
@@ -77,7 +78,7 @@ MOST_LENGTHS = 1 << 24
 while they are compared."""
 
 
-@with_keywords(CompareKeywords, ExportOptions, CompareOptions, ReadingOptions)
+@with_keywords(CompareKeywords, Selection, ExportOptions, CompareOptions, ReadingOptions)
 def compare(
     base: Profile | str | os.PathLike[str],
     new: Profile | str | os.PathLike[str],
@@ -102,8 +103,8 @@ def compare(
             inside it, in the tables of operators; at least 4.
         map_operators: new names of operators and modules by old ones, or a JSON file of those.
         match_shapes: whether operators of other shapes are others.
-        selection, kind, group_by, merge_graphs, scopes, args, causes, limit, force: as for
-            `export`.
+        selection, ranks, graphs, steps, window, layers, kind, group_by, merge_graphs, scopes, args,
+            causes, limit, force: as for `export`.
         assign_rank, align, offset, fp_start, bp_end, jobs, executor, keep_going, progress: how
             paths are opened; see `open_profile`. A profile that is open has its own.
 
@@ -112,6 +113,7 @@ def compare(
     """
     options = fill(ExportOptions, {"output": output, **keywords})
     more = fill(CompareOptions, keywords)
+    drawn = with_drawn_layers(select(selection, keywords), options)
     check_can_draw(options)
     either = FindingOptions(of_several=True)
     with (
@@ -125,7 +127,6 @@ def compare(
                 f"--assign-rank {name}: neither run has such a capture.",
                 do="Use --list to see what each has.",
             )
-        drawn = with_drawn_layers(selection, options)
         target = Target.of(options, comparison_name(before.path, after.path, options.kind, drawn))
         try:
             return _ComparisonWriter(before, after, drawn, options, more, target).write()
@@ -177,7 +178,7 @@ class _ComparisonWriter:
             partial(self._describe, comparison),
             base.clock.wall_offset_ns,
             self._base.progress,
-            _Arrangement(len(base.ranks), comparison.steps, options.groups_by_layer),
+            _Arrangement(len(base.ranks), comparison, options.groups_by_layer),
         )
         try:
             facts = (*base.facts, *new.facts)
@@ -342,16 +343,18 @@ class _Arrangement:
     """Puts the tracks of both runs side by side; the first `ranks` are those of the base."""
 
     ranks: int
-    steps: Table
+    comparison: Comparison
     by_layer: bool
 
     def __call__(self, facts: Sequence[RankFacts], rows: Sequence[RankTracks]) -> tuple[Track, ...]:
         """The rows of both runs, side by side, from the facts and rows of all ranks."""
         base, new = (
-            assemble(facts[rows_of_run], rows[rows_of_run], by_layer=self.by_layer)
-            for rows_of_run in (slice(self.ranks), slice(self.ranks, None))
+            RunOfRanks(facts[of_run], rows[of_run])
+            for of_run in (slice(self.ranks), slice(self.ranks, None))
         )
-        return side_by_side(base, new, _differences(self.steps, facts[: self.ranks]))
+        differences = _differences(self.comparison.steps, base.facts)
+        remarks = remarks_of_comparison(self.comparison)
+        return side_by_side(base, new, differences, remarks, by_layer=self.by_layer)
 
 
 _RUNS = ("base", "new")
@@ -438,5 +441,5 @@ def _shift_ns(base: Sequence[RankFacts], new: Sequence[RankFacts]) -> int:
 
 
 def _not_redrawn(_leading: Leading) -> NoReturn:
-    """Both runs are gathered where they are too large; leading steps are never asked for."""
-    raise AssertionError("a comparison is gathered")
+    """Both runs are merged where they are too large; leading steps are never asked for."""
+    raise AssertionError("a comparison is merged")

@@ -33,6 +33,7 @@ from timeline.encoders.drafts import Draft, write_drafts
 from timeline.encoders.formats import format_of
 from timeline.errors import LimitError, spell_ids
 from timeline.figures.filed_verdict import FiledVerdict
+from timeline.figures.highlights import highlights_of
 from timeline.figures.memory_graph_tables import MOST_AT_PEAK
 from timeline.figures.rank_tables import Figures
 from timeline.figures.verdict import Verdict
@@ -51,10 +52,11 @@ from timeline.records.tables import Omission, rows_by_reason
 from timeline.reports.export_report import ExportReport
 from timeline.reports.file_notes import notes_of
 from timeline.reports.report_rows import CsvFile
-from timeline.selection import Selection
+from timeline.selection import Selection, select
 from timeline.sources.source import Source
 from timeline.tracks.assemble import assemble
-from timeline.tracks.verdict_row import WHAT_IS_SLOW, VerdictRow
+from timeline.tracks.root_rows import WHAT_IS_SLOW
+from timeline.tracks.verdict_row import VerdictRow
 from timeline.version import __version__
 
 if TYPE_CHECKING:
@@ -63,7 +65,7 @@ if TYPE_CHECKING:
 __all__ = ["export"]
 
 
-@with_keywords(ExportKeywords, ExportOptions, ReadingOptions)
+@with_keywords(ExportKeywords, Selection, ExportOptions, ReadingOptions)
 def export(
     profile: Profile | str | os.PathLike[str],
     output: str | os.PathLike[str] | None = None,
@@ -78,20 +80,21 @@ def export(
         profile: one that is open, or a path as for `open_profile`.
         output: .pftrace, .json, or either with .gz; timeline-PROFILE-KIND-rRANKS.pftrace here if
             not given, where an earlier answer under that name is replaced.
-        selection: which part; all if not given.
+        selection: which part; all if not given. Or its keywords instead:
+        ranks, graphs, steps, window, layers: as for a Selection.
         estimate: estimate what would be won if the rank that holds up the others were as fast.
         kind: summary has steps and overlap, detail every task too.
-        group_by: order of rows; by layer for a summary and by rank for a detail if not given.
+        group_by: rows by rank, or by layer.
         merge_graphs: steps of all graphs in one row, or a row for each.
         scopes: draw the scopes of operator names as a layer.
-        args: args on slices; the viewer pays for each.
+        args: args on slices; each costs file size and load time.
         causes: say why devices wait and idle, which reads HCCL tasks and host calls too.
         limit: largest size of a file in bytes, or as in "20MB"; 0 is none.
-        fit: when it is larger: gather what is short, keep the detail of the leading steps, write
+        fit: when it is larger: merge what is short, keep the detail of the leading steps, write
             several files, or stop.
         csv: a file for the times of each rank and step, in the columns of step_trace_time.csv.
-        report: a file for a page of what was measured, which ends in .html.
-        png: a file for a picture of what was measured.
+        report: a file for an HTML report, which ends in .html.
+        png: a file for a picture of the report.
         force: replace an existing file.
         strict: stop when anything would be left out.
         assign_rank, align, offset, fp_start, bp_end, jobs, executor, keep_going, progress: how a
@@ -101,13 +104,12 @@ def export(
         TimelineError: nothing was written; the message says what to do.
     """
     options = fill(ExportOptions, {"output": output, **keywords})
+    drawn = with_drawn_layers(select(selection, keywords), options)
     check_can_draw(options)
     with open_if_path(profile, keywords) as source:
         source.check_open()
         try:
-            return _write_export(
-                source, with_drawn_layers(selection, options), options, estimate=estimate
-            )
+            return _write_export(source, drawn, options, estimate=estimate)
         finally:
             source.progress.finish()
 
@@ -143,7 +145,12 @@ def _write_export(
                 _describe(selection, options, joined, found, warnings),
                 joined.clock.wall_offset_ns,
                 profile.progress,
-                partial(assemble, by_layer=options.groups_by_layer, path=joined.path),
+                partial(
+                    assemble,
+                    by_layer=options.groups_by_layer,
+                    path=joined.path,
+                    highlights=highlights_of(found.verdict, len(joined.ranks)),
+                ),
                 workers.encoders(),
             )
         return _finish(written, joined, found, selection, options, profile, warnings, target)
@@ -238,10 +245,10 @@ def _finish(
             f"--strict: {rows} records would be left out: {losses[0].reason}.",
             do="Leave out --strict to accept that.",
         )
-    gathered = sum(row.gathered for row in report.resolutions)
-    if options.strict and gathered:
+    merged = sum(row.merged for row in report.resolutions)
+    if options.strict and merged:
         raise LimitError(
-            f"--strict: {gathered} slices would be gathered to keep the limit.",
+            f"--strict: {merged} slices would be merged to keep the limit.",
             do="Raise --limit, take fewer --ranks or --steps, or leave out --strict.",
         )
     written_paths = [part.target for part in written.parts]

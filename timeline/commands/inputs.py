@@ -48,8 +48,7 @@ def _check_not_given(keywords: ReadingKeywords) -> None:
             raise UsageError(f"{name}: this profile is open; say so to open_profile instead.")
 
 
-def with_drawn_layers(selection: Selection | None, options: ExportOptions) -> Selection:
+def with_drawn_layers(selection: Selection, options: ExportOptions) -> Selection:
     """The selection with all layers that are drawn: those of the kind where none are selected."""
-    selection = selection or Selection()
     layers = selection.layers_of(options.kind)
     return replace(selection, layers=layers | {Layer.SCOPES} if options.scopes else layers)

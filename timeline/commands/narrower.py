@@ -1,4 +1,4 @@
-"""The narrower command that shows exactly what a limit left out or gathered."""
+"""The narrower command that shows exactly what a limit left out or merged."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def narrower_command(
     written: Written,
     joined: JoinedRanks,
 ) -> str:
-    """Spell a command that shows exactly what the limit left out or gathered; empty if nothing."""
+    """Spell a command that shows exactly what the limit left out or merged; empty if nothing."""
     missing = [step for facts in written.facts if facts.missing for step in facts.missing.steps]
     if missing:
         order = list(dict.fromkeys(missing))
         chosen = order[: max(1, len(written.kept_steps))]
-    elif written.drawn_layers and any(layer.gathered for layer in written.drawn_layers):
+    elif written.drawn_layers and any(layer.merged for layer in written.drawn_layers):
         chosen = _steps_that_fit(written, options)
     else:
         return ""

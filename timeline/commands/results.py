@@ -14,7 +14,7 @@ from timeline.figures.check_tables import check_table
 from timeline.figures.parallel_tables import parallel_contradictions
 from timeline.fitting.plan import DrawnLayer
 from timeline.fitting.writer import Written
-from timeline.layers import Layer
+from timeline.layers import LAYERS, Layer
 from timeline.ranks.read_ranks import JoinedRanks
 from timeline.ranks.warnings import said_once
 from timeline.reports.check_text import check_warnings
@@ -114,12 +114,12 @@ def _waiting_warnings(joined: JoinedRanks, selection: Selection) -> Iterator[str
 
 def _absent_layers(ranks: Sequence[RankFacts], layers: frozenset[Layer]) -> Iterator[str]:
     """Layers that were asked for, expected, and that a profile does not hold at all."""
-    for layer in Layer:
-        if layer in layers:
-            without = [facts.rank for facts in ranks if layer in facts.profile.lacks]
+    for layer in LAYERS:
+        if layer.missing and layer.option in layers:
+            without = [facts.rank for facts in ranks if layer.option in facts.profile.lacks]
             if without:
                 which = "rank" if len(without) == 1 else "ranks"
-                yield f"{which} {spell_ids(without)}: the profile holds no {layer.value} records."
+                yield f"{which} {spell_ids(without)}: {layer.missing} in this profile."
 
 
 def output_files(written: Written) -> tuple[OutputFile, ...]:
@@ -148,8 +148,8 @@ def resolution_row(layer: DrawnLayer) -> ResolutionRow:
         finer_ns=resolution.finer_width_ns,
         finer_until_ns=resolution.finer_until_ns,
         exact=layer.exact,
-        gathered=layer.gathered,
-        gathered_into=layer.gathered_into,
+        merged=layer.merged,
+        merged_into=layer.merged_into,
     )
 
 

@@ -11,11 +11,11 @@ from timeline.commands.next_command import see_why
 from timeline.declarations import with_keywords
 from timeline.figures.filed_verdict import FiledVerdict
 from timeline.figures.verdict import Verdict
-from timeline.keywords import ReadingKeywords
-from timeline.measure import measure
-from timeline.options import ReadingOptions
+from timeline.keywords import VerdictKeywords
+from timeline.library.measure import measure
+from timeline.options import ExportOptions, ReadingOptions
 from timeline.profile import Profile
-from timeline.selection import Kind, Selection
+from timeline.selection import Kind, Selection, select
 from timeline.version import __version__
 
 if TYPE_CHECKING:
@@ -24,13 +24,12 @@ if TYPE_CHECKING:
 __all__ = ["find_verdict"]
 
 
-@with_keywords(ReadingKeywords, ReadingOptions)
+@with_keywords(VerdictKeywords, Selection, ExportOptions, ReadingOptions)
 def find_verdict(
     profile: Profile | str | os.PathLike[str],
     *,
     selection: Selection | None = None,
-    causes: bool = True,
-    **keywords: Unpack[ReadingKeywords],
+    **keywords: Unpack[VerdictKeywords],
 ) -> FiledVerdict:
     """Say what is slow in a profile: what `export` would say of it, without drawing anything.
 
@@ -38,7 +37,8 @@ def find_verdict(
 
     Args:
         profile: one that is open, or a path as for `open_profile`.
-        selection: which part; all if not given.
+        selection: which part; all if not given. Or its keywords instead:
+        ranks, graphs, steps, window: as for a Selection.
         causes: say why devices wait and idle, which reads HCCL tasks and host calls too.
         assign_rank, align, offset, fp_start, bp_end, jobs, executor, keep_going, progress: how a
             path is opened; see `open_profile`. A profile that is open has its own.
@@ -53,8 +53,8 @@ def find_verdict(
             source.sources,
             source.reading,
             source.progress,
-            selection or Selection(),
-            Questions(causes=causes),
+            select(selection, keywords),
+            Questions(causes=keywords.get("causes", True)),
         )
         verdict = Verdict.of(measured.figures)
         command = see_why(source.path, Kind.SUMMARY, source.reading, verdict)

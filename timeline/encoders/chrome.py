@@ -6,9 +6,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import orjson
 
 from timeline.encoders.compression import TrackSizes
+from timeline.encoders.spelled_args import SpelledArg, round_reals, spell_args
 from timeline.tracks.model import Arg, ArgKind, Samples, Slices, Timeline, Track
 
 __all__ = ["EVENTS", "HEAD", "encode_chrome"]
@@ -177,12 +179,17 @@ def _slices(slices: Slices, chrome_row: _ChromeRow, first_ns: int) -> Iterator[l
             made = strings[code] = orjson.dumps(slices.strings[code])
         return made
 
-    tail = b'"pid":%d,"tid":%d' % (chrome_row.pid, chrome_row.tid)
+    tail = b'"cat":%s,"pid":%d,"tid":%d' % (
+        orjson.dumps(slices.category.value),
+        chrome_row.pid,
+        chrome_row.tid,
+    )
+    beside = {one.of.name: one for one in spell_args(slices)}
     for first in range(0, len(slices), EVENTS_AT_ONCE):
         stop = min(first + EVENTS_AT_ONCE, len(slices))
         start = (slices.start_ns[first:stop] - first_ns).tolist()
         length = (slices.end_ns[first:stop] - slices.start_ns[first:stop]).tolist()
-        args = _args(slices.args, first, stop, spelled)
+        args = _args(slices.args, beside, first, stop, spelled)
         yield [
             b'{"ph":"X","name":%s,"ts":%d.%03d,"dur":%d.%03d,%s%s}'
             % (spelled(name), *divmod(begin, 1000), *divmod(span, 1000), tail, given)
@@ -193,7 +200,11 @@ def _slices(slices: Slices, chrome_row: _ChromeRow, first_ns: int) -> Iterator[l
 
 
 def _args(
-    args: Sequence[Arg], first: int, stop: int, spelled: Callable[[int], bytes]
+    args: Sequence[Arg],
+    beside: Mapping[str, SpelledArg],
+    first: int,
+    stop: int,
+    spelled: Callable[[int], bytes],
 ) -> list[bytes]:
     """The args object of each slice, with the comma before it; empty where there are none."""
     pairs: list[list[bytes]] = [[] for _ in range(stop - first)]
@@ -201,6 +212,14 @@ def _args(
         key = orjson.dumps(arg.name)
         present = arg.present[first:stop]
         values = arg.values[first:stop]
+        if arg.kind is ArgKind.NUMBER:
+            values = round_reals(values.astype(np.float64))
+        reading = beside.get(arg.name)
+        if reading is not None:
+            name = orjson.dumps(reading.name)
+            texts = [name + b":" + orjson.dumps(text) for text in reading.texts]
+            for row in present.nonzero()[0].tolist():
+                pairs[row].append(texts[reading.text[first + row]])
         for row in present.nonzero()[0].tolist():
             value = values[row]
             if arg.kind is ArgKind.NAME:

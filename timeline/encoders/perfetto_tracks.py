@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.chunks import chunks, one_by_one
-from timeline.columns.columns import Bool, Int64, Rows
+from timeline.columns.columns import Bool, Float64, Int64, Rows
 from timeline.columns.nesting import order_edges, split_at_gaps
-from timeline.encoders.args_descriptor import REALS
+from timeline.encoders.args_descriptor import ANNOTATIONS, REALS
 from timeline.encoders.protobuf_rows import (
     Bytes,
     Fixed64,
@@ -23,7 +23,8 @@ from timeline.encoders.protobuf_rows import (
     encode_rows,
     varint,
 )
-from timeline.layers import ARGS_MESSAGES
+from timeline.encoders.spelled_args import SpelledArg, round_reals, spell_args
+from timeline.layers import ARGS_MESSAGES, MERGED_ARGS, ArgsMessage
 from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Slices, Track
 
 __all__ = ["PART_ELEMENTS", "clock_ns", "encode_track", "split_track", "track_uuid"]
@@ -107,8 +108,9 @@ _TRACK_EVENT = b"\x5a"
 _TYPE_BEGIN = b"\x48\x01"
 _TYPE_END = b"\x48\x02"
 _TYPE_COUNTER = b"\x48\x04"
+_CATEGORY_IID = b"\x18\x01"
+"""Slices of a track have one category."""
 _NAME_IID = b"\x50"
-_DEBUG_ANNOTATION = b"\x22"
 _ANNOTATION_NAME_IID = b"\x08"
 _ANNOTATION_INTEGER = b"\x20"
 _ANNOTATION_DOUBLE = b"\x29"
@@ -116,6 +118,7 @@ _ANNOTATION_STRING_IID = b"\x88\x01"
 _FLOW_ID = varint(47 << 3 | 1)
 _DOUBLE_COUNTER = varint(44 << 3 | 1)
 _VARINT_TYPE, _FIXED64_TYPE, _BYTES_TYPE = 0, 1, 2
+_ANNOTATION = varint(ANNOTATIONS << 3 | _BYTES_TYPE)
 
 
 def track_uuid(track_id: int) -> int:
@@ -141,6 +144,7 @@ def encode_track(track: Track, sequence: int, first_ns: int) -> Iterator[bytes]:
 class _Names:
     """Strings of one sequence, numbered from 1, the most frequent first."""
 
+    category: str = ""
     events: Sequence[str] = ()
     args: Sequence[str] = ()
     values: Sequence[str] = ()
@@ -165,6 +169,8 @@ def _opening_packets(track: Track, sequence: int, first_ns: int, names: _Names) 
     packet.first_packet_on_sequence = True
     packet.trace_packet_defaults.timestamp_clock_id = SEQUENCE_CLOCK
     packet.trace_packet_defaults.track_event_defaults.track_uuid = track_uuid(track.id)
+    if names.category:
+        packet.interned_data.event_categories.add(iid=1, name=names.category)
     for number, name in enumerate(names.events, 1):
         packet.interned_data.event_names.add(iid=number, name=name)
     for number, name in enumerate(names.args, 1):
@@ -235,31 +241,23 @@ def _paired(row: Rows, since_ns: Int64, is_end: Bool) -> _Events:
 
 
 def _encode_slices(track: Track, slices: Slices, sequence: int, first_ns: int) -> Iterator[bytes]:
-    texts = [arg for arg in slices.args if arg.kind is ArgKind.NAME and arg.present.any()]
     event_iids, event_codes = _numbered(_uses(slices.name, None, len(slices.strings)))
-    value_uses = [_uses(arg.values, arg.present, len(slices.strings)) for arg in texts]
-    value_iids, values = _numbered(sum(value_uses, np.zeros(len(slices.strings), np.intp)))
-    typed, untyped = _split_args(slices)
+    args = _Args(slices)
+    names = [slices.strings[code] for code in event_codes.tolist()]
     yield _opening_packets(
         track,
         sequence,
         first_ns,
-        _Names(
-            [slices.strings[code] for code in event_codes.tolist()],
-            [arg.name for arg in (*texts, *untyped)],
-            [slices.strings[code] for code in values.tolist()],
-        ),
+        _Names(slices.category.value, names, args.names, args.values),
     )
     most_arrows = _most_arrows(slices.arrows)
     rows_at_once = max(LEAST_BLOCK_ROWS, BLOCK_BYTES // (64 + 10 * most_arrows))
     for events in one_by_one(_events(slices, first_ns, rows_at_once)):
         row = events.row
         begin: list[Piece] = [
-            Bytes(_TYPE_BEGIN + _NAME_IID),
+            Bytes(_TYPE_BEGIN + _CATEGORY_IID + _NAME_IID),
             Varint(event_iids[slices.name[row]]),
-            *_typed_args(slices, typed, row),
-            *_text_args(texts, value_iids, row),
-            *_untyped_args(untyped, len(texts), row),
+            *args.encoded(row),
             *_flow_ids(slices.arrows, most_arrows, row),
         ]
         yield encode_rows(
@@ -305,68 +303,123 @@ def _numbered(uses: Int64) -> tuple[Int64, Rows]:
     return iids, ordered
 
 
-def _split_args(slices: Slices) -> tuple[list[Arg], list[Arg]]:
-    """Numeric args that the schema types, in its field order, and those that it does not."""
-    message = ARGS_MESSAGES.get(slices.kind)
-    fields = message.fields if message else ()
-    numeric = [arg for arg in slices.args if arg.kind is not ArgKind.NAME and arg.present.any()]
-    typed = sorted(
-        (arg for arg in numeric if arg.name in fields), key=lambda arg: fields.index(arg.name)
-    )
-    return typed, [arg for arg in numeric if arg.name not in fields]
+@dataclass(frozen=True)
+class _Texts:
+    """The strings that args of a track have: names of its pool, and numbers that are spelled.
+
+    iids: of each code of the pool. spelled: what stands beside numeric args, by their names, each
+    with the interning ids of its texts. values: all strings in order of their ids.
+    """
+
+    iids: Int64
+    spelled: Mapping[str, tuple[SpelledArg, Int64]]
+    values: Sequence[str]
+
+    @classmethod
+    def of(cls, slices: Slices) -> _Texts:
+        """Intern the names by how often they occur, then what is spelled."""
+        uses = np.zeros(len(slices.strings), np.intp)
+        for arg in slices.args:
+            if arg.kind is ArgKind.NAME:
+                uses += _uses(arg.values, arg.present, len(slices.strings))
+        iids, codes = _numbered(uses)
+        further: dict[str, int] = {}
+        spelled = {}
+        for one in spell_args(slices):
+            ids = [further.setdefault(text, len(codes) + 1 + len(further)) for text in one.texts]
+            spelled[one.of.name] = (one, np.array(ids, np.int64))
+        return cls(iids, spelled, [*(slices.strings[code] for code in codes.tolist()), *further])
 
 
-def _typed_args(slices: Slices, args: list[Arg], row: Rows) -> list[Piece]:
-    if not args:
-        return []
-    message = ARGS_MESSAGES[slices.kind]
-    inner: list[Piece] = []
-    some = np.zeros(len(row), np.bool_)
-    for arg in args:
-        present = arg.present[row]
-        some |= present
-        number = message.fields.index(arg.name) + 1
+class _Args:
+    """The args of the slices of a track, those of a message together, and the names of all."""
+
+    def __init__(self, slices: Slices) -> None:
+        self._texts = _Texts.of(slices)
+        given = [arg for arg in slices.args if arg.present.any()]
+        self._of_message = [
+            (ARGS_MESSAGES[slices.kind], [arg for arg in given if not arg.of_several]),
+            (MERGED_ARGS, [arg for arg in given if arg.of_several]),
+        ]
+        self._iid_of_name: dict[str, int] = {}
+        for message, args in self._of_message:
+            for arg in args:
+                if arg.name in self._texts.spelled:
+                    self._number(self._texts.spelled[arg.name][0].name)
+                if arg.name not in message.fields:
+                    self._number(arg.name)
+
+    def _number(self, name: str) -> None:
+        self._iid_of_name.setdefault(name, len(self._iid_of_name) + 1)
+
+    @property
+    def names(self) -> list[str]:
+        """Those of annotations, in order of their interning ids."""
+        return list(self._iid_of_name)
+
+    @property
+    def values(self) -> Sequence[str]:
+        """The strings of annotations, in order of their interning ids."""
+        return self._texts.values
+
+    def encoded(self, row: Rows) -> list[Piece]:
+        """The messages of some slices; those that have no arg of one do not have it."""
+        made: list[Piece] = []
+        for message, args in self._of_message:
+            inner: list[Piece] = []
+            some = np.zeros(len(row), np.bool_)
+            for arg in args:
+                some |= arg.present[row]
+                inner += self._spelled(arg, row)
+                inner += self._exact(message, arg, row)
+            if inner:
+                made.append(Message(varint(message.number << 3 | _BYTES_TYPE), inner, some))
+        return made
+
+    def _spelled(self, arg: Arg, row: Rows) -> list[Piece]:
+        """How an arg reads, where it is spelled."""
+        found = self._texts.spelled.get(arg.name)
+        if found is None:
+            return []
+        spelled, iids = found
+        return [self._annotation(spelled.name, _text(iids[spelled.text[row]]), arg, row)]
+
+    def _exact(self, message: ArgsMessage, arg: Arg, row: Rows) -> list[Piece]:
+        """An arg itself: a field of the message, or an annotation where that has no such field."""
+        values, present = arg.values[row], arg.present[row]
+        if arg.kind is ArgKind.NAME:
+            return [self._annotation(arg.name, _text(self._texts.iids[values]), arg, row)]
+        if arg.name not in message.fields:
+            number: list[Piece] = (
+                [Bytes(_ANNOTATION_INTEGER), Varint(values.astype(np.int64))]
+                if arg.kind is ArgKind.INTEGER
+                else [Bytes(_ANNOTATION_DOUBLE), Fixed64(_real(values))]
+            )
+            return [self._annotation(arg.name, number, arg, row)]
+        field = message.fields.index(arg.name) + 1
         if arg.name in REALS:
-            inner += [
-                Bytes(varint(number << 3 | _FIXED64_TYPE), present),
-                Fixed64(arg.values[row].astype(np.float64), present),
+            return [
+                Bytes(varint(field << 3 | _FIXED64_TYPE), present),
+                Fixed64(_real(values), present),
             ]
-        else:
-            inner += [
-                Bytes(varint(number << 3 | _VARINT_TYPE), present),
-                Varint(arg.values[row].astype(np.int64), present),
-            ]
-    return [Message(varint(message.number << 3 | _BYTES_TYPE), inner, some)]
+        return [
+            Bytes(varint(field << 3 | _VARINT_TYPE), present),
+            Varint(values.astype(np.int64), present),
+        ]
+
+    def _annotation(self, name: str, value: list[Piece], arg: Arg, row: Rows) -> Message:
+        named = Bytes(_ANNOTATION_NAME_IID + varint(self._iid_of_name[name]))
+        return Message(_ANNOTATION, [named, *value], arg.present[row])
 
 
-def _text_args(args: list[Arg], iids: Int64, row: Rows) -> list[Piece]:
-    return [
-        Message(
-            _DEBUG_ANNOTATION,
-            [
-                Bytes(_ANNOTATION_NAME_IID + varint(number) + _ANNOTATION_STRING_IID),
-                Varint(iids[arg.values[row]]),
-            ],
-            arg.present[row],
-        )
-        for number, arg in enumerate(args, 1)
-    ]
+def _real(values: npt.NDArray[Any]) -> Float64:
+    """Real numbers as they are drawn."""
+    return round_reals(values.astype(np.float64))
 
 
-def _untyped_args(args: list[Arg], before: int, row: Rows) -> list[Piece]:
-    made: list[Piece] = []
-    for number, arg in enumerate(args, before + 1):
-        name = _ANNOTATION_NAME_IID + varint(number)
-        present = arg.present[row]
-        if arg.kind is ArgKind.INTEGER:
-            value: list[Piece] = [
-                Bytes(name + _ANNOTATION_INTEGER),
-                Varint(arg.values[row].astype(np.int64)),
-            ]
-        else:
-            value = [Bytes(name + _ANNOTATION_DOUBLE), Fixed64(arg.values[row].astype(np.float64))]
-        made.append(Message(_DEBUG_ANNOTATION, value, present))
-    return made
+def _text(iids: Int64) -> list[Piece]:
+    """A string as the value of an annotation."""
+    return [Bytes(_ANNOTATION_STRING_IID), Varint(iids)]
 
 
 def _most_arrows(arrows: Arrows) -> int:

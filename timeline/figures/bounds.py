@@ -1,4 +1,4 @@
-"""What could be won at most by mending one thing, in words."""
+"""By how much less a run could take at most if one thing was mended, in words."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ __all__ = ["Bound", "bounds_sentence", "find_bounds"]
 LEAST_BOUND = 0.01
 MOST_BOUNDS = 4
 _WORDS = {
-    WAITING: "from waiting",
-    COPIES: "from copies",
-    IdleCause.WAITING_FOR_DATA.value: "from waiting for data",
-    IdleCause.HOST_NOT_ASKED.value: "where the host had not asked",
-    IdleCause.HOST_WAITED_FOR_DEVICE.value: "where the host waited for the device",
-    IdleCause.QUEUED.value: "from queuing on the host",
-    IdleCause.LAUNCH_CALL.value: "from launch calls",
-    IdleCause.LAUNCH_LATENCY.value: "from launch latency",
-    IdleCause.BETWEEN_TASKS.value: "from gaps between tasks",
-    IdleCause.LAUNCHED_BEFORE.value: "from gaps before tasks launched in time",
-    IdleCause.OUTSIDE_CALLS.value: "where the host was outside any call",
+    WAITING: "with no waiting for other ranks",
+    COPIES: "with no copies",
+    IdleCause.WAITING_FOR_DATA.value: "with no waiting for data",
+    IdleCause.HOST_NOT_ASKED.value: "with work issued earlier by the host",
+    IdleCause.HOST_WAITED_FOR_DEVICE.value: "with a host that never waits for the device",
+    IdleCause.QUEUED.value: "with no queuing on the host",
+    IdleCause.LAUNCH_CALL.value: "with launch calls that take no time",
+    IdleCause.LAUNCH_LATENCY.value: "with no launch latency",
+    IdleCause.BETWEEN_TASKS.value: "with no gaps between tasks",
+    IdleCause.LAUNCHED_BEFORE.value: "with no gaps before tasks launched in time",
+    IdleCause.OUTSIDE_CALLS.value: "with no host time outside calls",
 }
-"""What is won by less of each; of what was not recorded nothing can be said."""
+"""What would have to be gone; of what was not recorded nothing can be said."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,13 @@ def find_bounds(figures: Figures, lost: Collection[str]) -> tuple[Bound, ...]:
 
 
 def bounds_sentence(bounds: tuple[Bound, ...]) -> str | None:
-    """What could be won at most; None where that is next to nothing.
+    """By how much the critical path can shrink at most; None where that is next to nothing.
 
     A path goes along the rank that others wait for, which may lose more than the mean of all.
     """
     told = [
-        f"{bound.share:.0%}{' to win' if at == 0 else ''} {_WORDS[bound.what]}"
-        for at, bound in enumerate(bounds[:MOST_BOUNDS])
+        f"{bound.share:.0%} {_WORDS[bound.what]}"
+        for bound in bounds[:MOST_BOUNDS]
         if bound.share >= LEAST_BOUND
     ]
-    return f"On the critical path, at most {', '.join(told)}." if told else None
+    return f"The critical path can shrink by at most {', '.join(told)}." if told else None

@@ -39,7 +39,7 @@ from timeline.figures.time_tables import extent_ns
 from timeline.figures.verdict import slowest_rank_of_each_step
 from timeline.units import spell_count
 
-__all__ = ["Comparison"]
+__all__ = ["Comparison", "most_waited_for"]
 
 _RUNS = ("base", "new")
 _NO_TIMES: Int64 = np.empty(0, np.int64)
@@ -265,7 +265,7 @@ def _rank_causes(
     causes_alike: bool,
 ) -> Table:
     """What changed on the rank that most of the change in waiting is due to; none without one."""
-    rank = _most_waited_for(waiting)
+    rank = most_waited_for(waiting)
     if rank is None or not all(rank in steps_of_rank for steps_of_rank in counts):
         return Table({})
     own = (figures_of_rank(sides[0], rank), figures_of_rank(sides[1], rank))
@@ -278,7 +278,7 @@ def _rank_causes(
     return Table({"rank": np.full(len(causes), rank, np.int64), **causes.columns})
 
 
-def _most_waited_for(waiting: Table) -> int | None:
+def most_waited_for(waiting: Table) -> int | None:
     """The rank by which more than half of all waiting changed, in the same direction."""
     known = [row for row in waiting.to_dicts() if row["waited_for_rank"] is not None]
     most = max(known, key=lambda row: abs(row["delta_ns"]), default=None)

@@ -82,7 +82,7 @@ def overall_parts(
 ) -> Table:
     """The whole and its parts, as msprof-analyze compare has them in its overall table.
 
-    Computing and communication that nothing overlaps are unions there too, and classes of
+    Computing and exposed communication are unions there too, and classes of
     computing are sums over operators, which may run at once. What ranks wait for is found from
     their arrivals here, and from tasks named Notify_Wait there.
     """

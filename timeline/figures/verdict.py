@@ -28,6 +28,7 @@ from timeline.figures.idle_words import MeanIdle, idle_sentence, mean_idle
 from timeline.figures.mean_step import MeanStep, mean_steps
 from timeline.figures.pipeline_table import pipeline_sentences
 from timeline.figures.rank_tables import Figures
+from timeline.figures.renamed_keys import with_renamed_keys
 from timeline.figures.starvation import find_starved
 from timeline.figures.table import Table
 from timeline.figures.time_tables import extent_ns
@@ -321,7 +322,7 @@ class Verdict:
         """The verdict as plain values."""
         return {
             "sentences": list(self.sentences()),
-            "ranks": self.ranks.to_dicts(),
+            "ranks": [with_renamed_keys(row) for row in self.ranks.to_dicts()],
             "slowest_rank": None if self.rank_extreme is None else self.rank_extreme.to_dict(),
             "slowest_step": None if self.step_extreme is None else self.step_extreme.to_dict(),
             "operators": self.operators.to_dicts(),

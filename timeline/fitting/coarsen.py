@@ -1,4 +1,4 @@
-"""Slices and samples of one track at a time resolution: short slices are gathered into fewer."""
+"""Slices and samples of one track at a time resolution: short slices are merged into fewer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from timeline.columns.columns import Bool, Codes, Int64, Rows, concat_columns, t
 from timeline.columns.constant import constant
 from timeline.columns.group_by import GroupRuns
 from timeline.columns.nesting import find_parents, order_edges, split_at_gaps
-from timeline.tracks.model import GATHERED, Coarse, Samples, Slices
+from timeline.tracks.model import MERGED, Coarse, Samples, Slices
 
 __all__ = [
     "EXACT",
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 STRETCH_ELEMENTS = 1 << 18
-"""Elements whose names are gathered at a time."""
+"""Elements whose names are merged at a time."""
 EXACT = 0
 """The power of two at which every slice is exact, since none of any length is shorter than 1 ns."""
 
@@ -44,7 +44,7 @@ class Resolution:
 
     @property
     def exact(self) -> bool:
-        """Whether nothing is gathered at any time."""
+        """Whether nothing is merged at any time."""
         return self.power == EXACT
 
     @property
@@ -69,7 +69,7 @@ def _width_ns(power: int) -> int:
 
 
 def as_coarse(slices: Slices) -> Coarse:
-    """Slices as they are: every element is one slice, unless they were gathered before."""
+    """Slices as they are: every element is one slice, unless they were merged before."""
     if slices.coarse is not None:
         return slices.coarse
     count = len(slices)
@@ -88,52 +88,52 @@ def as_coarse(slices: Slices) -> Coarse:
 
 
 def coarsen(coarse: Coarse, slices: Slices, resolution: Resolution) -> Coarse:
-    """Gather what is shorter than the resolution.
+    """Merge what is shorter than the resolution.
 
     Slices of 2**power ns and longer stay. Shorter ones that follow each other inside the same
     slice, start in the same bin of the time axis, and have no longer one between them become one
     element, from the first start to the last end; one that is alone stays as it is. What lies
     inside a short slice goes with it.
 
-    An element that was gathered at a finer resolution is shorter than two of its bins, so it is
-    short at every coarser one: gathering twice is the same as gathering once at the coarser
+    An element that was merged at a finer resolution is shorter than two of its bins, so it is
+    short at every coarser one: merging twice is the same as merging once at the coarser
     resolution.
     """
     if resolution.power == EXACT or not len(coarse):
         return coarse
-    gathered = coarse.row == GATHERED
-    group = _groups(coarse.start_ns, coarse.end_ns, gathered, resolution, nested=slices.nested)
-    return _gather(coarse, slices, group)
+    merged = coarse.row == MERGED
+    group = _groups(coarse.start_ns, coarse.end_ns, merged, resolution, nested=slices.nested)
+    return _merge(coarse, slices, group)
 
 
 def count_elements(slices: Slices, powers: Sequence[int]) -> list[tuple[int, int]]:
-    """How many elements there would be at each of ascending powers: (exact ones, gathered ones).
+    """How many elements there would be at each of ascending powers: (exact ones, merged ones).
 
     Each power starts from the elements of the one before, so the work shrinks as they do.
     """
     start_ns, end_ns = slices.start_ns, slices.end_ns
-    gathered = np.zeros(len(slices), np.bool_)
+    merged = np.zeros(len(slices), np.bool_)
     if slices.coarse is not None:
-        gathered = slices.coarse.row == GATHERED
+        merged = slices.coarse.row == MERGED
     counts = []
     for power in powers:
         if power > EXACT and len(start_ns) > 1:
-            group = _groups(start_ns, end_ns, gathered, Resolution(power), nested=slices.nested)
+            group = _groups(start_ns, end_ns, merged, Resolution(power), nested=slices.nested)
             parts = GroupRuns.of(group)
             if parts.count < len(start_ns):
-                gathered = parts.any(gathered) | (parts.members > 1)
+                merged = parts.any(merged) | (parts.members > 1)
                 start_ns, end_ns = parts.least(start_ns), parts.greatest(end_ns)
-        several = int(np.count_nonzero(gathered))
+        several = int(np.count_nonzero(merged))
         counts.append((len(start_ns) - several, several))
     return counts
 
 
 def _groups(
-    start_ns: Int64, end_ns: Int64, gathered: Bool, resolution: Resolution, *, nested: bool
+    start_ns: Int64, end_ns: Int64, merged: Bool, resolution: Resolution, *, nested: bool
 ) -> Int64:
     """The group of each element, numbered in drawing order; those of one group go together."""
     powers = resolution.powers(start_ns)
-    short = (((end_ns - start_ns) >> powers == 0) & (powers > EXACT)) | gathered
+    short = (((end_ns - start_ns) >> powers == 0) & (powers > EXACT)) | merged
     if np.count_nonzero(short) < 2:
         return np.arange(len(short))
     bins = start_ns >> powers
@@ -200,7 +200,7 @@ def _outermost_short(parent: Rows, inside_short: Bool) -> Rows:
         head = further
 
 
-def _gather(coarse: Coarse, slices: Slices, group: Int64) -> Coarse:
+def _merge(coarse: Coarse, slices: Slices, group: Int64) -> Coarse:
     parts = GroupRuns.of(group)
     if parts.count == len(coarse):
         return coarse
@@ -212,7 +212,7 @@ def _gather(coarse: Coarse, slices: Slices, group: Int64) -> Coarse:
     return Coarse(
         parts.least(coarse.start_ns),
         parts.greatest(coarse.end_ns),
-        parts.single(coarse.row, otherwise=GATHERED),
+        parts.single(coarse.row, otherwise=MERGED),
         parts.sum(coarse.count),
         parts.sum(coarse.busy_ns),
         owner,
@@ -225,13 +225,13 @@ def _gather(coarse: Coarse, slices: Slices, group: Int64) -> Coarse:
 def _names(
     coarse: Coarse, slices: Slices, parts: GroupRuns, before: Int64, run: slice
 ) -> tuple[Int64, Codes, Int64, Int64]:
-    """Which names each gathered element of a run stands for, how often and how long.
+    """Which names each merged element of a run stands for, how often and how long.
 
-    before: the group of each name that was gathered before.
+    before: the group of each name that was merged before.
     """
     members = parts.members[run]
     element = parts.rows(run)
-    chosen = np.repeat(members > 1, members) & (coarse.row[element] != GATHERED)
+    chosen = np.repeat(members > 1, members) & (coarse.row[element] != MERGED)
     element = element[chosen]
     again = np.flatnonzero((before >= run.start) & (before < run.stop))
     group = np.repeat(np.arange(run.start, run.stop), members)[chosen]

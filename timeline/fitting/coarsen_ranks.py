@@ -20,7 +20,7 @@ COUNT_SHRINK = 0.8
 
 
 def lowest_floors(ranks: Sequence[RankTracks]) -> dict[SizeLayer, int]:
-    """The coarsest power, by layer, at which any rank was gathered already."""
+    """The coarsest power, by layer, at which any rank was merged already."""
     floors: dict[SizeLayer, int] = {}
     for rank in ranks:
         for layer, power in rank.floors.items():
@@ -31,10 +31,10 @@ def lowest_floors(ranks: Sequence[RankTracks]) -> dict[SizeLayer, int]:
 def coarsen_ranks(
     ranks: Sequence[RankTracks], limit_bytes: float, most: int, measure: Measure
 ) -> tuple[RankTracks, ...]:
-    """Gather what is short in all rows until they take some bytes of a file, and some memory.
+    """Merge what is short in all rows until they take some bytes of a file, and some memory.
 
-    Gathering composes: what is gathered here, and again for the file at a coarser resolution, is
-    what the file's own resolution would have made of it. So ranks can be gathered apart, and in
+    Merging composes: what is merged here, and again for the file at a coarser resolution, is
+    what the file's own resolution would have made of it. So ranks can be merged apart, and in
     any number of stages.
 
     Args:

@@ -52,8 +52,8 @@ class Excerpts:
 
     def _runs(self, track: Track, weight: float) -> Iterator[tuple[Track, float]]:
         count = len(track.content or ())
-        gathered = isinstance(track.content, Slices) and track.content.coarse is not None
-        if gathered or count <= COUNTED_RUNS * RUN_SLICES:
+        merged = isinstance(track.content, Slices) and track.content.coarse is not None
+        if merged or count <= COUNTED_RUNS * RUN_SLICES:
             yield track, weight
             return
         share = weight * count / (COUNTED_RUNS * RUN_SLICES)

@@ -114,12 +114,12 @@ def _compression_level(drawing: Drawing, plan: Plan, limit: int) -> int:
 
 
 def _write_plan(writer: Writer, drawing: Drawing, plan: Plan, level: int = BEST_LEVEL) -> Written:
-    writer.progress.report("Gathering what is short", 0, 0)
+    writer.progress.report("Merging what is short", 0, 0)
     tracks, drawn_layers, lost = apply_plan(drawing.tracks, plan)
     omissions = drawing.omissions
     if lost:
         omissions += (Omission(ARROW_REASON, lost, code=OmissionCode.ARROW_CUT),)
-    shown = tuple(drawn_layers) if any(layer.gathered for layer in drawn_layers) else ()
+    shown = tuple(drawn_layers) if any(layer.merged for layer in drawn_layers) else ()
     explained = describe_resolutions(tracks, drawn_layers)
     part = writer.write(explained, omissions, shown, drawing.steps, level=level)
     return Written((part,), drawing.facts, drawing.steps, omissions, shown)

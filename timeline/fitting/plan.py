@@ -11,9 +11,9 @@ from timeline.columns.chunks import one_by_one
 from timeline.columns.columns import Int64
 from timeline.columns.distinct import distinct, distinct_values
 from timeline.fitting.coarsen import EXACT, Resolution, as_coarse, coarsen, thin
-from timeline.fitting.gathered_slices import draw_coarse
+from timeline.fitting.merged_slices import draw_coarse
 from timeline.layers import NOUNS, SIZE_LAYERS, SizeLayer
-from timeline.tracks.model import GATHERED, Samples, Slices, Track
+from timeline.tracks.model import MERGED, Samples, Slices, Track
 from timeline.units import spell_duration
 
 __all__ = [
@@ -21,13 +21,13 @@ __all__ = [
     "DrawnLayer",
     "Plan",
     "apply_plan",
-    "describe_gathered",
+    "describe_merged",
     "describe_resolutions",
     "without_half_arrows",
 ]
 
 WHOLE_NS = 1 << 44
-"""A resolution of hours gathers all that there is."""
+"""A resolution of hours merges all that there is."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Plan:
     resolutions: Mapping[SizeLayer, Resolution]
     expected_bytes: float
     finest: bool = False
-    """Whether nothing is gathered that was not gathered before."""
+    """Whether nothing is merged that was not merged before."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class DrawnLayer:
     layer: SizeLayer
     resolution: Resolution
     exact: int
-    gathered: int
-    gathered_into: int
+    merged: int
+    merged_into: int
 
 
 def apply_plan(tracks: Sequence[Track], plan: Plan) -> tuple[list[Track], list[DrawnLayer], int]:
@@ -67,7 +67,7 @@ def apply_plan(tracks: Sequence[Track], plan: Plan) -> tuple[list[Track], list[D
         resolution = plan.resolutions[layer]
         if isinstance(content, Slices):
             content = _at_resolution(content, resolution)
-            _count(totals, layer, *_exact_and_gathered(content))
+            _count(totals, layer, *_exact_and_merged(content))
         elif isinstance(content, Samples):
             content = thin(content, resolution)
             _count(totals, layer, len(content), content.left_out, 0)
@@ -86,16 +86,16 @@ def apply_plan(tracks: Sequence[Track], plan: Plan) -> tuple[list[Track], list[D
 def describe_resolutions(
     tracks: Sequence[Track], drawn_layers: Sequence[DrawnLayer]
 ) -> list[Track]:
-    """Add to the descriptions of tracks what their gathered slices stand for.
+    """Add to the descriptions of tracks what their merged slices stand for.
 
     All rows of a layer that is not exact say so: lanes of one row must say the same.
     """
-    gathered = {layer.layer: layer.resolution for layer in drawn_layers if layer.gathered}
+    merged = {layer.layer: layer.resolution for layer in drawn_layers if layer.merged}
     made = []
     for track in tracks:
-        resolution = gathered.get(track.size_layer or "")
+        resolution = merged.get(track.size_layer or "")
         if resolution is not None and track.content is not None:
-            also = describe_gathered(track.content, resolution)
+            also = describe_merged(track.content, resolution)
             track = replace(track, description=f"{track.description} {also}")  # noqa: PLW2901
         made.append(track)
     return made
@@ -107,11 +107,11 @@ def _at_resolution(slices: Slices, resolution: Resolution) -> Slices:
     return draw_coarse(coarsen(as_coarse(slices), slices, resolution), slices)
 
 
-def _exact_and_gathered(slices: Slices) -> tuple[int, int, int]:
-    """Exact slices, gathered records, and the slices that they were gathered into."""
+def _exact_and_merged(slices: Slices) -> tuple[int, int, int]:
+    """Exact slices, merged records, and the slices that they were merged into."""
     if slices.coarse is None:
         return len(slices), 0, 0
-    several = slices.coarse.row == GATHERED
+    several = slices.coarse.row == MERGED
     count = int(np.count_nonzero(several))
     return len(slices) - count, int(slices.coarse.count[several].sum()), count
 
@@ -154,7 +154,7 @@ def without_half_arrows(tracks: Sequence[Track]) -> tuple[list[Track], int]:
     return made, int(np.count_nonzero(~is_whole))
 
 
-def describe_gathered(content: Slices | Samples, resolution: Resolution) -> str:
+def describe_merged(content: Slices | Samples, resolution: Resolution) -> str:
     """What slices or samples stand for in a row that is not exact."""
     width = "" if resolution.width_ns >= WHOLE_NS else spell_duration(resolution.width_ns)
     finer = "" if resolution.finer_until_ns is None else " The first part is finer."

@@ -21,7 +21,7 @@ from timeline.fitting.coarsen import (
     count_samples,
 )
 from timeline.fitting.excerpts import Excerpts, excerpt
-from timeline.fitting.gathered_slices import draw_coarse
+from timeline.fitting.merged_slices import draw_coarse
 from timeline.fitting.plan import Plan
 from timeline.layers import SIZE_LAYERS, SizeLayer
 from timeline.tracks.model import Samples, Slices, Track, element_count
@@ -31,7 +31,7 @@ __all__ = ["Measure", "SizeModel", "bytes_by_layer"]
 EXACT_FIRST = 4
 """So many of the leading layers are made exact before any other is refined at all."""
 COARSEST = 62
-"""The power of two of ns that gathers all there is: no time span is longer."""
+"""The power of two of ns that merges all there is: no time span is longer."""
 COUNTED_POWERS = (EXACT, 8, 11, 13, 15, 17, 19, 21, 23, 25, 28, 32, 40, COARSEST)
 """Powers at which slices are counted; between them counts are interpolated."""
 SAMPLE_SLICES = 12_288
@@ -46,8 +46,8 @@ SAMPLE_TRACKS = 6
 """Tracks of one layer differ: some have arrows and args that others lack."""
 LEAST_BYTES_OF_SLICE = 0.05
 """What repeats every step takes a tenth of a byte."""
-GATHERED_PER_EXACT = 1.4
-"""Bytes of a gathered slice for each byte of an exact one, where no sample tells."""
+MERGED_PER_EXACT = 1.4
+"""Bytes of a merged slice for each byte of an exact one, where no sample tells."""
 
 Measure = Callable[[Sequence[Track]], int]
 """The bytes that tracks take in the file, descriptors included."""
@@ -62,7 +62,7 @@ class SizeModel:
         measure: Measure,
         floors: Mapping[SizeLayer, int] | None = None,
     ) -> None:
-        """floors: the powers at which layers were gathered before; no plan is finer."""
+        """floors: the powers at which layers were merged before; no plan is finer."""
         self._tracks = tracks
         self._floors = floors or {}
         self._measure = measure
@@ -84,7 +84,7 @@ class SizeModel:
 
     @cached_property
     def _costs(self) -> dict[SizeLayer, _LayerCosts]:
-        """Built when something must be gathered; most exports never need them."""
+        """Built when something must be merged; most exports never need them."""
         return {layer: self._layer_costs(layer) for layer in self.layers}
 
     def plan(self, limit_bytes: float) -> Plan:
@@ -105,7 +105,7 @@ class SizeModel:
         return Plan(_resolutions(powers), self._expected(powers))
 
     def finest_plan(self) -> Plan:
-        """The plan that gathers nothing, or no more than was gathered before."""
+        """The plan that merges nothing, or no more than was merged before."""
         expected = self._base_bytes + sum(
             self._exact_model_bytes(layer) * self._exact_factor.get(layer, 1.0)
             for layer in self.layers
@@ -113,11 +113,11 @@ class SizeModel:
         return self._finest_expecting(expected)
 
     def rough_plan(self) -> Plan:
-        """The plan that gathers nothing, expected to be rather too large without any measuring."""
+        """The plan that merges nothing, expected to be rather too large without any measuring."""
         return self._finest_expecting(element_count(self._tracks) * ROUGH_BYTES)
 
     def coarsest_plan(self) -> Plan:
-        """The plan that gathers all it can."""
+        """The plan that merges all it can."""
         powers = dict.fromkeys(self.layers, COARSEST)
         return Plan(_resolutions(powers), self._expected(powers))
 
@@ -200,22 +200,22 @@ class SizeModel:
         return np.concatenate([start_ns[::each] for start_ns in starts])
 
     def _layer_costs(self, layer: SizeLayer) -> _LayerCosts:
-        exact, gathered = np.zeros(len(COUNTED_POWERS)), np.zeros(len(COUNTED_POWERS))
+        exact, merged = np.zeros(len(COUNTED_POWERS)), np.zeros(len(COUNTED_POWERS))
         for track, weight in self._excerpts.of_all(self._tracks_of(layer)):
             if isinstance(track.content, Slices):
                 counts = weight * np.array(count_elements(track.content, COUNTED_POWERS))
                 exact += counts[:, 0]
-                gathered += counts[:, 1]
+                merged += counts[:, 1]
             elif isinstance(track.content, Samples):
                 exact += weight * np.array(count_samples(track.content, COUNTED_POWERS))
         untouched = max(
-            (power for power, several in zip(COUNTED_POWERS, gathered, strict=True) if not several),
+            (power for power, several in zip(COUNTED_POWERS, merged, strict=True) if not several),
             default=EXACT,
         )
-        exact, gathered = _at_all_powers(exact, untouched), _at_all_powers(gathered, untouched)
+        exact, merged = _at_all_powers(exact, untouched), _at_all_powers(merged, untouched)
         exact_bytes = self._exact_bytes[layer]
-        gathered_bytes = self._gathered_slice_bytes(layer)
-        costs = _LayerCosts(exact * exact_bytes + gathered * gathered_bytes, exact + gathered)
+        merged_bytes = self._merged_slice_bytes(layer)
+        costs = _LayerCosts(exact * exact_bytes + merged * merged_bytes, exact + merged)
         if layer in self._exact_factor:
             costs.correct(self._floor(layer), self._exact_factor[layer])
         return costs
@@ -231,12 +231,12 @@ class SizeModel:
             for track, weight in zip(longest, weights, strict=True)
         ]
 
-    def _gathered_slice_bytes(self, layer: SizeLayer) -> float:
-        """Bytes of one gathered slice: what half gathered samples take less their exact slices."""
+    def _merged_slice_bytes(self, layer: SizeLayer) -> float:
+        """Bytes of one merged slice: what half merged samples take less their exact slices."""
         exact = self._exact_bytes[layer]
         halved = [found for found in map(_halved, self._samples(layer)) if found is not None]
         if not halved:
-            return exact * GATHERED_PER_EXACT
+            return exact * MERGED_PER_EXACT
         tracks = [track for track, _ in halved]
         single = 1 - sum(several for _, several in halved) / element_count(tracks)
         return max(exact * 0.5, (self._element_bytes(tracks) - single * exact) / (1 - single))
@@ -251,14 +251,14 @@ class SizeModel:
 class _LayerCosts:
     """The bytes of one layer at every power, corrected by what it was found to take.
 
-    What repeats compresses better than what was gathered in bins that cut across the repetition,
+    What repeats compresses better than what was merged in bins that cut across the repetition,
     so each finding corrects its own power. Between two findings the correction is interpolated by
-    how far slices are gathered: as long as few are, a layer costs what it costs exactly.
+    how far slices are merged: as long as few are, a layer costs what it costs exactly.
     """
 
     def __init__(self, cost_bytes: Float64, elements: Float64) -> None:
         self._model_bytes = cost_bytes
-        self._gathering = -np.log(np.maximum(elements, 1.0))
+        self._merging = -np.log(np.maximum(elements, 1.0))
         self._found: dict[float, float] = {}
         self.cost_bytes = cost_bytes
 
@@ -268,11 +268,9 @@ class _LayerCosts:
 
     def correct(self, power: int, factor: float) -> None:
         """Note that a power costs so many times what the model says."""
-        self._found[float(self._gathering[power])] = factor
-        gatherings = sorted(self._found)
-        factors = np.interp(
-            self._gathering, gatherings, np.log([self._found[one] for one in gatherings])
-        )
+        self._found[float(self._merging[power])] = factor
+        merges = sorted(self._found)
+        factors = np.interp(self._merging, merges, np.log([self._found[one] for one in merges]))
         self.cost_bytes = self._model_bytes * np.exp(factors)
 
     def model_at(self, power: int) -> float:
@@ -283,7 +281,7 @@ class _LayerCosts:
 def _at_all_powers(counts: Float64, untouched: int) -> Float64:
     """Counts at every power, from those at the powers counted: they fall in proportion.
 
-    Below the first of these that gathers anything nothing is taken to be gathered: a plan that
+    Below the first of these that merges anything nothing is taken to be merged: a plan that
     counts on it would change nothing.
     """
     made = np.expm1(np.interp(np.arange(COARSEST + 1), COUNTED_POWERS, np.log1p(counts)))
@@ -309,7 +307,7 @@ def _resolutions(powers: Mapping[SizeLayer, int]) -> dict[SizeLayer, Resolution]
 
 
 def _halved(track: Track) -> tuple[Track, int] | None:
-    """A track at the resolution that leaves about half of it, and its number of gathered slices."""
+    """A track at the resolution that leaves about half of it, and its number of merged slices."""
     content = track.content
     if not isinstance(content, Slices):
         return None

@@ -23,6 +23,7 @@ from timeline.records.tables import Omission
 from timeline.tracks.model import Samples, Slices, Timeline, Track
 from timeline.tracks.notes import Notes, with_notes
 from timeline.tracks.rank_tracks import DrawnRank, RankTracks, with_args
+from timeline.tracks.root_rows import in_order
 from timeline.tracks.verdict_row import VerdictRow, with_verdict
 from timeline.units import spell_bytes
 
@@ -58,7 +59,7 @@ class FileNotes:
 
 
 Describe = Callable[[Sequence[Omission], Sequence[DrawnLayer], Sequence[int]], FileNotes]
-"""What a file says of itself, given what is left out, gathered, and whose detail is in."""
+"""What a file says of itself, given what is left out, merged, and whose detail is in."""
 
 
 Arrange = Callable[[Sequence[RankFacts], Sequence[RankTracks]], tuple[Track, ...]]
@@ -115,7 +116,7 @@ class Drawing:
     tracks: tuple[Track, ...]
     omissions: tuple[Omission, ...]
     floors: Mapping[SizeLayer, int]
-    """At which power layers were gathered before."""
+    """At which power layers were merged before."""
 
     @property
     def steps(self) -> tuple[int, ...]:
@@ -205,7 +206,7 @@ class Writer:
         noted = with_notes(tracks, about.notes, start_ns, end_ns)
         every = with_verdict(noted, about.verdict, start_ns, end_ns)
         first = start_ns if first_ns is None else first_ns
-        return Timeline(every, first, self.wall_offset_ns, about.attributes)
+        return Timeline(in_order(every), first, self.wall_offset_ns, about.attributes)
 
     def exact(self, drawing: Drawing, steps: tuple[int, ...]) -> Written:
         """Write everything, whatever its size."""

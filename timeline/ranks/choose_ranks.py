@@ -34,6 +34,8 @@ def check_known(noun: str, wanted: frozenset[int], known: Iterable[int], path: P
     found = set(known)
     absent = wanted - found
     if absent:
+        if not found:
+            raise SelectionError(f"this profile has no {noun}s; drop --{noun}s.")
         are = "is" if len(absent) == 1 else "are"
         plural = noun if len(absent) == 1 else f"{noun}s"
         near = _nearest(min(absent), found)

@@ -37,6 +37,7 @@ from timeline.analysis.rank_facts import (
     collect_profile_facts,
 )
 from timeline.analysis.selected_rank import DrawOptions, SelectedRank
+from timeline.analysis.single_records import single_records
 from timeline.analysis.step_membership import NO_STEP
 from timeline.analysis.waits.collectives import RankCollectives, rank_collectives
 from timeline.analysis.waits.lateness import fetching_ns
@@ -69,9 +70,9 @@ BYTES_OF_ELEMENT = 16
 """With fewer bytes of the file for each slice and sample, tracks may not fit and are measured."""
 SIZE_SLACK = 3.0
 """Tracks may take this much more than their part of the file: sizes are estimates, and what was
-gathered too far here cannot be drawn finer in the file."""
+merged too far here cannot be drawn finer in the file."""
 DENSEST_RANK = 4
-"""A rank may hold so many times what ranks hold on average, and is not gathered further for it."""
+"""A rank may hold so many times what ranks hold on average, and is not merged further for it."""
 MOST_ELEMENTS = 1 << 24
 """Slices and samples that all ranks together may send, if none is dense: about 800 MB."""
 MOST_STEP_ROWS, LEAST_STEP_ROWS = 20_000, 1_000
@@ -85,7 +86,7 @@ LEAST_RANK_BYTES = 1 << 20
 class RankRequest:
     """What is wanted of every rank.
 
-    limit_bytes: size of the file that ranks are gathered for; 0 leaves them as they are. ranks: how
+    limit_bytes: size of the file that ranks are merged for; 0 leaves them as they are. ranks: how
     many ranks the file will hold. target: the file, whose format counts. window_ns: [start, end) on
     the rank's own clock. leading: whose detail is drawn, None for all. draw: whether tracks are
     wanted at all, or only facts. clock: how ranks come on one clock. questions: what facts are to
@@ -219,6 +220,8 @@ def _with_answers(
         facts = _with_causes(facts, part, collectives)
     if asked.allocations:
         facts = replace(facts, allocated=allocated_memory(records, asked.most_allocations))
+    if asked.every_task or asked.every_call:
+        facts = replace(facts, single=single_records(part, asked))
     if asked.estimate:
         facts = replace(facts, replay=rank_replay(records, collectives.ops.selected))
     return with_filed_times(facts) if request.window_ns is None else facts

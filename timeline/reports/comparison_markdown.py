@@ -14,8 +14,8 @@ from timeline.reports.comparison_report import ComparisonReport
 from timeline.reports.comparison_rows import (
     TIMES,
     class_tables,
-    depths,
     framework_names,
+    metric_rows,
     module_names,
     module_times,
     notable_memory,
@@ -99,7 +99,7 @@ def _of_framework(comparison: Comparison, whole_ns: int) -> Iterator[str]:
 def _parts(overall: Table, *, per_step: bool) -> Iterator[str]:
     names = [
         f"**{metric}**" if metric == WHOLE else f"{depth * INDENT}{_escaped(metric)}"
-        for metric, depth in zip(overall["metric"].tolist(), depths(overall), strict=True)
+        for metric, depth in metric_rows(overall)
     ]
     yield from _rows("per step and rank" if per_step else "per rank", names, overall)
 

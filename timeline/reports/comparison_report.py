@@ -12,6 +12,7 @@ from timeline.figures.comparison import Comparison
 from timeline.figures.gate import Gate
 from timeline.figures.notebook import cell_html, link_html, paragraph_html, table_html
 from timeline.records.tables import Omission
+from timeline.reports.bookkeeping import bookkeeping_lines
 from timeline.reports.report_rows import OutputFile, ResolutionRow, spell_omissions
 from timeline.units import spell_bytes, spell_count
 
@@ -94,15 +95,19 @@ class ComparisonReport:
         """The report as one JSON object."""
         return orjson.dumps(self.to_dict(), option=orjson.OPT_INDENT_2)
 
-    def lines(self) -> list[str]:
-        """What was written, and what is not in it, for people; see `comparison_text` too."""
+    def lines(self, *, verbose: bool = True) -> list[str]:
+        """What was written, and what is not in it, for people; see `comparison_text` too.
+
+        verbose: with a line for all that was merged or left out, which is one line else.
+        """
         return [
             *(
                 f"{output.written_line}, {spell_count(output.slices, 'slice')} of both runs"
                 for output in self.outputs
             ),
-            *(f"  {row.spelled()}" for row in self.resolutions),
-            *(f"  left out: {said}" for said, *_ in spell_omissions(self.omissions)),
+            *bookkeeping_lines(
+                self.omissions, self.resolutions, (), aligned=False, verbose=verbose
+            ),
             *(f"Wrote {file}" for file in (self.csv, self.markdown) if file is not None),
         ]
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from timeline.figures.class_pairs import select_classes
+from timeline.figures.comparison_sentences import cause_label
 from timeline.figures.overall_parts import WHOLE
 from timeline.figures.short_names import operator_label
 from timeline.figures.table import Table
@@ -19,11 +20,11 @@ __all__ = [
     "class_tables",
     "copy_names",
     "count_cell",
-    "depths",
     "framework_names",
     "hccl_names",
     "launcher_names",
     "memory_names",
+    "metric_rows",
     "module_names",
     "module_times",
     "notable_memory",
@@ -79,12 +80,15 @@ def class_tables(overall: Table) -> Iterator[tuple[str, Table]]:
             yield by, told
 
 
-def depths(overall: Table) -> list[int]:
-    """How deep each metric lies in what it is part of; the parts of the whole lie at 0."""
+def metric_rows(overall: Table) -> list[tuple[str, int]]:
+    """What people call each metric, and how deep it lies in what it is part of.
+
+    The parts of the whole lie at 0.
+    """
     depth = {"": -1, WHOLE: -1}
     for metric, whole in zip(overall["metric"].tolist(), overall["part_of"].tolist(), strict=True):
         depth[metric] = depth[whole] + 1
-    return [depth[metric] for metric in overall["metric"].tolist()]
+    return [(cause_label(metric, ""), depth[metric]) for metric in overall["metric"].tolist()]
 
 
 def worst_and_best(table: Table, whole_ns: int, most: int) -> Table:

@@ -17,6 +17,7 @@ from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict
 from timeline.figures.waiting_tables import waiting_dicts
 from timeline.records.tables import Omission
+from timeline.reports.bookkeeping import bookkeeping_lines
 from timeline.reports.check_text import check_lines, unused_lines
 from timeline.reports.report_rows import (
     CsvFile,
@@ -117,13 +118,21 @@ class ExportReport:
         """The report as one JSON object."""
         return orjson.dumps(self.to_dict(), option=orjson.OPT_INDENT_2)
 
-    def lines(self) -> list[str]:
-        """The report for people: what was written, and what is missing; see `terminal` too."""
+    def lines(self, *, verbose: bool = True) -> list[str]:
+        """The report for people: what was written, and what is missing; see `terminal` too.
+
+        verbose: with a line for all that was merged, left out or moved, which is one line else.
+        """
         return [
             *self._written_lines(),
-            *self._clock_lines(),
-            *(f"  {row.spelled()}" for row in self.resolutions),
-            *self._omitted_lines(),
+            *bookkeeping_lines(
+                self.omissions,
+                self.resolutions,
+                self._clock_lines(),
+                aligned=any(rank.align == "collectives" for rank in self.ranks),
+                verbose=verbose,
+            ),
+            *self._exact_lines(),
         ]
 
     def verbose_lines(self) -> list[str]:
@@ -168,7 +177,7 @@ class ExportReport:
             spread_ns = max((rank.spread_ns or 0 for rank in compared), default=0)
             if compared:
                 ranks = spell_ids(rank.rank for rank in compared)
-                lines.append(f"  clocks: ranks {ranks} {said} by {spell_duration(spread_ns)}")
+                lines.append(f"ranks {ranks} {said} by {spell_duration(spread_ns)}")
         return lines
 
     def _written_lines(self) -> list[str]:
@@ -184,13 +193,17 @@ class ExportReport:
 
     def _steps_of(self, output: OutputFile) -> str:
         if not self.steps:
-            return ", no steps marked"
+            return ", no step marks"
         of = f" of {len(self.steps)}" if len(output.steps) < len(self.steps) else ""
         noun = "step" if len(output.steps) == 1 else "steps"
         return f", {noun} {spell_ids(output.steps)}{of}"
 
     def _omitted_lines(self) -> list[str]:
-        lines = [f"  left out: {text}" for text, *_ in spell_omissions(self.omissions)]
-        if self.suggestion:
-            lines.append(f"  exact: {self.suggestion}")
-        return lines
+        return [
+            *(f"left out: {text}" for text, *_ in spell_omissions(self.omissions)),
+            *self._exact_lines(),
+        ]
+
+    def _exact_lines(self) -> list[str]:
+        """The command that shows exactly what is not."""
+        return [f"  exact: {self.suggestion}"] if self.suggestion else []

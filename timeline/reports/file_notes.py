@@ -9,8 +9,10 @@ from timeline.reports.report_rows import ResolutionRow, spell_omissions
 from timeline.tracks.notes import Note, Notes
 from timeline.units import spell_count
 
-__all__ = ["notes_of"]
+__all__ = ["MERGED", "notes_of"]
 
+MERGED = "Merged (size limit)"
+"""The topic of layers that are not exact."""
 MOST_NOTES = 8
 """So many notes of each topic are in the file; the rest is in the report."""
 MOST_CHARACTERS = 240
@@ -24,15 +26,15 @@ def notes_of(
     Records that only repeat others, or arrows to what was not asked for, are no reason for notes,
     but are told where there are any.
     """
-    gathered = [row for row in resolutions if row.gathered]
+    merged = [row for row in resolutions if row.merged]
     lossy = any(omission.loss for omission in omissions)
-    if not warnings and not gathered and not lossy:
+    if not warnings and not merged and not lossy:
         return None
     left_out = list(spell_omissions(omissions))
     topics = {
         "Warnings": [Note(text) for text in dict.fromkeys(warnings)],
         "Left out": [Note(text, (("records", rows),)) for text, rows, _ in left_out],
-        "Gathered": [_gathered(row) for row in gathered],
+        MERGED: [_merged(row) for row in merged],
     }
     return Notes(
         "; ".join(_counts(topics)),
@@ -40,14 +42,14 @@ def notes_of(
     )
 
 
-def _gathered(row: ResolutionRow) -> Note:
+def _merged(row: ResolutionRow) -> Note:
     return Note(
         row.spelled(),
         (
             ("resolution_ns", row.resolution_ns),
             ("exact", row.exact),
-            ("gathered", row.gathered),
-            ("gathered_into", row.gathered_into),
+            ("merged", row.merged),
+            ("merged_into", row.merged_into),
         ),
     )
 
@@ -59,8 +61,8 @@ def _counts(topics: dict[str, list[Note]]) -> Iterator[str]:
     if left_out := topics["Left out"]:
         records = sum(rows for note in left_out for _, rows in note.numbers)
         yield f"{spell_count(records, 'record')} left out"
-    if gathered := topics["Gathered"]:
-        yield f"{spell_count(len(gathered), 'layer')} gathered to keep the size limit"
+    if merged := topics[MERGED]:
+        yield f"{spell_count(len(merged), 'layer')} merged to keep the size limit"
 
 
 def _first(notes: Sequence[Note]) -> Iterator[Note]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from timeline.errors import spell_ids
+from timeline.figures.renamed_keys import with_renamed_keys
 from timeline.fitting.plan import WHOLE_NS
 from timeline.records.counting_rules import CommunicationRule, FreeRule
 from timeline.records.not_given import NO_GRAPH
@@ -149,7 +150,9 @@ class OverlapRow:
 
     def to_dict(self) -> dict[str, Any]:
         """The row under the names of the report."""
-        return vars(self) | {"graph": None if self.graph == NO_GRAPH else self.graph}
+        return with_renamed_keys(
+            vars(self) | {"graph": None if self.graph == NO_GRAPH else self.graph}
+        )
 
 
 @dataclass(frozen=True)
@@ -157,7 +160,7 @@ class ResolutionRow:
     """At which resolution one layer is true, and what became of its slices.
 
     Slices of resolution_ns and longer are exact; before finer_until_ns, those of finer_ns are too.
-    `gathered` slices were drawn as `gathered_into` slices.
+    `merged` slices were drawn as `merged_into` slices.
     """
 
     layer: str
@@ -165,8 +168,8 @@ class ResolutionRow:
     finer_ns: int | None
     finer_until_ns: int | None
     exact: int
-    gathered: int
-    gathered_into: int
+    merged: int
+    merged_into: int
 
     def spelled(self) -> str:
         """The row for people."""
@@ -181,17 +184,17 @@ class ResolutionRow:
             width_there = spell_duration(self.finer_ns) if self.finer_ns else "exact"
             finer = f", the first part {width_there}"
         if self.layer == "counters":
-            return f"{noun}: {width}{finer} ({spell_count(self.gathered, 'sample')} thinned out)"
-        into = f"{self.gathered_into:,}".replace(",", " ")
+            return f"{noun}: {width}{finer} ({spell_count(self.merged, 'sample')} thinned out)"
+        into = f"{self.merged_into:,}".replace(",", " ")
         return (
             f"{noun}: {width}{finer} "
             f"({spell_count(self.exact, 'slice')} exact, "
-            f"{spell_count(self.gathered, 'slice')} gathered into {into})"
+            f"{spell_count(self.merged, 'slice')} merged into {into})"
         )
 
     def to_dict(self) -> dict[str, Any]:
         """The row under the names of the report."""
-        return dict(vars(self))
+        return with_renamed_keys(vars(self))
 
 
 def omission_dict(omission: Omission) -> dict[str, Any]:

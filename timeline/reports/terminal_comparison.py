@@ -21,11 +21,11 @@ from timeline.reports.comparison_rows import (
     class_tables,
     copy_names,
     count_cell,
-    depths,
     framework_names,
     hccl_names,
     launcher_names,
     memory_names,
+    metric_rows,
     module_names,
     module_times,
     notable_memory,
@@ -178,10 +178,7 @@ def _memory(memory: Table, display: Display, title: str, names: Sequence[str]) -
 def _overall(comparison: Comparison, display: Display, whole_ns: int) -> Grid:
     """Metrics, each below and inside of what it is part of."""
     table = comparison.parts
-    indented = [
-        2 * depth * " " + metric
-        for metric, depth in zip(table["metric"].tolist(), depths(table), strict=True)
-    ]
+    indented = [2 * depth * " " + metric for metric, depth in metric_rows(table)]
     title = "per step and rank" if comparison.per_step else "per rank"
     return _grid(table, display, title, indented, whole_ns, bold=WHOLE)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,10 +13,19 @@ from timeline.tracks import descriptions
 from timeline.tracks.model import Samples, Slices, Track
 from timeline.tracks.overview import paint_overview
 from timeline.tracks.painter import Painter
+from timeline.tracks.partition import is_partition, paint_sums
 from timeline.tracks.path_rows import with_critical_path
 from timeline.tracks.rank_tracks import RankTracks
+from timeline.tracks.root_rows import (
+    NOTHING_TO_POINT_AT,
+    Highlights,
+    RunRank,
+    layer_row,
+    rank_rows,
+    seen_name,
+)
 
-__all__ = ["assemble"]
+__all__ = ["assemble", "with_ranks"]
 
 
 def assemble(
@@ -25,51 +34,102 @@ def assemble(
     *,
     by_layer: bool,
     path: CriticalPath | None = None,
+    highlights: Highlights = NOTHING_TO_POINT_AT,
 ) -> tuple[Track, ...]:
-    """Put the rows of all ranks below those of the overview, grouped by layer or by rank.
+    """Put the rows of all ranks beside those of the overview, grouped by layer or by rank.
 
-    path: is drawn behind them, where there is one.
+    path: is drawn too, where there is one.
     """
     painter = Painter()
-    root = paint_overview(painter, facts)
-    layers = [(rank, track) for rank in ranks for track in rank.tracks if track.parent is None]
-    folders: dict[object, int] = {}
-    order_of = {rank: order for order, rank in enumerate(sorted(rank.rank for rank in ranks))}
-    if by_layer:
-        named = {track.name: track for _, track in layers}
-        for name, track in sorted(named.items(), key=lambda item: item[1].order):
-            folders[name] = painter.add_group(name, root, track.order, track.description)
-    elif len(ranks) > 1:
+    paint_overview(painter, facts, highlights.step)
+    made = with_ranks(painter.tracks, {"": ranks}, highlights.ranks, by_layer=by_layer)
+    return made if path is None else with_critical_path(made, path)
+
+
+def with_ranks(
+    tracks: Sequence[Track],
+    runs: Mapping[str, Sequence[RankTracks]],
+    remarks: Mapping[RunRank, str],
+    *,
+    by_layer: bool,
+) -> tuple[Track, ...]:
+    """The tracks, which have no arrows, and the rows of all ranks of each run, by its name.
+
+    remarks: what is said of some ranks.
+    """
+    names = rank_rows({run: [rank.rank for rank in ranks] for run, ranks in runs.items()}, remarks)
+    made = list(tracks)
+    folders = _layer_folders(made, runs) if by_layer else {}
+    order_of = {name: order for order, name in enumerate(sorted(names.values()))}
+    last_arrow = 0
+    for run, ranks in runs.items():
+        first_arrow, last_arrow = last_arrow, last_arrow + sum(rank.arrows for rank in ranks)
+        between = last_arrow
         for rank in ranks:
-            name = f"Rank {rank.rank}"
-            folders[rank.rank] = painter.add_group(
-                name, root, order_of[rank.rank], descriptions.RANK, rank.rank
-            )
-    made = list(painter.tracks)
-    first_arrow, last_arrow = 0, sum(rank.arrows for rank in ranks)
-    for rank in ranks:
-        first_id = len(made)
-        for track in rank.tracks:
-            if track.parent is not None:
-                moved = replace(track, parent=track.parent + first_id)
-            elif by_layer:
-                moved = replace(
-                    track,
-                    name=f"Rank {rank.rank}",
-                    order=order_of[rank.rank],
-                    parent=folders[track.name],
-                )
-            else:
-                moved = replace(track, parent=folders.get(rank.rank, root))
-            made.append(
-                replace(
-                    moved,
-                    id=track.id + first_id,
-                    content=_with_arrows_after(track.content, first_arrow, last_arrow),
-                )
-            )
-        first_arrow += rank.arrows
-    return tuple(made) if path is None else with_critical_path(made, path)
+            name = names[run, rank.rank]
+            if not by_layer:
+                rank = _with_root(rank, name)  # noqa: PLW2901
+            first_id = len(made)
+            for track in rank.tracks:
+                if track.parent is not None:
+                    moved = replace(track, parent=track.parent + first_id)
+                elif by_layer:
+                    moved = replace(
+                        track,
+                        name=seen_name(name),
+                        order=order_of[name],
+                        parent=folders[track.name],
+                    )
+                else:
+                    moved = track
+                content = _with_arrows_after(track.content, first_arrow, between)
+                last_arrow = max(last_arrow, _last_arrow(content))
+                made.append(replace(moved, id=track.id + first_id, content=content))
+            first_arrow += rank.arrows
+    return tuple(made)
+
+
+def _layer_folders(made: list[Track], runs: Mapping[str, Sequence[RankTracks]]) -> dict[str, int]:
+    """Add a row without a parent for each layer of any rank; their ids by the layer."""
+    layers = {
+        track.name: track
+        for ranks in runs.values()
+        for rank in ranks
+        for track in rank.tracks
+        if track.parent is None
+    }
+    painter = Painter()
+    painter.tracks = made
+    return {
+        track.name: painter.add_group(layer_row(place, track.name), None, 0, track.description)
+        for place, track in enumerate(sorted(layers.values(), key=lambda track: track.order), 1)
+    }
+
+
+def _with_root(rank: RankTracks, name: str) -> RankTracks:
+    """The rows of a rank below one of that name, which parts its time if it has any."""
+    if not rank.tracks:
+        return rank
+    first, *rest = rank.tracks
+    if not is_partition(first):
+        painter = Painter()
+        painter.add_group(name, None, 0, descriptions.ALL_OF_RANK, rank.rank)
+        root, shift, rest = painter.tracks[0], 1, list(rank.tracks)
+    else:
+        root, shift = replace(first, name=name), 0
+    moved = [
+        replace(
+            track,
+            id=track.id + shift,
+            parent=0 if track.parent is None else track.parent + shift,
+        )
+        for track in rest
+    ]
+    painter = Painter()
+    painter.tracks = [root, *moved]
+    if not moved:
+        paint_sums(painter, root)
+    return replace(rank, tracks=tuple(painter.tracks))
 
 
 def _with_arrows_after(
@@ -81,3 +141,8 @@ def _with_arrows_after(
     arrow = content.arrows.arrow
     arrows = replace(content.arrows, arrow=np.where(arrow > 0, arrow + first, last - arrow))
     return replace(content, arrows=arrows)
+
+
+def _last_arrow(content: Slices | Samples | None) -> int:
+    """The greatest number of an arrow that touches a row, 0 for none."""
+    return int(content.arrows.arrow.max(initial=0)) if isinstance(content, Slices) else 0

@@ -6,6 +6,7 @@ from timeline.analysis.memory_samples import MEMORY_OF_GRAPHS
 
 __all__ = [
     "AI_CPU",
+    "ALL_OF_RANK",
     "BASE_AND_NEW",
     "COMMUNICATION_BY_TASKS",
     "CONTINUED",
@@ -18,21 +19,23 @@ __all__ = [
     "IDLE",
     "IDLE_BY_CAUSE",
     "ITERATIONS",
+    "LENGTHS_OF_STEPS",
     "NOTES",
     "NOT_IN_THIS_FILE",
     "OPS",
     "OPS_ABOVE_PLANES",
     "OVERLAP",
+    "PARTITION",
     "PATH_OF_RANK",
     "PLANE",
     "PROFILER_STEPS",
-    "RANK",
     "REDUCE",
     "SCOPES",
     "SEE_WHY",
     "STEPS_OF_ALL_RANKS",
     "STEPS_OF_ONE_RANK",
     "STEPS_ON_DEVICE",
+    "SUMS_OF_RANK",
     "THREAD",
     "TOPICS",
     "VERDICT",
@@ -52,15 +55,25 @@ NOTES = "What to know before reading the rest: problems of the profile, and what
 TOPICS = {
     "Warnings": "What is wrong with the profile or missing from it.",
     "Left out": "Records that are not in this file, with the reason.",
-    "Gathered": "Layers that are not exact, to keep the size limit, and their resolution.",
+    "Merged (size limit)": "Layers that are not exact, and their resolution.",
 }
 
 STEPS_OF_ALL_RANKS = (
     "Each step from the first rank's start to the last rank's end; args name the slowest and the "
-    "fastest rank and how far they are apart. Unfold for each rank."
+    "fastest rank and how far they are apart."
 )
-STEPS_OF_ONE_RANK = "The steps of the rank; args tell how each was spent. Unfold for its layers."
-RANK = "All layers of one rank."
+STEPS_OF_ONE_RANK = "The steps of the rank; args tell how each was spent."
+PARTITION = (
+    "Where the time of the rank goes: it computes; it communicates while nothing computes, and "
+    "waits for the last rank or transfers; it copies; or it idles, and why. Nothing is counted "
+    "twice. Unfold for all that it did."
+)
+ALL_OF_RANK = "All that is drawn of one rank, of which nothing ran on the device."
+SUMS_OF_RANK = "What the time of the rank is made of."
+LENGTHS_OF_STEPS = (
+    "How long each step took on the rank where it took longest, and how much that differs from the "
+    "median of ordinary steps."
+)
 AI_CPU = (
     "What the AI CPUs of the device ran, by thread, as their own log tells. It is not counted as "
     "computing, as far as the device recorded no task of it."
@@ -83,9 +96,7 @@ GET_NEXT = "Fetches of the next data, as the device marks their start and end."
 OVERLAP = {
     "Computing": "Union of the compute tasks of all streams.",
     "Communication": "Union of the communication ops of all groups.",
-    "Communication(Not Overlapped)": (
-        "Communication while nothing computes: what a step loses to it."
-    ),
+    "Exposed communication": ("Communication while nothing computes: what a step loses to it."),
     "Free": "Neither computes nor communicates, between the first and the last of both.",
 }
 FREE_OUTSIDE = (
@@ -115,9 +126,9 @@ WAITING = (
     "the report tells how well the clocks agree."
 )
 BASE_AND_NEW = (
-    "Two runs under each other; the new one is moved in time so that its first step begins with "
-    "that of the base. Slices tell how much longer each step took in the new run, on the rank "
-    "where it took longest; each lies where the step of the base ran."
+    "How steps of two runs differ, of which the new one is moved in time so that its first step "
+    "begins with that of the base. Slices tell how much longer each step took in the new run, on "
+    "the rank where it took longest; each lies where the step of the base ran."
 )
 
 HARDWARE = "Device tasks of one hardware stream; tasks that run at once get lanes."

@@ -1,4 +1,4 @@
-"""The rows of one rank: each layer that is asked for, painted, and the arrows between them."""
+"""The rows of one rank: where its time goes, the layers that are asked for, and their arrows."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from timeline.records.tables import Omission, OmissionCode
 from timeline.tracks import detail, summary
 from timeline.tracks.detail import expect_arrows, paint_arrows
 from timeline.tracks.painter import ArgColumn, LayerDrawing, Painter, PaintLayer
+from timeline.tracks.partition import paint_partition
 from timeline.tracks.rank_tracks import RankTracks
 
 __all__ = ["PAINTERS", "draw_rank"]
@@ -24,6 +25,7 @@ def draw_rank(
 ) -> RankTracks:
     """Draw the layers of one rank that are asked for, with the args that are wanted."""
     painter, records = Painter(wanted), rank.detail
+    paint_partition(painter, rank)
     if Layer.ARROWS in options.layers:
         expect_arrows(painter, records)
     for layer in LAYERS:

@@ -11,12 +11,12 @@ import numpy.typing as npt
 
 from timeline.columns.columns import Bool, Codes, Columnar, Float64, Int64, Rows, rows_of_runs
 from timeline.columns.strings import StringPool
-from timeline.layers import COUNTERS, SizeLayer, SliceKind
+from timeline.layers import COUNTERS, SLICES, Category, SizeLayer, SliceKind
 from timeline.records.clock import ClockMove
 
 __all__ = [
     "ARROW_REASON",
-    "GATHERED",
+    "MERGED",
     "Arg",
     "ArgKind",
     "Arrows",
@@ -50,7 +50,7 @@ class Arg(Columnar):
     default: bool = True
     """Whether it is drawn unless all or no args are asked for."""
     of_several: bool = False
-    """Whether it tells what a gathered slice stands for."""
+    """Whether it tells what a merged slice stands for."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def no_arrows() -> Arrows:
     return Arrows(np.empty(0, np.intp), np.empty(0, np.int64))
 
 
-GATHERED = -1
+MERGED = -1
 """Row of an element that stands for several slices."""
 
 
@@ -86,8 +86,8 @@ GATHERED = -1
 class Coarse(Columnar):
     """Slices of one track, some of which stand for several.
 
-    row: (n,) the slice an element is, or GATHERED; start_ns, end_ns: (n,); count and busy_ns: (n,)
-    how many slices it stands for and their summed length. The names of gathered slices are pairs
+    row: (n,) the slice an element is, or MERGED; start_ns, end_ns: (n,); count and busy_ns: (n,)
+    how many slices it stands for and their summed length. The names of merged slices are pairs
     (owner, name) with a count and a summed length each, ascending by owner, then name.
     """
 
@@ -122,7 +122,14 @@ class Slices(Columnar):
     arrows: Arrows = field(default_factory=no_arrows)
     nested: bool = False
     coarse: Coarse | None = None
-    """What those slices stand for that were gathered; None while each is a record."""
+    """What those slices stand for that were merged; None while each is a record."""
+    own_category: Category | None = None
+    """The category of a row whose slices are not what others of their kind are, such as waits."""
+
+    @property
+    def category(self) -> Category:
+        """What viewers group them by."""
+        return self.own_category or SLICES[self.kind].category
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -220,5 +227,5 @@ class Timeline:
         return sum(len(track.content) for track in self.tracks if isinstance(track.content, Slices))
 
 
-ARROW_REASON = "arrows with an end that is gathered with others"
+ARROW_REASON = "arrows with an end that is merged with others"
 """Why arrows are left out whose slice stands for several."""

@@ -1,4 +1,4 @@
-"""The row of notes above all others, with a row below it for each topic."""
+"""The row of notes, with a row below it for each topic."""
 
 from __future__ import annotations
 
@@ -13,13 +13,9 @@ from timeline.records.not_given import NO_ID
 from timeline.tracks import descriptions
 from timeline.tracks.model import Track
 from timeline.tracks.painter import ArgColumn, Painter, SliceTable, integers
+from timeline.tracks.root_rows import NOTES
 
 __all__ = ["Note", "Notes", "with_notes"]
-
-_NAME = "Notes"
-"""Perfetto sorts rows without a parent by name: this one comes before those of ranks."""
-_BEFORE_ALL = -1
-"""Order of a row above all others."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +37,10 @@ class Notes:
 def with_notes(
     tracks: Sequence[Track], notes: Notes | None, start_ns: int, end_ns: int
 ) -> tuple[Track, ...]:
-    """The tracks and the rows of the notes, which have higher numbers but are drawn above all.
+    """The tracks and the rows of the notes, which have higher numbers.
 
     Each note is a slice as long as the timeline, so that its text can be read at once and no time
-    is added. Perfetto shows a row without a parent at the top only if it has rows below it, so
-    topics are rows of their own.
+    is added. Topics are rows below.
     """
     if notes is None:
         return tuple(tracks)
@@ -53,9 +48,9 @@ def with_notes(
     painter.tracks = list(tracks)
     headline = (Note(notes.headline),)
     root = painter.add_stacked_row(
-        _NAME,
+        NOTES,
         None,
-        _BEFORE_ALL,
+        0,
         _drawn(headline, start_ns, end_ns, strings),
         strings,
         descriptions.NOTES,

@@ -8,17 +8,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from timeline.analysis.rank_facts import RankFacts
+from timeline.columns.columns import Int64
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
-from timeline.errors import spell_ids
 from timeline.layers import SliceKind
 from timeline.records.not_given import NO_GRAPH, NO_TIME
 from timeline.tracks import descriptions
 from timeline.tracks.lanes import nested_lanes
 from timeline.tracks.painter import ArgColumn, Painter, SliceTable, integers
+from timeline.tracks.root_rows import STEPS, SlowStep
 from timeline.tracks.summary import rounded_percent, spent_args
 
-__all__ = ["paint_overview", "step_starts_ns"]
+__all__ = ["difference", "paint_overview", "paint_steps_of_run", "step_starts_ns"]
+
+LENGTHS = "How long they took"
 
 
 @dataclass(frozen=True)
@@ -37,35 +40,86 @@ class _Span:
         return self.end_ns - self.start_ns
 
 
-def paint_overview(painter: Painter, facts: Sequence[RankFacts]) -> int:
-    """Draw the row that holds all others; its id.
+def paint_overview(
+    painter: Painter, facts: Sequence[RankFacts], slowest: SlowStep | None = None
+) -> None:
+    """Draw the steps of all ranks, and how long they took below; nothing where there are none.
 
-    A root row of its own keeps the order of the rows below it ours: Perfetto sorts roots by name.
     Where a step runs into the next one on another rank, the next slice moves to the row "Steps,
     continued" inside.
     """
-    ranks = [rank.rank for rank in facts]
-    name = f"Rank {ranks[0]}" if len(ranks) == 1 else f"Ranks {spell_ids(ranks, shortest_run=2)}"
     steps = _spans_by_step(facts)
+    if not steps:
+        return
     strings = StringPool()
-    start_ns = np.array([min(span.start_ns for span in spans) for spans in steps], np.int64)
-    end_ns = np.array([max(span.end_ns for span in spans) for spans in steps], np.int64)
-    drawn = _drawn(steps, start_ns, end_ns, strings, facts)
+    start_ns, end_ns = _extents_ns(steps)
+    drawn = _drawn(steps, start_ns, end_ns, strings, facts, slowest)
     lane = nested_lanes(start_ns, end_ns)
     first, rest = np.flatnonzero(lane == 0), np.flatnonzero(lane != 0)
-    meaning = descriptions.STEPS_OF_ALL_RANKS if len(ranks) > 1 else descriptions.STEPS_OF_ONE_RANK
-    root = painter.add_stacked_row(name, None, 0, replace(drawn, rows=first), strings, meaning)
+    meaning = descriptions.STEPS_OF_ALL_RANKS if len(facts) > 1 else descriptions.STEPS_OF_ONE_RANK
+    root = painter.add_stacked_row(STEPS, None, 0, replace(drawn, rows=first), strings, meaning)
     if len(rest):
         painter.add_flat_row(
             "Steps, continued",
             root,
-            -1,
+            0,
             replace(drawn, rows=rest),
             strings,
             None,
             descriptions.CONTINUED,
         )
-    return root
+    lengths = strings.codes(_length_label(spans, slowest) for spans in steps)
+    painter.add_flat_row(
+        LENGTHS,
+        root,
+        1,
+        SliceTable(start_ns, end_ns, lengths, SliceKind.STEP),
+        strings,
+        None,
+        descriptions.LENGTHS_OF_STEPS,
+    )
+
+
+def difference(step: str, before_ns: int, after_ns: int, unchanged: str) -> str:
+    """By how much something took longer than before, called so that the UI colours it well.
+
+    It takes a hue from a name without its digits. In version 52 these words make what is slower red
+    and what is faster green, whatever the time, because its unit stays the same.
+    """
+    delta_ns = after_ns - before_ns
+    if not delta_ns:
+        return f"{step} {unchanged}"
+    word = "slower" if delta_ns > 0 else "faster"
+    share = f" ({delta_ns / before_ns:+.1%})" if before_ns else ""
+    return f"{step} {word} by {abs(delta_ns) / 1e6:.3f} ms{share}"
+
+
+def _length_label(spans: list[_Span], slowest: SlowStep | None) -> str:
+    """How long a step took where it took longest, or how far that is from the median."""
+    length_ns = max(span.length_ns for span in spans)
+    if slowest is None:
+        return f"{length_ns / 1e6:.3f} ms"
+    return difference(f"Step {spans[0].step}", slowest.median_ns, length_ns, "is the median")
+
+
+def paint_steps_of_run(
+    painter: Painter, parent: int, order: int, facts: Sequence[RankFacts], run: str
+) -> None:
+    """Draw the steps of all ranks of one of several runs on a row that is called like the run."""
+    steps = _spans_by_step(facts)
+    if not steps:
+        return
+    strings = StringPool()
+    drawn = _drawn(steps, *_extents_ns(steps), strings, facts, None)
+    painter.add_flat_row(run, parent, order, drawn, strings, None, descriptions.STEPS_OF_ALL_RANKS)
+
+
+def _extents_ns(steps: list[list[_Span]]) -> tuple[Int64, Int64]:
+    """When each step begins on its first rank, and ends on its last."""
+    return (
+        np.array([min(span.start_ns for span in spans) for spans in steps], np.int64),
+        np.array([max(span.end_ns for span in spans) for spans in steps], np.int64),
+    )
 
 
 def step_starts_ns(facts: Sequence[RankFacts]) -> dict[tuple[int, int], int]:
@@ -119,21 +173,30 @@ def _spans(facts: RankFacts) -> list[_Span]:
 
 def _drawn(
     steps: list[list[_Span]],
-    start_ns: np.ndarray,
-    end_ns: np.ndarray,
+    start_ns: Int64,
+    end_ns: Int64,
     strings: StringPool,
     facts: Sequence[RankFacts],
+    slowest: SlowStep | None,
 ) -> SliceTable:
     several = len({spans[0].graph for spans in steps}) > 1 and len(
         {spans[0].step for spans in steps}
     ) < len(steps)
     labels = [
-        f"Graph {spans[0].graph} Step {spans[0].step}" if several else f"Step {spans[0].step}"
+        (f"Graph {spans[0].graph} Step {spans[0].step}" if several else f"Step {spans[0].step}")
+        + (" (slowest)" if _is_it(spans[0], slowest, by_graph=several) else "")
         for spans in steps
     ]
     args = [integers("iteration", np.array([spans[0].step for spans in steps], np.int64))]
     args += _comparison(steps) if len(facts) > 1 else _spent(steps, facts)
     return SliceTable(start_ns, end_ns, strings.codes(labels), SliceKind.STEP, args)
+
+
+def _is_it(span: _Span, slowest: SlowStep | None, *, by_graph: bool) -> bool:
+    """Whether a step is the one that is called the slowest."""
+    if slowest is None or span.step != slowest.step:
+        return False
+    return not by_graph or slowest.graph is None or span.graph == slowest.graph
 
 
 def _comparison(steps: list[list[_Span]]) -> list[ArgColumn]:

@@ -13,7 +13,7 @@ from timeline.analysis.selected_rank import DrawOptions, SelectedRank
 from timeline.columns.columns import Bool, Codes, Float64, Int64, Rows, sort_rows, take
 from timeline.columns.constant import constant, is_constant
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.layers import LayerSpec, SliceKind
+from timeline.layers import Category, LayerSpec, SliceKind
 from timeline.records.tables import FlowEnd
 from timeline.tracks.lanes import flat_lanes, nested_lanes, rows_by_lane
 from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Slices, Track
@@ -93,7 +93,7 @@ class SliceTable:
     """Slices to draw on one row: the columns of a table, and their args.
 
     rows: those of the table that are drawn, None for all of them. flow_end: the table, where
-    arrows may end at its rows.
+    arrows may end at its rows. category: where it is not that of the kind.
     """
 
     start_ns: Int64
@@ -103,6 +103,7 @@ class SliceTable:
     args: Sequence[ArgColumn] = ()
     flow_end: FlowEnd | None = None
     rows: Rows | None = None
+    category: Category | None = None
 
     @property
     def drawn_rows(self) -> Rows:
@@ -224,6 +225,7 @@ class Painter:
             drawn.kind,
             tuple(arg for arg in args if arg is not None),
             nested=nested,
+            own_category=drawn.category,
         )
 
     def _add(

@@ -1,4 +1,4 @@
-"""The critical path as a row above those of all ranks, with a row below it for each rank on it."""
+"""The critical path as a row, with a row below it for each rank on it."""
 
 from __future__ import annotations
 
@@ -18,23 +18,20 @@ from timeline.records.not_given import NO_ID
 from timeline.tracks import descriptions
 from timeline.tracks.model import Arrows, Slices, Track
 from timeline.tracks.painter import Painter, SliceTable, integers, names
+from timeline.tracks.root_rows import CRITICAL_PATH
 from timeline.units import spell_short
 
-__all__ = ["CRITICAL_PATH", "MOST_PATH_ARROWS", "with_critical_path"]
+__all__ = ["MOST_PATH_ARROWS", "with_critical_path"]
 
-CRITICAL_PATH = "Critical path"
 MOST_PATH_ARROWS = 2000
 """Arrows from rank to rank, to the longest stays first: more would hide what they show."""
-_BEHIND_RANKS = 1
-"""Order of a row behind that of all ranks."""
 
 
 def with_critical_path(tracks: Sequence[Track], path: CriticalPath) -> tuple[Track, ...]:
     """The tracks and the rows of the path, which have higher numbers.
 
-    The row holds every segment. Perfetto shows a row without a parent among those of ranks only if
-    it has rows below it: those hold, by rank, how long the path stayed there each time, and arrows
-    run from rank to rank.
+    The row holds every segment. Rows below it hold, by rank, how long the path stayed there each
+    time, and arrows run from rank to rank.
     """
     if not len(path.segments):
         return tuple(tracks)
@@ -44,7 +41,7 @@ def with_critical_path(tracks: Sequence[Track], path: CriticalPath) -> tuple[Tra
     root = painter.add_stacked_row(
         CRITICAL_PATH,
         None,
-        _BEHIND_RANKS,
+        0,
         _drawn(path, strings),
         strings,
         descriptions.CRITICAL_PATH,

@@ -29,7 +29,7 @@ class DrawnRank:
 
 
 def with_args(tracks: Sequence[Track], args: Args) -> tuple[Track, ...]:
-    """The tracks with the args that were asked for, and those that tell what was gathered."""
+    """The tracks with the args that were asked for, and those that tell what was merged."""
     return tuple(
         replace(track, content=track.content.with_args(arg_filter(args)))
         if isinstance(track.content, Slices)
@@ -55,7 +55,7 @@ class RankTracks:
 
     Tracks without a parent are its layers; ids count from 0 and those of arrows from 1, up to
     `arrows`. Arrows between ranks count from -1 down. floors: the power of two, by layer, at which
-    slices were gathered already.
+    slices were merged already.
     """
 
     rank: int

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from timeline.analysis.rank_facts import RankFacts
 from timeline.columns.columns import Int64
 from timeline.columns.strings import StringPool
 from timeline.layers import SliceKind
 from timeline.tracks import descriptions
-from timeline.tracks.model import Slices, Track
+from timeline.tracks.assemble import with_ranks
+from timeline.tracks.model import Track
+from timeline.tracks.overview import difference, paint_steps_of_run
 from timeline.tracks.painter import Painter, SliceTable, integers
+from timeline.tracks.rank_tracks import RankTracks
+from timeline.tracks.root_rows import STEPS, RunRank
 
-__all__ = ["TITLE", "StepDifferences", "side_by_side"]
+__all__ = ["BASE", "NEW", "RunOfRanks", "StepDifferences", "side_by_side"]
 
-TITLE = "New run against base"
-"""The row that holds all others."""
+BASE, NEW = "base", "new"
+"""What the runs are called in the names of rows; that of the base sorts first."""
 
 
 @dataclass(frozen=True)
@@ -31,36 +36,39 @@ class StepDifferences:
     new_ns: Int64
 
 
+@dataclass(frozen=True)
+class RunOfRanks:
+    """What is known of the ranks of one run, and their rows."""
+
+    facts: Sequence[RankFacts]
+    ranks: Sequence[RankTracks]
+
+
 def side_by_side(
-    base: Sequence[Track], new: Sequence[Track], differences: StepDifferences
+    base: RunOfRanks,
+    new: RunOfRanks,
+    differences: StepDifferences,
+    remarks: Mapping[RunRank, str],
+    *,
+    by_layer: bool,
 ) -> tuple[Track, ...]:
-    """The tracks of both runs, each a whole timeline, below one row on one time axis."""
+    """The rows of both runs on one time axis: rank by rank, that of the base above the new one.
+
+    remarks: what is said of some ranks.
+    """
     painter = Painter()
-    root = _paint_root(painter, differences)
-    made = list(painter.tracks)
-    arrows = 0
-    for order, (title, tracks) in enumerate((("Base", base), ("New", new)), 1):
-        first_id, first_arrow = len(made), arrows
-        for track in tracks:
-            moved = replace(track, id=track.id + first_id)
-            if track.parent is None:
-                name = f"{title}: {track.name}"
-                moved = replace(moved, parent=root, name=name, order=order)
-            else:
-                moved = replace(moved, parent=track.parent + first_id)
-            content = moved.content
-            if isinstance(content, Slices) and len(content.arrows.arrow):
-                shifted = replace(content.arrows, arrow=content.arrows.arrow + first_arrow)
-                arrows = max(arrows, int(shifted.arrow.max()))
-                moved = replace(moved, content=replace(content, arrows=shifted))
-            made.append(moved)
-    return tuple(made)
+    _paint_steps(painter, base, new, differences)
+    return with_ranks(
+        painter.tracks, {BASE: base.ranks, NEW: new.ranks}, remarks, by_layer=by_layer
+    )
 
 
-def _paint_root(painter: Painter, steps: StepDifferences) -> int:
-    """The row that holds all others, and is seen before it is unfolded; its id."""
+def _paint_steps(
+    painter: Painter, base: RunOfRanks, new: RunOfRanks, steps: StepDifferences
+) -> None:
+    """Draw how steps differ, with the steps of each run below; nothing without any in common."""
     if not len(steps.start_ns):
-        return painter.add_group(TITLE, None, 0, descriptions.BASE_AND_NEW)
+        return
     strings = StringPool()
     columns = (steps.base_step, steps.new_step, steps.base_ns, steps.new_ns)
     labels = (_label(*row) for row in zip(*(column.tolist() for column in columns), strict=True))
@@ -79,19 +87,11 @@ def _paint_root(painter: Painter, steps: StepDifferences) -> int:
             integers("delta_ns", steps.new_ns - steps.base_ns),
         ],
     )
-    return painter.add_stacked_row(TITLE, None, 0, drawn, strings, descriptions.BASE_AND_NEW)
+    root = painter.add_stacked_row(STEPS, None, 0, drawn, strings, descriptions.BASE_AND_NEW)
+    for order, (name, run) in enumerate(((BASE, base), (NEW, new))):
+        paint_steps_of_run(painter, root, order, run.facts, name.capitalize())
 
 
 def _label(base_step: int, new_step: int, base_ns: int, new_ns: int) -> str:
-    """What the UI colours by: it takes a hue from a name without its digits.
-
-    In version 52 these words make what is slower red and what is faster green, whatever the time,
-    because its unit stays the same.
-    """
     which = f"Step {base_step}" if base_step == new_step else f"Step {base_step} and {new_step}"
-    delta_ns = new_ns - base_ns
-    if not delta_ns:
-        return f"{which} as before"
-    word = "slower" if delta_ns > 0 else "faster"
-    share = f" ({delta_ns / base_ns:+.1%})" if base_ns else ""
-    return f"{which} {word} by {abs(delta_ns) / 1e6:.3f} ms{share}"
+    return difference(which, base_ns, new_ns, "as before")

@@ -13,15 +13,10 @@ from timeline.tracks import descriptions
 from timeline.tracks.model import Track
 from timeline.tracks.painter import Painter, SliceTable, names
 
-__all__ = ["WHAT_CHANGED", "WHAT_IS_SLOW", "VerdictRow", "with_verdict"]
+__all__ = ["VerdictRow", "with_verdict"]
 
-WHAT_IS_SLOW = " What is slow"
-WHAT_CHANGED = " What changed"
-"""Perfetto sorts rows without a parent by name: a space, which is not seen, comes first."""
 _NEXT = "See why"
 _PRINT_AGAIN = "tlexport show prints this with its tables"
-_FIRST = -2
-"""Order of a row above all others, the notes too."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +31,7 @@ class VerdictRow:
 def with_verdict(
     tracks: Sequence[Track], verdict: VerdictRow | None, start_ns: int, end_ns: int
 ) -> tuple[Track, ...]:
-    """The tracks and the row of the verdict, which has a higher number but is drawn above all.
+    """The tracks and the row of the verdict, which has a higher number.
 
     Each sentence is a slice as long as the timeline, so that it can be read at once and no time is
     added. Perfetto shows a row without a parent at the top only if it has rows below it, so the
@@ -59,7 +54,7 @@ def with_verdict(
         )
 
     root = painter.add_stacked_row(
-        verdict.title, None, _FIRST, drawn(verdict.sentences), strings, descriptions.VERDICT
+        verdict.title, None, 0, drawn(verdict.sentences), strings, descriptions.VERDICT
     )
     more = [verdict.see_why] if verdict.see_why else []
     painter.add_stacked_row(

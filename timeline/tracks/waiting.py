@@ -1,4 +1,4 @@
-"""Who waited for whom, as a row of each rank, args of its collectives, and arrows."""
+"""Who waited for whom: in the partition of each rank, a row, args of its collectives, arrows."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import numpy as np
 from timeline.analysis.waits.collectives import RankCollectives
 from timeline.analysis.waits.waiting import Pairs, Waiting, Waits
 from timeline.columns.columns import Bool, Int64
-from timeline.columns.distinct import distinct, distinct_pairs
+from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
-from timeline.layers import Layer, SliceKind, spec_of
+from timeline.layers import Category, Layer, SliceKind, spec_of
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Omission, OmissionCode
 from timeline.tracks import descriptions
 from timeline.tracks.model import ARROW_REASON, Arg, ArgKind, Arrows, Slices, Track
 from timeline.tracks.painter import Painter, SliceTable, integers, names
+from timeline.tracks.partition import wait_labels, with_waits
 from timeline.tracks.rank_tracks import RankTracks
 
 __all__ = ["MOST_ARROWS", "WAITING", "with_waiting"]
@@ -59,7 +60,7 @@ def with_waiting(
     for at, (rank, ops) in enumerate(zip(ranks, collectives, strict=True)):
         waits = waiting.waits.take(np.arange(bounds[at], bounds[at + 1]))
         where = _drawn_ops(rank.tracks, ops)
-        tracks = _with_args(rank.tracks, where, waits)
+        tracks = _with_args(with_waits(rank.tracks, ops, waits, unread), where, waits)
         made.append(replace(rank, tracks=_with_row(tracks, rank.rank, ops, waits, unread)))
         drawn_ops.append(where)
     return _with_arrows(made, drawn_ops, waiting) if arrows else tuple(made)
@@ -130,10 +131,6 @@ def _with_row(
     painter, strings, ops = Painter(), StringPool(), collectives.ops
     painter.tracks = tracks
     start_ns = ops.start_ns[waited.row]
-    pairs, which = distinct_pairs(waited.last_rank, waited.last_profiled.astype(np.int64))
-    labels = strings.codes(
-        _label(last, "" if is_read else unread) for last, is_read in pairs.tolist()
-    )
     named = strings.codes(collectives.strings)[ops.name[waited.row]]
     painter.add_flat_row(
         WAITING,
@@ -142,12 +139,13 @@ def _with_row(
         SliceTable(
             start_ns,
             start_ns + waited.waited_ns,
-            labels[which],
+            wait_labels(waited, unread, strings),
             SliceKind.OVERLAP,
             [
-                names("op", named, default=False),
+                names("op", named),
                 integers("last_rank", waited.last_rank, NO_ID),
             ],
+            category=Category.WAIT,
         ),
         strings,
         rank,
@@ -156,19 +154,12 @@ def _with_row(
     return tuple(painter.tracks)
 
 
-def _label(last_rank: int, remark: str) -> str:
-    """What a wait is called, by the rank that came last and what is to be said of it."""
-    if last_rank == NO_ID:
-        return "Waiting for another rank"
-    return f"Waiting for rank {last_rank}{remark}"
-
-
 def _with_arrows(
     ranks: list[RankTracks], drawn_ops: Sequence[_DrawnOps], waiting: Waiting
 ) -> tuple[RankTracks, ...]:
     """Connect ops of different ranks; such arrows count from -1 down, over all ranks.
 
-    Ops that were gathered already have none, and are counted as if they were gathered now.
+    Ops that were merged already have none, and are counted as if they were merged now.
     """
     has_ops = np.array([_draws_ops(rank.tracks) for rank in ranks], np.bool_)
     wanted = [*_wait_ends(has_ops, waiting.waits), *_pair_ends(has_ops, waiting.pairs)]

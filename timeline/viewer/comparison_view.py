@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from timeline.layers import Layer, spec_of
 from timeline.reports.comparison_report import ComparisonReport
-from timeline.tracks.side_by_side import TITLE
+from timeline.tracks.root_rows import STEPS
 from timeline.tracks.summary import OVERLAP_ROWS
 from timeline.viewer.links import View, visible_ns
 
@@ -28,8 +28,9 @@ def _pinned(report: ComparisonReport) -> str:
     rank = _rank(report)
     overlap = spec_of(Layer.OVERLAP).name
     names = "|".join(name.replace("(", r"\(").replace(")", r"\)") for name in OVERLAP_ROWS)
-    folder = f"(Rank {rank} > {overlap}|{overlap} > Rank {rank})"
-    return f"(^|> ){TITLE}$|(^|> |: ){folder} > ({names})$"
+    own = rf"Rank 0*{rank} [^>]*"
+    folder = f"({own} > {overlap}|{overlap} > {own})"
+    return f"^ *{STEPS.strip()}$|{folder} > ({names})$"
 
 
 def _rank(report: ComparisonReport) -> int:

@@ -89,14 +89,14 @@ def _pinned(report: ExportReport, output: OutputFile) -> str:
     if output.format != "pftrace":
         return ""
     which = "|".join(map(str, _telling_ranks(report)))
-    rank = f"Rank {which}" if "|" not in which else f"Rank ({which})"
+    rank = rf"Rank 0*({which})\b[^>]*"
     names = "|".join(name.replace("(", r"\(").replace(")", r"\)") for name in OVERLAP_ROWS)
     overlap = spec_of(Layer.OVERLAP).name
     folder = f"({rank} > {overlap}|{overlap} > {rank})"
-    by_path = f"(^|> ){folder} > ({names})$"
+    by_path = f"{folder} > ({names})$"
     if len(report.ranks) > MOST_RANKS_BY_NAME:
         return by_path
-    return rf"{by_path}|^(Computing|Communication\(Not Overlapped\)|Free)$"
+    return rf"{by_path}|^(Computing|Exposed communication|Free)$"
 
 
 def _telling_ranks(report: ExportReport) -> tuple[int, ...]:

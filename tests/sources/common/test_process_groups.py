@@ -14,8 +14,7 @@ import pytest
 
 from tests.support.profile_shelf import Profile, ProfileShelf
 from tests.support.read_profiles import lost_rows, records_of
-from timeline import Selection, open_profile
-from timeline.analysis.questions import Questions
+from timeline import open_profile
 from timeline.analysis.waits.group_members import (
     find_groups,
     group_in_name,
@@ -108,7 +107,7 @@ def test_rows_and_tables_show_the_name_of_a_group(shelf: ProfileShelf, tmp_path:
     profile = shelf.copy("torch-db", tmp_path / "run")
     into_database(profile, json.dumps(info()))
     with open_profile(profile.path) as opened:
-        figures = opened._measure(Selection(), Questions(causes=True)).figures
+        figures = opened._measure(None, {}).figures
     assert set(figures.collectives["group"].tolist()) == {"Group 0 dp"}
     assert set(figures.links["target_rank"].tolist()) <= set(RANKS)
     assert set(figures.links["source_rank"].tolist()) == {RANKS[0], RANKS[1]}

@@ -140,7 +140,7 @@ def test_what_the_trace_draws_is_not_drawn_again(torch_text: Profile) -> None:
         moments = application_memory(rank)
         assert [time for time, _ in in_trace] == [time for time, _ in wall(torch_text.run, moments)]
         assert not [name for _, name, _ in counters if name.startswith("APP ")]
-        reason = "rows of memory_record.csv that the capture draws itself"
+        reason = "rows of memory_record.csv already drawn from the capture"
         repeated = OmissionCode.REPEATED
         assert Omission(reason, len(moments), rank.rank, code=repeated) in records.omissions
         idle = "samples of npu_module_mem.csv that stay zero all along"
@@ -313,7 +313,7 @@ def test_tables_beside_a_database_add_what_it_lacks(shelf: ProfileShelf, tmp_pat
     (output / "npu_mem.csv").write_text(text, encoding="utf-8")
     records = read_all(profile.path)[0]
     assert own_groups(counters_of(records)) == expected(run, rank)
-    reason = "rows of npu_mem.csv that the capture draws itself"
+    reason = "rows of npu_mem.csv already drawn from the capture"
     assert Omission(reason, 1, 0, code=OmissionCode.REPEATED) in records.omissions
 
 

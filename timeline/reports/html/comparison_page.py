@@ -18,11 +18,11 @@ from timeline.reports.comparison_rows import (
     class_tables,
     copy_names,
     count_cell,
-    depths,
     framework_names,
     hccl_names,
     launcher_names,
     memory_names,
+    metric_rows,
     module_names,
     module_times,
     notable_memory,
@@ -115,10 +115,7 @@ def _tiles(comparison: Comparison) -> Iterator[Tile]:
 
 
 def _overall(overall: Table) -> PageTable:
-    names = [
-        Cell(INDENT * depth + metric)
-        for metric, depth in zip(overall["metric"].tolist(), depths(overall), strict=True)
-    ]
+    names = [Cell(INDENT * depth + metric) for metric, depth in metric_rows(overall)]
     return page_table(
         "overall",
         "Where the time goes",

@@ -1,4 +1,4 @@
-"""The tables of a page on what determined how long steps took, and what there is to win at most."""
+"""The tables of a page on what determined how long steps took, and the largest possible gain."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def path_tables(figures: Figures) -> Iterator[PageTable]:
         causes = [_CAUSES[cause] for cause in bounds["cause"].tolist()]
         yield page_table(
             "bounds",
-            "At most to win",
+            "Largest possible gain",
             [
-                text_column("Less of", np.array(causes, object)),
+                text_column("With none of", np.array(causes, object)),
                 time_column("At most", bounds["at_most_ns"]),
                 share_column("Share of path", bounds["at_most_ns"], bounds["path_ns"]),
             ],
-            "Over ordinary steps. What is won of one cause may be lost to another.",
+            "Over ordinary steps. Time gained from one cause may be lost to another.",
         )
     yield _parts(parts)
 

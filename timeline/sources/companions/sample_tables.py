@@ -50,7 +50,7 @@ class _Reading:
     table: CounterTable
     device: int | None
     twins: frozenset[str]
-    """Labels whose rows the capture draws itself."""
+    """Labels whose rows are already drawn from the capture."""
     labels: dict[str, int] = field(default_factory=dict)
     devices: dict[str, int] = field(default_factory=dict)
     units: dict[str, str] = field(default_factory=dict)
@@ -191,7 +191,7 @@ def _drawn_elsewhere(paths: Sequence[Path], rank: int) -> list[Omission]:
 
 
 def _count_repeated(path: Path, rows: int, rank: int) -> tuple[Omission, ...]:
-    reason = f"rows of {path.name} that the capture draws itself"
+    reason = f"rows of {path.name} already drawn from the capture"
     return counted_losses({reason: rows}, rank, OmissionCode.REPEATED, loss=False)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Measured", "measure", "read_known"]
 
-_CALLER_OF_FIGURES = 5
-"""Frames from where files are read up to whoever asked a Profile for figures."""
+_PACKAGE = "timeline."
 
 
 @dataclass(frozen=True)
@@ -64,12 +64,8 @@ def read_known(
     progress: Progress,
     selection: Selection,
     questions: Questions,
-    *,
-    caller: int = _CALLER_OF_FIGURES,
 ) -> KnownRanks:
-    """Read what is known of a selection, and warn of what that does not hold.
-
-    caller: how many frames above here that was asked.
+    """Read what is known of a selection, and warn whoever asked of what that does not hold.
 
     Raises:
         TimelineError: as `measure`.
@@ -86,9 +82,18 @@ def read_known(
         for omission in omissions
         if omission.loss
     ]
+    caller = _frames_of_package()
     for warning in (*known.left_out, *known.warnings, *lost):
         warnings.warn(warning, TimelineWarning, stacklevel=caller)
     return known
+
+
+def _frames_of_package() -> int:
+    """How many frames above the function that asks is the first that is not of this package."""
+    frame, count = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
+        frame, count = frame.f_back, count + 1
+    return count
 
 
 def _table_of(omissions: Sequence[Omission]) -> Table:

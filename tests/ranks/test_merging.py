@@ -1,4 +1,4 @@
-"""Proves that slices gathered while ranks are read lose nothing, whoever reads them."""
+"""Proves that slices merged while ranks are read lose nothing, whoever reads them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def hosted(rank: int) -> Clock:
 def joined_ranks(
     sources: Sequence[MadeSource], limit_bytes: int, target: Path, workers: WorkerPool | None = None
 ) -> JoinedRanks:
-    """Read made ranks, in this process unless by workers; limit 0 gathers nothing."""
+    """Read made ranks, in this process unless by workers; limit 0 merges nothing."""
     request = RankRequest(
         Selection(layers=DETAIL_LAYERS),
         options=DrawOptions(DETAIL_LAYERS),
@@ -114,8 +114,8 @@ def many(request: pytest.FixtureRequest) -> Many:
 
 
 @pytest.fixture(scope="module")
-def gathered(many: Many, tmp_path_factory: pytest.TempPathFactory) -> JoinedRanks:
-    """The shares of many ranks, gathered while they were read."""
+def merged(many: Many, tmp_path_factory: pytest.TempPathFactory) -> JoinedRanks:
+    """The shares of many ranks, merged while they were read."""
     target = tmp_path_factory.mktemp("many") / "timeline.pftrace"
     joined = joined_ranks(many.sources(), many.limit_bytes, target)
     assert any(share.tracks.floors for share in joined.ranks), "what they are made for"
@@ -123,7 +123,7 @@ def gathered(many: Many, tmp_path_factory: pytest.TempPathFactory) -> JoinedRank
 
 
 @pytest.fixture(scope="module")
-def ungathered(many: Many, tmp_path_factory: pytest.TempPathFactory) -> JoinedRanks:
+def unmerged(many: Many, tmp_path_factory: pytest.TempPathFactory) -> JoinedRanks:
     """The same shares as they are."""
     target = tmp_path_factory.mktemp("many") / "timeline.pftrace"
     joined = joined_ranks(many.sources(), 0, target)
@@ -132,10 +132,10 @@ def ungathered(many: Many, tmp_path_factory: pytest.TempPathFactory) -> JoinedRa
 
 
 @pytest.mark.parametrize("by_layer", [False, True], ids=["by rank", "by layer"])
-def test_gathering_in_stages_loses_nothing(
+def test_merging_in_stages_loses_nothing(
     many: Many,
-    gathered: JoinedRanks,
-    ungathered: JoinedRanks,
+    merged: JoinedRanks,
+    unmerged: JoinedRanks,
     tmp_path: Path,
     by_layer: bool,
 ) -> None:
@@ -144,15 +144,15 @@ def test_gathering_in_stages_loses_nothing(
     Arrows that are not drawn are counted.
     """
     exact, small = tmp_path / "exact.pftrace", tmp_path / "small.pftrace"
-    fitted(ungathered, 0, exact, by_layer=by_layer)
-    written = fitted(gathered, many.limit_bytes, small, by_layer=by_layer)
+    fitted(unmerged, 0, exact, by_layer=by_layer)
+    written = fitted(merged, many.limit_bytes, small, by_layer=by_layer)
     assert small.stat().st_size <= many.limit_bytes < exact.stat().st_size
     assert list(contents(tmp_path)) == ["exact.pftrace", "small.pftrace"]
     whole, found = (TraceProcessor.load(path.read_bytes()) for path in (exact, small))
     assert found.import_errors() == whole.import_errors() == []
     wanted = row_totals(whole, is_json=False)
     assert {
-        row: replace(total, drawn=0, gathered=0)
+        row: replace(total, drawn=0, merged=0)
         for row, total in row_totals(found, is_json=False).items()
     } == {row: replace(total, drawn=0) for row, total in wanted.items()}
     ranges, wanted_ranges = (
@@ -163,7 +163,7 @@ def test_gathering_in_stages_loses_nothing(
         for processor in (found, whole)
     )
     assert ranges == wanted_ranges
-    lost = sum(omission.rows for omission in written.omissions if "gathered" in omission.reason)
+    lost = sum(omission.rows for omission in written.omissions if "merged" in omission.reason)
     assert arrow_count(found) + lost == arrow_count(whole) > 0
 
 
@@ -181,7 +181,7 @@ def arrow_count(processor: TraceProcessor) -> int:
     clock_of=st.sampled_from([hosted, lambda _rank: WALL]),
 )
 @settings(max_examples=4)
-def test_processes_change_nothing_in_what_is_gathered(
+def test_processes_change_nothing_in_what_is_merged(
     tmp_path_factory: pytest.TempPathFactory,
     pool: Executor,
     ranks: int,
@@ -191,7 +191,7 @@ def test_processes_change_nothing_in_what_is_gathered(
     limit_bytes: int,
     clock_of: Callable[[int], Clock],
 ) -> None:
-    """The same rows, gathered at the same powers, whether read here or by two processes."""
+    """The same rows, merged at the same powers, whether read here or by two processes."""
     sizes = Sizes(steps=3, tasks=tasks, ops=1, planes=2, calls=calls, samples=5, names=20)
     sources = [
         MadeSource(rank, sizes=sizes, clock=clock_of(rank), seed=seed) for rank in range(ranks)

@@ -1,4 +1,4 @@
-"""Gathered slices as they are drawn: names, sums, and what took most of their time."""
+"""Merged slices as they are drawn: names, sums, and what took most of their time."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from timeline.columns.columns import Bool, Codes, Int64, Rows
 from timeline.columns.distinct import distinct_pairs
 from timeline.columns.strings import StringPool
 from timeline.layers import NOUNS
-from timeline.tracks.model import GATHERED, Arg, ArgKind, Arrows, Coarse, Slices
+from timeline.tracks.model import MERGED, Arg, ArgKind, Arrows, Coarse, Slices
 
 __all__ = ["draw_coarse"]
 
 TOP_NAMES = 3
-"""How many names a gathered slice tells."""
+"""How many names a merged slice tells."""
 PERCENT = 100
 
 
 def draw_coarse(coarse: Coarse, slices: Slices) -> Slices:
     """The slices of a track at the resolution of `coarse`.
 
-    An exact slice keeps its name, args and arrows. A gathered one is called "37 tasks: MatMul"
+    An exact slice keeps its name, args and arrows. A merged one is called "37 tasks: MatMul"
     after the name that took most of its time, and has the args count, busy_ns (the summed length
     of all its slices) and its top names with their share of that in percent.
     """
     if len(coarse) == len(slices):
         return slices
-    gathered = coarse.row == GATHERED
-    exact = np.flatnonzero(~gathered)
+    merged = coarse.row == MERGED
+    exact = np.flatnonzero(~merged)
     rows = coarse.row[exact]
     top = _TopNames.of(coarse)
     name = np.empty(len(coarse), np.int32)
     name[exact] = slices.name[rows]
-    name[gathered] = _labels(coarse, top, gathered, slices)
+    name[merged] = _labels(coarse, top, merged, slices)
     args = tuple(
         _spread_arg(arg, exact, rows, len(coarse)) for arg in slices.args if not arg.of_several
     )
@@ -43,14 +43,14 @@ def draw_coarse(coarse: Coarse, slices: Slices) -> Slices:
         start_ns=coarse.start_ns,
         end_ns=coarse.end_ns,
         name=name,
-        args=(*args, *_sum_args(coarse, gathered), *_top_args(coarse, top)),
+        args=(*args, *_sum_args(coarse, merged), *_top_args(coarse, top)),
         arrows=_arrows(slices.arrows, exact, rows, len(slices)),
-        coarse=replace(coarse, row=np.where(gathered, GATHERED, np.arange(len(coarse)))),
+        coarse=replace(coarse, row=np.where(merged, MERGED, np.arange(len(coarse)))),
     )
 
 
 def _spread_arg(arg: Arg, exact: Rows, rows: Int64, count: int) -> Arg:
-    """An arg of the exact slices, absent on gathered ones."""
+    """An arg of the exact slices, absent on merged ones."""
     values = np.zeros(count, arg.values.dtype)
     present = np.zeros(count, np.bool_)
     values[exact], present[exact] = arg.values[rows], arg.present[rows]
@@ -69,7 +69,7 @@ def _arrows(arrows: Arrows, exact: Rows, rows: Int64, before: int) -> Arrows:
 
 @dataclass(frozen=True)
 class _TopNames:
-    """The leading names of gathered elements by time: of which element, and the how manyth of it.
+    """The leading names of merged elements by time: of which element, and the how manyth of it.
 
     percent: of the time of the element; position: 0 for the name that took most.
     """
@@ -109,21 +109,21 @@ def _leading(coarse: Coarse, rows: Rows) -> Rows:
     return found[np.diff(owner[found], prepend=-1) > 0]
 
 
-def _labels(coarse: Coarse, top: _TopNames, gathered: Bool, slices: Slices) -> Codes:
+def _labels(coarse: Coarse, top: _TopNames, merged: Bool, slices: Slices) -> Codes:
     leading = np.zeros(len(coarse), np.int32)
     is_first = top.position == 0
     leading[top.owner[is_first]] = top.name[is_first]
     noun = NOUNS[slices.kind]
-    distinct, which = distinct_pairs(coarse.count[gathered], leading[gathered].astype(np.int64))
+    distinct, which = distinct_pairs(coarse.count[merged], leading[merged].astype(np.int64))
     strings: StringPool = slices.strings
     labels = strings.codes(f"{count} {noun}: {strings[code]}" for count, code in distinct.tolist())
     return labels[which]
 
 
-def _sum_args(coarse: Coarse, gathered: Bool) -> tuple[Arg, Arg]:
+def _sum_args(coarse: Coarse, merged: Bool) -> tuple[Arg, Arg]:
     return (
-        Arg("count", ArgKind.INTEGER, coarse.count, gathered, of_several=True),
-        Arg("busy_ns", ArgKind.INTEGER, coarse.busy_ns, gathered, of_several=True),
+        Arg("count", ArgKind.INTEGER, coarse.count, merged, of_several=True),
+        Arg("busy_ns", ArgKind.INTEGER, coarse.busy_ns, merged, of_several=True),
     )
 
 

@@ -3,38 +3,44 @@
 --
 --   SELECT * FROM slowest_steps;
 --
--- Times are nanoseconds. Slices that were gathered to keep a size limit stand for many records:
+-- Times are nanoseconds. Slices that were merged to keep a size limit stand for many records:
 -- questions about single tasks, ops and calls leave them out, so ask those of an exact file.
 
--- What everything below is built on: the rank, layer and row of each track, whose number `row` is
--- that of its first lane.
+-- What everything below is built on: the rank, run, layer and row of each track, whose number `row`
+-- is that of its first lane. Names come without the spaces and numbers that put rows in order; a
+-- rank is a number; the run is empty unless two are compared.
 CREATE OR REPLACE PERFETTO TABLE drawn_rows AS
 WITH RECURSIVE
   ways(track_id, above, name, at) AS (
-    SELECT id, parent_id, name, 0 FROM track
+    SELECT id, parent_id, trim(name), 0 FROM track
     UNION ALL
-    SELECT track_id, parent_id, track.name, at + 1 FROM ways JOIN track ON track.id = ways.above
+    SELECT track_id, parent_id, trim(track.name), at + 1
+    FROM ways JOIN track ON track.id = ways.above
   ),
   labels AS (
     SELECT
       ways.track_id,
       CASE WHEN at = 0 THEN name END AS label,
-      CASE WHEN name GLOB 'Rank [0-9]*' THEN cast_int!(substr(name, 6)) END AS rank,
-      -- The outermost name below the root that is not a rank's.
-      CASE WHEN above IS NOT NULL AND name NOT GLOB 'Rank [0-9]*' THEN at END AS layer_at
+      CASE WHEN name GLOB 'Rank [0-9]*' THEN name END AS rank_name,
+      -- The outermost name that is not a rank's.
+      CASE WHEN name NOT GLOB 'Rank* [0-9]*' THEN at END AS layer_at
     FROM ways
   ),
   protobuf AS (
-    SELECT track_id, max(label) AS label, max(rank) AS rank, max(layer_at) AS layer_at
+    SELECT
+      track_id, max(label) AS label, max(rank_name) AS rank_name, max(layer_at) AS layer_at
     FROM labels
     GROUP BY track_id
   ),
   named AS (
     SELECT
       protobuf.track_id,
-      protobuf.rank,
-      outermost.name AS layer,
-      iif(protobuf.label GLOB 'Plane *', folder.name || ' ', '') || protobuf.label AS label,
+      protobuf.rank_name,
+      -- Layers that are roots are numbered.
+      iif(
+        outermost.above IS NULL, ltrim(outermost.name, '0123456789 '), outermost.name
+      ) AS layer,
+      iif(protobuf.label GLOB 'Plane *', trim(folder.name) || ' ', '') || protobuf.label AS label,
       folder.id AS folder,
       extract_arg(folder.source_arg_set_id, 'description') AS folder_meaning
     FROM protobuf
@@ -47,34 +53,34 @@ WITH RECURSIVE
     -- In .json a process is a layer of a rank, such as Rank 0 Communication.
     SELECT
       thread_track.id,
-      iif(process.name GLOB 'Rank [0-9]* *', cast_int!(substr(process.name, 6)), NULL),
+      iif(process.name GLOB '*Rank [0-9]* *', trim(process.name), NULL),
       iif(
-        process.name GLOB 'Rank [0-9]* *',
-        substr(process.name, 6 + instr(substr(process.name, 6), ' ')),
-        NULL
+        process.name GLOB '*Rank [0-9]* *',
+        ltrim(substr(trim(process.name), 6), '0123456789 '),
+        trim(process.name)
       ),
-      thread.name,
+      trim(thread.name),
       process.upid,
       NULL
     FROM thread_track JOIN thread USING (utid) JOIN process USING (upid)
   )
 SELECT
   track_id,
-  rank,
+  iif(rank_name IS NULL, NULL, cast_int!(substr(rank_name, 6))) AS rank,
   coalesce(layer, '') AS layer,
   label,
-  min(track_id) OVER (PARTITION BY folder, rank, layer, label) AS row,
+  min(track_id) OVER (PARTITION BY folder, rank_name, layer, label) AS row,
   folder_meaning
 FROM named;
 
--- A number or a name among the args of a slice: typed, untyped, or of a .json.
+-- A number or a name among the args of a slice, by the kind of slice, or of a .json.
 CREATE OR REPLACE PERFETTO FUNCTION arg_number(args LONG, kind STRING, name STRING)
 RETURNS LONG AS
 SELECT coalesce(extract_arg($args, $kind || '.' || $name), extract_arg($args, 'args.' || $name));
 
-CREATE OR REPLACE PERFETTO FUNCTION arg_name(args LONG, name STRING)
+CREATE OR REPLACE PERFETTO FUNCTION arg_name(args LONG, kind STRING, name STRING)
 RETURNS STRING AS
-SELECT coalesce(extract_arg($args, 'debug.' || $name), extract_arg($args, 'args.' || $name));
+SELECT coalesce(extract_arg($args, $kind || '.' || $name), extract_arg($args, 'args.' || $name));
 
 -- All slices that are records, with the rank, layer and row that they are drawn on.
 CREATE OR REPLACE PERFETTO TABLE drawn AS
@@ -84,7 +90,7 @@ SELECT
   drawn_rows.folder_meaning
 FROM slice
 JOIN drawn_rows USING (track_id)
-WHERE slice.arg_set_id IS NULL OR arg_number(slice.arg_set_id, 'debug', 'busy_ns') IS NULL;
+WHERE slice.arg_set_id IS NULL OR arg_number(slice.arg_set_id, 'merged', 'busy_ns') IS NULL;
 
 -- The tasks of the device. `operator` is the type of an operator; where the profile does not tell
 -- it, it is taken from names such as scope/Type-op12 and aclnnCall_Kernel_Type. `computes` leaves out copies and events.
@@ -106,8 +112,8 @@ SELECT
 FROM (
   SELECT
     *,
-    arg_name(args, 'op_type') AS op_type,
-    arg_name(args, 'task_type') AS task_type,
+    arg_name(args, 'task', 'op_type') AS op_type,
+    arg_name(args, 'task', 'task_type') AS task_type,
     replace(name, rtrim(name, replace(name, '/', '')), '') AS last_name
   FROM drawn
   WHERE label GLOB 'Stream *' AND layer != 'Scope Layer'
@@ -141,7 +147,7 @@ WHERE layer = 'Step Trace' AND label != 'ProfilerStep'
 -- 1. Which steps are slow? Slowest first, with the rank that it was slowest on and how that rank
 -- spent it; spread_ns is how much longer it took there than on the fastest rank. A step that is
 -- slow because of not_overlapped_ns waits for communication, one with idle_ns for the host.
-CREATE OR REPLACE PERFETTO VIEW slowest_steps AS
+CREATE OR REPLACE PERFETTO VIEW slow_steps AS
 WITH
   -- Ranks number their graphs apart, so graphs tell steps apart only where a rank has several.
   graphs AS (SELECT count(DISTINCT graph) AS several FROM device_steps GROUP BY rank),
@@ -157,10 +163,11 @@ WITH
         - min(span_ns) OVER (PARTITION BY of_graph, step) AS spread_ns
     FROM matched
   )
-SELECT
-  graph, step, rank AS slowest_rank, span_ns, computing_ns, not_overlapped_ns, idle_ns, spread_ns
-FROM placed
-WHERE place = 1
+SELECT *, rank AS slowest_rank FROM placed WHERE place = 1;
+
+CREATE OR REPLACE PERFETTO VIEW slowest_steps AS
+SELECT graph, step, slowest_rank, span_ns, computing_ns, not_overlapped_ns, idle_ns, spread_ns
+FROM slow_steps
 ORDER BY span_ns DESC, step;
 
 -- 2. Which rank holds the others up? Means of a step of each rank, the one that computes longest
@@ -186,7 +193,7 @@ CREATE OR REPLACE PERFETTO VIEW exposed_pieces AS
 SELECT piece.ts, piece.dur, op.track_id AS lane
 FROM (SELECT DISTINCT rank, track_id FROM communication_ops) AS op
 JOIN drawn AS piece ON piece.rank = op.rank
-WHERE piece.layer = 'Overlap Analysis' AND piece.label = 'Communication(Not Overlapped)'
+WHERE piece.layer = 'Overlap Analysis' AND piece.label = 'Exposed communication'
   AND piece.dur > 0;
 
 CREATE OR REPLACE PERFETTO VIEW op_spans AS
@@ -351,7 +358,7 @@ SELECT
 FROM (
   SELECT
     *,
-    arg_name(args, 'link_type') AS link_type,
+    arg_name(args, 'hccl', 'link_type') AS link_type,
     arg_number(args, 'hccl', 'size_bytes') AS size_bytes,
     replace(lower(name), ' ', '_') = 'notify_wait' AS is_wait
   FROM drawn
@@ -388,7 +395,7 @@ ORDER BY waited_ns DESC, rank, waited_for_rank;
 -- 11. Why does the device idle? Idle time of each rank by cause, and by the call that the host was
 -- in meanwhile.
 CREATE OR REPLACE PERFETTO VIEW idle_slices AS
-SELECT id, ts, dur, rank, name AS cause, arg_name(args, 'call') AS call
+SELECT id, ts, dur, rank, name AS cause, arg_name(args, 'overlap', 'call') AS call
 FROM drawn
 WHERE layer = 'Overlap Analysis' AND label = 'Idle' AND dur > 0;
 
@@ -413,10 +420,10 @@ ORDER BY rank, total_ns DESC, cause, call;
 CREATE OR REPLACE PERFETTO VIEW path_segments AS
 SELECT
   id, ts, dur,
-  arg_number(args, 'debug', 'iteration') AS step,
-  arg_number(args, 'debug', 'rank') AS on_rank,
-  arg_name(args, 'kind') AS kind,
-  arg_name(args, 'name') AS task,
+  arg_number(args, 'path', 'iteration') AS step,
+  arg_number(args, 'path', 'rank') AS on_rank,
+  arg_name(args, 'path', 'kind') AS kind,
+  arg_name(args, 'path', 'name') AS task,
   name
 FROM drawn
 WHERE rank IS NULL AND label = 'Critical path';
@@ -428,5 +435,92 @@ SELECT
 FROM path_segments
 GROUP BY step, on_rank, kind
 ORDER BY step, total_ns DESC, rank, kind;
+
+-- 13. In short, what --open shows: a few rows in milliseconds, with the exact time and the slice
+-- that is worst behind them. A click on its id in the Perfetto UI leads there.
+--
+-- Whom do the others wait for? profiled is 0 where the rank has no rows here; a rank is NULL where
+-- it is only known that it is another one.
+CREATE OR REPLACE PERFETTO VIEW who_holds_others_up AS
+WITH
+  waits AS (
+    SELECT *, iif(name GLOB 'Waiting for rank *', cast_int!(substr(name, 18)), NULL) AS on_rank
+    FROM drawn
+    WHERE layer = 'Overlap Analysis' AND label = 'Waiting'
+  ),
+  placed AS (
+    SELECT *, row_number() OVER (PARTITION BY on_rank ORDER BY dur DESC, id) AS place FROM waits
+  ),
+  summed AS (
+    SELECT
+      on_rank AS rank,
+      min(name NOT GLOB '*(not profiled)') AS profiled,
+      count(DISTINCT rank) AS ranks_waiting,
+      sum(dur) AS waited_ns,
+      max(iif(place = 1, rank, NULL)) AS longest_on_rank,
+      max(iif(place = 1, id, NULL)) AS id
+    FROM placed
+    GROUP BY on_rank
+  )
+SELECT
+  summed.rank,
+  profiled,
+  ranks_waiting,
+  round(waited_ns / 1e6, 3) AS waited_ms,
+  round(100.0 * waited_ns / sum(waited_ns) OVER (), 1) AS percent,
+  round(dur / 1e6, 3) AS longest_ms,
+  longest_on_rank,
+  waited_ns,
+  id, id AS slice_id, ts, dur, track_id
+FROM summed JOIN slice USING (id)
+ORDER BY waited_ns DESC, summed.rank;
+
+-- Which steps are slow, and how did the rank that took longest spend them? exposed_ms is
+-- communication that nothing overlaps, spread_ms how much longer it took than the fastest rank.
+CREATE OR REPLACE PERFETTO VIEW which_steps_are_slow AS
+SELECT
+  step,
+  slowest_rank,
+  round(span_ns / 1e6, 3) AS ms,
+  round(computing_ns / 1e6, 3) AS computing_ms,
+  round(not_overlapped_ns / 1e6, 3) AS exposed_ms,
+  round(idle_ns / 1e6, 3) AS idle_ms,
+  round(spread_ns / 1e6, 3) AS spread_ms,
+  span_ns,
+  graph,
+  id, id AS slice_id, ts, dur, track_id
+FROM slow_steps
+ORDER BY span_ns DESC, step;
+
+-- Why do devices idle? The causes over all ranks, and the rank that has the longest of each.
+CREATE OR REPLACE PERFETTO VIEW why_devices_idle AS
+WITH
+  placed AS (
+    SELECT *, row_number() OVER (PARTITION BY cause ORDER BY dur DESC, id) AS place
+    FROM idle_slices
+  ),
+  summed AS (
+    SELECT
+      cause,
+      count(DISTINCT rank) AS ranks,
+      count(*) AS times,
+      sum(dur) AS idle_ns,
+      max(iif(place = 1, rank, NULL)) AS longest_on_rank,
+      max(iif(place = 1, id, NULL)) AS id
+    FROM placed
+    GROUP BY cause
+  )
+SELECT
+  cause,
+  round(idle_ns / 1e6, 3) AS idle_ms,
+  round(100.0 * idle_ns / sum(idle_ns) OVER (), 1) AS percent,
+  ranks,
+  times,
+  round(dur / 1e6, 3) AS longest_ms,
+  longest_on_rank,
+  idle_ns,
+  id, id AS slice_id, ts, dur, track_id
+FROM summed JOIN slice USING (id)
+ORDER BY idle_ns DESC, cause;
 
 SELECT * FROM slowest_steps;

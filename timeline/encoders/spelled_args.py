@@ -1,0 +1,87 @@
+"""How numbers of slices are drawn: rates with digits that count, others exact and spelled beside.
+
+A rate or a share comes of a division, so that further digits would say nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from timeline.columns.columns import Bool, Float64, Rows
+from timeline.layers import SLICES
+from timeline.tracks.model import Arg, ArgKind, Slices
+from timeline.units import spell_bytes, spell_duration, spell_rate
+
+__all__ = ["DIGITS", "SPELLERS", "SpelledArg", "round_reals", "spell_args"]
+
+SPELLERS: Sequence[tuple[str, Callable[[Any], str]]] = (
+    ("_ns", spell_duration),
+    ("_bytes", spell_bytes),
+    ("_gb_s", spell_rate),
+)
+"""What spells a number, by the unit that its name ends with."""
+DIGITS = 4
+"""Digits of a real number that are drawn."""
+
+
+def round_reals(values: Float64) -> Float64:
+    """Finite real numbers, rounded to the nearest with few digits; others stay.
+
+    >>> round_reals(np.array([0.223045894482905, 645.604, -12345.6, 0.0])).tolist()
+    [0.223, 645.6, -12350.0, 0.0]
+    """
+    usual = np.isfinite(values) & (values != 0)
+    size = np.floor(np.log10(np.abs(np.where(usual, values, 1.0))))
+    behind = DIGITS - 1 - size
+    scale = 10.0 ** np.abs(behind)
+    less = np.where(behind >= 0, np.round(values * scale) / scale, np.round(values / scale) * scale)
+    return np.where(usual, less, values)
+
+
+@dataclass(frozen=True)
+class SpelledArg:
+    """An arg that spells another one: `waited` "5.616 ms" stands beside `waited_ns`.
+
+    texts: (k,) distinct; text: (n,) which of them a slice has, where it is present.
+    """
+
+    name: str
+    of: Arg
+    texts: Sequence[str]
+    text: Rows
+
+    @property
+    def present(self) -> Bool:
+        """Which slices have it."""
+        return self.of.present
+
+
+def spell_args(slices: Slices) -> list[SpelledArg]:
+    """The numbers of some slices spelled; none for kinds that people do not look at one by one."""
+    if not SLICES[slices.kind].spelled:
+        return []
+    made = []
+    for arg in slices.args:
+        if arg.kind is not ArgKind.NAME and arg.present.any():
+            for unit, spell in SPELLERS:
+                if arg.name.endswith(unit):
+                    texts, text = _spell(arg.values, arg.present, spell)
+                    made.append(SpelledArg(arg.name.removesuffix(unit), arg, texts, text))
+    return made
+
+
+def _spell(
+    values: npt.NDArray[Any], present: Bool, spell: Callable[[Any], str]
+) -> tuple[list[str], Rows]:
+    """The distinct spellings, and which of them each row has; rows without a number have any."""
+    distinct, which = np.unique(values[present], return_inverse=True)
+    numbers: dict[str, int] = {}
+    number = [numbers.setdefault(spell(value), len(numbers)) for value in distinct.tolist()]
+    text = np.zeros(len(values), np.intp)
+    text[present] = np.array(number, np.intp)[which]
+    return list(numbers), text

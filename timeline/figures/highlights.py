@@ -1,0 +1,34 @@
+"""What names of rows point at: the rank and the step that the verdict names."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from timeline.figures.comparison import Comparison, most_waited_for
+from timeline.figures.verdict import Verdict
+from timeline.tracks.root_rows import IDLES_FOR_DATA, SLOWS_OTHERS, Highlights, RunRank, SlowStep
+from timeline.tracks.side_by_side import BASE, NEW
+
+__all__ = ["highlights_of", "remarks_of_comparison"]
+
+
+def highlights_of(verdict: Verdict, ranks: int) -> Highlights:
+    """What a verdict on so many ranks points at; a rank that is alone is not told apart."""
+    culprit, slowest = verdict.notable_culprit, verdict.step_extreme
+    remarks = dict[RunRank, str]()
+    if culprit is not None and culprit.profiled and ranks > 1:
+        is_starved = verdict.starved is not None
+        remarks["", culprit.rank] = IDLES_FOR_DATA if is_starved else SLOWS_OTHERS
+    if slowest is None:
+        return Highlights(remarks)
+    return Highlights(remarks, SlowStep(slowest.graph, slowest.slowest, slowest.median_ns))
+
+
+def remarks_of_comparison(comparison: Comparison) -> dict[RunRank, str]:
+    """What is said of a rank, where waiting changed for it alone: in the run that waits longer."""
+    rank = most_waited_for(comparison.waiting)
+    if rank is None:
+        return {}
+    is_it = np.ma.filled(comparison.waiting["waited_for_rank"] == rank, False)
+    worse = int(comparison.waiting["delta_ns"][is_it].sum()) > 0
+    return {(NEW if worse else BASE, rank): SLOWS_OTHERS}

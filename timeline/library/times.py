@@ -1,0 +1,133 @@
+"""How ranks and steps spend their time, why devices idle, and what determined each step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+
+from timeline.declarations import with_keywords
+from timeline.errors import UsageError
+from timeline.figures.table import Table
+from timeline.keywords import SelectionKeywords
+from timeline.library.measure import read_known
+from timeline.library.open_profile import ALWAYS_ASKED, OpenProfile
+from timeline.selection import Selection
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = ["TimeTables"]
+
+
+class TimeTables(OpenProfile):
+    """How ranks and steps spend their time, why devices idle, and what determined each step."""
+
+    @with_keywords(SelectionKeywords, Selection)
+    def overlap(
+        self, selection: Selection | None = None, **keywords: Unpack[SelectionKeywords]
+    ) -> Table:
+        """A row per rank: how its device time is spent.
+
+        rank, steps (their number), step_ns (the mean span of an ordinary step), span_ns,
+        computing_ns, communication_ns, not_overlapped_ns, free_ns; computing, not overlapped and
+        free make up the span.
+
+        Raises:
+            TimelineError: something selected is not there, or a file cannot be read.
+        """
+        return self._measure(selection, keywords).figures.overlap
+
+    @with_keywords(SelectionKeywords, Selection)
+    def steps(
+        self, selection: Selection | None = None, **keywords: Unpack[SelectionKeywords]
+    ) -> Table:
+        """A row per rank, graph and step.
+
+        rank, graph, step, start_ns and end_ns as marked (on the clock that all ranks share);
+        span_ns, computing_ns, communication_ns, not_overlapped_ns and free_ns of its device work;
+        fp_bp_ns, tail_ns and interval_ns of the step trace; tasks, how many device tasks it has;
+        ordinary, 1 for a step with device tasks that is neither the first recorded one of its graph
+        nor cut by the edge of the recording. What is not known is masked.
+
+        Raises:
+            TimelineError: as `overlap`.
+        """
+        return self._measure(selection, keywords).figures.steps
+
+    @with_keywords(SelectionKeywords, Selection)
+    def idle(
+        self,
+        selection: Selection | None = None,
+        by: Literal["cause", "call"] = "cause",
+        **keywords: Unpack[SelectionKeywords],
+    ) -> Table:
+        """Why devices idle: a row per rank, step (masked for the whole selection) and cause.
+
+        rank, graph, step, cause, gaps (between tasks, in which it occurs), total_ns, calls (up to
+        five pairs of a host call and the ns in it), least_ns (the device's own least gap); those of
+        a rank and step add up to its idle time. By call: rank, graph, step, cause, call, total_ns.
+
+        Raises:
+            TimelineError: as `overlap`.
+        """
+        if by not in ("cause", "call"):
+            raise UsageError(f"by={by!r}: idle time is told apart by cause or by call.")
+        figures = self._measure(selection, keywords).figures
+        return figures.idle if by == "cause" else figures.idle_calls
+
+    @with_keywords(SelectionKeywords, Selection)
+    def critical_path(
+        self, selection: Selection | None = None, **keywords: Unpack[SelectionKeywords]
+    ) -> Table:
+        """What determined how long each step took: a row per segment, in order of time.
+
+        step, graph, rank, profiled (whether the rank is in the profile), kind (computing, transfer,
+        copy, host, queued, launch, between_tasks, not_profiled), name (what ran or was waited for;
+        on the host the call that took most of it), start_ns, duration_ns, and call_ns, what that
+        call took. The segments of a step add up to the time from the last device end of the step
+        before to its own. Masked are steps where none are marked, and ranks that are not known.
+
+        Raises:
+            TimelineError: as `overlap`.
+        """
+        return self._measure(selection, keywords).figures.critical_path
+
+    @with_keywords(SelectionKeywords, Selection)
+    def estimate_gain(
+        self,
+        rank: int,
+        selection: Selection | None = None,
+        **keywords: Unpack[SelectionKeywords],
+    ) -> int | None:
+        """How many ns earlier the selection would end if a rank were as fast as the others.
+
+        The run is played again, with each task of the rank, and what its host does between two
+        launches, no longer than the median of the other ranks. That is an estimate: within 5% where
+        simulated clusters tell the truth, and unproven beyond. None where a rank came last to some
+        collective that is not profiled, and without other ranks.
+
+        Raises:
+            TimelineError: as `overlap`.
+        """
+        from timeline.analysis.path.estimates import estimated_gain_ns
+
+        chosen = self._chosen(selection, keywords)
+        known = read_known(*self._reader, chosen, replace(ALWAYS_ASKED, estimate=True))
+        return estimated_gain_ns(known.facts, known.waiting, rank)
+
+    @with_keywords(SelectionKeywords, Selection)
+    def step_trace(
+        self, selection: Selection | None = None, **keywords: Unpack[SelectionKeywords]
+    ) -> Table:
+        """A row per rank, graph and step of the step trace, then the means of each graph.
+
+        rank, graph, step (masked in means), of (in means: steps for the selected ones but the
+        first, file for what MindSpore wrote), start_ns (the end of the step before), total_ns =
+        interval_ns + fp_bp_ns + tail_ns (interval_ns, the wait for data, is masked in the first
+        step), fp_start and bp_end (the operators that begin forward and end backward). What is not
+        known is masked or None.
+
+        Raises:
+            TimelineError: as `overlap`.
+        """
+        return self._measure(selection, keywords).figures.step_trace

@@ -1,0 +1,240 @@
+"""The row of a rank that parts its time: computing, exposed communication, copies, idle by cause.
+
+It is drawn with the rank, before it is known who waited for whom; `with_waits` then parts exposed
+communication into waiting and transfer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from timeline.analysis.idle.idle_sums import CAUSES
+from timeline.analysis.selected_rank import SelectedRank
+from timeline.analysis.waits.collectives import RankCollectives
+from timeline.analysis.waits.waiting import Waits
+from timeline.columns.columns import Codes, ColumnTable, Int64, Rows, column
+from timeline.columns.distinct import distinct_pairs
+from timeline.columns.intervals import IntervalSet, open_at
+from timeline.columns.strings import NO_NAME, StringPool
+from timeline.layers import SliceKind
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.tracks import descriptions
+from timeline.tracks.model import Slices, Track, no_arrows
+from timeline.tracks.painter import Painter, SliceTable, names
+from timeline.units import spell_short
+
+__all__ = [
+    "COMPUTING",
+    "COPIES",
+    "EXPOSED",
+    "IDLE",
+    "PARTITION",
+    "TRANSFER",
+    "is_partition",
+    "paint_partition",
+    "paint_sums",
+    "wait_labels",
+    "with_waits",
+]
+
+PARTITION = "Where time goes"
+"""What the row is called where it is not that of the rank itself."""
+COMPUTING, EXPOSED, COPIES, IDLE = "Computing", "Exposed communication", "Copies", "Idle"
+TRANSFER = "Transfer"
+_FIRST = -1
+"""Order of the row before those of all layers."""
+
+
+def is_partition(track: Track) -> bool:
+    """Whether a row of a rank is the one that parts its time."""
+    return track.parent is None and track.name == PARTITION
+
+
+def paint_partition(painter: Painter, rank: SelectedRank) -> None:
+    """Draw how the time of a rank was spent, from the first to the last of what it did.
+
+    The slices are disjoint. Those of each name sum up to the part of the overlap analysis, and of
+    idle time by cause, that they are called after.
+    """
+    overlap, strings, idle = rank.overlap, rank.records.strings, rank.idle
+    told = idle is not None and idle.parts.tells_causes
+    whole = (
+        (COMPUTING, overlap.computing),
+        (EXPOSED, overlap.not_overlapped),
+        (COPIES, overlap.copies),
+        *(() if told else ((IDLE, overlap.idle),)),
+    )
+    parts = [
+        _Parts(
+            spans.start_ns,
+            spans.end_ns,
+            np.full(len(spans), strings.code(name), np.int32),
+            np.full(len(spans), NO_NAME, np.int32),
+        )
+        for name, spans in whole
+    ]
+    if idle is not None and told:
+        labels = strings.codes(f"{IDLE}: {cause.words}" for cause in CAUSES)
+        its = idle.parts
+        parts.append(_Parts(its.start_ns, its.end_ns, labels[its.cause], its.call))
+    every = _Parts.concat(parts)
+    every = every.take(np.argsort(every.start_ns, kind="stable"))
+    painter.add_flat_row(
+        PARTITION,
+        None,
+        _FIRST,
+        SliceTable(
+            every.start_ns,
+            every.end_ns,
+            every.name,
+            SliceKind.PARTITION,
+            [names("call", every.call)],
+        ),
+        strings,
+        rank.records.rank,
+        descriptions.PARTITION,
+    )
+
+
+def paint_sums(painter: Painter, row: Track) -> None:
+    """Draw one slice below a row of parts, where nothing else is: how long each of them took."""
+    slices = row.content
+    assert isinstance(slices, Slices)
+    length_ns = np.zeros(len(slices.strings), np.int64)
+    np.add.at(length_ns, slices.name, slices.end_ns - slices.start_ns)
+    longest = np.argsort(-length_ns, kind="stable")[: np.count_nonzero(length_ns)]
+    told = ", ".join(
+        f"{slices.strings[code]} {spell_short(int(length_ns[code]))}" for code in longest.tolist()
+    )
+    drawn = SliceTable(
+        slices.start_ns[:1],
+        slices.end_ns[-1:],
+        slices.strings.codes([told]),
+        SliceKind.PARTITION,
+    )
+    painter.add_flat_row(
+        "In total", row.id, 0, drawn, slices.strings, row.rank, descriptions.SUMS_OF_RANK
+    )
+
+
+class _Parts(ColumnTable):
+    """Parts of the time of a rank; call: the host call in which most of it passed, if it idles."""
+
+    start_ns: Int64 = column(np.int64)
+    end_ns: Int64 = column(np.int64)
+    name: Codes = column(np.int32)
+    call: Codes = column(np.int32)
+
+
+def with_waits(
+    tracks: Sequence[Track], collectives: RankCollectives, waits: Waits, unread: str
+) -> list[Track]:
+    """The rows of a rank, with exposed communication parted into waiting and transfer.
+
+    Where an op waits and another one transfers, the time counts as waiting, as it does in the
+    figures; where two wait, for the one that began first. A row of which slices were merged already
+    stays as it is.
+
+    Args:
+        waits: those of the rank.
+        unread: what is said of a rank that is waited for and not read.
+    """
+    made = list(tracks)
+    for at, track in enumerate(tracks):
+        content = track.content
+        if is_partition(track) and isinstance(content, Slices) and content.coarse is None:
+            parted = _parted(content, collectives, waits, unread)
+            made[at] = replace(track, content=parted)
+    return made
+
+
+def wait_labels(waits: Waits, unread: str, strings: StringPool) -> Codes:
+    """What waits are called, by the rank that came last; unread: what is said of one not read."""
+    pairs, which = distinct_pairs(waits.last_rank, waits.last_profiled.astype(np.int64))
+    return strings.codes(
+        _wait_label(last, "" if is_read else unread) for last, is_read in pairs.tolist()
+    )[which]
+
+
+def _wait_label(last_rank: int, remark: str) -> str:
+    if last_rank == NO_ID:
+        return "Waiting for another rank"
+    return f"Waiting for rank {last_rank}{remark}"
+
+
+def _parted(slices: Slices, collectives: RankCollectives, waits: Waits, unread: str) -> Slices:
+    ops, strings = collectives.ops, slices.strings
+    is_exposed = slices.name == strings.code(EXPOSED)
+    if not is_exposed.any() or not len(waits):
+        return slices
+    start_ns, end_ns = ops.start_ns[waits.row], ops.end_ns[waits.row]
+    came_ns = start_ns + waits.waited_ns
+    waiting = _Cover.of(start_ns, came_ns)
+    known = waits.transfer_ns != NO_TIME
+    transfer = _Cover.of(came_ns[known], end_ns[known])
+    exposed = np.flatnonzero(is_exposed)
+    spans = IntervalSet(slices.start_ns[exposed], slices.end_ns[exposed])
+    owner, begin_ns, stop_ns = _cut(spans, np.concatenate([waiting.edges_ns, transfer.edges_ns]))
+    waiter = waiting.rows_at(begin_ns)
+    name = np.where(transfer.rows_at(begin_ns) >= 0, strings.code(TRANSFER), strings.code(EXPOSED))
+    name = np.where(waiter >= 0, wait_labels(waits, unread, strings)[waiter], name)
+    goes_on = (owner[1:] == owner[:-1]) & (name[1:] == name[:-1])
+    first = np.flatnonzero(np.append(True, ~goes_on))
+    last = np.append(first[1:], len(owner)) - 1
+    rest = np.flatnonzero(~is_exposed)
+    rows = np.concatenate([rest, exposed[owner[first]]])
+    start_ns = np.concatenate([slices.start_ns[rest], begin_ns[first]])
+    order = np.argsort(start_ns, kind="stable")
+    return replace(
+        slices.take(rows[order], no_arrows()),
+        start_ns=start_ns[order],
+        end_ns=np.concatenate([slices.end_ns[rest], stop_ns[last]])[order],
+        name=np.concatenate([slices.name[rest], name[first].astype(np.int32)])[order],
+    )
+
+
+@dataclass(frozen=True)
+class _Cover:
+    """When any of some intervals is open, and the one that began first: disjoint, ascending.
+
+    row: (n,) the row of each among the intervals.
+    """
+
+    start_ns: Int64
+    end_ns: Int64
+    row: Rows
+
+    @classmethod
+    def of(cls, start_ns: Int64, end_ns: Int64) -> _Cover:
+        """The cover of intervals in any order, which may be empty and may overlap."""
+        row = np.argsort(start_ns, kind="stable")
+        end_ns = end_ns[row]
+        reach_ns = np.maximum.accumulate(end_ns)
+        begin_ns = start_ns[row]
+        begin_ns[1:] = np.maximum(begin_ns[1:], reach_ns[:-1])
+        kept = begin_ns < end_ns
+        return cls(begin_ns[kept], end_ns[kept], row[kept])
+
+    @property
+    def edges_ns(self) -> Int64:
+        """Where what is open changes."""
+        return np.concatenate([self.start_ns, self.end_ns])
+
+    def rows_at(self, moments_ns: Int64) -> Rows:
+        """The row of the interval that is open at each moment, -1 for none."""
+        at = open_at(moments_ns, self.start_ns, self.end_ns)
+        return np.where(at >= 0, np.append(self.row, -1)[at], -1)
+
+
+def _cut(spans: IntervalSet, edges_ns: Int64) -> tuple[Rows, Int64, Int64]:
+    """The pieces between edges: of which span each is, and its start and end, in order of time."""
+    edges_ns = np.unique(edges_ns)
+    at = np.searchsorted(spans.start_ns, edges_ns, side="right") - 1
+    inside = (at >= 0) & (edges_ns > spans.start_ns[at]) & (edges_ns < spans.end_ns[at])
+    begin_ns = np.sort(np.concatenate([spans.start_ns, edges_ns[inside]]))
+    owner = np.searchsorted(spans.start_ns, begin_ns, side="right") - 1
+    stop_ns = np.minimum(np.append(begin_ns[1:], np.iinfo(np.int64).max), spans.end_ns[owner])
+    return owner, begin_ns, stop_ns
