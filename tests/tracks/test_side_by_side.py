@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from timeline.tracks.model import Slices
-from timeline.tracks.side_by_side import StepDifferences, side_by_side
+from timeline.tracks.side_by_side import RunOfRanks, StepDifferences, side_by_side
 
 GREEN, RED = range(85, 176), (*range(30), *range(330, 360))
 
@@ -16,7 +16,8 @@ GREEN, RED = range(85, 176), (*range(30), *range(330, 360))
 def named(base_ns: int, new_ns: int, new_step: int = 7) -> str:
     """What the slice of a step says."""
     one = [np.array([value], np.int64) for value in (7, new_step, 1000, base_ns, new_ns)]
-    root, *_ = side_by_side((), (), StepDifferences(*one))
+    none = RunOfRanks((), ())
+    root, *_ = side_by_side(none, none, StepDifferences(*one), {}, by_layer=False)
     assert isinstance(root.content, Slices)
     (name,) = [root.content.strings[code] for code in root.content.name.tolist()]
     return name

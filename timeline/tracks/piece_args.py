@@ -23,6 +23,7 @@ __all__ = ["DeviceSteps", "device_steps", "with_piece_args"]
 _KINDS = frozenset({SliceKind.OVERLAP, SliceKind.PARTITION})
 _LEAST_TENTHS = 10
 """Pieces of a smaller share, in tenths of a percent, tell nothing."""
+_WHOLE_PERCENT = 100
 _NO_ROW = -1
 _WAITING = "Waiting for "
 
@@ -97,7 +98,10 @@ def _args(slices: Slices, facts: RankFacts, steps: DeviceSteps) -> list[Arg]:
 
 
 def _tenths(slices: Slices, steps: DeviceSteps, step: Rows) -> Int64:
-    """Tenths of a percent of its step that each slice takes; between steps, of all slices."""
+    """Tenths of a percent of its step that each slice takes; between steps, of all slices.
+
+    Two digits count, so larger ones are whole percents.
+    """
     in_step = step != _NO_ROW
     first_ns, last_ns = int(slices.start_ns.min()), int(slices.end_ns.max())
     from_ns = np.where(in_step, np.append(steps.start_ns, first_ns)[step], first_ns)
@@ -105,7 +109,8 @@ def _tenths(slices: Slices, steps: DeviceSteps, step: Rows) -> Int64:
     length_ns = np.minimum(slices.end_ns, until_ns) - slices.start_ns
     whole_ns = np.maximum(until_ns - from_ns, 1)
     tenths: Int64 = (2000 * length_ns + whole_ns) // (2 * whole_ns)
-    return tenths
+    percent = (200 * length_ns + whole_ns) // (2 * whole_ns)
+    return np.where(tenths < _WHOLE_PERCENT, tenths, 10 * percent)
 
 
 def _ops(slices: Slices, collectives: RankCollectives) -> Codes:
