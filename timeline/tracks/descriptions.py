@@ -42,6 +42,7 @@ __all__ = [
     "WAITING",
     "communication_group",
     "counter",
+    "counter_family",
     "counter_group",
 ]
 
@@ -161,6 +162,11 @@ def counter_group(name: str) -> str:
     if name == MEMORY_OF_GRAPHS:
         return PLANNED
     return f"Counters of {name}."
+
+
+def counter_family(name: str, group: str) -> str:
+    """Counters of one source that count the same, of one unit of the device each."""
+    return f"{name} of each unit, from {group}."
 
 
 def counter(group: str, unit: str) -> str:
