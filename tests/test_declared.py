@@ -21,7 +21,7 @@ from timeline.declarations import (
     spelled_flags,
     with_keywords,
 )
-from timeline.keywords import CompareKeywords, ExportKeywords
+from timeline.keywords import CompareKeywords, ExportKeywords, SelectionKeywords
 from timeline.options import CompareOptions, ExportOptions, ReadingOptions
 from timeline.selection import Selection
 
@@ -85,9 +85,11 @@ def test_a_field_is_named_as_its_flag(declaring: type) -> None:
 
 def test_every_keyword_of_the_library_is_declared() -> None:
     """None is in a TypedDict that is no option, or in a signature that compare does not have."""
-    known = {one.keyword: one for each in DECLARING[1:] for one in options_in(each)}
+    known = {one.keyword: one for each in DECLARING for one in options_in(each)}
     assert {*ExportKeywords.__annotations__} == {*known, "progress"} - {"output"}
     compared = {name for name, one in known.items() if one.compare is not None}
+    selecting = {one.keyword for one in options_in(Selection)}
+    assert {*SelectionKeywords.__annotations__} == selecting - {"layers"}
     compared |= {one.keyword for one in options_in(CompareOptions)}
     assert {*CompareKeywords.__annotations__} == {*compared, "progress"} - {"output"}
 
@@ -113,11 +115,13 @@ def test_an_option_is_parsed_and_filled(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_keywords_have_the_defaults_of_options() -> None:
-    assert _taking(1) == {"first": 1, "width": "5", "name": None, "other": None}
+    """They are shown; the function has those that are given, and fills in the rest itself."""
+    assert _taking(1, name=("a",)) == {"first": 1, "name": ("a",)}
     spelled = [str(one) for one in inspect.signature(_taking).parameters.values()]
     assert spelled[1] == "width: 'int | str' = '5'"
-    with pytest.raises(TypeError, match=r"^_taking\(\) got an unexpected keyword argument 'wide'"):
-        _taking(1, wide=3)
+    refused = r"^_taking\(\) got an unexpected keyword argument 'widths'; did you mean width\?$"
+    with pytest.raises(TypeError, match=refused):
+        _taking(1, widths=3)
 
 
 def test_a_keyword_that_is_none_is_refused() -> None:

@@ -183,9 +183,9 @@ def picture(
 def test_a_layer_more_is_drawn_in_its_place(picture: LoadedPicture) -> None:
     """Behind the scopes, whose order is the next lower one, and before what follows."""
     layers = {
-        track.path[2]: track.order
+        track.path[1]: track.order
         for track in picture.tracks.values()
-        if len(track.path) == 3 and track.path[1] == "Rank 0"
+        if len(track.path) == 2 and track.path[0].startswith("Rank 0")
     }
     in_order = sorted(layers, key=lambda name: layers[name])
     assert in_order == [

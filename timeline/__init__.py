@@ -22,7 +22,7 @@ from timeline.errors import (
 from timeline.version import __version__
 
 if TYPE_CHECKING:
-    from timeline.commands.compare import compare
+    from timeline.commands.compare import compare, find_changes
     from timeline.commands.export import export
     from timeline.commands.show import read_verdict
     from timeline.commands.verdict import find_verdict
@@ -63,6 +63,7 @@ __all__ = [
     "__version__",
     "compare",
     "export",
+    "find_changes",
     "find_verdict",
     "open_profile",
     "read_verdict",
@@ -83,6 +84,7 @@ _HOMES = {
     "Table": "timeline.figures.table",
     "compare": "timeline.commands.compare",
     "export": "timeline.commands.export",
+    "find_changes": "timeline.commands.compare",
     "find_verdict": "timeline.commands.verdict",
     "open_profile": "timeline.profile",
     "read_verdict": "timeline.commands.show",

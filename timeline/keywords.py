@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from timeline.selection import Align, Ids, Kind, Window
 
 __all__ = [
+    "ChangeKeywords",
     "CompareKeywords",
     "DrawingKeywords",
     "ExportKeywords",
@@ -72,6 +73,15 @@ class DrawingKeywords(ReadingKeywords, SelectionKeywords, total=False):
     report: str | os.PathLike[str] | None
     png: str | os.PathLike[str] | None
     force: bool
+
+
+class ChangeKeywords(VerdictKeywords, total=False):
+    """Keywords of `find_changes`."""
+
+    fail_above: float | str | None
+    max_kernels: int | str | None
+    map_operators: Mapping[str, str] | str | os.PathLike[str] | None
+    match_shapes: bool
 
 
 class CompareKeywords(DrawingKeywords, total=False):

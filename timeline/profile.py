@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from timeline.declarations import fill, with_keywords
+from timeline.errors import in_python
 from timeline.figures.notebook import paragraph_html
 from timeline.figures.table import Table
 from timeline.keywords import ReadingKeywords, SelectionKeywords
@@ -19,6 +20,7 @@ from timeline.library.communication import CommunicationTables
 from timeline.library.data import DataTables
 from timeline.library.memory import MemoryTables
 from timeline.library.operators import OperatorTables
+from timeline.library.records import RecordTables
 from timeline.library.times import TimeTables
 from timeline.options import ReadingOptions
 from timeline.progress import Silent
@@ -34,12 +36,15 @@ __all__ = ["Profile", "open_profile", "profile_at"]
 MOST_RANKS_SHOWN = 8
 
 
-class Profile(TimeTables, CommunicationTables, OperatorTables, MemoryTables, DataTables):
+class Profile(
+    TimeTables, CommunicationTables, OperatorTables, MemoryTables, DataTables, RecordTables
+):
     """A profile that was found, and is read when something is asked of it.
 
     Every method takes a Selection, or its keywords as in `overlap(ranks=[0, 1])`, or neither for
-    the whole profile. The figures of a selection are read once and remembered: all of them but
-    operators by name, memory and operators of steps in one reading. What readers have to say, and
+    the whole profile. The figures of a selection are read once and remembered: all of them in one
+    reading but operators by name or step, and memory. Single tasks, host calls and communication
+    ops are read whenever they are asked for. What readers have to say, and
     records that cannot be read, are a TimelineWarning then; `omissions` counts them. Where the
     profile is an archive, it is unpacked until `close`, the end of a `with`, or the end of the
     Profile itself.
@@ -112,10 +117,10 @@ class Profile(TimeTables, CommunicationTables, OperatorTables, MemoryTables, Dat
         shown = rows[:MOST_RANKS_SHOWN]
         if len(rows) > len(shown):
             shown.append(f"  ... and {len(rows) - len(shown)} more")
-        return "\n".join([f"<Profile {self.path}", *shown, *self.notes]) + ">"
+        return "\n".join([f"<Profile {self.path}", *shown, *map(in_python, self.notes)]) + ">"
 
     def _repr_html_(self) -> str:
-        return self.captures._repr_html_() + paragraph_html(*self.notes)
+        return self.captures._repr_html_() + paragraph_html(*map(in_python, self.notes))
 
 
 @with_keywords(ReadingKeywords, ReadingOptions)

@@ -20,6 +20,7 @@ __all__ = [
     "spell_rate",
     "spell_share",
     "spell_short",
+    "spell_tenths",
 ]
 
 _BYTES = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -182,6 +183,15 @@ def spell_number(number: int) -> str:
     '1 234 567'
     """
     return f"{number:,}".replace(",", " ")
+
+
+def spell_tenths(tenths: int) -> str:
+    """Spell tenths of a percent with two digits that count.
+
+    >>> spell_tenths(23), spell_tenths(347)
+    ('2.3%', '35%')
+    """
+    return f"{tenths / 10:.1f}%" if tenths < 100 else f"{tenths / 10:.0f}%"
 
 
 def spell_count(count: int, noun: str) -> str:

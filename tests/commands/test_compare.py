@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import inspect
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -243,20 +244,20 @@ WHERE slice.name GLOB 'Step [0-9]*' AND depth = 0 ORDER BY ts
 DIFFERENCES = """
 SELECT slice.name, ts, EXTRACT_ARG(arg_set_id, 'step.base_ns'),
   EXTRACT_ARG(arg_set_id, 'step.new_ns'), EXTRACT_ARG(arg_set_id, 'step.delta_ns')
-FROM slice JOIN track ON track.id = track_id WHERE track.name = 'New run against base' ORDER BY ts
+FROM slice JOIN track ON track.id = track_id WHERE track.name = '  Steps' ORDER BY ts
 """
 
 
 def run_of_tracks(trace: TraceProcessor) -> dict[object, str]:
-    """Base or New of every track that lies in one of them."""
+    """base or new of every track that lies in one of them."""
     rows = {one: (parent, str(name)) for one, parent, name in trace.rows(PLACES)}
 
     def found(row: object) -> str:
         while row in rows:
             row, name = rows[row]
-            title = name.partition(":")[0]
-            if title in ("Base", "New"):
-                return title
+            found_name = re.fullmatch(r" ?Rank \d+ (base|new)(: .*)?|(Base|New)", name)
+            if found_name is not None:
+                return (found_name[1] or found_name[3]).lower()
         return ""
 
     return {row: found(row) for row in rows}
@@ -274,7 +275,7 @@ def test_both_runs_begin_together_in_one_timeline(
     runs = run_of_tracks(trace)
     base, new = (
         [(name, ts) for name, ts, track in trace.rows(STEPS) if runs[track] == title]
-        for title in ("Base", "New")
+        for title in ("base", "new")
     )
     assert base[0] == new[0]
     assert base[0][0] == "Step 1"
@@ -317,7 +318,7 @@ def test_the_limit_holds_for_both_runs_together(
     trace = TraceProcessor.load(target.read_bytes())
     assert trace.import_errors() == []
     if suffix == ".pftrace":
-        assert {"Base", "New"} <= set(run_of_tracks(trace).values())
+        assert {"base", "new"} <= set(run_of_tracks(trace).values())
 
 
 # -- the page --------------------------------------------------------------------------------------

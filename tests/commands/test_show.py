@@ -46,7 +46,7 @@ SELECT slice.name, COALESCE(EXTRACT_ARG(arg_set_id, 'note.see_why'),
                             EXTRACT_ARG(arg_set_id, 'args.see_why'))
 FROM slice JOIN track ON track.id = track_id
 LEFT JOIN thread_track ON thread_track.id = track_id LEFT JOIN thread USING (utid)
-WHERE '{}' IN (track.name, thread.name) ORDER BY depth"""
+WHERE trim('{}') IN (trim(track.name), thread.name) ORDER BY depth"""
 
 
 def said_of(out: str) -> str:

@@ -105,3 +105,34 @@ def test_slips(command: Command, slip: str, meant: str) -> None:
     outcome = command(slip)
     assert outcome.code == 2
     assert f"there is no option {slip}; did you mean {meant}?" in outcome.err
+
+
+# -- of two runs -----------------------------------------------------------------------------------
+
+
+def test_of_two_runs_it_is_what_a_comparison_says(command: Command, shelf: ProfileShelf) -> None:
+    """Word for word, and in JSON but for what was written; nothing is."""
+    base, new = shelf.get("torch-text", steps=8).path, shelf.get("torch-db", steps=8).path
+    gate = ("--fail-above", "5%")
+    said = command("compare", base, new, "--verdict", *gate)
+    report = command("compare", base, new, "--verdict", *gate, "--json").report
+    assert command.files() == []
+    compared = command("compare", base, new, *gate)
+    assert (said.code, said.err) == (compared.code, compared.err)
+    verdict, wrote, files = compared.out.partition("\nWrote ")
+    assert wrote
+    assert said.out.startswith(verdict)
+    assert said.out.removeprefix(verdict).strip() in files  # what is left out of both
+    written = command("compare", base, new, *gate, "--json").report
+    assert report["outputs"] == []
+    apart = ("outputs", "omitted", "resolution")
+    assert {key: value for key, value in report.items() if key not in apart} == {
+        key: value for key, value in written.items() if key not in apart
+    }
+
+
+def test_of_two_runs_in_python(profile: Profile) -> None:
+    """The report has no outputs."""
+    report = timeline.find_changes(profile.path, profile.path, ranks=0)
+    assert report.outputs == ()
+    assert report.comparison.ranks["rank"].tolist() == [0]

@@ -214,7 +214,7 @@ def test_what_selects_is_checked(opened: timeline.Profile, name: str) -> None:
     more = {"rank": 0} if name == "estimate_gain" else {}
     with pytest.raises(TypeError, match="a Selection and ranks, steps are both given"):
         ask(selection=Selection(ranks=0), ranks=[0], steps=[1], **more)
-    with pytest.raises(TypeError, match=rf"{name}\(\) has no keyword 'step'; did you mean steps"):
+    with pytest.raises(TypeError, match=rf"{name}\(\) got .* argument 'step'; did you mean steps"):
         ask(step=1, **more)
     with pytest.raises(TypeError, match=r"is a Selection, not \[0\]: write ranks="):
         ask(selection=[0], **more)
@@ -225,7 +225,7 @@ def test_what_selects_is_checked(opened: timeline.Profile, name: str) -> None:
 def test_unknown_keywords_are_told_with_what_is_near(name: str, tmp_path: Path) -> None:
     """By every function that has keywords."""
     paths = [tmp_path] * (1 + (name == "compare"))
-    with pytest.raises(TypeError, match=rf"{name}\(\) has no keyword 'job'; did you mean jobs"):
+    with pytest.raises(TypeError, match=rf"{name}\(\) got .* argument 'job'; did you mean jobs"):
         getattr(timeline, name)(*paths, job=2)
     if name != "open_profile":
         with pytest.raises(TypeError, match="both given"):

@@ -28,7 +28,6 @@ from tests.support.expected_picture import (
 )
 from tests.support.loaded_picture import (
     NOTES,
-    ROWS_APART,
     LoadedPicture,
     LoadedTrack,
     Place,
@@ -173,21 +172,23 @@ def shows(counter: Counter, wanted: Counter, label: str) -> bool:
 
 
 def test_rows_are_named_and_in_order(drawing: Drawing) -> None:
-    """By layer in a summary, by rank in a detail, and numbers by value: Plane 2 before Plane 10."""
-    wanted = list(places_of(drawing.expected, by_layer=drawing.expected.kind is Kind.SUMMARY))
+    """By rank, and numbers by value: Plane 2 before Plane 10."""
+    wanted = list(places_of(drawing.expected, by_layer=False))
     if drawing.is_json:  # the UI sorts counters of a process by name; nothing else can be said
         assert json_places(drawing) == [place for place in wanted if place[1] != "Counters"]
     else:
         assert tracks_in_order(drawing) == wanted
 
 
-def places_of(expected: ExpectedPicture, *, by_layer: bool) -> Iterator[Place]:
-    """Rank, layer and row from top to bottom."""
+def places_of(
+    expected: ExpectedPicture, *, by_layer: bool, first: int | None = None
+) -> Iterator[Place]:
+    """Rank, layer and row from top to bottom; first: the rank that comes before the others."""
     rows = expected.rows
     layers = list(dict.fromkeys(layer for _, layer in rows))
-    order = sorted(rows, key=lambda place: (layers.index(place[1]), place[0]))
+    order = sorted(rows, key=lambda place: (layers.index(place[1]), place[0] != first, place[0]))
     if not by_layer:
-        order.sort(key=lambda place: place[0])
+        order.sort(key=lambda place: (place[0] != first, place[0]))
     yield ALL_RANKS, "", STEPS
     for place in order:
         for row in rows[place]:
@@ -207,10 +208,15 @@ def tracks_in_order(drawing: Drawing) -> list[Place]:
         siblings = sorted(children.get(parent, []), key=lambda one: one.order)
         for track, after in pairwise(siblings):
             assert track.order < after.order or track.path == after.path, "a place of its own"
+        if parent is None:
+            found_names = drawing.rows("SELECT id, name FROM track")
+            named = {track: str(name) for track, name in found_names}
+            names = [named[track.id] for track in siblings]
+            assert names == sorted(names), "the UI sorts rows without a parent by name"
         for track in siblings:
             if track.id in counts:
                 found.append((track.rank, "Counters", " / ".join(track.path[-2:])))
-            elif track.id in holds and track.place not in found and track.path[0] not in ROWS_APART:
+            elif track.id in holds and track.place not in found and track.place[1] != NOTES:
                 found.append(track.place)
             visit(track.id)
 
@@ -260,11 +266,11 @@ def test_every_row_says_what_it_shows(drawing: Drawing) -> None:
     """Groups, rows and counters too; JSON has one place for all, where numbers are N."""
     if drawing.is_json:
         said = json.loads(drawing.content)["otherData"]["io.tlexport.rows"]
-        assert {"Ranks N-N", "Step Trace", "Overlap Analysis"} <= said.keys()
+        assert {"Steps", "Rank N / Step Trace", "Rank N / Overlap Analysis"} <= said.keys()
         ways = [way.replace(" / ", " ") for way in said]
         for _, layer, row in drawing.loaded.places.values():
             numberless = re.sub(r"\b\d+\b", "N", row)
-            of_layer = [way for way in ways if way.startswith(layer) and way.endswith(numberless)]
+            of_layer = [way for way in ways if layer in way and way.endswith(numberless)]
             assert of_layer or layer in ("", NOTES), "a row that nothing is said of"
         assert all(text.endswith(".") for text in said.values())
         return
@@ -448,14 +454,18 @@ def test_grouping_changes_the_order_of_rows_and_nothing_else(
 def test_ranks_are_in_order_of_their_numbers(
     shelf: ProfileShelf, tmp_path: Path, suffix: str
 ) -> None:
-    """Perfetto itself would put Rank 10 before Rank 2."""
+    """Perfetto itself would put Rank 10 before Rank 2; who slows the others comes first."""
     profile = shelf.get("torch-db", ranks=11, steps=1)
     for by_layer in (False, True):
         target = tmp_path / f"timeline{suffix}"
         grouping = "layer" if by_layer else "rank"
         drawing = draw(profile, "torch-db", Kind.SUMMARY, target, group_by=grouping)
         found = json_places(drawing) if drawing.is_json else tracks_in_order(drawing)
-        assert found == list(places_of(drawing.expected, by_layer=by_layer))
+        slow = next(rank for rank, *_ in found if rank != ALL_RANKS)
+        assert slow != 0
+        names = drawing.rows("SELECT name FROM track UNION SELECT name FROM thread")
+        assert any(f"Rank {slow:02}: slows the others" in str(name) for (name,) in names)
+        assert found == list(places_of(drawing.expected, by_layer=by_layer, first=slow))
 
 
 def test_groups_and_counters_are_in_order_of_their_numbers(
@@ -481,7 +491,7 @@ def test_groups_and_counters_are_in_order_of_their_numbers(
             )
     drawing = draw(profile, "torch-db", Kind.DETAIL, tmp_path / "timeline.pftrace")
     found = tracks_in_order(drawing)
-    assert found == list(places_of(drawing.expected, by_layer=False))
+    assert found == list(places_of(drawing.expected, by_layer=False, first=1))
     rows = [row for rank, _, row in found if rank == 0]
     for first, second in (
         ("Group 2 Communication", "Group 10 Communication"),
@@ -490,11 +500,14 @@ def test_groups_and_counters_are_in_order_of_their_numbers(
         assert rows.index(first) < rows.index(second)
 
 
-def test_one_rank_needs_no_group_of_its_own(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_one_rank_is_a_row_beside_the_overview(shelf: ProfileShelf, tmp_path: Path) -> None:
     profile = shelf.get("mindspore-2.1", ranks=1)
     drawing = draw(profile, "mindspore-2.1", Kind.DETAIL, tmp_path / "timeline.pftrace")
     roots = [track for track in drawing.loaded.tracks.values() if track.parent is None]
-    assert [track.path for track in roots if track.path[0] not in ROWS_APART] == [("Rank 0",)]
+    names = ["What is slow", "Steps", "Critical path", "Notes", "Rank 0"]
+    assert [track.path for track in sorted(roots, key=lambda one: one.order)] == [
+        (name,) for name in names
+    ]
     assert ("Rank 0", "Ascend Hardware", "Stream 2") in {
         track.path for track in drawing.loaded.tracks.values()
     }

@@ -216,7 +216,7 @@ def test_links_equal_the_matrix_of_the_vendor(path: Path, rank: int) -> None:
 def test_sizes_equal_those_of_the_vendor() -> None:
     """What ops moved, as the report shows it, is what CommAnalyzerBandwidth sums up."""
     with open_profile(DATABASE) as profile:
-        report = profile._measure(None, {}).figures.collectives
+        report = profile.collectives(by="kind")
     (file,) = (DATABASE / "rank0_ascend_pt").rglob("analysis.db")
     sizes: dict[str, float] = defaultdict(float)
     with closing(sqlite3.connect(f"file:{file}?immutable=1", uri=True)) as database:

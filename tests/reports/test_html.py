@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 import struct
 import sys
@@ -20,6 +21,7 @@ from tests.support.profile_shelf import ProfileShelf
 from timeline.cli.main import main
 from timeline.commands.export import export
 from timeline.errors import OutputError
+from timeline.figures.bandwidth_table import REFERENCE_GB_S, bandwidth_table
 from timeline.figures.bound_table import bound_table
 from timeline.figures.short_names import shortened
 from timeline.figures.table import Table
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
     from tests.support.perfetto_ui import PerfettoUi
 
+EDGES = ("left", "right", "top", "bottom")
 Open = Callable[..., "Page"]
 
 
@@ -153,10 +156,11 @@ def test_who_waits_is_told(shelf: ProfileShelf, here: Path) -> None:
     waiting, links = report.figures.waiting, report.figures.links
     ranks = list(map(int, parsed.column("stragglers", "Rank")))
     caused = list(map(int, parsed.column("stragglers", "Wait caused")))
-    assert caused == sorted(waiting["caused_ns"].tolist(), reverse=True)
-    assert dict(zip(ranks, caused, strict=True)) == dict(
-        zip(waiting["rank"].tolist(), waiting["caused_ns"].tolist(), strict=True)
-    )
+    every = dict(zip(waiting["rank"].tolist(), waiting["caused_ns"].tolist(), strict=True))
+    assert caused == sorted(caused, reverse=True)
+    assert dict(zip(ranks, caused, strict=True)) == {
+        rank: caused_ns for rank, caused_ns in every.items() if caused_ns > 0
+    }
     (total_ns,) = parsed.column("groups", "Total")
     assert int(total_ns) == report.figures.collectives["total_ns"].sum()
     slowest = list(map(float, parsed.column("slow-links", "Bandwidth")))
@@ -165,6 +169,74 @@ def test_who_waits_is_told(shelf: ProfileShelf, here: Path) -> None:
     assert [text for text, _ in head] == ["From", "To 0", "To 1", "To 2"]
     told = {float(value or text) for row in rows for text, value in row[1:] if text}
     assert told == set(slowest)
+
+
+def test_bandwidth_stands_beside_a_reference(shelf: ProfileShelf, here: Path) -> None:
+    """That of the kind of link, or the best link of the run, on the page without a click."""
+    report = export(shelf.get("torch-text", ranks=3).path, "a.pftrace")
+    links = report.figures.links
+    content = render_export_page(report)
+    parsed = read(content)
+    assert parsed.column("bandwidth", "Link") == ["HCCS"]
+    mean = links["size_bytes"].sum() / links["total_ns"].sum()
+    (told,) = map(float, parsed.column("bandwidth", "Bandwidth"))
+    assert told == pytest.approx(mean, abs=1e-4)
+    (reference,) = map(float, parsed.column("bandwidth", "Reference"))
+    (share,) = map(float, parsed.column("bandwidth", "Of reference"))
+    assert share == pytest.approx(mean / reference, abs=1e-6)
+    assert reference == REFERENCE_GB_S["HCCS"]
+    table = content.decode().split('<table id="bandwidth"')[0]
+    assert table.count("<details") == table.count("</details>"), "not folded away"
+
+    other = Table({**links.columns, "link": np.array(["HCCS_SW"] * len(links), object)})
+    kinds = bandwidth_table(other)
+    assert kinds["reference_gb_s"].tolist() == kinds["fastest_gb_s"].tolist()
+    assert kinds["fastest_gb_s"].tolist() == [links["bandwidth_gb_s"].max()]
+
+
+def waits_in(content: bytes) -> tuple[list[str], list[str], np.ndarray]:
+    """What the picture of waits tells: its rows, its columns, and the times in ns."""
+    (text,) = re.findall(rb'id="waits-data">(.*?)</script>', content)
+    data = json.loads(text)
+    values = np.frombuffer(base64.b64decode(data["values"]), "<f4")
+    return data["rows"], data["columns"], values.reshape(len(data["rows"]), len(data["columns"]))
+
+
+def test_who_waits_for_whom_is_a_map_of_ranks(shelf: ProfileShelf, here: Path) -> None:
+    """Every pair of ranks has the time of the figures; ranks outside the profile are columns."""
+    profile = shelf.get("torch-text", ranks=4, profiled=(0, 1, 2))
+    report = export(profile.path, "a.pftrace")
+    rows, columns, values = waits_in(render_export_page(report))
+    assert rows == ["rank 0", "rank 1", "rank 2"]
+    told = {
+        (row["rank"], row["waited_for_rank"]): row["waited_ns"]
+        for row in report.figures.waited_for.to_dicts()
+    }
+    assert told
+    assert {whom for _, whom in told} <= {int(label) for label in columns if label != "?"} | {None}
+    for at, row in enumerate(rows):
+        for place, label in enumerate(columns):
+            whom = None if label == "?" else int(label)
+            expected = told.get((int(row.split()[1]), whom), 0)
+            assert values[at, place] == pytest.approx(expected, rel=1e-6)
+
+
+def test_of_many_ranks_the_worst_pairs_and_a_row_of_sums_are_told() -> None:
+    """Sums are those of the figures, the largest of neighbours that share a column."""
+    report = made_report(1000, 4, names=10)
+    waited_for = report.figures.waited_for
+    content = render_export_page(report)
+    rows, columns, values = waits_in(content)
+    sums = np.zeros(1000, np.int64)
+    np.add.at(sums, np.asarray(waited_for["waited_for_rank"]), waited_for["waited_ns"])
+    assert rows == [""]
+    assert len(columns) <= 400
+    for label, value in zip(columns, values[0].tolist(), strict=True):
+        assert value == pytest.approx(sums[int(label)], rel=1e-6)
+    assert str(int(np.argmax(sums))) in columns
+    shown = read(content)
+    longest = np.sort(waited_for["waited_ns"])[::-1][:20]
+    assert shown.column("waits", "Time it waited") == given(longest)
 
 
 def test_the_culprit_is_marked_in_the_headline(shelf: ProfileShelf, here: Path) -> None:
@@ -237,7 +309,7 @@ def test_a_report_of_nothing_has_a_page_and_a_picture() -> None:
 # -- size ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("ranks", "steps"), [(1000, 10), (10, 1000)])
+@pytest.mark.parametrize(("ranks", "steps"), [(1024, 10), (10, 1000)])
 def test_the_page_stays_small(ranks: int, steps: int) -> None:
     """A few hundred kB, with the slowest of everything in it."""
     report = made_report(ranks, steps, names=100)
@@ -258,7 +330,8 @@ def test_the_policy_allows_one_script_and_one_sheet(content: bytes) -> None:
     assert "unsafe" not in shown.policy
     assert shown.policy.startswith("default-src 'none'; img-src data:;")
     assert len(re.findall(r"'sha256-", shown.policy)) == 2
-    assert len(shown.scripts) == 2, "one script beside the data"
+    data = [text for text in shown.scripts if text.startswith("{")]
+    assert len(shown.scripts) == 1 + len(data), "one script beside the data"
     assert not {name for name in shown.attributes if name == "style" or name.startswith("on")}
     assert b"http" not in re.sub(
         rb"https://ui\.perfetto\.dev|http://www\.w3\.org/2000/svg|http-equiv", b"", content
@@ -336,6 +409,38 @@ def test_paper_shows_what_is_unfolded(opened: Open) -> None:
         "rgb(255, 255, 255)"
     )
     assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.browser
+def test_64_ranks_print_on_three_pages(opened: Open) -> None:
+    """Of A4, with the pictures of all ranks."""
+    shown = opened(render_export_page(made_report(64, 20)))
+    assert len(re.findall(rb"/Type\s*/Page\b", shown.pdf(prefer_css_page_size=True))) <= 3
+
+
+@pytest.mark.browser
+def test_the_pair_under_the_pointer_is_told(opened: Open, tmp_path: Path) -> None:
+    """Who waited for whom, with the time of the figures."""
+    report = made_report(3, 2)
+    shown = opened(render_export_page(report))
+    waits = report.figures.waited_for.to_dicts()
+    picture = shown.locator(".waits .wide > svg")
+    picture.scroll_into_view_if_needed()
+    box = picture.bounding_box()
+    assert box is not None
+    edges = {name: float(picture.get_attribute(f"data-{name}") or 0) for name in EDGES}
+    for row in waits[:3]:
+        at = (row["waited_for_rank"] + 0.5) / 3, (row["rank"] + 0.5) / 3
+        shown.mouse.move(
+            box["x"] + edges["left"] + at[0] * (edges["right"] - edges["left"]),
+            box["y"] + edges["top"] + at[1] * (edges["bottom"] - edges["top"]),
+        )
+        said = shown.locator(".reading[data-of=waits]").inner_text()
+        told = re.fullmatch(r"rank (\d+) waited ([\d.]+) (ms|µs) for rank (\d+)", said)
+        assert told is not None, said
+        assert (int(told[1]), int(told[4])) == (row["rank"], row["waited_for_rank"])
+        ns = float(told[2]) * {"ms": 1e6, "µs": 1e3}[told[3]]
+        assert ns == pytest.approx(row["waited_ns"], rel=1e-3)
 
 
 @pytest.mark.browser

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,15 +34,24 @@ def loaded_export(path: Path, directory: Path, *options: str) -> TraceProcessor:
 
 
 def drawn_rows(processor: TraceProcessor) -> dict[int, tuple[str, ...]]:
-    """The names on the way to each track, outermost first, by track id."""
+    """The names on the way to each track, outermost first, by track id.
+
+    Of those without a parent, without what orders them or what is said of a rank.
+    """
     found = processor.rows("SELECT id, name, parent_id FROM track")
-    names = {track: (name, parent) for track, name, parent in found}
+    names = {
+        track: (_plain(name) if parent is None else name, parent) for track, name, parent in found
+    }
 
     def way(track: int) -> tuple[str, ...]:
         name, parent = names[track]
         return (*(() if parent is None else way(parent)), name)
 
     return {track: way(track) for track in names}
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"^\d+ |(?<=^Rank )0+(?=\d)|(?<=\d): .*$", "", name.strip())
 
 
 def drawn_slices(processor: TraceProcessor, *within: str) -> list[DrawnSlice]:

@@ -17,6 +17,7 @@ from simulator.model import Iteration, RankRun, Run
 from simulator.overlap import (
     COPIES,
     IDLE,
+    NOT_OVERLAPPED,
     Segment,
     expected_overlap,
     free_segments,
@@ -56,7 +57,7 @@ DEFAULT_ARGS = {
     "hccl": "src_rank dst_rank size_bytes bandwidth_gb_s link_type",
     "communication": "count data_type algorithm launched_by module waited_ns last_rank transfer_ns "
     "bus_bandwidth_gb_s",
-    "overlap": "last_rank",
+    "overlap": "last_rank op",
     "host": "",
 }
 """Args that are drawn unless all or none are asked for, by what a slice stands for.
@@ -68,7 +69,9 @@ WAITING = "Waiting"
 NO_WAITS: Mapping[str, float | None] = {}
 WIDTHS = {"FP32": 4}
 """Bytes of the data types that collectives of the run move."""
-OVERLAP_ROWS = ["Computing", "Communication", "Communication(Not Overlapped)", "Free"]
+OVERLAP_ROWS = ["Computing", "Communication", "Exposed communication", "Free"]
+OWN_NAMES = {NOT_OVERLAPPED: OVERLAP_ROWS[2]}
+"""What the picture calls parts of the overlap, where it is not what the vendor calls them."""
 
 
 class Arg(NamedTuple):
@@ -341,7 +344,7 @@ class ExpectedPicture:
 
     def _overlap(self, rank: RankRun) -> Iterator[Shown]:
         for one in (*overlap_segments(self.run, rank.rank), *self._free(rank.rank)):
-            begin, row = self._time_ns(one.start_ns), one.category
+            begin, row = self._time_ns(one.start_ns), OWN_NAMES.get(one.category, one.category)
             yield Shown(rank.rank, "Overlap Analysis", row, begin, one.duration_ns, row)
 
     def _free(self, rank: int, step: int | None = None, graph: int | None = None) -> list[Segment]:

@@ -12,7 +12,7 @@ __all__ = ["HOSTILE", "MOST_BYTES", "ReadPage", "read"]
 
 HOSTILE = "</script><img src=x onerror=\"document.title='owned'\"><b>$x_{1}$\x1b[31m\u202e'\"&amp;"
 """Ends scripts and attributes, is markup, a formula, and obeyed by terminals."""
-MOST_BYTES = 550_000
+MOST_BYTES = 500_000
 """No page is larger, however large the profile is."""
 
 
@@ -66,7 +66,8 @@ class ReadPage(HTMLParser):
     @property
     def data(self) -> dict[str, Any]:
         """What the script draws from."""
-        parsed: dict[str, Any] = json.loads(self.scripts[0])
+        (text,) = [text for text in self.scripts if text.startswith("{") and '"series"' in text]
+        parsed: dict[str, Any] = json.loads(text)
         return parsed
 
 

@@ -11,8 +11,10 @@ from functools import cached_property
 from simulator.overlap import IDLE
 from tests.support.expected_picture import ALL_RANKS, STEPS, Arg, Counter, Shown, rounded
 from tests.support.perfetto_sql import TraceProcessor
+from timeline.encoders.chrome import OVERVIEW
 from timeline.encoders.spelled_args import SPELLERS
-from timeline.tracks.root_rows import CRITICAL_PATH, NOTES, STEPS, WHAT_CHANGED, WHAT_IS_SLOW
+from timeline.tracks import root_rows
+from timeline.tracks.partition import PARTITION
 
 __all__ = [
     "NOTES",
@@ -30,11 +32,14 @@ Place = tuple[int, str, str]
 
 NOTES = "Notes"
 """The layer of what whoever opens the file should know; nothing of it is in a profile."""
-TEXT_ROWS = frozenset({NOTES, WHAT_IS_SLOW, WHAT_CHANGED})
+TEXT_ROWS = frozenset(
+    root_rows.seen_name(name)
+    for name in (root_rows.NOTES, root_rows.WHAT_IS_SLOW, root_rows.WHAT_CHANGED)
+)
 """Rows without a parent that say something of all records, and hold none."""
-ROWS_APART = TEXT_ROWS | {CRITICAL_PATH}
-"""Rows without a parent beside those of ranks."""
-_RANK = re.compile(r"Rank (\d+)(?: (.+))?")
+ROWS_APART = TEXT_ROWS | {root_rows.seen_name(root_rows.CRITICAL_PATH)}
+"""Rows without a parent that hold nothing of a profile."""
+_RANK = re.compile(r"Rank (\d+)(?:: .+)?")
 
 
 @dataclass(frozen=True)
@@ -52,20 +57,27 @@ class LoadedTrack:
     @property
     def rank(self) -> int:
         """The rank whose group the track lies in."""
-        numbers = [match[1] for name in self.path[1:] if (match := _RANK.fullmatch(name))]
+        numbers = [match[1] for name in self.path if (match := _RANK.fullmatch(name))]
         return int(numbers[0]) if numbers else ALL_RANKS
 
     @property
     def place(self) -> Place:
         """Rank, layer and row; a name that repeats the one above it stands for both."""
-        if self.path[0] in ROWS_APART:
+        if self.path[0] in ROWS_APART or self.is_partition:
             return ALL_RANKS, NOTES, " ".join(self.path)
-        if self.rank == ALL_RANKS:
-            return ALL_RANKS, "", STEPS
-        layer, *below = [name for name in self.path[1:] if not _RANK.fullmatch(name)] or [""]
+        if self.path[0] == STEPS:
+            is_step = self.path[-1] in (STEPS, "Steps, continued")
+            return (ALL_RANKS, "", STEPS) if is_step else (ALL_RANKS, NOTES, self.path[-1])
+        layer, *below = [name for name in self.path if not _RANK.fullmatch(name)]
         if len(below) > 1 and below[-1].startswith(below[-2]):
             del below[-2]
-        return self.rank, layer, " ".join(below)
+        return self.rank, layer.lstrip("0123456789 "), " ".join(below)
+
+    @property
+    def is_partition(self) -> bool:
+        """Whether it is the row of a rank itself, which parts its time."""
+        rows = [name for name in self.path if not _RANK.fullmatch(name)]
+        return not rows or rows[0].endswith(PARTITION)
 
 
 @dataclass(frozen=True)
@@ -88,7 +100,7 @@ class LoadedPicture:
 
         def path(track: int) -> tuple[str, ...]:
             name, parent = names[track]
-            return (*(() if parent is None else path(parent)), name)
+            return (*(() if parent is None else path(parent)), name.strip())
 
         return {
             track: LoadedTrack(track, parent, path(track), order, description or "", row)
@@ -108,7 +120,7 @@ class LoadedPicture:
 
     @cached_property
     def by_id(self) -> dict[int, Shown]:
-        """All slices by their id, without notes."""
+        """All slices by their id, without notes, and without what is said of the slowest step."""
         args = self._args()
         found = self.processor.rows("SELECT id, track_id, ts, dur, name, arg_set_id FROM slice")
         return {
@@ -116,7 +128,7 @@ class LoadedPicture:
                 *self.places[track],
                 start + self.zero_ns,
                 length,
-                name,
+                name.removesuffix(" (slowest)"),
                 tuple(sorted(args.get(arg_set, []))),
             )
             for slice_id, track, start, length, name, arg_set in found
@@ -128,7 +140,7 @@ class LoadedPicture:
         found: dict[int | None, list[Arg]] = defaultdict(list)
         rows = self.processor.rows(
             "SELECT arg_set_id, key, int_value, real_value, string_value FROM args"
-            " WHERE arg_set_id IN (SELECT arg_set_id FROM slice)"
+            " WHERE arg_set_id IN (SELECT arg_set_id FROM slice) AND key != 'correlation_id'"
         )
         for arg_set, key, integer, real, string in rows:
             kind, _, name = key.partition(".")
@@ -200,18 +212,19 @@ def _touch(one: Shown, other: Shown) -> bool:
 
 def json_place(process: str | None, thread: str) -> Place:
     """Rank, layer and row of a thread of a JSON trace."""
-    if process in ROWS_APART:
-        return ALL_RANKS, NOTES, thread
-    match = _RANK.fullmatch(process or "")
-    if match is None or match[2] is None:
-        return ALL_RANKS, "", STEPS
-    return int(match[1]), match[2], thread
+    if process == OVERVIEW:
+        is_step = thread in (STEPS, f"{STEPS}: Steps, continued")
+        return (ALL_RANKS, "", STEPS) if is_step else (ALL_RANKS, NOTES, thread)
+    rank = _rank_of(process or "")
+    layer, _, row = thread.partition(": ")
+    if process and not _RANK.fullmatch(process):  # of one layer
+        layer, row = process.partition(": ")[0].lstrip("0123456789 "), thread
+    return rank, layer, row
 
 
 def _rank_of(process: str) -> int:
-    match = _RANK.fullmatch(process)
-    assert match is not None
-    return int(match[1])
+    (match,) = re.findall(r"\bRank (\d+)", process)
+    return int(match)
 
 
 def _without_spelled(args: Sequence[Arg]) -> Iterator[Arg]:

@@ -31,6 +31,7 @@ def made_report(
         operators=_operators(chance, ranks, names, word),
         longest_ops=_longest_ops(chance, ranks, word),
         waiting=_waiting(chance, ranks),
+        waited_for=_waited_for(chance, ranks),
         collectives=_collectives(chance, ranks, word),
         links=_links(chance, ranks, word),
     )
@@ -158,6 +159,23 @@ def _waiting(chance: np.random.Generator, ranks: int) -> Table:
         for name in ("compute_late_ns", "host_late_ns"):
             columns[name] = np.ma.masked_array(columns[name], np.ones(ranks, np.bool_))
     return Table({"rank": np.arange(ranks), **columns})
+
+
+def _waited_for(chance: np.random.Generator, ranks: int) -> Table:
+    """Each rank waited for the two behind it."""
+    rank = np.repeat(np.arange(ranks), 2)
+    whom = (rank + np.tile([1, 2], ranks)) % ranks
+    told = rank != whom
+    rank, whom = rank[told], whom[told]
+    return Table(
+        {
+            "rank": rank,
+            "waited_for_rank": np.ma.masked_equal(whom, -1),
+            "profiled": np.full(len(rank), True, object),
+            "times": np.full(len(rank), 3),
+            "waited_ns": chance.integers(1, MILLISECOND_NS, len(rank)),
+        }
+    )
 
 
 def _collectives(chance: np.random.Generator, ranks: int, word: str) -> Table:

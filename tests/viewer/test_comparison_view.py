@@ -12,7 +12,7 @@ import timeline
 from simulator.simulation import make_run
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import WRITERS
-from timeline.tracks.side_by_side import TITLE
+from timeline.tracks.root_rows import STEPS as STEPS_ROW
 from timeline.tracks.summary import OVERLAP_ROWS
 from timeline.viewer.comparison_view import view_of_comparison
 
@@ -47,7 +47,7 @@ def test_the_step_that_changed_most_is_in_view(
     worst = int(steps["delta_ns"].argmax())
     assert f"step {steps['base_step'][worst]} of rank" in view.description
     trace = TraceProcessor.load((tmp_path / "t.pftrace").read_bytes())
-    differences = f"track.name = '{TITLE}'"
+    differences = f"track.name = '{STEPS_ROW}'"
     ((name, start_ns, _),) = [
         row
         for row in trace.rows(STEPS.format(differences))
@@ -59,11 +59,12 @@ def test_the_step_that_changed_most_is_in_view(
     pinned = [path for path in paths_of(trace) if re.search(view.pinned, path)]
     rank = steps["new_rank"][worst]
     assert sorted(path.rpartition(" > ")[2] for path in pinned) == sorted(
-        [TITLE, *OVERLAP_ROWS, *OVERLAP_ROWS]
+        [STEPS_ROW, *OVERLAP_ROWS, *OVERLAP_ROWS]
     )
-    own = [path for path in pinned if path != TITLE]
+    own = [path for path in pinned if path != STEPS_ROW]
     assert all(re.search(rf"Rank {rank}\b", path) for path in own), name
-    assert {path.split(" > ")[1].partition(":")[0] for path in own} == {"Base", "New"}
+    roots = {path.split(" > ")[0].strip().partition(":")[0] for path in own}
+    assert roots == {f"Rank {rank} base", f"Rank {rank} new"}
 
 
 def test_all_is_in_view_without_steps(tmp_path: Path) -> None:

@@ -23,8 +23,10 @@ from tests.support.perfetto_sql import TraceProcessor, web_root
 from tests.support.profile_shelf import ProfileShelf
 from timeline.cli.main import main
 from timeline.commands.export import export
+from timeline.figures.highlights import highlights_of
 from timeline.reports.export_report import ExportReport
 from timeline.selection import DETAIL_LAYERS, Selection
+from timeline.tracks.root_rows import rank_rows
 from timeline.tracks.summary import OVERLAP_ROWS
 from timeline.viewer import installed_pages, opening, show
 from timeline.viewer.links import address, view_of
@@ -394,7 +396,8 @@ def test_the_overlap_of_the_culprit_and_who_waits_is_pinned(
         OVERLAP_ROWS * len(telling)
     )
     for rank in telling:
-        assert sum(f"Rank {rank}" in path.split(" > ") for path in pinned) == len(OVERLAP_ROWS)
+        own = [path for path in pinned if re.search(rf"(^| )Rank {rank}\b", path)]
+        assert len(own) == len(OVERLAP_ROWS)
     by_name = [name for name in OVERLAP_ROWS if re.search(pattern, name)]
     assert by_name == ([] if ranks > 2 else [*OVERLAP_ROWS[:1], *OVERLAP_ROWS[2:]])
 
@@ -642,10 +645,10 @@ def test_the_real_ui_follows_the_link(
         assert ui.errors == []
         slowest = report.verdict.step_extreme
         assert slowest is not None
+        remarks = highlights_of(report.verdict, len(report.ranks)).ranks
+        named = rank_rows({"": report.verdict.telling_ranks}, remarks)
         by_path = [
-            f"Ranks 0-1 > Rank {rank} > Overlap Analysis > {n}"
-            for rank in report.verdict.telling_ranks
-            for n in OVERLAP_ROWS
+            f"{root} > Overlap Analysis > {n}" for root in named.values() for n in OVERLAP_ROWS
         ]
         if suffix == ".pftrace":
             assert set(ui.pinned()) == {*OVERLAP_ROWS} - {"Communication"}

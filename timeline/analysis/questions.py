@@ -25,6 +25,7 @@ class Questions:
     causes: why devices wait and idle, whose work they do, and what determined each step. estimate:
     what gains are estimated of. named_operators: how many operators of a rank are told apart by
     name, the others by type. every_run: each operator and its shapes in each step, however many.
+    every_task, every_call: the device tasks and the host calls themselves.
     most_allocations: how many allocations of memory are told one by one; 0 to tell nothing of them.
     most_lengths: what only a comparison shows, with each single length of up to so many operators;
     0 to tell nothing of that. framework: how operators of the framework are told apart, where it is
@@ -35,6 +36,8 @@ class Questions:
     estimate: bool = False
     named_operators: int = 0
     every_run: bool = False
+    every_task: bool = False
+    every_call: bool = False
     most_allocations: int = 0
     most_lengths: int = 0
     framework: OperatorRules | None = None
@@ -52,7 +55,7 @@ class Questions:
     @property
     def names(self) -> bool:
         """Whether the answers name operators."""
-        return self.named_operators > 0 or self.every_run
+        return self.named_operators > 0 or self.every_run or self.every_task
 
     @property
     def layers(self) -> frozenset[Layer]:

@@ -22,6 +22,7 @@ from timeline.analysis.path.replay_items import RankReplay
 from timeline.analysis.questions import Questions
 from timeline.analysis.recorded_steps import RecordedSteps
 from timeline.analysis.selected_rank import SelectedRank
+from timeline.analysis.single_records import SingleRecords
 from timeline.analysis.step_trace import StepTrace
 from timeline.analysis.step_waits import StepWaits, step_waits
 from timeline.analysis.waits.collectives import RankCollectives
@@ -169,6 +170,8 @@ class RankFacts:
     """How often and how long each class of work ran, for a comparison; None without one."""
     step_trace: StepTrace = field(default_factory=StepTrace.empty)
     """A row per selected step: what it consists of."""
+    single: SingleRecords = field(default_factory=SingleRecords)
+    """Its tasks and host calls one by one, where they are asked for."""
 
     @property
     def rank(self) -> int:
@@ -187,6 +190,7 @@ class RankFacts:
             collectives=self.collectives.moved(move),
             path=self.path.moved(move),
             replay=self.replay.moved(move),
+            single=self.single.moved(move),
             ordinary=None if self.ordinary is None else self.ordinary.moved(move),
             device_start_ns=np.where(start_ns == NO_TIME, NO_TIME, move.of(start_ns)),
             device_end_ns=np.where(start_ns == NO_TIME, end_ns, move.of(end_ns)),

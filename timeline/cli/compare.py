@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from timeline.cli.parser import PrintOptions, ViewOptions, given_keywords
 from timeline.cli.printing import (
     OPEN_HINT,
     STDOUT,
     after_writing,
+    check_no_file,
     check_standard_output,
     flush,
     look_at_lines,
@@ -42,19 +43,19 @@ def run(asked: argparse.Namespace) -> None:
     views, prints = fill(ViewOptions, vars(asked)), fill(PrintOptions, vars(asked))
     check_standard_output(prints, asked.csv, asked.markdown)
     with signals_held():  # NumPy takes an interrupt of its import for a broken installation
-        from timeline.commands.compare import compare
+        from timeline.commands.compare import compare, find_changes
     selection = Selection(**given_keywords(asked, Selection))
     show = viewer(views, prints)
-    keywords = given_keywords(asked, ExportOptions, CompareOptions, ReadingOptions)
-    keywords["csv"] = table_file(asked.csv)
-    keywords["markdown"] = table_file(asked.markdown)
-    report = compare(
-        asked.base,
-        asked.new,
-        selection=selection,
-        progress=shown_progress(prints),
-        **keywords,
-    )
+    more: dict[str, Any] = {"selection": selection, "progress": shown_progress(prints)}
+    more |= given_keywords(asked, CompareOptions, ReadingOptions)
+    if views.verdict:
+        check_no_file(asked, views)
+        del more["markdown"]
+        report = find_changes(asked.base, asked.new, causes=asked.causes, **more)
+    else:
+        more |= given_keywords(asked, ExportOptions)
+        more["csv"], more["markdown"] = table_file(asked.csv), table_file(asked.markdown)
+        report = compare(asked.base, asked.new, **more)
     with after_writing():
         _print_report(report, asked, prints, opens=show is not None)
         flush()

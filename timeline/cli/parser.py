@@ -125,7 +125,7 @@ class ViewOptions:
         group=Group.PRINT,
         help="say what is slow, write no file, and stop",
         default=False,
-        compare=None,
+        compare=InCompare("say what changed, and write no file"),
     )
     open: bool = option(
         "--open",

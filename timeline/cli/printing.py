@@ -77,6 +77,7 @@ def check_no_file(asked: argparse.Namespace, views: ViewOptions) -> None:
         ("--csv", asked.csv),
         ("--report", asked.report),
         ("--png", asked.png),
+        ("--markdown", getattr(asked, "markdown", None)),
         ("--open", views.open),
         ("--offline", views.offline),
         ("--list", views.list),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 
@@ -43,7 +44,7 @@ from timeline.figures.table import Table
 from timeline.fitting.fit import fit
 from timeline.fitting.plan import DrawnLayer
 from timeline.fitting.writer import FileNotes, Written
-from timeline.keywords import CompareKeywords
+from timeline.keywords import ChangeKeywords, CompareKeywords, ReadingKeywords
 from timeline.options import CompareOptions, ExportOptions, ReadingOptions
 from timeline.profile import Profile
 from timeline.ranks.choose_ranks import choose_ranks
@@ -70,7 +71,7 @@ from timeline.version import __version__
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["compare"]
+__all__ = ["compare", "find_changes"]
 
 
 MOST_LENGTHS = 1 << 24
@@ -111,14 +112,49 @@ def compare(
     Raises:
         TimelineError: nothing was written; the message says what to do.
     """
-    options = fill(ExportOptions, {"output": output, **keywords})
-    more = fill(CompareOptions, keywords)
-    drawn = with_drawn_layers(select(selection, keywords), options)
+    given = {"output": output, **keywords}
+    with _opened(base, new, select(selection, keywords), given) as comparer:
+        return comparer.write()
+
+
+@with_keywords(ChangeKeywords, Selection, ExportOptions, CompareOptions, ReadingOptions)
+def find_changes(
+    base: Profile | str | os.PathLike[str],
+    new: Profile | str | os.PathLike[str],
+    *,
+    selection: Selection | None = None,
+    **keywords: Unpack[ChangeKeywords],
+) -> ComparisonReport:
+    """Compare two runs as `compare` does, and write nothing: the report has no outputs.
+
+    Args:
+        base, new, selection, ranks, graphs, steps, window, causes, fail_above, max_kernels,
+            map_operators, match_shapes: as for `compare`.
+        assign_rank, align, offset, fp_start, bp_end, jobs, executor, keep_going, progress: how
+            paths are opened; see `open_profile`. A profile that is open has its own.
+
+    Raises:
+        TimelineError: something selected is not there, or a file cannot be read.
+    """
+    with _opened(base, new, select(selection, keywords), keywords) as comparer:
+        return comparer.compare()
+
+
+@contextlib.contextmanager
+def _opened(
+    base: Profile | str | os.PathLike[str],
+    new: Profile | str | os.PathLike[str],
+    selection: Selection,
+    keywords: Mapping[str, Any],
+) -> Iterator[_Comparer]:
+    """What compares two runs, which are open as long."""
+    options, more = fill(ExportOptions, keywords), fill(CompareOptions, keywords)
+    drawn = with_drawn_layers(selection, options)
     check_can_draw(options)
-    either = FindingOptions(of_several=True)
+    reading, either = cast("ReadingKeywords", keywords), FindingOptions(of_several=True)
     with (
-        open_if_path(base, keywords, either) as before,
-        open_if_path(new, keywords, either) as after,
+        open_if_path(base, reading, either) as before,
+        open_if_path(new, reading, either) as after,
     ):
         before.check_open()
         after.check_open()
@@ -127,15 +163,34 @@ def compare(
                 f"--assign-rank {name}: neither run has such a capture.",
                 do="Use --list to see what each has.",
             )
-        target = Target.of(options, comparison_name(before.path, after.path, options.kind, drawn))
         try:
-            return _ComparisonWriter(before, after, drawn, options, more, target).write()
+            yield _Comparer(before, after, drawn, options, more)
         finally:
             before.progress.finish()
             after.progress.finish()
 
 
-class _ComparisonWriter:
+@dataclass(frozen=True)
+class _Compared:
+    """Two runs that were read, and what differs between them."""
+
+    base: JoinedRanks
+    new: JoinedRanks
+    comparison: Comparison
+    gate: Gate | None
+
+    @property
+    def shift_ns(self) -> int:
+        """By how much the new run is moved in time."""
+        return _shift_ns(self.base.facts, self.new.facts)
+
+    @property
+    def facts(self) -> tuple[RankFacts, ...]:
+        """Those of both runs."""
+        return (*self.base.facts, *self.new.facts)
+
+
+class _Comparer:
     """Compares two open profiles and writes what it finds, with the warnings that come up."""
 
     def __init__(
@@ -145,30 +200,27 @@ class _ComparisonWriter:
         selection: Selection,
         options: ExportOptions,
         more: CompareOptions,
-        target: Target,
     ) -> None:
         self._base, self._new = base, new
         self._selection = selection
-        self._options, self._more, self._target = options, more, target
+        self._options, self._more = options, more
+        name = comparison_name(base.path, new.path, options.kind, selection)
+        self._target = Target.of(options, name)
         self._warnings: list[str] = []
 
+    def compare(self) -> ComparisonReport:
+        """Read both profiles and compare them."""
+        compared = self._compare(draw=False)
+        return self._report(compared, Written((), compared.facts, ()))
+
     def write(self) -> ComparisonReport:
-        """Read both profiles, compare them, and write the timeline and what goes beside it."""
+        """Compare, and write the timeline and what goes beside it."""
         options, form = self._options, format_of(self._target.path)
-        profiles = (self._base, self._new)
-        inputs = {profile.path: profile.sources for profile in profiles}
+        inputs = {profile.path: profile.sources for profile in (self._base, self._new)}
         check_targets(self._target, options, inputs, self._more.markdown)
-        if self._base.path.resolve() == self._new.path.resolve():
-            self._warnings.append("base and new are one profile.")
-        base, new = self._read("base", self._base), self._read("new", self._new)
-        self._warnings += self._operator_warnings(base, new)
-        comparison = _compared(base, new, self._operator_names(base, new))
-        self._warnings += comparison.warnings
-        if self._options.causes:
-            self._warnings += _cause_warnings(base, new)
-        gate = self._gate(comparison)
-        shift_ns = _shift_ns(base.facts, new.facts)
-        moved = tuple(rank.moved(ClockMove(shift_ns)) for rank in new.ranks)
+        compared = self._compare(draw=True)
+        base, comparison = compared.base, compared.comparison
+        moved = tuple(rank.moved(ClockMove(compared.shift_ns)) for rank in compared.new.ranks)
         written = fit(
             (*base.ranks, *moved),
             _not_redrawn,
@@ -181,16 +233,26 @@ class _ComparisonWriter:
             _Arrangement(len(base.ranks), comparison, options.groups_by_layer),
         )
         try:
-            facts = (*base.facts, *new.facts)
-            changed = _most_changed_step(comparison, base.facts)
-            report = self._report(comparison, gate, changed, written, shift_ns, facts)
+            report = self._report(compared, written)
             written.publish(self._draft_side_files(report))
         except BaseException:
             written.discard()
             raise
         return report
 
-    def _read(self, name: str, profile: Profile) -> JoinedRanks:
+    def _compare(self, *, draw: bool) -> _Compared:
+        if self._base.path.resolve() == self._new.path.resolve():
+            self._warnings.append("base and new are one profile.")
+        base = self._read("base", self._base, draw=draw)
+        new = self._read("new", self._new, draw=draw)
+        self._warnings += self._operator_warnings(base, new)
+        comparison = _compared(base, new, self._operator_names(base, new))
+        self._warnings += comparison.warnings
+        if self._options.causes:
+            self._warnings += _cause_warnings(base, new)
+        return _Compared(base, new, comparison, self._gate(comparison))
+
+    def _read(self, name: str, profile: Profile, *, draw: bool) -> JoinedRanks:
         sources = choose_ranks(profile.sources, self._selection, profile.path)
         options = self._options
         ranks = len(self._base.sources) + len(self._new.sources)
@@ -203,6 +265,7 @@ class _ComparisonWriter:
             options.limit_bytes,
             ranks,
             self._target.path,
+            draw=draw,
             clock=profile.reading.clock,
             questions=self._questions(ranks),
         )
@@ -294,21 +357,14 @@ class _ComparisonWriter:
             self._warnings.append(gate.warning)
         return gate
 
-    def _report(
-        self,
-        comparison: Comparison,
-        gate: Gate | None,
-        changed: ChangedStep | None,
-        written: Written,
-        shift_ns: int,
-        facts: Sequence[RankFacts],
-    ) -> ComparisonReport:
+    def _report(self, compared: _Compared, written: Written) -> ComparisonReport:
+        facts = compared.facts
         return ComparisonReport(
-            comparison,
+            compared.comparison,
             self._base.path,
             self._new.path,
             output_files(written),
-            shift_ns,
+            compared.shift_ns,
             tuple(self._warnings),
             (*(omission for known in facts for omission in known.omissions), *written.omissions),
             tuple(resolution_row(layer) for layer in written.drawn_layers),
@@ -316,8 +372,8 @@ class _ComparisonWriter:
             self._options.report,
             self._options.png,
             self._more.markdown,
-            gate,
-            changed,
+            compared.gate,
+            _most_changed_step(compared.comparison, compared.base.facts),
         )
 
     def _draft_side_files(self, report: ComparisonReport) -> list[tuple[Draft, Path]]:

@@ -12,6 +12,8 @@ import orjson
 from timeline.encoders.compression import TrackSizes
 from timeline.encoders.spelled_args import SpelledArg, round_reals, spell_args
 from timeline.tracks.model import Arg, ArgKind, Samples, Slices, Timeline, Track
+from timeline.tracks.partition import is_partition
+from timeline.tracks.root_rows import seen_name
 
 __all__ = ["EVENTS", "HEAD", "encode_chrome"]
 
@@ -22,6 +24,8 @@ EVENTS_AT_ONCE = 16384
 """Events that are encoded at a time."""
 MOST_MEANINGS = 64
 """Kinds of rows, at most, that the file describes."""
+OVERVIEW = "Overview"
+"""The process of the rows that are seen first."""
 ROWS = "io.tlexport.rows"
 """The fact that says what each kind of row is: nothing else in this format can hold it."""
 _NUMBER = re.compile(r"\b\d+\b")
@@ -31,16 +35,19 @@ _NUMBER = re.compile(r"\b\d+\b")
 class _ChromeRow:
     """The process and thread that stand for a track."""
 
+    process: str
     pid: int
     tid: int
+    name: str
 
 
 def encode_chrome(timeline: Timeline, *, sizes: TrackSizes | None = None) -> Iterator[bytes]:
     """The bytes of the file, in pieces; sizes is told the bytes that each track took.
 
     Times are microseconds since the first event with exactly three decimals: Perfetto reads them
-    into a double, and epoch times would lose 0.25 us. A process stands for one layer of one rank,
-    a thread for one row; lanes of a row are threads of the same name.
+    into a double, and epoch times would lose 0.25 us. One process holds what tells of all ranks
+    and where the time of each goes; then each rank has one, or each layer where rows are grouped
+    so. A thread stands for one row; lanes of a row are threads of the same name.
     """
     tracks = {track.id: track for track in timeline.tracks}
     rows = _number_rows(tracks)
@@ -64,7 +71,7 @@ def _head(timeline: Timeline, tracks: Mapping[int, Track]) -> bytes:
 
 
 def _row_meanings(tracks: Mapping[int, Track]) -> dict[str, str]:
-    """What rows say of themselves, by their names below the rank, with N for each number.
+    """What rows say of themselves, by their names from the root on, with N for each number.
 
     Counters say no more than their names and units do.
     """
@@ -102,18 +109,30 @@ def _blocks(
 
 
 def _number_rows(tracks: Mapping[int, Track]) -> dict[int, _ChromeRow]:
-    """The process and thread of each track that has content, by its id."""
-    pids: dict[tuple[int | None, str], int] = {}
-    threads: dict[int, int] = {}
-    made = {}
-    for track in _in_order(tracks):
-        if track.content is None:
-            continue
-        layer, _ = _layer_and_row(track, tracks)
-        pid = pids.setdefault((track.rank, layer), len(pids) + FIRST_PID)
-        threads[pid] = threads.get(pid, 0) + 1
-        made[track.id] = _ChromeRow(pid, threads[pid])
-    return made
+    """The process and thread of each track that has content, by its id.
+
+    No thread has the number of a process: viewers would call it the main one.
+    """
+    drawn = [track for track in _in_order(tracks) if track.content is not None]
+    drawn.sort(key=lambda track: (not _is_overview(track, tracks), _is_below(track)))
+    names = [_names(track, tracks) for track in drawn]
+    processes = dict.fromkeys(process for process, _ in names)
+    pids = {process: pid for pid, process in enumerate(processes, FIRST_PID)}
+    first_tid = FIRST_PID + len(pids)
+    return {
+        track.id: _ChromeRow(process, pids[process], tid, row)
+        for tid, (track, (process, row)) in enumerate(zip(drawn, names, strict=True), first_tid)
+    }
+
+
+def _is_overview(track: Track, tracks: Mapping[int, Track]) -> bool:
+    """Whether a row tells of all ranks, or where the time of one goes."""
+    return is_partition(track) or all(one.rank is None for one in _way(track, tracks))
+
+
+def _is_below(track: Track) -> bool:
+    """Whether a row of the overview is seen below the others, which is where time goes too."""
+    return track.parent is not None and track.rank is None
 
 
 def _in_order(tracks: Mapping[int, Track]) -> list[Track]:
@@ -124,24 +143,35 @@ def _in_order(tracks: Mapping[int, Track]) -> list[Track]:
     return sorted(tracks.values(), key=lambda track: paths[track.id])
 
 
+def _way(track: Track, tracks: Mapping[int, Track]) -> list[Track]:
+    """The tracks from the root down to a track."""
+    found = [track]
+    while found[-1].parent is not None and found[-1].parent in tracks:
+        found.append(tracks[found[-1].parent])
+    return found[::-1]
+
+
 def _path(track: Track, tracks: Mapping[int, Track]) -> list[str]:
-    """The names from the layer of a track down to it; from the root, where it is of no rank."""
-    names = [track.name]
-    above = track.parent
-    while above is not None and above in tracks:
-        names.append(tracks[above].name)
-        above = tracks[above].parent
-    if track.rank is None:
-        return names[::-1]
-    return [name for name in reversed(names[:-1]) if name != f"Rank {track.rank}"] or [track.name]
+    """The names from the root down to a track."""
+    return [seen_name(one.name) for one in _way(track, tracks)]
 
 
-def _layer_and_row(track: Track, tracks: Mapping[int, Track]) -> tuple[str, str]:
-    """The layer a track belongs to, and the name of its row below it."""
-    layer, *below = _path(track, tracks)
+def _names(track: Track, tracks: Mapping[int, Track]) -> tuple[str, str]:
+    """The process that a track belongs to, and what it is called there."""
+    if is_partition(track):
+        return OVERVIEW, seen_name(track.name)
+    way = _way(track, tracks)
+    names = _path(track, tracks)
+    if _is_overview(track, tracks):
+        process = OVERVIEW
+    else:
+        # Below a layer of all ranks, each has a process of its own: counters have no other place.
+        of_rank = 1 if way[0].rank is not None else 2
+        process, names = ": ".join(names[:of_rank]), names[of_rank:] or names[-1:]
+    outer, *below = names
     if len(below) > 1 and below[-1].startswith(below[-2]):
         below = below[:-2] + below[-1:]
-    return layer, " ".join(below) or layer
+    return process, ": ".join(filter(None, (outer, " ".join(below))))
 
 
 def _metadata(tracks: Mapping[int, Track], rows: dict[int, _ChromeRow]) -> Iterator[bytes]:
@@ -151,14 +181,13 @@ def _metadata(tracks: Mapping[int, Track], rows: dict[int, _ChromeRow]) -> Itera
         if chrome_row is None:
             continue
         pid, tid = chrome_row.pid, chrome_row.tid
-        layer, row = _layer_and_row(track, tracks)
         if pid not in named:
             named.add(pid)
-            label = layer if track.rank is None else f"Rank {track.rank} {layer}"
-            yield _meta(b"process_name", pid, 0, b"name", orjson.dumps(label))
+            label = orjson.dumps(chrome_row.process)
+            yield _meta(b"process_name", pid, 0, b"name", label)
             yield _meta(b"process_sort_index", pid, 0, b"sort_index", b"%d" % pid)
         if isinstance(track.content, Slices):
-            yield _meta(b"thread_name", pid, tid, b"name", orjson.dumps(row))
+            yield _meta(b"thread_name", pid, tid, b"name", orjson.dumps(chrome_row.name))
             yield _meta(b"thread_sort_index", pid, tid, b"sort_index", b"%d" % tid)
 
 

@@ -20,7 +20,13 @@ from timeline.records.collective_kinds import KINDS
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.profiler_tables.cluster import CollectiveSums
 
-__all__ = ["collective_table", "link_table", "longest_op_table"]
+__all__ = ["collective_table", "group_table", "kind_names", "link_table", "longest_op_table"]
+
+_OF_GROUPS = (
+    *("rank", "group", "count", "size_bytes", "moved_bytes"),
+    *("total_ns", "waited_ns", "transfer_ns"),
+)
+"""Columns of collectives that are sums, and what they are of."""
 
 
 def collective_table(facts: Sequence[RankFacts], waits: Waits) -> Table:
@@ -45,7 +51,7 @@ def _collectives(facts: RankFacts, waits: Waits) -> dict[str, npt.NDArray[Any]]:
     moved[whole.row] = np.nan_to_num(whole.bandwidth * whole.transfer_ns)
     timed_ns = np.where(moved > 0, transfer_ns, 0)
     rows = np.flatnonzero(ops.selected)
-    kinds, kind = np.unique(_kind_names(facts, rows), return_inverse=True)
+    kinds, kind = np.unique(kind_names(facts, rows), return_inverse=True)
     pairs, which = distinct_pairs(kind.reshape(-1), ops.group[rows].astype(np.int64))
     which = which.reshape(-1)
 
@@ -95,12 +101,29 @@ def _filed_collectives(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
     }
 
 
-def _kind_names(facts: RankFacts, rows: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
+def kind_names(facts: RankFacts, rows: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
     """What each op does; its name where that does not tell."""
     ops = facts.collectives.ops
     kinds = np.array([*KINDS, ""], object)[ops.kind[rows]]
     names = np.array(facts.collectives.strings, object)[ops.name[rows]]
     return np.where(ops.kind[rows] == NO_KIND, names, kinds)
+
+
+def group_table(collectives: Table) -> Table:
+    """The rows of a table of collectives summed over kinds: a row per rank and group."""
+    if not len(collectives):
+        return Table(
+            {name: collectives[name] for name in _OF_GROUPS if name in collectives.columns}
+        )
+    _, number = np.unique(collectives["group"].astype(str), return_inverse=True)
+    summed = group_by(len(collectives), [collectives["rank"], number.reshape(-1)])
+    columns = {name: collectives[name][summed.first] for name in ("rank", "group")}
+    for name in _OF_GROUPS[2:]:
+        values = collectives[name]
+        known = summed.sum((~np.ma.getmaskarray(values)).astype(np.int64))
+        sums = summed.sum(np.ma.filled(values, 0))
+        columns[name] = np.ma.masked_array(sums, known == 0) if (known == 0).any() else sums
+    return Table(columns)
 
 
 def longest_op_table(facts: Sequence[RankFacts]) -> Table:

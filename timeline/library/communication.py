@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from timeline.declarations import with_keywords
+from timeline.errors import UsageError
 from timeline.figures.table import Table
 from timeline.keywords import SelectionKeywords
-from timeline.library.open_profile import OpenProfile
+from timeline.library.measure import read_known
+from timeline.library.open_profile import ALWAYS_ASKED, OpenProfile
 from timeline.selection import Selection
 
 if TYPE_CHECKING:
@@ -21,30 +23,64 @@ class CommunicationTables(OpenProfile):
 
     @with_keywords(SelectionKeywords, Selection)
     def collectives(
-        self, selection: Selection | None = None, **keywords: Unpack[SelectionKeywords]
+        self,
+        selection: Selection | None = None,
+        by: Literal["longest", "op", "kind", "group"] = "longest",
+        **keywords: Unpack[SelectionKeywords],
     ) -> Table:
-        """The longest communication ops of each rank, longest first.
+        """Communication: the longest ops of each rank, every op, or sums by kind or group.
 
-        rank, name, group, graph, step, start_ns, duration_ns. Others count in `operators`.
+        Longest (at most 20 of each rank, longest first): rank, name, group, graph, step, start_ns,
+        duration_ns. By op, in order of start: rank, kind (such as AllReduce), name, group, graph,
+        step, start_ns, duration_ns, size_bytes (what the rank puts in), waited_ns (until the last
+        rank arrived), last_rank (which that was), transfer_ns (from then on).
+
+        By kind: a row per rank, kind and group: rank, kind, group, count, size_bytes, moved_bytes
+        (what the rank sent over links, as the profiler sums it up), total_ns, waited_ns,
+        transfer_ns, bandwidth_gb_s (of the bus). By group: the same summed over kinds, without the
+        bandwidth. What is not known is masked; a sum is of what is known.
 
         Raises:
             TimelineError: as `overlap`.
         """
-        return self._measure(selection, keywords).figures.longest_ops
+        if by not in ("longest", "op", "kind", "group"):
+            raise UsageError(f"by={by!r}: collectives are told by longest, op, kind or group.")
+        if by == "op":
+            from timeline.figures.single_tables import op_table
+
+            known = read_known(*self._reader, self._chosen(selection, keywords), ALWAYS_ASKED)
+            return op_table(known.facts, known.waiting.waits)
+        figures = self._measure(selection, keywords).figures
+        if by == "longest":
+            return figures.longest_ops
+        from timeline.figures.collective_tables import group_table
+
+        return figures.collectives if by == "kind" else group_table(figures.collectives)
 
     @with_keywords(SelectionKeywords, Selection)
     def waiting(
-        self, selection: Selection | None = None, **keywords: Unpack[SelectionKeywords]
+        self,
+        selection: Selection | None = None,
+        by: Literal["pair", "rank"] = "pair",
+        **keywords: Unpack[SelectionKeywords],
     ) -> Table:
-        """A row per rank and rank that it waited for in collectives, the longest waits first.
+        """Who waits for whom in collectives: a row per pair of ranks, longest first, or per rank.
 
-        rank, waited_for_rank (masked where it is only known that some rank came last), profiled
-        (whether that is among the ranks read), times, waited_ns.
+        By pair: rank, waited_for_rank (masked where it is only known that some rank came last),
+        profiled (whether that is among the ranks read), times, waited_ns. By rank: rank; times_last
+        (how often it came last), waited_ns (how long it waited), caused_ns (how long others waited
+        for it), of which compute_late_ns and host_late_ns are due to its computing longer than they
+        did and to its host, slowest_ns (the longest that it kept one waiting); and what that stands
+        on: how many collectives are shared (of which it is known who came last), unmatched, alone,
+        unknown or unnamed (of which it is not), with the time that each of these took.
 
         Raises:
             TimelineError: as `overlap`.
         """
-        return self._measure(selection, keywords).figures.waited_for
+        if by not in ("pair", "rank"):
+            raise UsageError(f"by={by!r}: waiting is told by pair or by rank.")
+        figures = self._measure(selection, keywords).figures
+        return figures.waited_for if by == "pair" else figures.waiting
 
     @with_keywords(SelectionKeywords, Selection)
     def links(

@@ -50,8 +50,8 @@ class OpenProfile:
         self._close = weakref.finalize(self, place.close)
         # The cache holds no reference to the profile, which would keep an archive unpacked.
         self._reader = (path, found.sources, reading, progress)
-        self._read_new = functools.partial(measure, *self._reader)
-        self._read = functools.lru_cache(MOST_SELECTIONS)(self._read_new)
+        read = functools.partial(measure, *self._reader)
+        self._read = functools.lru_cache(MOST_SELECTIONS)(read)
 
     def close(self) -> None:
         """Remove what was unpacked; nothing can be read any more. A second time does nothing."""
@@ -71,12 +71,9 @@ class OpenProfile:
         selection: Selection | None,
         keywords: SelectionKeywords,
         questions: Questions = ALWAYS_ASKED,
-        *,
-        keep: bool = True,
     ) -> Measured:
-        """The figures of a selection, or of its keywords; keep: whether they are remembered."""
-        chosen = self._chosen(selection, keywords)
-        return self._read(chosen, questions) if keep else self._read_new(chosen, questions)
+        """The figures of a selection, or of its keywords, which are remembered."""
+        return self._read(self._chosen(selection, keywords), questions)
 
     def _chosen(self, selection: Selection | None, keywords: SelectionKeywords) -> Selection:
         """What is selected of an open profile; layers are only of drawings."""

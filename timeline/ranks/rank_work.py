@@ -37,6 +37,7 @@ from timeline.analysis.rank_facts import (
     collect_profile_facts,
 )
 from timeline.analysis.selected_rank import DrawOptions, SelectedRank
+from timeline.analysis.single_records import single_records
 from timeline.analysis.step_membership import NO_STEP
 from timeline.analysis.waits.collectives import RankCollectives, rank_collectives
 from timeline.analysis.waits.lateness import fetching_ns
@@ -219,6 +220,8 @@ def _with_answers(
         facts = _with_causes(facts, part, collectives)
     if asked.allocations:
         facts = replace(facts, allocated=allocated_memory(records, asked.most_allocations))
+    if asked.every_task or asked.every_call:
+        facts = replace(facts, single=single_records(part, asked))
     if asked.estimate:
         facts = replace(facts, replay=rank_replay(records, collectives.ops.selected))
     return with_filed_times(facts) if request.window_ns is None else facts

@@ -32,6 +32,7 @@ from timeline.records.not_given import NO_GRAPH
 from timeline.selection import SUMMARY_LAYERS, Selection
 from timeline.sources.source import Source
 from timeline.tracks.model import element_count
+from timeline.tracks.piece_args import with_piece_args
 from timeline.tracks.rank_tracks import DrawnRank
 from timeline.tracks.waiting import with_waiting
 
@@ -256,7 +257,10 @@ def _with_waiting(
         arrows=any(Layer.ARROWS in request.options.layers for request in requests),
         selected=any(request.selection.ranks is not None for request in requests),
     )
-    return tuple(replace(rank, tracks=rows) for rank, rows in zip(drawn, rank_tracks, strict=True))
+    return tuple(
+        replace(rank, tracks=replace(rows, tracks=with_piece_args(rows.tracks, rank.facts)))
+        for rank, rows in zip(drawn, rank_tracks, strict=True)
+    )
 
 
 def _clock_of(

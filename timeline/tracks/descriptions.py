@@ -42,6 +42,7 @@ __all__ = [
     "WAITING",
     "communication_group",
     "counter",
+    "counter_family",
     "counter_group",
 ]
 
@@ -64,9 +65,8 @@ STEPS_OF_ALL_RANKS = (
 )
 STEPS_OF_ONE_RANK = "The steps of the rank; args tell how each was spent."
 PARTITION = (
-    "Where the time of the rank goes: it computes; it communicates while nothing computes, and "
-    "waits for the last rank or transfers; it copies; or it idles, and why. Nothing is counted "
-    "twice. Unfold for all that it did."
+    "Where the time of the rank goes; nothing is counted twice. Waiting is for the last rank of a "
+    "collective while nothing computes. Unfold for all that the rank did."
 )
 ALL_OF_RANK = "All that is drawn of one rank, of which nothing ran on the device."
 SUMS_OF_RANK = "What the time of the rank is made of."
@@ -162,6 +162,11 @@ def counter_group(name: str) -> str:
     if name == MEMORY_OF_GRAPHS:
         return PLANNED
     return f"Counters of {name}."
+
+
+def counter_family(name: str, group: str) -> str:
+    """Counters of one source that count the same, of one unit of the device each."""
+    return f"{name} of each unit, from {group}."
 
 
 def counter(group: str, unit: str) -> str:

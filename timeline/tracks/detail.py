@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -26,6 +25,7 @@ from timeline.records.tables import (
     Tasks,
 )
 from timeline.tracks import descriptions
+from timeline.tracks.counter_families import counter_families, natural_order
 from timeline.tracks.model import Samples
 from timeline.tracks.painter import (
     NOT_DRAWN,
@@ -45,7 +45,6 @@ __all__ = ["PAINTERS", "expect_arrows", "paint_arrows"]
 
 _FEW = 1 << 16
 """Values less far apart than this are sorted as 16-bit numbers."""
-_NUMBER = re.compile(r"(\d+)")
 
 
 def _paint_hardware(drawing: LayerDrawing) -> None:
@@ -122,7 +121,7 @@ def _paint_communication(drawing: LayerDrawing) -> None:
         FlowEnd.PLANE,
     )
     found = distinct(np.concatenate([ops.group, planes.group])).tolist()
-    for order, group in enumerate(sorted(found, key=lambda code: _natural_order(strings[code]))):
+    for order, group in enumerate(sorted(found, key=lambda code: natural_order(strings[code]))):
         op_rows = np.flatnonzero(ops.group == group)
         label = strings[group]
         inside = {strings[code] for code in distinct(ops.group_name[op_rows]).tolist()} - {""}
@@ -197,7 +196,7 @@ def _host_layers(records: Records, *, runtime: bool) -> list[tuple[str, Rows]]:
     named = {strings[code]: code for code in distinct(layer).tolist()}
     return [
         (name, take(np.arange(len(layer)), layer == named[name]))
-        for name in sorted(named, key=_natural_order)
+        for name in sorted(named, key=natural_order)
         if (name in RUNTIME_LAYERS) is runtime
     ]
 
@@ -289,27 +288,32 @@ def _paint_counters(drawing: LayerDrawing) -> None:
     painter, records, parent = drawing.painter, drawing.rank.detail, drawing.add_row()
     series, samples, strings = records.series, records.samples, records.strings
     groups = distinct(series.group).tolist()
-    for order, group in enumerate(sorted(groups, key=lambda code: _natural_order(strings[code]))):
+    for order, group in enumerate(sorted(groups, key=lambda code: natural_order(strings[code]))):
         label = strings[group]
         folder = painter.add_group(
             label, parent, order, descriptions.counter_group(label), records.rank
         )
         series_rows = np.flatnonzero(series.group == group).tolist()
-        series_rows.sort(key=lambda row: _natural_order(strings[int(series.name[row])]))
-        for position, row in enumerate(series_rows):
-            at = np.flatnonzero(samples.series == row)
-            at = at[np.argsort(samples.time_ns[at], kind="stable")]
-            content = Samples(
-                samples.time_ns[at], samples.value[at], strings[int(series.unit[row])]
-            )
-            painter.add_counter(
-                strings[int(series.name[row])],
-                folder,
-                position,
-                content,
-                records.rank,
-                descriptions.counter(label, content.unit),
-            )
+        named = {row: strings[int(series.name[row])] for row in series_rows}
+        for place, (family, rows) in enumerate(counter_families(named)):
+            above = folder
+            if family:
+                described = descriptions.counter_family(family, label)
+                above = painter.add_group(family, folder, place, described, records.rank)
+            for position, row in enumerate(rows):
+                at = np.flatnonzero(samples.series == row)
+                at = at[np.argsort(samples.time_ns[at], kind="stable")]
+                content = Samples(
+                    samples.time_ns[at], samples.value[at], strings[int(series.unit[row])]
+                )
+                painter.add_counter(
+                    named[row],
+                    above,
+                    position if family else place,
+                    content,
+                    records.rank,
+                    descriptions.counter(label, content.unit),
+                )
 
 
 PAINTERS: Mapping[Layer | None, PaintLayer] = {
@@ -387,10 +391,3 @@ def _by_value(values: np.ndarray) -> Iterator[tuple[int, Rows]]:
         distinct.tolist(), bounds[:-1].tolist(), bounds[1:].tolist(), strict=True
     ):
         yield value, order[begin:stop]
-
-
-def _natural_order(text: str) -> tuple[tuple[int, str], ...]:
-    """A key that sorts numbers in names by value: Stream 2 before Stream 10."""
-    return tuple(
-        (int(part), "") if part.isdigit() else (-1, part) for part in _NUMBER.split(text) if part
-    )

@@ -49,8 +49,9 @@ _FIRST = -1
 
 
 def is_partition(track: Track) -> bool:
-    """Whether a row of a rank is the one that parts its time."""
-    return track.parent is None and track.name == PARTITION
+    """Whether a row parts the time of a rank."""
+    content = track.content
+    return isinstance(content, Slices) and content.kind is SliceKind.PARTITION
 
 
 def paint_partition(painter: Painter, rank: SelectedRank) -> None:
@@ -113,7 +114,7 @@ def paint_sums(painter: Painter, row: Track) -> None:
         slices.start_ns[:1],
         slices.end_ns[-1:],
         slices.strings.codes([told]),
-        SliceKind.PARTITION,
+        SliceKind.NOTE,
     )
     painter.add_flat_row(
         "In total", row.id, 0, drawn, slices.strings, row.rank, descriptions.SUMS_OF_RANK
@@ -145,7 +146,7 @@ def with_waits(
     made = list(tracks)
     for at, track in enumerate(tracks):
         content = track.content
-        if is_partition(track) and isinstance(content, Slices) and content.coarse is None:
+        if isinstance(content, Slices) and is_partition(track) and content.coarse is None:
             parted = _parted(content, collectives, waits, unread)
             made[at] = replace(track, content=parted)
     return made

@@ -14,7 +14,7 @@ from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct
 from timeline.columns.intervals import IntervalSet
 from timeline.columns.strings import StringPool
-from timeline.layers import Layer, SliceKind
+from timeline.layers import Category, Layer, SliceKind
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import Records, StepPart, StepParts, Steps
 from timeline.tracks import descriptions
@@ -84,12 +84,16 @@ def _idle_parts(parts: IdleParts, strings: StringPool) -> SliceTable:
         labels[parts.cause],
         SliceKind.OVERLAP,
         [names("call", parts.call)],
+        category=Category.IDLE,
     )
 
 
 def _plain(intervals: IntervalSet, name: str, strings: StringPool) -> SliceTable:
     codes = np.full(len(intervals), strings.code(name), np.int32)
-    return SliceTable(intervals.start_ns, intervals.end_ns, codes, SliceKind.OVERLAP)
+    category = Category.IDLE if name == IDLE else None
+    return SliceTable(
+        intervals.start_ns, intervals.end_ns, codes, SliceKind.OVERLAP, category=category
+    )
 
 
 def _paint_steps(drawing: LayerDrawing) -> None:

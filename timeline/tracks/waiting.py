@@ -12,7 +12,7 @@ from timeline.analysis.waits.waiting import Pairs, Waiting, Waits
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
-from timeline.layers import Layer, SliceKind, spec_of
+from timeline.layers import Category, Layer, SliceKind, spec_of
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Omission, OmissionCode
 from timeline.tracks import descriptions
@@ -142,9 +142,10 @@ def _with_row(
             wait_labels(waited, unread, strings),
             SliceKind.OVERLAP,
             [
-                names("op", named, default=False),
+                names("op", named),
                 integers("last_rank", waited.last_rank, NO_ID),
             ],
+            category=Category.WAIT,
         ),
         strings,
         rank,

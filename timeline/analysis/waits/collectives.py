@@ -19,7 +19,7 @@ from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.clock import ClockMove
 from timeline.records.collective_kinds import KINDS, UNKNOWN_OP, collective_kind
 from timeline.records.data_types import element_bytes
-from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import CommunicationOps, Records, Spans, Tasks
 
 __all__ = [
@@ -70,6 +70,7 @@ class Collectives(Spans):
     kind: Codes = column(np.int32)
     name: Codes = column(np.int32)
     group: Codes = column(np.int32)
+    graph: Int64 = column(np.int64, NO_GRAPH)
     iteration: Int64 = column(np.int64, NO_ID)
     size_bytes: Int64 = column(np.int64, NO_ID)
     moved_bytes: Int64 = column(np.int64, NO_ID)
@@ -147,6 +148,7 @@ def rank_collectives(
         kind_numbers(kinds)[which],
         strings.translate(ops.name, pool),
         strings.translate(ops.group, pool),
+        ops.graph,
         iterations,
         _sizes_bytes(ops, pool),
         ops.moved_bytes,

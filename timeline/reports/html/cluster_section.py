@@ -13,6 +13,7 @@ from timeline.figures.cluster_advice import mean_rows
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.printable import printable
+from timeline.reports.html.bandwidth_tables import links_of_known_ends
 from timeline.reports.html.page_table import (
     PageTable,
     integer_column,
@@ -25,7 +26,6 @@ from timeline.reports.html.page_table import (
 from timeline.reports.html.palette import ALONE, Part
 from timeline.reports.html.pictures import Picture, draw_rank_bars
 from timeline.reports.html.svg import StyleSheet
-from timeline.reports.html.wait_tables import links_of_known_ends
 from timeline.units import spell_count
 
 __all__ = ["ClusterSection", "cluster_section"]

@@ -24,9 +24,11 @@ from timeline.reports.html.step_grid import NOT_GIVEN, StepGrid, run_length
 __all__ = [
     "MOST_BARS",
     "MOST_DRAWN",
+    "MOST_OUTLINED",
     "Scale",
     "draw_bars",
     "draw_changes",
+    "draw_columns",
     "draw_curves",
     "draw_operator_curves",
     "draw_operators",
@@ -50,6 +52,8 @@ LEAST_ROWS = 5
 """A list of operators has room for so many, even if there are fewer."""
 MOST_DRAWN = 400
 """Up to so many ranks or steps are drawn in one picture; more share a column, see `run_length`."""
+MOST_OUTLINED = 256
+"""Up to so many ranks are drawn in an outline; more share a column."""
 MOST_APART = 60
 """Up to so many columns stand apart."""
 ROOM_FOR_SHARE = 0.075
@@ -57,7 +61,7 @@ ROOM_FOR_SHARE = 0.075
 _HATCHES = {
     "waiting": ("////", "exposed-hatch"),
     "exposed": ("////", "exposed-hatch"),
-    "unsplit": ("....", "unsplit-hatch"),
+    "unsplit": ("----", "unsplit-hatch"),
     "between": ("\\\\\\\\", "between-hatch"),
 }
 _SIZES = (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10), ("B", 1))
@@ -167,7 +171,7 @@ def _write_shares(axes: Axes, role: str, left_ns: Int64, values_ns: Int64, spans
 
 
 def _draw_outline(axes: Axes, ranks: Table, parts: Sequence[Part]) -> None:
-    run = run_length(len(ranks), MOST_DRAWN)
+    run = run_length(len(ranks), MOST_OUTLINED)
     starts = np.arange(0, len(ranks), run)
     longest = np.array(
         [start + int(np.argmax(ranks["span_ns"][start : start + run])) for start in starts]
@@ -178,6 +182,13 @@ def _draw_outline(axes: Axes, ranks: Table, parts: Sequence[Part]) -> None:
     ids = ranks["rank"][starts]
     label_columns(axes, ids, [str(rank) for rank in ids.tolist()], "rank")
     _label_times(axes, _longest_ns(stack))
+
+
+def draw_columns(axes: Axes, ids: Int64, times_ns: Int64, role: str, noun: str) -> None:
+    """A column for each time, which its id is written below."""
+    _draw_stack(axes, {Part("", role, ""): times_ns})
+    label_columns(axes, ids, [str(number) for number in ids.tolist()], noun)
+    _label_times(axes, int(times_ns.max()))
 
 
 def _longest_ns(stack: Mapping[Part, Int64]) -> int:

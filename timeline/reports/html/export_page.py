@@ -7,12 +7,14 @@ from collections.abc import Iterator, Sequence
 from timeline.figures.operator_curves import operator_curves
 from timeline.figures.verdict import total_by_type
 from timeline.figures.verdict_words import between_sentence, step_shares
+from timeline.figures.wait_matrix import WaitMatrix
 from timeline.printable import printable
 from timeline.reports.export_report import ExportReport
 from timeline.reports.html import export_tables
+from timeline.reports.html.bandwidth_tables import bandwidth_tables
 from timeline.reports.html.cluster_section import cluster_section
 from timeline.reports.html.data_section import data_section
-from timeline.reports.html.drawing import MOST_DRAWN
+from timeline.reports.html.drawing import MOST_DRAWN, MOST_OUTLINED
 from timeline.reports.html.flop_tables import flop_section
 from timeline.reports.html.idle_tables import idle_tables
 from timeline.reports.html.memory_section import memory_section
@@ -27,6 +29,7 @@ from timeline.reports.html.rendering import (
 )
 from timeline.reports.html.step_grid import StepGrid, run_length, with_parts
 from timeline.reports.html.svg import StyleSheet
+from timeline.reports.html.wait_picture import draw_waits
 from timeline.reports.html.wait_tables import wait_tables
 from timeline.units import spell_short
 
@@ -84,14 +87,16 @@ def _pictured(report: ExportReport, sheet: StyleSheet) -> dict[str, object]:
     used = with_parts(means) if len(means) else means
     bar_parts = shown_parts(used, (*PARTS, BETWEEN)) if len(used) else ()
     first = shown[0] if shown else None
+    matrix = WaitMatrix.of(report.figures.waiting, report.figures.waited_for)
     curves = operator_curves(report.figures.operator_steps, report.figures.operators)
     return {
         "bars": draw_rank_bars(used, sheet, bar_parts) if len(used) else None,
         "bar_parts": bar_parts,
         "bars_note": _bars_note(report, bar_parts),
-        "bars_run": run_length(len(used), MOST_DRAWN),
+        "bars_run": run_length(len(used), MOST_OUTLINED),
         "heat_run": run_length(len(ranks), MOST_DRAWN),
         "rank_note": _rank_note(report, first),
+        "waits": None if matrix is None else draw_waits(matrix, sheet),
         "steps": draw_steps(StepGrid.of(report.figures), first, sheet),
         "curves": None if curves is None else draw_operator_steps(curves, sheet),
         "curves_note": "" if curves is None else export_tables.curves_note(curves, len(ranks)),
@@ -146,6 +151,7 @@ def _listed(report: ExportReport) -> dict[str, object]:
         "collective_tables": list(export_tables.operator_tables(totals, communication=True)),
         "longest_table": export_tables.longest_op_table(report),
         "idle_tables": list(idle_tables(report.figures)),
+        "bandwidth_tables": list(bandwidth_tables(report.figures)),
         "wait_tables": list(wait_tables(report.figures)),
         "path_tables": list(path_tables(report.figures)),
         "flops": flop_section(report.figures.flops),

@@ -36,7 +36,7 @@ __all__ = [
     "step_table",
 ]
 
-MOST_ROWS = 120
+MOST_ROWS = 64
 """Longer tables are cut: they keep what takes longest."""
 MOST_OPS = 50
 

@@ -13,10 +13,12 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from timeline.columns.columns import Int64
+from timeline.figures.wait_matrix import WaitMatrix
 from timeline.reports.html.drawing import label_columns, round_positions
 from timeline.reports.html.step_grid import StepGrid
 
-__all__ = ["draw_heat"]
+__all__ = ["draw_heat", "draw_matrix"]
 
 HEAT = "cividis"
 EQUAL_CONTRAST = 0.179
@@ -32,25 +34,47 @@ def draw_heat(
 
     values: (R, C) masked floats. unit: behind the numbers; they are shares where it is "%".
     """
-    ranks, steps = values.shape
     # A warm-up step that takes many times as long would leave one colour to all others.
     scaled = values[grid.ordinary & ~np.ma.getmaskarray(values)]
     scaled = scaled if len(scaled) else values
     norm = Normalize(float(scaled.min()), float(scaled.max()), clip=True)
-    axes.imshow(values, aspect="auto", interpolation="none", cmap=HEAT, norm=norm, gid="heat")
+    _draw_cells(axes, scale_axes, grid.ranks, values, norm, unit)
     label_columns(axes, grid.steps, grid.labels(), "step")
-    axes.set_ylim(ranks - 0.5, -0.5)
+
+
+def draw_matrix(
+    axes: Axes, scale_axes: Axes, matrix: WaitMatrix, values: npt.NDArray[Any], unit: str
+) -> None:
+    """How long ranks waited for ranks, in colours, from 0 on; see `draw_heat`."""
+    norm = Normalize(0.0, float(values.max()), clip=True)
+    _draw_cells(axes, scale_axes, matrix.ranks, values, norm, unit)
+    label_columns(axes, matrix.awaited, matrix.labels(), "waited for rank")
+
+
+def _draw_cells(
+    axes: Axes,
+    scale_axes: Axes,
+    ranks: Int64,
+    values: npt.NDArray[Any],
+    norm: Normalize,
+    unit: str,
+) -> None:
+    """Cells, one row for each rank, with the scale of their colours."""
+    rows, columns = values.shape
+    axes.imshow(values, aspect="auto", interpolation="none", cmap=HEAT, norm=norm, gid="heat")
+    axes.set_xlim(-0.5, columns - 0.5)
+    axes.set_ylim(rows - 0.5, -0.5)
     box = axes.get_window_extent()
-    positions = round_positions(grid.ranks, int(box.height / 20))
-    axes.set_yticks(positions, [f"rank {grid.ranks[position]}" for position in positions.tolist()])
+    positions = round_positions(ranks, int(box.height / 20))
+    axes.set_yticks(positions, [f"rank {ranks[position]}" for position in positions.tolist()])
     axes.spines["bottom"].set_visible(False)
     bar = axes.figure.colorbar(ScalarMappable(norm, HEAT), cax=scale_axes, orientation="horizontal")
     bar.outline.set_visible(False)
     scale_axes.xaxis.set_major_locator(MaxNLocator(4))
     scale_axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _at: f"{value:g}"))
     scale_axes.text(1.03, 0.5, unit, transform=scale_axes.transAxes, va="center_baseline")
-    if box.width / steps >= 40 and box.height / ranks >= 16:
-        _write_cells(axes, values, norm, 1 if scaled.max() < 1000 else 0)
+    if box.width / columns >= 40 and box.height / rows >= 16:
+        _write_cells(axes, values, norm, 1 if (norm.vmax or 0) < 1000 else 0)
 
 
 def _write_cells(axes: Axes, values: npt.NDArray[Any], norm: Normalize, digits: int) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from timeline.analysis.idle.idle_sums import IdleCause
 from timeline.columns.group_by import group_by
@@ -38,7 +40,8 @@ def path_tables(figures: Figures) -> Iterator[PageTable]:
     """What is on the critical path of all steps, and the bounds of what is won, if any is known."""
     if not len(figures.critical_path):
         return
-    yield _parts(path_parts(figures.critical_path))
+    parts = path_parts(figures.critical_path)
+    yield _kinds(parts)
     bounds = bound_table(figures)
     bounds = bounds.take(bounds["at_most_ns"] > 0) if len(bounds) else bounds
     if len(bounds):
@@ -53,6 +56,29 @@ def path_tables(figures: Figures) -> Iterator[PageTable]:
             ],
             "Over ordinary steps. Time gained from one cause may be lost to another.",
         )
+    yield _parts(parts)
+
+
+def _kinds(parts: Table) -> PageTable:
+    """A row per kind of segment, of all ranks and steps, the longest first."""
+    kinds, kind = np.unique(parts["kind"].astype(str), return_inverse=True)
+    groups = group_by(len(parts), [kind.astype(np.int64)])
+    total_ns = groups.sum(parts["total_ns"])
+    order = np.argsort(-total_ns, kind="stable")
+    return page_table(
+        "path-kinds",
+        "What is on the path",
+        [
+            text_column("Segments", _labels(kinds[kind[groups.first[order]]])),
+            time_column("Time", total_ns[order], bars=True),
+            share_column("Share of path", total_ns[order], int(total_ns.sum())),
+        ],
+    )
+
+
+def _labels(kinds: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    spelled = [str(kind).replace("_", " ").capitalize() for kind in kinds.tolist()]
+    return np.array(spelled, object)
 
 
 def _parts(parts: Table) -> PageTable:
@@ -65,13 +91,12 @@ def _parts(parts: Table) -> PageTable:
     shown = parts.take(groups.first[order[:MOST_ROWS]])
     left = len(order) - len(shown)
     ranks = map(spell_rank, shown["rank"].tolist(), shown["profiled"].tolist())
-    kinds = [kind.replace("_", " ").capitalize() for kind in shown["kind"].tolist()]
     return page_table(
         "path",
-        "What is on the path",
+        "On which rank",
         [
             text_column("Rank", np.array(list(ranks), object)),
-            text_column("Segments", np.array(kinds, object)),
+            text_column("Segments", _labels(shown["kind"])),
             time_column("Time", total_ns[order[:MOST_ROWS]]),
             share_column("Share of path", total_ns[order[:MOST_ROWS]], int(total_ns.sum())),
         ],

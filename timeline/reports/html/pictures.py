@@ -40,6 +40,7 @@ from timeline.units import spell_short
 
 __all__ = [
     "HeatMap",
+    "Margins",
     "Picture",
     "StepData",
     "StepPictures",
@@ -47,6 +48,7 @@ __all__ = [
     "draw_heat_maps",
     "draw_memory",
     "draw_operator_steps",
+    "draw_picture",
     "draw_queues",
     "draw_rank_bars",
     "draw_step_bars",
@@ -116,7 +118,7 @@ def draw_rank_bars(
     def draw(axes: Axes) -> None:
         draw_bars(axes, ranks, parts=parts)
 
-    return _picture(name, label, sheet, height, margins, draw)
+    return draw_picture(name, label, sheet, height, margins, draw)
 
 
 def draw_step_bars(grid: StepGrid, row: int, sheet: StyleSheet, quantum_ns: float) -> Picture:
@@ -125,7 +127,7 @@ def draw_step_bars(grid: StepGrid, row: int, sheet: StyleSheet, quantum_ns: floa
     def draw(axes: Axes) -> None:
         draw_parts(axes, grid, row)
 
-    return _picture("parts", "Parts of each step", sheet, STEPS, Margins(), draw, quantum_ns)
+    return draw_picture("parts", "Parts of each step", sheet, STEPS, Margins(), draw, quantum_ns)
 
 
 def draw_step_curves(grid: StepGrid, row: int, sheet: StyleSheet, quantum_ns: float) -> Picture:
@@ -134,7 +136,7 @@ def draw_step_curves(grid: StepGrid, row: int, sheet: StyleSheet, quantum_ns: fl
     def draw(axes: Axes) -> None:
         draw_curves(axes, grid, row)
 
-    return _picture(
+    return draw_picture(
         "curves", "Length of each step and phase", sheet, STEPS, Margins(), draw, quantum_ns
     )
 
@@ -148,7 +150,7 @@ def draw_operator_steps(curves: OperatorCurves, sheet: StyleSheet) -> Picture:
 
     height = CURVE_ROW * len(curves.types) + BOTTOM
     label = f"Time of {len(curves.types)} types of operators in each step"
-    return _picture("operators", label, sheet, height, Margins(CURVE_LEFT, 0), draw)
+    return draw_picture("operators", label, sheet, height, Margins(CURVE_LEFT, 0), draw)
 
 
 def draw_both_runs(steps: Table, labels: Sequence[str], sheet: StyleSheet) -> Picture:
@@ -157,7 +159,9 @@ def draw_both_runs(steps: Table, labels: Sequence[str], sheet: StyleSheet) -> Pi
     def draw(axes: Axes) -> None:
         draw_sides(axes, steps, labels)
 
-    return _picture("sides", "Length of each step, before and now", sheet, STEPS, Margins(), draw)
+    return draw_picture(
+        "sides", "Length of each step, before and now", sheet, STEPS, Margins(), draw
+    )
 
 
 def draw_queues(curves: Table, most: int, sheet: StyleSheet) -> Picture:
@@ -166,13 +170,13 @@ def draw_queues(curves: Table, most: int, sheet: StyleSheet) -> Picture:
     def draw(axes: Axes) -> None:
         draw_queue_curves(axes, curves, most)
 
-    return _picture("queues", "Batches in each queue", sheet, STEPS, Margins(), draw)
+    return draw_picture("queues", "Batches in each queue", sheet, STEPS, Margins(), draw)
 
 
 def draw_memory(curve: MemoryCurve, name: str, sheet: StyleSheet) -> Picture:
     """What a graph holds at each of its operators. name: of the picture in the page."""
     label = "Memory that the graph holds at each operator; the table below has the peak"
-    return _picture(name, label, sheet, STEPS, Margins(), lambda axes: draw_use(axes, curve))
+    return draw_picture(name, label, sheet, STEPS, Margins(), lambda axes: draw_use(axes, curve))
 
 
 def draw_heat_maps(grid: StepGrid, sheet: StyleSheet) -> Iterator[HeatMap]:
@@ -204,10 +208,12 @@ def _heat(
         colours = figure.add_axes((box.x0, 1 - top * 0.75, min(box.width, 0.35), 9 / height))
         draw_heat(axes, colours, grid, values, unit)
 
-    return HeatMap(name, label, _picture(f"heat-{name}", label, sheet, height, Margins(left), draw))
+    return HeatMap(
+        name, label, draw_picture(f"heat-{name}", label, sheet, height, Margins(left), draw)
+    )
 
 
-def _picture(
+def draw_picture(
     name: str,
     label: str,
     sheet: StyleSheet,
@@ -254,7 +260,7 @@ def _axes_data(name: str, axes: Axes, height: int, quantum_ns: float) -> Mapping
 
 MOST_BEYOND = 4
 """So many steps that are longer than a picture shows are named."""
-MOST_CELLS = 5_000
+MOST_CELLS = 3_000
 """So many ranks times steps travel in the page, for the choice of a rank."""
 LARGEST = 0xFFFE
 ABSENT = 0xFFFF

@@ -42,12 +42,49 @@
     });
   }
 
+  const spelled = (ns) => {
+    for (const [unit, size] of [['s', 1e9], ['ms', 1e6], ['µs', 1e3]]) {
+      if (ns >= size) return `${(ns / size).toPrecision(4)} ${unit}`;
+    }
+    return `${ns.toFixed(0)} ns`;
+  };
+  const unpacked = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer;
+
+  // Below a picture: what is under the pointer. tell: words for shares of its width and height.
+  const read = (reading, tell) => {
+    for (const svg of all('svg[data-name]', reading.parentNode)) {
+      svg.addEventListener('pointermove', (event) => {
+        const box = svg.getBoundingClientRect();
+        const edges = svg.dataset;
+        const x = (event.clientX - box.left) / box.width * svg.viewBox.baseVal.width;
+        const y = (event.clientY - box.top) / box.height * svg.viewBox.baseVal.height;
+        const across = (x - edges.left) / (edges.right - edges.left);
+        const down = (y - edges.top) / (edges.bottom - edges.top);
+        if (across >= 0 && across < 1) reading.textContent = tell(across, down);
+      });
+      svg.addEventListener('pointerleave', () => { reading.textContent = ''; });
+    }
+  };
+
+  // Waits: read the pair, or the sum, under the pointer.
+  const waitSource = document.getElementById('waits-data');
+  if (waitSource) {
+    const {rows, columns, values} = JSON.parse(waitSource.textContent);
+    const waited = new Float32Array(unpacked(values));
+    read(document.querySelector('.reading[data-of=waits]'), (across, down) => {
+      const row = rows.length > 1 || rows[0] ? Math.floor(down * rows.length) : 0;
+      if (!(row >= 0 && row < rows.length)) return '';
+      const column = Math.floor(across * columns.length);
+      const whom = columns[column] === '?' ? 'a rank that is not known' : `rank ${columns[column]}`;
+      return `${rows[row] || 'others'} waited ${spelled(waited[row * columns.length + column])} for ${whom}`;
+    });
+  }
+
   // Steps: draw the chosen rank, and read the step under the pointer.
   const source = document.getElementById('data');
   if (!source) return;
   const data = JSON.parse(source.textContent);
-  const bytes = Uint8Array.from(atob(data.values), (letter) => letter.charCodeAt(0));
-  const values = new Uint16Array(bytes.buffer);
+  const values = new Uint16Array(unpacked(data.values));
   const columns = data.labels.length;
   const choice = document.getElementById('rank');
   const parts = Object.fromEntries(data.parts);
@@ -100,31 +137,19 @@
       path(`curves-${size}-phase-${role}`, line);
     }
   };
-  const spelled = (ns) => {
-    for (const [unit, size] of [['s', 1e9], ['ms', 1e6], ['µs', 1e3]]) {
-      if (ns >= size) return `${(ns / size).toPrecision(4)} ${unit}`;
-    }
-    return `${ns.toFixed(0)} ns`;
-  };
   const choose = () => {
     for (const chart of ['parts', 'curves']) for (const size of ['wide', 'narrow']) redraw(chart, size);
     for (const own of all('[data-rank]')) own.textContent = data.ranks[at()];
     for (const own of all('[data-first]')) own.hidden = data.ranks[at()] !== Number(own.dataset.first);
   };
   if (choice) choice.addEventListener('change', choose);
-  for (const reading of all('.reading')) {
+  for (const reading of all('.reading[data-of=parts], .reading[data-of=curves]')) {
     const names = Object.keys(reading.dataset.of === 'parts' ? parts : phases);
-    for (const svg of all('svg[data-name]', reading.parentNode)) {
-      svg.addEventListener('pointermove', (event) => {
-        const box = svg.getBoundingClientRect();
-        const inside = (event.clientX - box.left) / box.width * svg.viewBox.baseVal.width;
-        const step = Math.floor((inside - svg.dataset.left) / (svg.dataset.right - svg.dataset.left) * columns);
-        if (!(step >= 0 && step < columns)) return;
-        reading.textContent = `step ${data.labels[step]}: ` + names
-          .filter((name) => series(name) && series(name)[step] !== data.absent)
-          .map((name) => `${words[name]} ${spelled(series(name)[step] * data.quantum_ns)}`).join(', ');
-      });
-      svg.addEventListener('pointerleave', () => { reading.textContent = ''; });
-    }
+    read(reading, (across) => {
+      const step = Math.floor(across * columns);
+      return `step ${data.labels[step]}: ` + names
+        .filter((name) => series(name) && series(name)[step] !== data.absent)
+        .map((name) => `${words[name]} ${spelled(series(name)[step] * data.quantum_ns)}`).join(', ');
+    });
   }
 })();

@@ -1,0 +1,139 @@
+"""Args of the pieces that the time of a rank is parted into: of whom, in which step, how much."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from timeline.analysis.rank_facts import RankFacts
+from timeline.analysis.waits.collectives import RankCollectives
+from timeline.columns.columns import Codes, Int64, Rows
+from timeline.columns.constant import constant
+from timeline.columns.strings import NO_NAME
+from timeline.layers import SliceKind
+from timeline.records.not_given import NO_TIME
+from timeline.tracks.model import MERGED, Arg, ArgKind, Slices, Track
+from timeline.tracks.partition import EXPOSED, TRANSFER
+from timeline.units import spell_tenths
+
+__all__ = ["DeviceSteps", "device_steps", "with_piece_args"]
+
+_KINDS = frozenset({SliceKind.OVERLAP, SliceKind.PARTITION})
+_LEAST_TENTHS = 10
+"""Pieces of a smaller share, in tenths of a percent, tell nothing."""
+_WHOLE_PERCENT = 100
+_NO_ROW = -1
+_WAITING = "Waiting for "
+
+
+@dataclass(frozen=True)
+class DeviceSteps:
+    """When the steps of a rank ran on its device, ascending by start_ns; all columns are (n,)."""
+
+    iteration: Int64
+    start_ns: Int64
+    end_ns: Int64
+
+    def rows_at(self, moments_ns: Int64) -> Rows:
+        """The step that began last before each moment, if it still ran; else -1."""
+        row = np.searchsorted(self.start_ns, moments_ns, side="right") - 1
+        return np.where(moments_ns < np.append(self.end_ns, 0)[row], row, _NO_ROW)
+
+
+def device_steps(facts: RankFacts) -> DeviceSteps:
+    """The steps of a rank; host windows count only where no device work of them is known."""
+    steps = facts.steps
+    on_device = steps.host & (facts.device_start_ns != NO_TIME)
+    start_ns = np.where(on_device, facts.device_start_ns, steps.start_ns)
+    end_ns = np.where(on_device, facts.device_end_ns, steps.end_ns)
+    order = np.argsort(start_ns, kind="stable")
+    return DeviceSteps(steps.iteration[order], start_ns[order], end_ns[order])
+
+
+def with_piece_args(tracks: Sequence[Track], facts: RankFacts) -> tuple[Track, ...]:
+    """The rows of a rank, whose pieces of time tell the rank, the step and their share of it.
+
+    Of the partition they also tell the collective in which the rank waits or transfers. A share is
+    that of the step in which a piece begins, up to the end of the step; between steps, nothing is
+    said but the rank. Pieces of less than a percent of the step, or of all time between steps, have
+    no such args: nearly all are so short, and what they would tell takes more bytes than they do.
+    """
+    steps = device_steps(facts)
+    made = []
+    for track in tracks:
+        content = track.content
+        if isinstance(content, Slices) and content.kind in _KINDS and len(content):
+            args = _args(content, facts, steps)
+            made.append(replace(track, content=replace(content, args=(*content.args, *args))))
+        else:
+            made.append(track)
+    return tuple(made)
+
+
+def _args(slices: Slices, facts: RankFacts, steps: DeviceSteps) -> list[Arg]:
+    count = len(slices)
+    step = steps.rows_at(slices.start_ns)
+    in_step = step != _NO_ROW
+    tenths = _tenths(slices, steps, step)
+    told = tenths >= _LEAST_TENTHS
+    if slices.coarse is not None:
+        told &= slices.coarse.row != MERGED
+    if not told.any():
+        return []
+    made = []
+    if slices.kind is SliceKind.PARTITION:
+        op = _ops(slices, facts.collectives)
+        made.append(Arg("op", ArgKind.NAME, op, told & (op != NO_NAME)))
+    made.append(Arg("rank", ArgKind.INTEGER, constant(facts.rank, count, np.int64), told))
+    if in_step.any():
+        distinct, which = np.unique(tenths, return_inverse=True)
+        share = slices.strings.codes(map(spell_tenths, distinct.tolist()))[which]
+        made += [
+            Arg("iteration", ArgKind.INTEGER, steps.iteration[step], told & in_step),
+            Arg("share_of_step", ArgKind.NAME, share, told & in_step),
+        ]
+    return [arg for arg in made if arg.present.any()]
+
+
+def _tenths(slices: Slices, steps: DeviceSteps, step: Rows) -> Int64:
+    """Tenths of a percent of its step that each slice takes; between steps, of all slices.
+
+    Two digits count, so larger ones are whole percents.
+    """
+    in_step = step != _NO_ROW
+    first_ns, last_ns = int(slices.start_ns.min()), int(slices.end_ns.max())
+    from_ns = np.where(in_step, np.append(steps.start_ns, first_ns)[step], first_ns)
+    until_ns = np.where(in_step, np.append(steps.end_ns, last_ns)[step], last_ns)
+    length_ns = np.minimum(slices.end_ns, until_ns) - slices.start_ns
+    whole_ns = np.maximum(until_ns - from_ns, 1)
+    tenths: Int64 = (2000 * length_ns + whole_ns) // (2 * whole_ns)
+    percent = (200 * length_ns + whole_ns) // (2 * whole_ns)
+    return np.where(tenths < _WHOLE_PERCENT, tenths, 10 * percent)
+
+
+def _ops(slices: Slices, collectives: RankCollectives) -> Codes:
+    """The collective in which each piece of exposed communication begins, NO_NAME for others.
+
+    Where several go on, it is the one that began first, for which waiting is counted too.
+    """
+    ops, strings = collectives.ops, slices.strings
+    communicates = np.array([_is_communication(name) for name in strings], np.bool_)[slices.name]
+    found = np.full(len(slices), NO_NAME, np.int32)
+    if not len(ops) or not communicates.any():
+        return found
+    order = np.argsort(ops.start_ns, kind="stable")
+    reach_ns = np.maximum.accumulate(ops.end_ns[order])
+    at_ns = slices.start_ns[communicates]
+    position = np.searchsorted(reach_ns, at_ns, side="right")
+    row = order[np.minimum(position, len(order) - 1)]
+    goes_on = (position < len(order)) & (ops.start_ns[row] <= at_ns)
+    found[communicates] = np.where(
+        goes_on, strings.codes(collectives.strings)[ops.name[row]], NO_NAME
+    )
+    return found
+
+
+def _is_communication(name: str) -> bool:
+    return name in (EXPOSED, TRANSFER) or name.startswith(_WAITING)
