@@ -60,6 +60,7 @@ def encode_perfetto(
         if sizes is not None:
             for track, size_bytes in compressed.track_bytes.items():
                 sizes.add(track, size_bytes)
+            sizes.count(compressed.slices)
         yield compressed.packet
 
 
@@ -143,6 +144,8 @@ def _uncompressed(batches: Iterable[TrackBatch], sizes: TrackSizes | None) -> It
             if sizes is not None:
                 sizes.add(track, len(packet))
             yield packet
+        if sizes is not None:
+            sizes.count(batch.slices)
 
 
 def _compress_in_threads(batches: Iterable[TrackBatch], level: int) -> Iterator[CompressedPacket]:
