@@ -14,7 +14,7 @@ from dataclasses import field, fields, is_dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar, cast
 
-from timeline.errors import UsageError, did_you_mean
+from timeline.errors import TimelineError, UsageError, did_you_mean
 
 __all__ = [
     "NO_COMPLETION",
@@ -173,7 +173,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 def with_keywords(keywords: type, *declaring: type) -> Callable[[_Function], _Function]:
     """Give a function that takes `**Unpack[keywords]` a keyword for each option, with its default.
 
-    The function itself has the keywords that were given.
+    The function itself has the keywords that were given. Its errors speak Python.
 
     keywords: a TypedDict. declaring: dataclasses of options, which say the order and the defaults
     that are shown; other keywords follow, and are None where not given.
@@ -216,7 +216,11 @@ def with_keywords(keywords: type, *declaring: type) -> Callable[[_Function], _Fu
                 signature.bind(*args, **given)
             except TypeError as error:
                 raise TypeError(f"{function.__name__}() {error}") from None
-            return function(*args, **given)
+            try:
+                return function(*args, **given)
+            except TimelineError as error:
+                error.say_in_python()
+                raise
 
         cast(Any, call).__signature__ = signature
         return cast(_Function, call)

@@ -17,10 +17,12 @@ TimelineWarning               figures are not of all that was asked for, or on n
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
 __all__ = [
+    "SWITCHES",
     "LimitError",
     "NoProfileError",
     "OutputError",
@@ -34,6 +36,7 @@ __all__ = [
     "UsageError",
     "WorkerError",
     "did_you_mean",
+    "in_python",
     "spell_ids",
 ]
 
@@ -41,7 +44,9 @@ __all__ = [
 class TimelineError(Exception):
     """Base of all errors that are reported to the user without a traceback.
 
-    `advice` is what to do about it; an error that is raised without any has that of its class.
+    `advice` is what to do about it; an error that is raised without any has that of its class. Both
+    are written in the words of the command, which prints `lines`. What leaves a function of the
+    library says the same in its own words (`say_in_python`).
     """
 
     exit_code = 1
@@ -50,14 +55,20 @@ class TimelineError(Exception):
     hints: tuple[str, ...] = ()
     """Further lines of advice."""
 
-    def __init__(self, found: str, *, do: str = "") -> None:
+    def __init__(self, found: str, *, do: str = "", python_do: str = "") -> None:
         super().__init__(f"{found} {do}".rstrip())
         self.advice = do
+        self._said = str(self)
+        self._in_python = in_python(f"{found} {python_do or do}".rstrip())
 
     def lines(self) -> list[str]:
-        """The message, which ends with advice, and further lines of it."""
-        message = str(self) if self.advice else f"{self} {self.usual_advice}"
+        """The message for the command, which ends with advice, and further lines of it."""
+        message = self._said if self.advice else f"{self._said} {self.usual_advice}"
         return [message, *(f"  {hint}" for hint in self.hints)]
+
+    def say_in_python(self) -> None:
+        """Speak to somebody who called a function: keywords instead of options."""
+        self.args = (self._in_python,)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Errors travel from the process that reads to the one that reports."""
@@ -156,6 +167,38 @@ class RegressionError(TimelineError):
 
     exit_code = 5
     usual_advice = "Check the causes that are printed, or raise --fail-above."
+
+
+SWITCHES = frozenset({"force", "keep_going", "match_shapes", "scopes", "strict"})
+"""Options that are given without a value, by their keywords."""
+_CALLED = {"-o": "output", "--list": "open_profile", "--help": "help(timeline)"}
+"""What the library calls options that are no keywords of that name."""
+_OPTION = re.compile(
+    r"\b(?:tlexport|msprof|pip) .*|(?<![\w-])(?:--[a-z][a-z-]*|-o)(?![\w=-])", re.S
+)
+"""An option of the command in a message, or a whole command line, which stays as it is typed."""
+
+
+def in_python(message: str) -> str:
+    """A message for the command in the words of the library: keywords instead of options.
+
+    >>> in_python("x.json exists. Pass --force to replace it, or -o to name another file.")
+    'x.json exists. Pass force=True to replace it, or output to name another file.'
+    >>> in_python("found graphs none; leave out --graphs. For all of it: tlexport . --graphs 1")
+    'found graphs none; leave out graphs. For all of it: tlexport . --graphs 1'
+    """
+    return _OPTION.sub(lambda found: _keyword(found[0]), message)
+
+
+def _keyword(option: str) -> str:
+    if not option.startswith("-"):
+        return option
+    if option in _CALLED:
+        return _CALLED[option]
+    name = option.removeprefix("--").replace("-", "_")
+    if name.startswith("no_"):
+        return f"{name.removeprefix('no_')}=False"
+    return f"{name}=True" if name in SWITCHES else name
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

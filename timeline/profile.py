@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from timeline.declarations import fill, with_keywords
+from timeline.errors import in_python
 from timeline.figures.notebook import paragraph_html
 from timeline.figures.table import Table
 from timeline.keywords import ReadingKeywords, SelectionKeywords
@@ -116,10 +117,10 @@ class Profile(
         shown = rows[:MOST_RANKS_SHOWN]
         if len(rows) > len(shown):
             shown.append(f"  ... and {len(rows) - len(shown)} more")
-        return "\n".join([f"<Profile {self.path}", *shown, *self.notes]) + ">"
+        return "\n".join([f"<Profile {self.path}", *shown, *map(in_python, self.notes)]) + ">"
 
     def _repr_html_(self) -> str:
-        return self.captures._repr_html_() + paragraph_html(*self.notes)
+        return self.captures._repr_html_() + paragraph_html(*map(in_python, self.notes))
 
 
 @with_keywords(ReadingKeywords, ReadingOptions)

@@ -23,7 +23,9 @@ from timeline.tracks.root_rows import named_rank
 ARGS = """
 SELECT slice.id, category, key, int_value, real_value, string_value
 FROM slice JOIN args USING (arg_set_id)
+WHERE key != 'correlation_id'
 """
+"""All args but that by which the viewer colours slices."""
 PIECES = """
 SELECT category, track_id, ts, dur,
   extract_arg(arg_set_id, '{family}.rank'), extract_arg(arg_set_id, '{family}.iteration'),

@@ -495,7 +495,7 @@ def test_an_existing_part_is_not_replaced(shelf: ProfileShelf, tmp_path: Path) -
     for path in tmp_path.iterdir():
         path.unlink()
     first.path.write_bytes(b"mine")
-    with pytest.raises(OutputError, match="--force"):
+    with pytest.raises(OutputError, match="force=True"):
         export_detail(profile.path, target, LIMITS[".pftrace"])
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"mine"]
     export_detail(profile.path, target, LIMITS[".pftrace"], force=True)

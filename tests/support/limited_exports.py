@@ -79,7 +79,8 @@ class Loaded:
                 "SELECT track_id, name, ts, dur,"
                 f" extract_arg(arg_set_id, '{task}.task_id'),"
                 f" extract_arg(arg_set_id, '{merged}.busy_ns'),"
-                " (SELECT count(*) FROM args WHERE args.arg_set_id = slice.arg_set_id)"
+                " (SELECT count(*) FROM args WHERE args.arg_set_id = slice.arg_set_id"
+                "  AND key != 'correlation_id')"
                 " FROM slice"
             )
             if rows[track][0] not in TEXT_ROWS

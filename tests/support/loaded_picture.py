@@ -140,7 +140,7 @@ class LoadedPicture:
         found: dict[int | None, list[Arg]] = defaultdict(list)
         rows = self.processor.rows(
             "SELECT arg_set_id, key, int_value, real_value, string_value FROM args"
-            " WHERE arg_set_id IN (SELECT arg_set_id FROM slice)"
+            " WHERE arg_set_id IN (SELECT arg_set_id FROM slice) AND key != 'correlation_id'"
         )
         for arg_set, key, integer, real, string in rows:
             kind, _, name = key.partition(".")

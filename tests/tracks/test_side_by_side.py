@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 
+from tests.support.ui_colours import GREEN, RED, hue
 from timeline.tracks.model import Slices
 from timeline.tracks.side_by_side import RunOfRanks, StepDifferences, side_by_side
-
-GREEN, RED = range(85, 176), (*range(30), *range(330, 360))
 
 
 def named(base_ns: int, new_ns: int, new_step: int = 7) -> str:
@@ -21,19 +18,6 @@ def named(base_ns: int, new_ns: int, new_step: int = 7) -> str:
     assert isinstance(root.content, Slices)
     (name,) = [root.content.strings[code] for code in root.content.name.tolist()]
     return name
-
-
-def hue(name: str) -> int:
-    """The hue that version 52 of the Perfetto UI gives to a slice: a hash in its arithmetic."""
-    found = 18652613
-    for character in re.sub(r"( )?\d+", "", name):
-        found = _signed(_signed(found) ^ ord(character))
-        found = _signed(int(float(found) * 16777619.0))
-    return abs(found) % 360
-
-
-def _signed(value: int) -> int:
-    return (value + 2**31) % 2**32 - 2**31
 
 
 @pytest.mark.parametrize("delta_ns", [1_000, 317_123, 12_345_678, 3_000_000_000])

@@ -86,6 +86,7 @@ def join_clocks(ranks: Sequence[RankClock], options: ClockOptions | None = None)
         raise SelectionError(
             f"--offset: rank {spell_ids(absent)} is not selected.",
             do="Use --list to see the ranks.",
+            python_do="Profile.ranks lists them.",
         )
     if options.align is Align.NONE:
         joined = JoinedClock(tuple(RankMove(method="none") for _ in ranks), None)

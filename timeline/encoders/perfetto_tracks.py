@@ -25,6 +25,7 @@ from timeline.encoders.protobuf_rows import (
 )
 from timeline.encoders.spelled_args import SpelledArg, round_reals, spell_args
 from timeline.layers import ARGS_MESSAGES, MERGED_ARGS, ArgsMessage
+from timeline.tracks.colours import colour_of
 from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Slices, Track
 
 __all__ = ["PART_ELEMENTS", "clock_ns", "encode_track", "split_track", "track_uuid"]
@@ -115,6 +116,7 @@ _ANNOTATION_NAME_IID = b"\x08"
 _ANNOTATION_INTEGER = b"\x20"
 _ANNOTATION_DOUBLE = b"\x29"
 _ANNOTATION_STRING_IID = b"\x88\x01"
+_CORRELATION_IID = varint(54 << 3)
 _FLOW_ID = varint(47 << 3 | 1)
 _DOUBLE_COUNTER = varint(44 << 3 | 1)
 _VARINT_TYPE, _FIXED64_TYPE, _BYTES_TYPE = 0, 1, 2
@@ -148,6 +150,7 @@ class _Names:
     events: Sequence[str] = ()
     args: Sequence[str] = ()
     values: Sequence[str] = ()
+    colours: Sequence[str] = ()
 
 
 def clock_ns(first_ns: int) -> int:
@@ -179,6 +182,8 @@ def _opening_packets(track: Track, sequence: int, first_ns: int, names: _Names) 
         packet.interned_data.debug_annotation_string_values.add(
             iid=number, str=name.encode("utf-8", "replace")
         )
+    for number, name in enumerate(names.colours, 1):
+        packet.interned_data.correlation_id_str.add(iid=number, str=name.encode("utf-8"))
     clocks = trace.packet.add()
     clocks.trusted_packet_sequence_id = sequence
     clocks.clock_snapshot.clocks.add(
@@ -244,11 +249,12 @@ def _encode_slices(track: Track, slices: Slices, sequence: int, first_ns: int) -
     event_iids, event_codes = _numbered(_uses(slices.name, None, len(slices.strings)))
     args = _Args(slices)
     names = [slices.strings[code] for code in event_codes.tolist()]
+    colours, colour_iids = _colours(slices, event_codes, names)
     yield _opening_packets(
         track,
         sequence,
         first_ns,
-        _Names(slices.category.value, names, args.names, args.values),
+        _Names(slices.category.value, names, args.names, args.values, colours),
     )
     most_arrows = _most_arrows(slices.arrows)
     rows_at_once = max(LEAST_BLOCK_ROWS, BLOCK_BYTES // (64 + 10 * most_arrows))
@@ -258,6 +264,7 @@ def _encode_slices(track: Track, slices: Slices, sequence: int, first_ns: int) -
             Bytes(_TYPE_BEGIN + _CATEGORY_IID + _NAME_IID),
             Varint(event_iids[slices.name[row]]),
             *args.encoded(row),
+            *_coloured(colour_iids, slices, row),
             *_flow_ids(slices.arrows, most_arrows, row),
         ]
         yield encode_rows(
@@ -267,6 +274,24 @@ def _encode_slices(track: Track, slices: Slices, sequence: int, first_ns: int) -
             ],
             len(row),
         )
+
+
+def _colours(slices: Slices, codes: Rows, names: Sequence[str]) -> tuple[list[str], Int64]:
+    """The colours of a track, and for each code of a name the number of its own, 0 for none."""
+    numbers: dict[str, int] = {}
+    iids = np.zeros(len(slices.strings), np.int64)
+    for code, name in zip(codes.tolist(), names, strict=True):
+        colour = colour_of(slices.kind, slices.category, name)
+        if colour is not None:
+            iids[code] = numbers.setdefault(colour.value, len(numbers) + 1)
+    return list(numbers), iids
+
+
+def _coloured(iids: Int64, slices: Slices, row: Rows) -> list[Piece]:
+    """The colours of some slices, where their names have one."""
+    its = iids[slices.name[row]]
+    has = its > 0
+    return [Bytes(_CORRELATION_IID, has), Varint(its, has)] if has.any() else []
 
 
 def _event(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from timeline.analysis.questions import Questions
-from timeline.errors import TimelineWarning
+from timeline.errors import TimelineWarning, in_python
 from timeline.figures.table import Table
 from timeline.options import ReadingOptions
 from timeline.progress import Progress
@@ -84,7 +84,7 @@ def read_known(
     ]
     caller = _frames_of_package()
     for warning in (*known.left_out, *known.warnings, *lost):
-        warnings.warn(warning, TimelineWarning, stacklevel=caller)
+        warnings.warn(in_python(warning), TimelineWarning, stacklevel=caller)
     return known
 
 

@@ -12,6 +12,14 @@ from timeline.sources.source import Source
 __all__ = ["check_any", "check_known", "choose_ranks"]
 
 
+_LISTED = {
+    "rank": "Profile.ranks lists them.",
+    "graph": "Profile.steps() lists them.",
+    "step": "Profile.steps() lists them.",
+}
+"""Where somebody who calls functions finds what there is."""
+
+
 def choose_ranks(sources: Sequence[Source], selection: Selection, path: Path) -> tuple[Source, ...]:
     """Choose the sources of the selected ranks; all where none is selected.
 
@@ -43,6 +51,7 @@ def check_known(noun: str, wanted: frozenset[int], known: Iterable[int], path: P
             f"{plural} {spell_ids(absent)} {are} not in {path}: found {noun}s {spell_ids(found)}"
             + (f"; the nearest are {near}." if "..." in spell_ids(found) else "."),
             do="Use --list to see them.",
+            python_do=_LISTED[noun],
         )
 
 

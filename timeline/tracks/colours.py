@@ -1,0 +1,68 @@
+"""What colours slices by what they mean: computing green, waiting red, idle yellow, in any view.
+
+The Perfetto UI takes the colour of a slice from a hash of its name, or of its correlation id where
+it has one. So the uses of time have correlation ids whose hashes are the colours they should have;
+`tests/tracks/test_colours.py` computes them as the UI does.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+
+from timeline.layers import Category, SliceKind
+
+__all__ = ["Colour", "colour_of"]
+
+
+class Colour(enum.Enum):
+    """What slices are for, by a correlation id that gives them a colour."""
+
+    COMPUTING = "computation"
+    """Green."""
+    WAITING = "waiting only"
+    """Red."""
+    TRANSFER = "transfer part"
+    """Orange."""
+    EXPOSED = "exposed communication"
+    """Orange, a little more yellow."""
+    COPIES = "copies (time)"
+    """Violet."""
+    IDLE = "spent idle"
+    """Yellow."""
+    TEXT = "sentences"
+    """A dark blue, the same for all sentences: their words matter."""
+
+
+_OF_KIND = {SliceKind.NOTE: Colour.TEXT}
+_OF_CATEGORY = {Category.WAIT: Colour.WAITING, Category.IDLE: Colour.IDLE}
+_BY_NAME = frozenset({SliceKind.PARTITION, SliceKind.OVERLAP, SliceKind.CRITICAL_PATH})
+_BEFORE_USE = re.compile(r"^(?:\d+ \w+: )?(?:a? ?rank[^:]*: )?")
+"""Before what a slice is for: how many it stands for, and on the critical path the rank."""
+_USES = (
+    ("computing", Colour.COMPUTING),
+    ("waiting for data", Colour.IDLE),
+    ("waiting", Colour.WAITING),
+    ("transfer", Colour.TRANSFER),
+    ("communication", Colour.TRANSFER),
+    ("exposed communication", Colour.EXPOSED),
+    ("cop", Colour.COPIES),
+    ("", Colour.IDLE),
+)
+"""What the name of a slice begins with, in small letters; what is none of it is idle."""
+_NOT_PROFILED = "not profiled"
+"""In the name of a rank on the critical path of which is known only that others waited for it."""
+
+
+def colour_of(kind: SliceKind, category: Category, name: str) -> Colour | None:
+    """The colour of a slice, None where the UI may choose one by its name."""
+    if kind in _OF_KIND:
+        return _OF_KIND[kind]
+    if category in _OF_CATEGORY:
+        return _OF_CATEGORY[category]
+    if kind not in _BY_NAME:
+        return None
+    use = _BEFORE_USE.sub("", name.lower())
+    if _NOT_PROFILED in use:
+        return Colour.WAITING
+    return next(colour for begin, colour in _USES if use.startswith(begin))
