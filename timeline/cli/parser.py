@@ -130,8 +130,8 @@ class ViewOptions:
     open: bool = option(
         "--open",
         group=Group.VIEW,
-        help="open the file at ui.perfetto.dev: the slowest step in view, the rank that others wait "
-        "for pinned, tables of what is slow below",
+        help="open the file at ui.perfetto.dev: the slowest step in view, the rank that others "
+        "wait for pinned, tables of what is slow below",
         default=False,
         compare=InCompare(
             "open the file at ui.perfetto.dev: the step that changed most in view, its rank pinned "
