@@ -6,19 +6,17 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol, TextIO
 
 from timeline.printable import encoded, printable
 from timeline.units import spell_bytes, spell_count
 
-__all__ = ["Progress", "RanksRead", "Silent", "TerminalLine"]
+__all__ = ["UPDATE_SECONDS", "Progress", "RanksRead", "Silent", "TerminalLine"]
 
 QUIET_SECONDS = 0.5
 """Work shorter than this shows nothing."""
 UPDATE_SECONDS = 0.1
-SHOWN_SECONDS = 2
-"""From then on the line tells how long the work takes, so that it is seen to be alive."""
 BAR_WIDTH = 16
 _ERASE = "\r\x1b[K"
 
@@ -44,19 +42,34 @@ class Silent:
 
 
 class RanksRead:
-    """Tells how many ranks are read, and how many bytes they have; any thread may note one."""
+    """Tells how many ranks are read, and how many bytes they have; any thread may note one.
 
-    def __init__(self, progress: Progress, sizes: Mapping[int, int]) -> None:
+    in_part: gives the bytes that are read of each rank in work.
+    """
+
+    def __init__(
+        self,
+        progress: Progress,
+        sizes: Mapping[int, int],
+        in_part: Callable[[], Mapping[int, int]] | None = None,
+    ) -> None:
         self._progress = progress
         self._sizes = sizes
+        self._in_part = in_part
         self._read = set[int]()
+        self._most = 0
         self._lock = threading.Lock()
-        self._report()
+        self.report()
 
     def note(self, rank: int) -> None:
         """A rank is read."""
         with self._lock:
             self._read.add(rank)
+        self.report()
+
+    def report(self) -> None:
+        """Tell how much is read by now."""
+        with self._lock:
             self._report()
 
     def _report(self) -> None:
@@ -64,7 +77,14 @@ class RanksRead:
         several = len(self._sizes) > 1
         stage = f"Read {len(self._read)} of {ranks}" if several else f"Reading {ranks}"
         done = sum(self._sizes[rank] for rank in self._read)
-        self._progress.report(stage, done, sum(self._sizes.values()))
+        in_part = {} if self._in_part is None else self._in_part()
+        done += sum(
+            min(size_bytes, self._sizes[rank])  # what is read twice is counted twice
+            for rank, size_bytes in in_part.items()
+            if rank in self._sizes and rank not in self._read
+        )
+        self._most = max(self._most, done)
+        self._progress.report(stage, self._most, sum(self._sizes.values()))
 
 
 class TerminalLine:
@@ -117,9 +137,8 @@ class TerminalLine:
         parts = [printable(stage)]
         if total:
             parts += [f"{spell_bytes(done)} of {spell_bytes(total)}", self._bar(done / total)]
-        seconds = int(time.monotonic() - self._started)
-        if seconds >= SHOWN_SECONDS:
-            parts.append(f"{seconds} s")
+        # What cannot be counted is seen to be alive.
+        parts.append(f"{time.monotonic() - self._started:.1f} s")
         # A line that is longer than the terminal could not be erased.
         width = shutil.get_terminal_size().columns - 1
         while len(parts) > 1 and sum(map(len, parts)) + 2 * len(parts) - 2 > width:

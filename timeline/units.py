@@ -16,6 +16,7 @@ __all__ = [
     "spell_duration",
     "spell_flop",
     "spell_like",
+    "spell_number",
     "spell_rate",
     "spell_share",
     "spell_short",
@@ -175,6 +176,15 @@ def spell_share(part: float, whole: float) -> str:
     return "<1%" if 0 < share < 0.005 else f"{share:.0%}"
 
 
+def spell_number(number: int) -> str:
+    """Spell a number with its digits in groups.
+
+    >>> spell_number(1234567)
+    '1 234 567'
+    """
+    return f"{number:,}".replace(",", " ")
+
+
 def spell_tenths(tenths: int) -> str:
     """Spell tenths of a percent with two digits that count.
 
@@ -190,7 +200,7 @@ def spell_count(count: int, noun: str) -> str:
     >>> spell_count(1, "task"), spell_count(171204, "task")
     ('1 task', '171 204 tasks')
     """
-    digits = f"{count:,}".replace(",", " ")
+    digits = spell_number(count)
     return f"{digits} {noun}" if count == 1 else f"{digits} {noun}s"
 
 

@@ -114,6 +114,7 @@ def test_numbers_of_operators_are_those_of_the_figures(
             "Total": "total_ns",
             "Min": "shortest_ns",
             "Max": "longest_ns",
+            "Wait before": "waited_ns",
         }.items():
             assert [text.replace("\u202f", "") for text in shown.column(table, title)] == given(
                 rows[column]

@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import termios
+import time
 from collections.abc import Mapping, Sequence
 
 __all__ = ["Shown", "plain", "run_on_terminal"]
@@ -27,6 +28,17 @@ def run_on_terminal(
     start: Sequence[str] = ("-m", "timeline"),
 ) -> Shown:
     """Run the command with stdout and stderr on a terminal of some width."""
+    code, pieces = watch_on_terminal(arguments, columns, environment, start)
+    return code, b"".join(piece for _, piece in pieces).decode().replace("\r\n", "\n")
+
+
+def watch_on_terminal(
+    arguments: Sequence[str],
+    columns: int,
+    environment: Mapping[str, str] | None = None,
+    start: Sequence[str] = ("-m", "timeline"),
+) -> tuple[int, list[tuple[float, bytes]]]:
+    """Run the command as `run_on_terminal` does: its exit code, and when it wrote what."""
     screen, others = pty.openpty()
     fcntl.ioctl(others, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     unwanted = {"COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"}
@@ -39,7 +51,7 @@ def run_on_terminal(
         env=inherited | {"TERM": "xterm-256color", "PYTHONUTF8": "1"} | dict(environment or {}),
     )
     os.close(others)
-    shown = b""
+    pieces = []
     while True:
         try:
             piece = os.read(screen, 65536)
@@ -47,9 +59,9 @@ def run_on_terminal(
             break
         if not piece:
             break
-        shown += piece
+        pieces.append((time.monotonic(), piece))
     os.close(screen)
-    return running.wait(), shown.decode().replace("\r\n", "\n")
+    return running.wait(), pieces
 
 
 def plain(text: str) -> str:

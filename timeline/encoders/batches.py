@@ -35,19 +35,25 @@ _COMPRESSED_PACKETS = varint(50 << 3 | 2)
 class CompressedPacket:
     """A packet that holds compressed ones, and the bytes of each track in it.
 
-    Its bytes are attributed to tracks in proportion to their bytes before compression.
+    Its bytes are attributed to tracks in proportion to their bytes before compression. slices: how
+    many are encoded with it that were not before.
     """
 
     packet: bytes
     track_bytes: Mapping[int | None, float]
+    slices: int = 0
 
 
 @dataclass(frozen=True)
 class PacketBlock:
-    """Packets that are compressed together, and the bytes of each track among them."""
+    """Packets that are compressed together, and the bytes of each track among them.
+
+    slices: those of the whole batch, on its last block.
+    """
 
     packets: bytes
     track_bytes: Mapping[int | None, int]
+    slices: int = 0
 
     def compress(self, level: int) -> CompressedPacket:
         """Compress them into one packet."""
@@ -56,7 +62,7 @@ class PacketBlock:
         made = _PACKET + varint(len(inner)) + inner
         part = len(made) / len(self.packets)
         return CompressedPacket(
-            made, {track: size * part for track, size in self.track_bytes.items()}
+            made, {track: size * part for track, size in self.track_bytes.items()}, self.slices
         )
 
 
@@ -100,6 +106,12 @@ class TrackBatch:
     def __len__(self) -> int:
         return sum(len(track.content or ()) for _, track in self.tracks)
 
+    @property
+    def slices(self) -> int:
+        """How many slices it holds."""
+        contents = (track.content for _, track in self.tracks)
+        return sum(len(content) for content in contents if isinstance(content, Slices))
+
     def packets(self) -> Iterator[tuple[int | None, bytes]]:
         """All packets, and the track they are of."""
         for packet in self.head:
@@ -110,7 +122,14 @@ class TrackBatch:
 
     def blocks(self) -> Iterator[PacketBlock]:
         """All packets, grouped as they are compressed."""
-        return group_packets(self.packets())
+        blocks = group_packets(self.packets())
+        block = next(blocks, None)
+        for following in blocks:
+            if block is not None:
+                yield block
+            block = following
+        if block is not None:
+            yield replace(block, slices=self.slices)
 
     def for_sending(self) -> TrackBatch:
         """Leave out what is not needed to encode the batch in another process."""

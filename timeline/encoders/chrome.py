@@ -57,6 +57,8 @@ def encode_chrome(timeline: Timeline, *, sizes: TrackSizes | None = None) -> Ite
         piece = separator + b",\n".join(block)
         if sizes is not None:
             sizes.add(track, len(piece))
+            if track is not None and isinstance(tracks[track].content, Slices):
+                sizes.count(len(block))
         yield piece
         separator = b",\n"
     yield b"\n]}\n"

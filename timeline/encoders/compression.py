@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from zlib_ng import zlib_ng
 
@@ -30,10 +30,21 @@ def gzip_pieces(pieces: Iterable[bytes], level: int) -> Iterator[bytes]:
 
 
 class TrackSizes:
-    """The bytes that each track took in a file; None stands for what no single track took."""
+    """The bytes that each track took in a file; None stands for what no single track took.
 
-    def __init__(self) -> None:
+    tell: is told how many slices are encoded, whenever there are more.
+    """
+
+    def __init__(self, tell: Callable[[int], None] | None = None) -> None:
         self.by_track: dict[int | None, float] = {}
+        self._tell = tell
+        self._slices = 0
+
+    def count(self, slices: int) -> None:
+        """Note that so many slices more are encoded."""
+        self._slices += slices
+        if self._tell is not None and slices:
+            self._tell(self._slices)
 
     def add(self, track: int | None, size_bytes: float) -> None:
         """Note that a track took so many bytes more."""

@@ -25,7 +25,7 @@ from timeline.tracks.notes import Notes, with_notes
 from timeline.tracks.rank_tracks import DrawnRank, RankTracks, with_args
 from timeline.tracks.root_rows import in_order
 from timeline.tracks.verdict_row import VerdictRow, with_verdict
-from timeline.units import spell_bytes
+from timeline.units import spell_bytes, spell_count, spell_number
 
 __all__ = [
     "MOST_WRITES",
@@ -171,8 +171,13 @@ class Writer:
         again = f" again, to fit the limit ({len(self.drafts) + 1})" if self.drafts else ""
         self.progress.report(f"Writing{again}", 0, 0)
         made = self._timeline(tracks, self.describe(omissions, drawn_layers, steps), first_ns)
+        every = spell_count(made.slice_count, "slice")
+
+        def tell(slices: int) -> None:
+            self.progress.report(f"Writing {spell_number(slices)} of {every}{again}", 0, 0)
+
         self.form.check_span(self.target, last_moment_ns(tracks) - made.first_ns)
-        sizes = TrackSizes()
+        sizes = TrackSizes(tell)
         draft = write_draft(
             self.form.encode(made, sizes, level=level, workers=self.workers), self.target
         )

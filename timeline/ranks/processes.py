@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from timeline.process import ENDING, signals_held, tune_for_one_command
+from timeline.ranks.read_counts import SharedCounts, take_place
 from timeline.ranks.shared_columns import (
     SharedArguments,
     SharedResult,
@@ -56,9 +57,11 @@ def starting_processes() -> Iterator[None]:
 class Processes(ProcessPoolExecutor):
     """Processes that begin without the caller's script, and end when they are not waited for."""
 
-    def __init__(self, jobs: int) -> None:
+    def __init__(self, jobs: int, counts: SharedCounts | None = None) -> None:
+        """counts: where they tell how much of their ranks is read."""
         self._others = frozenset(multiprocessing.active_children())
-        super().__init__(jobs, multiprocessing.get_context(_start_method()), _begin)
+        context = multiprocessing.get_context(_start_method())
+        super().__init__(jobs, context, _begin, (counts,))
 
     def submit(self, fn: Callable[..., _Result], /, *args: Any, **kwargs: Any) -> Future[_Result]:
         """Have a worker call a function; large columns go through shared files, there and back."""
@@ -120,13 +123,15 @@ def _start_method() -> str:
     return "spawn"
 
 
-def _begin() -> None:
+def _begin(counts: SharedCounts | None) -> None:
     """Die of signals without a word, and with the process that asks for the work."""
     for number in ENDING:
         signal.signal(number, signal.SIG_DFL)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     tune_for_one_command()
+    if counts is not None:
+        take_place(counts)
     threading.Thread(target=_die_with_parent, daemon=True).start()
 
 

@@ -7,7 +7,7 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future
+from concurrent.futures import BrokenExecutor, Executor, Future, wait
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 from timeline.encoders.encoding_workers import EncodingWorkers
 from timeline.errors import TimelineError, UsageError, WorkerError
 from timeline.options import ReadingOptions
-from timeline.progress import Progress, RanksRead
+from timeline.progress import UPDATE_SECONDS, Progress, RanksRead, Silent
+from timeline.ranks.read_counts import LocalCounts, ReadCounts, SharedCounts, counted_here
 from timeline.sources.source import Source
 
 __all__ = ["WorkerPool", "worker_pool_for"]
@@ -70,6 +71,8 @@ class WorkerPool:
     """Whether workers run on this machine, so that columns come to them fast."""
     sizes_bytes: Mapping[int, int] = field(default_factory=dict)
     failures: dict[int, str] = field(default_factory=dict)
+    counts: ReadCounts | None = None
+    """How much is read of the ranks in work, where that can be told and somebody looks."""
     _executor: Executor | None = None
 
     def results(
@@ -96,7 +99,10 @@ class WorkerPool:
         in_work = deque[tuple[Source, _Request, Future[_Output]]]()
         ranks = [source.identity.rank for source in sources]
         sizes_bytes = {rank: self.sizes_bytes.get(rank, 0) for rank in ranks}
-        read = RanksRead(self.progress, sizes_bytes)
+        in_part = None if self.counts is None else self.counts.bytes_of_ranks
+        read = RanksRead(self.progress, sizes_bytes, in_part)
+        if isinstance(self.counts, LocalCounts):
+            self.counts.tell = read.report
         while waiting or in_work:
             while waiting and len(in_work) < RANKS_PER_PROCESS * self.jobs:
                 source, request = waiting.popleft()
@@ -104,6 +110,7 @@ class WorkerPool:
                 future.add_done_callback(partial(_note, read, source.identity.rank))
                 in_work.append((source, request, future))
             source, request, future = in_work.popleft()
+            self._wait(future, read)
             try:
                 yield source, self._result(source, future)
             except _LostError:
@@ -123,11 +130,18 @@ class WorkerPool:
         if self._executor is None:
             self._executor = self.start()
         try:
-            return self._executor.submit(work, source, request)
+            local = self.counts if isinstance(self.counts, LocalCounts) else None
+            return self._executor.submit(_counted, work, source, request, local)
         except self.worker_lost as error:
             failed: Future[_Output] = Future()
             failed.set_exception(error)
             return failed
+
+    def _wait(self, future: Future[_Output], read: RanksRead) -> None:
+        """Wait until a rank is read, and meanwhile tell how much of those in work is."""
+        if self.counts is not None:
+            while wait([future], UPDATE_SECONDS).not_done:
+                read.report()
 
     def _result(self, source: Source, future: Future[_Output]) -> _Output:
         try:
@@ -167,6 +181,8 @@ class WorkerPool:
     def _stop(self) -> None:
         """Stop all that works, at once."""
         executor, self._executor = self._executor, None
+        if self.counts is not None:
+            self.counts.clear()
         if executor is not None:
             self.stop(executor)
 
@@ -193,6 +209,14 @@ def _note(read: RanksRead, rank: int, future: Future[_Output]) -> None:
     """Count a rank that is read; one that was lost is read again."""
     if not future.cancelled() and future.exception() is None:
         read.note(rank)
+
+
+def _counted(
+    work: Work[_Request, _Output], source: Source, request: _Request, local: LocalCounts | None
+) -> _Output:
+    """Do the work of a rank, and tell how much of it is read."""
+    with counted_here(source.identity.rank, local):
+        return work(source, request)
 
 
 class _LostError(Exception):
@@ -230,14 +254,23 @@ def worker_pool_for(
         jobs = (jobs or 1) if large else 1
     most = MOST_WINDOWS_PROCESSES if sys.platform == "win32" else len(sources)
     jobs = max(1, min(jobs, len(sources), most))
-    start = _Inline if jobs == 1 else partial(_processes, jobs)
-    return WorkerPool(start, jobs, progress, keep_going, sizes_bytes=sizes_bytes)
+    counts = None if isinstance(progress, Silent) else _counts(jobs)
+    start = _Inline if jobs == 1 else partial(_processes, jobs, counts)
+    return WorkerPool(start, jobs, progress, keep_going, sizes_bytes=sizes_bytes, counts=counts)
 
 
-def _processes(jobs: int) -> Executor:
+def _counts(jobs: int) -> ReadCounts | None:
+    if jobs == 1:
+        return LocalCounts()
+    with contextlib.suppress(OSError):  # then only whole ranks are counted
+        return SharedCounts.of(jobs)
+    return None
+
+
+def _processes(jobs: int, counts: ReadCounts | None) -> Executor:
     from timeline.ranks.processes import Processes
 
-    return Processes(jobs)
+    return Processes(jobs, counts if isinstance(counts, SharedCounts) else None)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from timeline.fitting.plan import WHOLE_NS
 from timeline.records.counting_rules import CommunicationRule, FreeRule
 from timeline.records.not_given import NO_GRAPH
 from timeline.records.tables import Omission, OmissionCode
-from timeline.units import spell_bytes, spell_count, spell_duration
+from timeline.units import spell_bytes, spell_count, spell_duration, spell_number
 
 __all__ = [
     "CsvFile",
@@ -185,7 +185,7 @@ class ResolutionRow:
             finer = f", the first part {width_there}"
         if self.layer == "counters":
             return f"{noun}: {width}{finer} ({spell_count(self.merged, 'sample')} thinned out)"
-        into = f"{self.merged_into:,}".replace(",", " ")
+        into = spell_number(self.merged_into)
         return (
             f"{noun}: {width}{finer} "
             f"({spell_count(self.exact, 'slice')} exact, "

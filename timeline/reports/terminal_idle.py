@@ -8,7 +8,7 @@ from timeline.analysis.idle.idle_sums import IdleCause
 from timeline.figures.idle_table import least_gap_ns, sum_of_selection
 from timeline.figures.rank_tables import Figures
 from timeline.reports.terminal import Display, name_text, named_grid
-from timeline.units import spell_duration, spell_share, spell_short
+from timeline.units import spell_duration, spell_number, spell_share, spell_short
 
 __all__ = ["idle_grid"]
 
@@ -43,7 +43,7 @@ def idle_grid(figures: Figures, display: Display) -> Grid | None:
                 *(() if display.narrow else (told,)),
                 spell_short(row["total_ns"]),
                 spell_share(row["share"], 1),
-                f"{row['gaps']:,}".replace(",", " "),
+                spell_number(row["gaps"]),
             )
         )
     names = [IdleCause(cause).label for cause in causes["cause"].tolist()]

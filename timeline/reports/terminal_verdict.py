@@ -24,7 +24,7 @@ from timeline.reports.terminal import (
 )
 from timeline.reports.terminal_idle import idle_grid
 from timeline.reports.times_grid import TimesGrid
-from timeline.units import spell_count, spell_share, spell_short
+from timeline.units import spell_count, spell_number, spell_share, spell_short
 
 __all__ = ["verdict_text"]
 
@@ -235,7 +235,7 @@ class _Blocks:
         cells = [
             (
                 *(str(name_text(row[name], self.display)) for name in more),
-                f"{row['count']:,}".replace(",", " "),
+                spell_number(row["count"]),
                 spell_short(row["total_ns"]),
                 *(spell_short(round(row["total_ns"] / row["count"])) for _ in mean),
                 spell_share(row["share"], 1),

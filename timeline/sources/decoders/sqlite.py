@@ -22,6 +22,7 @@ from timeline.columns.constant import constant
 from timeline.errors import SourceError
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.sqlite_rows import column_blocks
+from timeline.sources.files.read_bytes import are_counted, count_read
 
 __all__ = ["Database", "connected", "open_database", "reading"]
 
@@ -76,9 +77,26 @@ def _connected(path: Path, uri: str, flags: int) -> Iterator[apsw.Connection]:
     try:
         # Functions and views that a schema brings along are data too, and are not run.
         connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+        if are_counted():
+            _count_pages(connection)
         yield connection
     finally:
         connection.close()
+
+
+def _count_pages(connection: apsw.Connection) -> None:
+    """Have all pages counted that are read from the file, while queries run."""
+    ((page_bytes,),) = connection.execute("PRAGMA page_size")
+    counted = 0
+
+    def count() -> bool:
+        nonlocal counted
+        read, _ = connection.status(apsw.SQLITE_DBSTATUS_CACHE_MISS)
+        count_read((read - counted) * page_bytes)
+        counted = read
+        return False  # which goes on
+
+    connection.set_progress_handler(count, COUNTED_STEPS)
 
 
 @contextmanager
@@ -96,6 +114,8 @@ def reading(path: Path) -> Iterator[None]:
         raise SourceError(path, f"holds a value of an unexpected kind: {error}.") from error
 
 
+COUNTED_STEPS = 100_000
+"""Of SQLite's machine, after which pages are counted: some milliseconds."""
 LIKELY_ROW_BYTES = 20
 """A row of a large table takes more of the file."""
 FEW_ROWS = 1 << 14

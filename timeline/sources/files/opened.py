@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, cast
 from zlib_ng import gzip_ng, zlib_ng
 
 from timeline.errors import SourceError
+from timeline.sources.files.read_bytes import CountedFile, are_counted
 
 __all__ = [
     "UTF8_MARK",
@@ -73,6 +74,8 @@ def open_regular_file(path: Path) -> BinaryIO:
     Raises:
         OSError: the file cannot be opened.
     """
+    if are_counted():
+        return io.BufferedReader(CountedFile(path, opener=_regular))
     return open(path, "rb", opener=_regular)
 
 
