@@ -334,14 +334,18 @@ def test_what_is_not_there_is_refused(opened: timeline.Profile) -> None:
 
 
 def test_figures_of_a_selection_are_read_once(shelf: ProfileShelf, tmp_path: Path) -> None:
-    """One reading gives all figures but operators by name, whatever layers are selected."""
+    """One reading gives all figures but operators by name, and the verdict, whatever the layers."""
     path = shelf.copy("torch-db", tmp_path / "run").path
     profile = timeline.open_profile(path)
     first, second = Selection(steps=2), Selection(steps=[2], layers="steps")
     overlap = profile.overlap(first)
+    found = timeline.find_verdict(profile, steps=2)
     by_name = profile.operators(first, by="name")
     shutil.rmtree(path)
     assert profile.overlap(second) is overlap
+    assert timeline.find_verdict(profile, selection=second).sentences == found.sentences
+    assert len(profile.idle(second))
+    assert len(profile.critical_path(steps="2"))
     assert set(profile.steps(first)["step"]) == {2}
     assert len(profile.collectives(second))
     assert len(profile.operators(first)) < len(by_name)

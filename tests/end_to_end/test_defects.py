@@ -10,7 +10,7 @@ import math
 import re
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import pairwise
@@ -35,7 +35,7 @@ from tests.support.profile_shelf import (
 from timeline.cli.main import main
 
 Report = dict[str, Any]
-OVERLAP_ROWS = ("Computing", "Communication", "Communication(Not Overlapped)", "Free")
+OVERLAP_ROWS = ("Computing", "Communication", "Exposed communication", "Free")
 
 
 @dataclass(frozen=True)
@@ -219,11 +219,7 @@ def test_d3_every_track_has_a_name(shelf: ProfileShelf, export: Exporter, select
     assert all(
         names["process_name", pid, 0] and names["thread_name", pid, tid] for pid, tid in drawn
     )
-    planes = {
-        names["thread_name", pid, tid]
-        for pid, tid in drawn
-        if "Communication" in names["process_name", pid, 0]
-    }
+    planes = {names["thread_name", pid, tid].removeprefix("Communication: ") for pid, tid in drawn}
     assert {"Group 0 Communication", "Group 0 Plane 0", "Group 0 Plane 1"} <= planes
 
 
@@ -496,12 +492,17 @@ def test_d10_first_event_stays_at_zero(shelf: ProfileShelf, export: Exporter) ->
     assert min(starts) == 0
     assert '"ts":0.000,' in text
     tasks = sum(hardware_tasks(rank) for rank in profile.run.ranks)
-    places = {
-        event["pid"]
+    assert tasks == len(events_of(events, "Ascend Hardware: "))
+
+
+def events_of(events: Sequence[Event], rows: str) -> list[Event]:
+    """The slices of a Chrome file on rows whose names begin so."""
+    threads = {
+        event["tid"]
         for event in events
-        if event["name"] == "process_name" and event["args"]["name"].endswith("Ascend Hardware")
+        if event["name"] == "thread_name" and event["args"]["name"].startswith(rows)
     }
-    assert tasks == sum(event["ph"] == "X" and event["pid"] in places for event in events)
+    return [event for event in events if event["ph"] == "X" and event["tid"] in threads]
 
 
 # -- D11 -------------------------------------------------------------------------------------------
@@ -659,7 +660,7 @@ def test_d14_arrows_have_one_start(shelf: ProfileShelf, export: Exporter) -> Non
             sides[event["id"]].append(event["ph"])
             assert (event["pid"], event["tid"], event["ts"]) in places
     assert set(map(tuple, sides.values())) == {("s", "f")}
-    waits = sum(event["name"].startswith("Waiting for rank ") for event in events)
+    waits = len(events_of(events, "Overlap Analysis: Waiting"))
     assert waits > 0
     assert len(sides) == recorded_arrows(profile) + waits
     picture = export.picture(profile.path, "--kind", "detail", "--no-causes")
@@ -667,7 +668,7 @@ def test_d14_arrows_have_one_start(shelf: ProfileShelf, export: Exporter) -> Non
 
 
 def test_d15_ranks_share_no_process(shelf: ProfileShelf, tmp_path: Path, export: Exporter) -> None:
-    """Ranks that were recorded under the same process ids stay apart: one group per layer each."""
+    """Ranks that were recorded under the same process ids stay apart: one process each."""
     profile = shelf.copy("mindspore-2.1", tmp_path / "run")
     old, new = (str(rank.os_pid) for rank in reversed(profile.run.ranks))
     for path in profile.captures[1].rglob("timeline/*.json"):
@@ -679,8 +680,9 @@ def test_d15_ranks_share_no_process(shelf: ProfileShelf, tmp_path: Path, export:
     assert len({pid for pid, _ in names}) == len({name for _, name in names}) == len(names)
     for rank in profile.run.ranks:
         expected = sum(len(one.tasks) for one in rank.iterations)
-        (pid,) = [pid for pid, name in names if name == f"Rank {rank.rank} Ascend Hardware"]
-        assert sum(event["ph"] == "X" and event["pid"] == pid for event in events) == expected
+        (pid,) = [pid for pid, name in names if re.match(rf"Rank {rank.rank}\b", name)]
+        its = [one for one in events_of(events, "Ascend Hardware: ") if one["pid"] == pid]
+        assert len(its) == expected
     picture = export.picture(profile.path, "--kind", "detail")
     for rank in profile.run.ranks:
         drawn = drawn_slices(picture, f"Rank {rank.rank}", "Ascend Hardware")

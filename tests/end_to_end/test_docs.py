@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
@@ -18,6 +19,7 @@ from tests.support.layout_table import ReadLayout, table_lines
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.places import ROOT
 from tests.support.profile_shelf import ProfileShelf
+from tests.support.public_names import members
 from timeline.cli.main import main
 from timeline.cli.parser import build_compare_parser, build_parser, build_show_parser
 from timeline.profile import open_profile
@@ -26,8 +28,8 @@ from timeline.viewer.queries import queries_text
 README = ROOT / "README.md"
 DOCS = ROOT / ".github" / "docs"
 PAGES = (README, *sorted(DOCS.glob("*.md")))
-REFERENCE, LAYOUTS_PAGE, VIEWING = (
-    DOCS / name for name in ("reference.md", "layouts.md", "viewing.md")
+REFERENCE, LAYOUTS_PAGE, VIEWING, LIBRARY = (
+    DOCS / name for name in ("reference.md", "layouts.md", "viewing.md", "library.md")
 )
 HELP = "<!-- help -->\n```text\n", "```\n<!-- /help -->"
 JSON = "<!-- json -->\n", "<!-- /json -->"
@@ -252,7 +254,24 @@ def answer(processor: TraceProcessor, view: str) -> str:
 
 def test_a_page_shows_the_example_of_library_use() -> None:
     """All of it but the sentence at its head."""
-    assert_held(EXAMPLE.read_text(encoding="utf-8").partition("\n\n")[2], REFERENCE, SCRIPT)
+    assert_held(EXAMPLE.read_text(encoding="utf-8").partition("\n\n")[2], LIBRARY, SCRIPT)
+
+
+def test_the_page_of_the_library_names_all_that_is_there() -> None:
+    """Every public name, every table of a profile, and every way to ask for one."""
+    text = re.sub(r"```.*?```", "", LIBRARY.read_text(encoding="utf-8"), flags=re.DOTALL)
+    told = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", text))))
+    asked = [name for name, _ in members() if name.startswith("Profile.")]
+    public = [name for name, _ in members() if "." not in name and not name.startswith("__")]
+    assert {name.removeprefix("Profile.") for name in asked} | set(public) <= told
+    ways = {
+        way
+        for name, method in members()
+        if name in asked and callable(method) and "by" in inspect.signature(method).parameters
+        for way in re.findall(r"'(\w+)'", inspect.signature(method).parameters["by"].annotation)
+    }
+    assert {"kind", "launch", "pair"} <= ways
+    assert {way for way in ways if f'"{way}"' not in text} == set()
 
 
 def test_the_example_of_library_use_runs(shelf: ProfileShelf, tmp_path: Path) -> None:

@@ -66,17 +66,19 @@ def test_the_file_opens_without_complaint(ui: PerfettoUi, opened: Opened) -> Non
     assert count[0][0] > 100
 
 
-def test_the_first_row_shows_the_steps_at_once(opened: Opened) -> None:
-    """Nothing was unfolded or scrolled: the steps are there, in colour, where they belong.
-
-    Above them is what is slow, each sentence in a line of its own.
+def test_the_answer_is_seen_at_once(opened: Opened) -> None:
+    """Nothing was unfolded or scrolled: what is slow, each sentence in a line of its own, ranks
+    with their time, who slows the others first, and the steps, in colour, where they belong.
     """
-    roots = [track for track in opened.loaded.tracks.values() if track.parent is None]
-    said, _, root = sorted(roots, key=lambda track: track.path)
-    assert [row.name for row in opened.rows] == ["What is slow", "Critical path", root.path[0]]
+    roots = {track.path[0]: track for track in opened.loaded.tracks.values() if not track.parent}
+    shown = ["What is slow", "Steps", "Critical path", "Rank 1: slows the others", "Rank 0"]
+    assert [row.name for row in opened.rows] == shown
+    said, root = roots["What is slow"], roots["Steps"]
     sentences = opened.loaded.processor.rows(f"SELECT id FROM slice WHERE track_id = {said.id}")
     assert opened.rows[0].height > 15 * len(sentences) > 15
-    row = opened.rows[-1]
+    for rank in opened.rows[3:]:
+        assert any(painted_columns(opened.screenshot, rank)), "where its time goes"
+    row = opened.rows[1]
     spans = opened.loaded.processor.rows(
         f"SELECT ts, ts + dur FROM slice WHERE track_id = {root.id} ORDER BY ts"
     )
@@ -207,3 +209,19 @@ def test_other_formats_open_too(
     count = TraceProcessor.load(target.read_bytes()).rows("SELECT count(*) FROM slice")
     assert [tuple(row) for row in ui.sql("SELECT count(*) FROM slice")] == count
     assert count[0][0] > 100
+
+
+def test_a_screen_shows_the_answer_and_some_thirty_ranks(
+    ui: PerfettoUi, shelf: ProfileShelf, tmp_path: Path
+) -> None:
+    """Of more ranks than fit, in order of their numbers behind the one that slows the others."""
+    target = tmp_path / "summary.pftrace"
+    profile = shelf.get("torch-db", ranks=40, steps=2, ops_per_step=6, planes=2)
+    export(profile.path, target)
+    ui.drop(target)
+    names = [row.name for row in ui.rows() if row.name not in ENGINE_ROWS]
+    above = ["What is slow", "Steps", "Critical path", "Rank 01: slows the others", "Rank 00"]
+    assert names[:5] == above
+    assert names[5:] == [f"Rank {rank:02}" for rank in range(2, 40)]
+    assert all(0 < row.height <= 24 for row in ui.rows() if row.name.startswith("Rank "))
+    assert ui.errors == []

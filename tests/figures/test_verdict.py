@@ -37,7 +37,7 @@ NOTHING = Table(
         name: np.array([], object if name in ("type", "core") else np.int64)
         for name in ("communication", "type", "core", "count", "total_ns", "shortest_ns")
     }
-    | {"longest_ns": np.array([], np.int64)}
+    | {name: np.array([], np.int64) for name in ("longest_ns", "waited_ns")}
 )
 
 NO_WAITS = Table(

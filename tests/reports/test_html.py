@@ -25,14 +25,16 @@ from timeline.figures.bandwidth_table import REFERENCE_GB_S, bandwidth_table
 from timeline.figures.bound_table import bound_table
 from timeline.figures.short_names import shortened
 from timeline.figures.table import Table
-from timeline.figures.verdict import total_by_type
+from timeline.figures.verdict import Verdict, total_by_type
 from timeline.records.tables import Omission, OmissionCode
 from timeline.reports.export_report import ExportReport
 from timeline.reports.html import render_export_page, render_png
 from timeline.reports.html.page_table import LONG, NOTHING, size_column
 from timeline.reports.html.palette import DARK, LIGHT, PARTS
-from timeline.reports.html.step_grid import with_parts
-from timeline.units import spell_bytes
+from timeline.reports.html.pictures import draw_steps
+from timeline.reports.html.step_grid import StepGrid, with_parts
+from timeline.reports.html.svg import StyleSheet
+from timeline.units import spell_bytes, spell_short
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -114,6 +116,7 @@ def test_numbers_of_operators_are_those_of_the_figures(
             "Total": "total_ns",
             "Min": "shortest_ns",
             "Max": "longest_ns",
+            "Wait before": "waited_ns",
         }.items():
             assert [text.replace("\u202f", "") for text in shown.column(table, title)] == given(
                 rows[column]
@@ -129,6 +132,39 @@ def test_all_figures_by_name_add_up_to_those_by_type(report: ExportReport) -> No
     )
     assert by_type["total_ns"].sum() == by_name["total_ns"].sum()
     assert len(by_name) > len(by_type)
+
+
+def test_warm_up_does_not_flatten_what_comes_behind() -> None:
+    """Pictures of steps end at the longest ordinary step, and say which are beyond."""
+    report = made_report(2, 9)
+    steps = report.figures.steps
+    slow = {
+        name: np.where(steps["step"] == 1, 40 * steps[name], steps[name])
+        for name in ("span_ns", "computing_ns", "communication_ns", "not_overlapped_ns", "idle_ns")
+    }
+    figures = replace(report.figures, steps=Table({**steps.columns, **slow}))
+    slower = replace(report, figures=figures, verdict=Verdict.of(figures))
+    drawn = draw_steps(StepGrid.of(figures), None, StyleSheet())
+    assert drawn is not None
+    longest_ns = int(slow["span_ns"][steps["step"] > 1].max())
+    assert StepGrid.of(figures).ceiling_ns("span_ns") == longest_ns
+    said = f"Step 1 ({spell_short(int(slow['span_ns'].max()))}) reaches beyond the picture."
+    assert drawn.beyond.endswith(said)
+    assert said in render_export_page(slower).decode()
+
+
+def test_tiles_are_the_numbers_of_the_headline(report: ExportReport, content: bytes) -> None:
+    """The shares of the sentence that says where a step goes, and none of anything else."""
+    (sentence,) = [one for one in report.verdict.sentences() if one.startswith("Step (")]
+    text = content.decode()
+    tiles = re.findall(r"<dt>(.*?)(?:<br>(.*?))?</dt><dd>(.*?)</dd>", text)
+    shares = [(label, value, detail) for label, detail, value in tiles if value.endswith("%")]
+    assert shares
+    told = [
+        f"{label} {value}" + (f" ({detail})" if detail else "") for label, value, detail in shares
+    ]
+    length = next(value for label, _, value in tiles if label == "mean step")
+    assert sentence.startswith(f"Step ({length}): {', '.join(told)}.")
 
 
 def test_the_script_draws_from_the_figures(report: ExportReport, content: bytes) -> None:
@@ -416,6 +452,18 @@ def test_64_ranks_print_on_three_pages(opened: Open) -> None:
     """Of A4, with the pictures of all ranks."""
     shown = opened(render_export_page(made_report(64, 20)))
     assert len(re.findall(rb"/Type\s*/Page\b", shown.pdf(prefer_css_page_size=True))) <= 3
+
+
+@pytest.mark.browser
+def test_1024_ranks_load_within_a_second(opened: Open) -> None:
+    """From the file to the end of its script; the fastest of three, as other tests run beside."""
+    content = render_export_page(made_report(1024, 4, names=100))
+    assert len(content) < MOST_BYTES
+    took = []
+    for _ in range(3):
+        shown = opened(content)
+        took.append(shown.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd"))
+    assert 0 < min(took) < 1000
 
 
 @pytest.mark.browser

@@ -50,8 +50,8 @@ def drawn_rows(processor: TraceProcessor) -> dict[int, tuple[str, ...]]:
     return {track: way(track) for track in names}
 
 
-def _plain(name: str) -> str:
-    return re.sub(r"^\d+ |(?<=^Rank )0+(?=\d)|(?<=\d): .*$", "", name.strip())
+def _plain(name: str | None) -> str:
+    return re.sub(r"^\d+ |(?<=^Rank )0+(?=\d)|(?<=\d): .*$", "", (name or "").strip())
 
 
 def drawn_slices(processor: TraceProcessor, *within: str) -> list[DrawnSlice]:

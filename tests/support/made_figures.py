@@ -139,6 +139,7 @@ def _operators(chance: np.random.Generator, ranks: int, names: int, word: str) -
             "total_ns": runs * (shortest_ns + longest_ns) // 2,
             "shortest_ns": shortest_ns,
             "longest_ns": longest_ns,
+            "waited_ns": chance.integers(0, 10_000, count),
         }
     )
 

@@ -13,7 +13,6 @@ from simulator.simulation import make_run
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import WRITERS
 from timeline.tracks.root_rows import STEPS as STEPS_ROW
-from timeline.tracks.summary import OVERLAP_ROWS
 from timeline.viewer.comparison_view import view_of_comparison
 
 STEPS = "SELECT slice.name, ts, ts + dur FROM slice JOIN track ON track.id = track_id WHERE {}"
@@ -36,7 +35,7 @@ def paths_of(trace: TraceProcessor) -> list[str]:
 def test_the_step_that_changed_most_is_in_view(
     tmp_path: Path, ranks: int, kind: timeline.Kind
 ) -> None:
-    """Below how all steps changed, with the overlap of the rank on which it takes longest now."""
+    """It is selected; where time goes on the rank on which it takes longest now is pinned twice."""
     sides = [tmp_path / name for name in ("before", "after")]
     for side, slower in zip(sides, ({}, {"MatMulV2": 2.0}), strict=True):
         WRITERS["torch-db"](make_run(ranks, 5, ops_per_step=6, planes=2, slower=slower), side)
@@ -56,15 +55,12 @@ def test_the_step_that_changed_most_is_in_view(
     assert view.visible_ns is not None
     assert view.visible_ns[0] <= start_ns < view.visible_ns[1]
     assert view.visible_ns[1] - start_ns >= steps["new_ns"][worst]
-    pinned = [path for path in paths_of(trace) if re.search(view.pinned, path)]
+    assert view.selected_ns == start_ns
     rank = steps["new_rank"][worst]
-    assert sorted(path.rpartition(" > ")[2] for path in pinned) == sorted(
-        [STEPS_ROW, *OVERLAP_ROWS, *OVERLAP_ROWS]
-    )
-    own = [path for path in pinned if path != STEPS_ROW]
-    assert all(re.search(rf"Rank {rank}\b", path) for path in own), name
-    roots = {path.split(" > ")[0].strip().partition(":")[0] for path in own}
+    rows = [path.strip() for path in paths_of(trace) if re.search(view.rows, path)]
+    roots = {path.partition(":")[0] for path in rows}
     assert roots == {f"Rank {rank} base", f"Rank {rank} new"}
+    assert len(rows) == 2, name
 
 
 def test_all_is_in_view_without_steps(tmp_path: Path) -> None:
@@ -72,6 +68,28 @@ def test_all_is_in_view_without_steps(tmp_path: Path) -> None:
     WRITERS["torch-db"](make_run(1, 2, ops_per_step=6, planes=2), path)
     report = timeline.compare(path, path, tmp_path / "t.json")
     view = view_of_comparison(replace(report, changed=None))
-    assert view.visible_ns is None
-    assert view.pinned == ""
+    assert (view.visible_ns, view.selected_ns) == (None, None)
     assert view.description == "all of both runs"
+
+
+@pytest.mark.parametrize("suffix", [".pftrace", ".json"])
+def test_tables_tell_both_runs_apart(tmp_path: Path, suffix: str) -> None:
+    """What --open asks is answered of each run, and the steps that became slower come first."""
+    sides = [tmp_path / name for name in ("before", "after")]
+    for side, slower in zip(sides, ({}, {"MatMulV2": 2.0}), strict=True):
+        WRITERS["torch-db"](make_run(2, 4, ops_per_step=6, planes=2, slower=slower), side)
+    report = timeline.compare(sides[0], sides[1], tmp_path / f"t{suffix}")
+    commands = view_of_comparison(report).commands
+    prelude, *tables = (one.args[0] for one in commands if "RunQuery" in one.id)
+    trace = TraceProcessor.load((tmp_path / f"t{suffix}").read_bytes())
+    trace.rows(prelude)
+    answers = {table.split()[-1]: trace.rows(table) for table in tables}
+    assert [*answers] == ["where_time_goes", "who_holds_others_up", "which_steps_changed"]
+    assert all(answers.values())
+    times = answers["where_time_goes"]
+    assert [row[:2] for row in times] == [(0, "base"), (0, "new"), (1, "base"), (1, "new")]
+    steps = report.comparison.steps
+    changes = sorted(zip(steps["base_step"].tolist(), steps["delta_ns"].tolist(), strict=True))
+    shown = [(str(row[0]).split()[1], row[4]) for row in answers["which_steps_changed"]]
+    assert sorted((int(step), ns) for step, ns in shown) == changes
+    assert [ns for _, ns in shown] == sorted((ns for _, ns in changes), reverse=True)

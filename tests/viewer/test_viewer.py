@@ -23,13 +23,12 @@ from tests.support.perfetto_sql import TraceProcessor, web_root
 from tests.support.profile_shelf import ProfileShelf
 from timeline.cli.main import main
 from timeline.commands.export import export
-from timeline.figures.highlights import highlights_of
 from timeline.reports.export_report import ExportReport
-from timeline.selection import DETAIL_LAYERS, Selection
-from timeline.tracks.root_rows import rank_rows
-from timeline.tracks.summary import OVERLAP_ROWS
+from timeline.tracks.partition import PARTITION
+from timeline.tracks.root_rows import named_rank
 from timeline.viewer import installed_pages, opening, show
 from timeline.viewer.links import address, view_of
+from timeline.viewer.queries import queries_text
 from timeline.viewer.serving import PORT, Offer, TraceServer
 
 if TYPE_CHECKING:
@@ -39,6 +38,7 @@ UI = "https://ui.perfetto.dev"
 BODY = bytes(range(256)) * 4096
 SECRET = b"nobody may read this"
 ANSWER_SECONDS = 5.0
+RANK = re.compile(r"\bRank (\d+)")
 
 
 @dataclass(frozen=True)
@@ -368,38 +368,85 @@ def test_of_several_parts_the_one_with_the_slowest_step_is_opened(
     assert start_ns <= view.visible_ns[0] < view.visible_ns[1] <= end_ns
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("ranks", [1, 2, 12])
 @pytest.mark.parametrize("by_layer", [False, True])
-def test_the_overlap_of_the_culprit_and_who_waits_is_pinned(
+def test_rows_of_the_culprit_and_who_waits_longest_are_shown(
     shelf: ProfileShelf, tmp_path: Path, ranks: int, *, by_layer: bool
 ) -> None:
-    """The paths are those by which the UI knows a row: names from the root, joined by " > "."""
+    """The row where the time of each goes, by its path: names from the root, joined by " > "."""
     profile = shelf.get("mindstudio", ranks=ranks)
-    selection = Selection(layers=DETAIL_LAYERS)
-    report = export(
-        profile.path,
-        tmp_path / "x.pftrace",
-        selection=selection,
-        group_by="layer" if by_layer else "rank",
-    )
+    report = export(profile.path, tmp_path / "x.pftrace", group_by="layer" if by_layer else "rank")
     assert report.verdict.step_extreme is not None
-    pattern = view_of(report).pinned
+    pattern = view_of(report).rows
     paths = paths_of(TraceProcessor.load((tmp_path / "x.pftrace").read_bytes()))
-    pinned = [path for path in paths if re.search(pattern, path)]
+    shown = [path for path in paths if re.search(pattern, path)]
     culprit = report.verdict.culprit
     if ranks == 1:
-        telling = [report.verdict.step_extreme.rank]
+        telling = {report.verdict.step_extreme.rank}
     else:
         assert culprit is not None
-        telling = [culprit.rank, culprit.waiters[0].rank]
-    assert sorted(path.rpartition(" > ")[2] for path in pinned) == sorted(
-        OVERLAP_ROWS * len(telling)
+        telling = {culprit.rank, culprit.waiters[0].rank}
+    assert len(shown) == len(telling)
+    above = f"1 {PARTITION} > " if by_layer else ""
+    names = [path.removeprefix(above).strip() for path in shown]
+    assert {named_rank(name) for name in names} == telling
+    by_name = [path for path in paths if re.search(pattern, path.rpartition(" > ")[2])]
+    assert by_name == ([] if by_layer else shown), "old versions know names alone"
+
+
+def test_the_slowest_step_is_selected_by_its_start(shelf: ProfileShelf, tmp_path: Path) -> None:
+    view = view_of(exported(shelf, tmp_path))
+    processor = TraceProcessor.load(view.output.path.read_bytes())
+    ((name, row),) = processor.rows(
+        "SELECT slice.name, track.name FROM slice JOIN track ON track.id = slice.track_id"
+        f" WHERE ts = {view.selected_ns} ORDER BY slice.id LIMIT 1"
     )
-    for rank in telling:
-        own = [path for path in pinned if re.search(rf"(^| )Rank {rank}\b", path)]
-        assert len(own) == len(OVERLAP_ROWS)
-    by_name = [name for name in OVERLAP_ROWS if re.search(pattern, name)]
-    assert by_name == ([] if ranks > 2 else [*OVERLAP_ROWS[:1], *OVERLAP_ROWS[2:]])
+    assert (name, str(row).strip()) == ("Step 3 (slowest)", "Steps")
+
+
+def test_a_link_asks_nothing_that_the_ui_refuses_at_startup(
+    shelf: ProfileShelf, tmp_path: Path
+) -> None:
+    """Newer versions tell the user of such commands; with all queries a link is twice as long."""
+    view = view_of(exported(shelf, tmp_path))
+    (bundle,) = web_root().glob("v*/frontend_bundle.js")
+    listed = re.search(r"STARTUP_COMMAND_ALLOWLIST=\[([^]]+)\]", bundle.read_text("utf-8"))
+    assert listed is not None
+    assert {one.id for one in view.commands} <= set(json.loads(f"[{listed[1]}]"))
+    for command in view.commands:
+        assert all(isinstance(arg, str) for arg in command.args)
+        assert command.args[1:] == ("path",) or "Regex" not in command.id, "else the UI asks"
+    link = address(UI, "http://127.0.0.1:9001/token/x.pftrace", view)
+    assert len(link) < 16_000 < len(urllib.parse.quote(queries_text()))
+
+
+@pytest.mark.parametrize("suffix", [".pftrace", ".json"])
+def test_tables_and_the_note_are_answered(shelf: ProfileShelf, tmp_path: Path, suffix: str) -> None:
+    """Of what the link holds alone, in its order; the note is at the longest wait in view."""
+    report = exported(shelf, tmp_path, suffix)
+    view, culprit = view_of(report), report.verdict.culprit
+    assert culprit is not None
+    assert view.visible_ns is not None
+    processor = TraceProcessor.load(view.output.path.read_bytes())
+    asked = [one for one in view.commands if "Regex" not in one.id]
+    prelude, *tables, note = [one.args[0] for one in asked]
+    processor.rows(prelude)
+    assert [table.split()[-1] for table in tables] == [
+        "why_devices_idle",
+        "which_steps_are_slow",
+        "who_holds_others_up",
+    ]
+    idle, steps, waits = (processor.rows(table) for table in tables)
+    assert waits[0][0] == culprit.rank
+    assert report.verdict.step_extreme is not None
+    assert steps[0][0] == report.verdict.step_extreme.slowest
+    assert len(idle) > 2
+    ((start_ns, dur_ns, name),) = processor.rows(note)
+    first_ns, last_ns = view.visible_ns
+    assert isinstance(start_ns, int)
+    assert first_ns <= start_ns <= last_ns
+    waiter = culprit.waiters[0].rank
+    assert name == f"Rank {waiter} waits {int(str(dur_ns)) / 1e6:.3f} ms for rank {culprit.rank}"
 
 
 def paths_of(processor: TraceProcessor) -> list[str]:
@@ -481,9 +528,9 @@ def test_open_leads_a_browser_to_the_file_and_ends(run: Callable[..., Shown]) ->
     assert shown.fetched == Path("x.pftrace").read_bytes()
     (link,) = shown.links
     assert link.startswith(f"{UI}/#!/?url=http%3A%2F%2F127.0.0.1%3A")
-    (command,) = json.loads(parameters(link)["startupCommands"])
-    assert command["id"] == "dev.perfetto.PinTracksByRegex"
-    assert command["args"][1] == "path", "without it, the UI asks the user"
+    commands = [one["id"] for one in json.loads(parameters(link)["startupCommands"])]
+    assert "dev.perfetto.PinTracksByRegex" in commands
+    assert commands.count("dev.perfetto.RunQueryAndShowTab") == 3
     told = "the slowest step, 3, in view ..."
     assert shown.err == f"Opening x.pftrace at {UI}, {told}\nOpened x.pftrace.\n"
     assert "Wrote x.pftrace" in shown.out
@@ -627,7 +674,7 @@ def test_a_file_too_large_for_a_tab_is_for_the_native_helper(
 def test_the_real_ui_follows_the_link(
     ui: PerfettoUi, shelf: ProfileShelf, tmp_path: Path, *, offline: bool, suffix: str
 ) -> None:
-    """The trace comes through the server, overlap is pinned, and the slowest step in view.
+    """The trace comes through the server, tables are open, and the slowest step is in view.
 
     The public UI is the one of this machine under the other's name: its policy of what it may
     read, and Chromium's of who may read from this machine, hold as they do there.
@@ -645,17 +692,17 @@ def test_the_real_ui_follows_the_link(
         assert ui.errors == []
         slowest = report.verdict.step_extreme
         assert slowest is not None
-        remarks = highlights_of(report.verdict, len(report.ranks)).ranks
-        named = rank_rows({"": report.verdict.telling_ranks}, remarks)
-        by_path = [
-            f"{root} > Overlap Analysis > {n}" for root in named.values() for n in OVERLAP_ROWS
-        ]
-        if suffix == ".pftrace":
-            assert set(ui.pinned()) == {*OVERLAP_ROWS} - {"Communication"}
-            assert sorted(ui.paths_matching(view.pinned)) == sorted(by_path)
-        else:
-            assert ui.pinned() == []
-        assert ui.visible_ns() == view.visible_ns
+        rows = ui.paths_matching(view.rows)
+        assert {rank for path in rows for rank in RANK.findall(path)} == {
+            str(rank) for rank in report.verdict.telling_ranks
+        }
+        pinned = [path for path in rows if suffix == ".pftrace"]
+        assert ui.pinned() == [*pinned, "Look here"]
+        first_ns, last_ns = ui.visible_ns()
+        assert first_ns <= view.visible_ns[0] < view.visible_ns[1] <= last_ns
+        assert f"Step {slowest.slowest} (slowest)" in ui.selected()
+        assert "Who holds the others up?" in ui.text()
+        assert ui.text().count("Command Query") == 3
         count = TraceProcessor.load(view.output.path.read_bytes()).rows(
             "SELECT count(*) FROM slice"
         )

@@ -28,6 +28,7 @@ from timeline.analysis.step_waits import StepWaits, step_waits
 from timeline.analysis.waits.collectives import RankCollectives
 from timeline.analysis.waits.links import RankLinks, rank_links
 from timeline.analysis.work.computed_work import RankWork
+from timeline.analysis.work.kernel_waits import kernel_waits
 from timeline.analysis.work.launching_operators import LauncherFigures
 from timeline.analysis.work.operator_steps import OperatorSteps
 from timeline.analysis.work.operators import OperatorFigures, operator_figures
@@ -245,6 +246,9 @@ def collect_facts(
         op_iterations,
         most_names=questions.named_operators,
         most_lengths=questions.most_lengths,
+        waits=kernel_waits(records, None if selection.steps is None else membership)
+        if questions.causes
+        else None,
     )
     overlap_ns = selected.overlap.totals_ns()
     measured = Measured(

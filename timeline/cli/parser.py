@@ -132,12 +132,12 @@ class ViewOptions:
     open: bool = option(
         "--open",
         group=Group.VIEW,
-        help="open the file at ui.perfetto.dev: the slowest step in view, overlap of the rank that "
-        "others wait for pinned",
+        help="open the file at ui.perfetto.dev: the slowest step in view, the rank that others "
+        "wait for pinned, tables of what is slow below",
         default=False,
         compare=InCompare(
-            "open the file at ui.perfetto.dev: the step that changed most in view, overlap of both "
-            "runs pinned"
+            "open the file at ui.perfetto.dev: the step that changed most in view, its rank pinned "
+            "for both runs, tables of what changed below"
         ),
     )
     offline: bool = option(

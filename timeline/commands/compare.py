@@ -374,6 +374,7 @@ class _Comparer:
             self._more.markdown,
             compared.gate,
             _most_changed_step(compared.comparison, compared.base.facts),
+            self._options.groups_by_layer,
         )
 
     def _draft_side_files(self, report: ComparisonReport) -> list[tuple[Draft, Path]]:

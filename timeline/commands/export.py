@@ -13,6 +13,7 @@ import orjson
 
 from timeline.analysis.path.estimates import gain_of_culprit_ns
 from timeline.analysis.questions import Questions
+from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import DrawOptions
 from timeline.commands.default_names import timeline_name
 from timeline.commands.inputs import open_if_path, with_drawn_layers
@@ -48,6 +49,7 @@ from timeline.ranks.choose_ranks import choose_ranks
 from timeline.ranks.rank_work import RankRequest
 from timeline.ranks.read_ranks import JoinedRanks, draw_again, read_ranks
 from timeline.ranks.workers import worker_pool_for
+from timeline.records.not_given import NO_GRAPH
 from timeline.records.tables import Omission, rows_by_reason
 from timeline.reports.export_report import ExportReport
 from timeline.reports.file_notes import notes_of
@@ -55,6 +57,7 @@ from timeline.reports.report_rows import CsvFile
 from timeline.selection import Selection, select
 from timeline.sources.source import Source
 from timeline.tracks.assemble import assemble
+from timeline.tracks.overview import step_starts_ns
 from timeline.tracks.root_rows import WHAT_IS_SLOW
 from timeline.tracks.verdict_row import VerdictRow
 from timeline.version import __version__
@@ -365,4 +368,15 @@ def _report(
         if any(request.questions.estimate for request in joined.requests)
         else None,
         see_why=found.see_why,
+        by_layer=options.groups_by_layer,
+        slowest_start_ns=_slowest_start_ns(found.verdict, joined.facts),
     )
+
+
+def _slowest_start_ns(verdict: Verdict, facts: Sequence[RankFacts]) -> int | None:
+    slowest = verdict.step_extreme
+    if slowest is None:
+        return None
+    starts_ns = step_starts_ns(facts)
+    graph = NO_GRAPH if slowest.graph is None else slowest.graph
+    return starts_ns.get((graph, slowest.slowest), starts_ns.get((NO_GRAPH, slowest.slowest)))

@@ -12,7 +12,6 @@ from timeline.declarations import with_keywords
 from timeline.figures.filed_verdict import FiledVerdict
 from timeline.figures.verdict import Verdict
 from timeline.keywords import VerdictKeywords
-from timeline.library.measure import measure
 from timeline.options import ExportOptions, ReadingOptions
 from timeline.profile import Profile
 from timeline.selection import Kind, Selection, select
@@ -48,14 +47,8 @@ def find_verdict(
     """
     with open_if_path(profile, keywords) as source:
         source.check_open()
-        measured = measure(
-            source.path,
-            source.sources,
-            source.reading,
-            source.progress,
-            select(selection, keywords),
-            Questions(causes=keywords.get("causes", True)),
-        )
+        asked = Questions(causes=keywords.get("causes", True))
+        measured = source._measure(select(selection, keywords), {}, asked)
         verdict = Verdict.of(measured.figures)
         command = see_why(source.path, Kind.SUMMARY, source.reading, verdict)
         return FiledVerdict.of_export(

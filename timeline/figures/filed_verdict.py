@@ -18,6 +18,7 @@ from timeline.figures.class_pairs import are_classes
 from timeline.figures.comparison import Comparison
 from timeline.figures.filed_tables import comparison_fault, verdict_fault
 from timeline.figures.idle_table import least_gap_ns, sum_of_selection
+from timeline.figures.notebook import paragraph_html
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict
@@ -156,6 +157,9 @@ class FiledVerdict:
     def __str__(self) -> str:
         why = [f"See why: {self.see_why}"] if self.see_why else []
         return "\n".join([*self.sentences, *why])
+
+    def _repr_html_(self) -> str:
+        return paragraph_html(*str(self).splitlines())
 
     def attributes(self, most_bytes: int = MOST_BYTES) -> tuple[tuple[str, str], ...]:
         """The facts of a file that hold the verdict, of which the text keeps a size.

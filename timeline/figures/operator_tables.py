@@ -96,6 +96,9 @@ def _operators(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
         "total_ns": times.total_ns,
         "shortest_ns": times.shortest_ns,
         "longest_ns": times.longest_ns,
+        "waited_ns": np.ma.masked_array(
+            times.waited_ns, np.full(len(times), not facts.operators.tells_waits)
+        ),
     }
 
 
@@ -142,6 +145,7 @@ def with_file_sums(operators: Table, sums: Table) -> Table:
         "shapes": texts,
         "shortest_ns": _nothing(len(files)),
         "longest_ns": _nothing(len(files)),
+        "waited_ns": _nothing(len(files)),
         **files.columns,
         "core": np.where(files["core"] == None, "", files["core"]),  # noqa: E711 - row by row
     }

@@ -76,7 +76,8 @@ class Figures:
     judged by (see `ordinary_steps`)."""
     operators: Table
     """A row per rank and operator: communication or not, type, core, name and shapes (where asked
-    for), count, total_ns, shortest_ns and longest_ns."""
+    for), count, total_ns, shortest_ns, longest_ns, and waited_ns, from the end of the kernel
+    before to each run (see `kernel_waits`), masked where causes were not asked for."""
     longest_ops: Table
     """The longest communication ops of each rank: rank, name, group, graph, step, start_ns and
     duration_ns."""

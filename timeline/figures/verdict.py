@@ -438,24 +438,32 @@ def total_by_type(operators: Table, *, by_name: bool = False) -> Table:
     by_name: a row for each name too, as far as figures tell names apart.
     """
     keys = ("communication", "type", "core", *(("name",) if by_name else ()))
-    columns = ("count", "total_ns", "shortest_ns", "longest_ns")
+    columns = ("count", "total_ns", "shortest_ns", "longest_ns", "waited_ns")
     found: dict[tuple[Any, ...], list[int]] = {}
+    untold = set()
     ids = zip(*(operators[name].tolist() for name in keys), strict=True) if operators else ()
     rows = zip(*(operators[name].tolist() for name in columns), strict=True) if operators else ()
-    for key, (count, total_ns, shortest_ns, longest_ns) in zip(ids, rows, strict=True):
-        sums = found.setdefault(key, [0, 0, shortest_ns, 0])
+    for key, (count, total_ns, shortest_ns, longest_ns, waited_ns) in zip(ids, rows, strict=True):
+        sums = found.setdefault(key, [0, 0, shortest_ns, 0, 0])
         sums[0] += count
         sums[1] += total_ns
         sums[2] = min(sums[2], shortest_ns)
         sums[3] = max(sums[3], longest_ns)
+        if waited_ns is None:
+            untold.add(key)
+        else:
+            sums[4] += waited_ns
     order = sorted(found, key=lambda key: (-found[key][1], key))
-    values = np.array([found[key] for key in order], np.int64).reshape(-1, 4)
+    values = np.array([found[key] for key in order], np.int64).reshape(-1, len(columns))
+    totals = dict(zip(columns, values.T, strict=True))
+    untold_rows = np.array([key in untold for key in order], np.bool_)
+    totals["waited_ns"] = np.ma.masked_array(totals["waited_ns"], untold_rows)
     return Table(
         {
             name: np.array([key[at] for key in order], object if at else np.int64)
             for at, name in enumerate(keys)
         }
-        | dict(zip(columns, values.T, strict=True))
+        | totals
     )
 
 

@@ -32,10 +32,11 @@ class OperatorTables(OpenProfile):
         """A row per rank, source and type of operator; or by name, or by whose work it is.
 
         By type: rank, communication (1 or 0), type, core (what ran it), count, total_ns,
-        shortest_ns, longest_ns, source, mean_ns, dispatch_ns (until an AI CPU began), run_ns and
-        share (of all of its source and rank). source is tasks, or the MindSpore file whose sums
-        are given: aicore_intermediate (of a mean step), aicpu_intermediate, or aicpu (the log of
-        the AI CPUs). By name: name, and shapes of inputs, which are empty by type.
+        shortest_ns, longest_ns, waited_ns (from the end of the kernel before to each run, as Wait
+        Time in kernel_details.csv), source, mean_ns, dispatch_ns (until an AI CPU began), run_ns
+        and share (of all of its source and rank). source is tasks, or the MindSpore file whose
+        sums are given: aicore_intermediate (of a mean step), aicpu_intermediate, or aicpu (the log
+        of the AI CPUs). By name: name, and shapes of inputs, which are empty by type.
 
         By launch or module, of tasks alone: rank, communication, launched_by and operator (the
         outermost and the innermost operator of the framework around the launch), or module (the

@@ -41,7 +41,8 @@ class ComparisonReport:
 
     csv, page, png, markdown: what was written beside the timeline. shift_ns: by how much the new
     run is moved in time there. gate: how `fail_above` was judged, None where it was not asked for.
-    changed: the step that became longest, None without steps.
+    changed: the step that became longest, None without steps. by_layer: whether rows are grouped by
+    layer before rank.
     """
 
     comparison: Comparison
@@ -58,6 +59,7 @@ class ComparisonReport:
     markdown: Path | None = None
     gate: Gate | None = None
     changed: ChangedStep | None = None
+    by_layer: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values; the shape is versioned by `schema`."""

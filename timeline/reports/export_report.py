@@ -59,6 +59,10 @@ class ExportReport:
     """How much earlier the selection would end if the culprit were as fast as the others."""
     see_why: str = ""
     """The command that shows why the slowest is slow; empty where there is none."""
+    by_layer: bool = False
+    """Whether rows are grouped by layer before rank."""
+    slowest_start_ns: int | None = None
+    """When the slowest step begins on its first rank; None where none is called so."""
     removed: tuple[Path, ...] = ()
     """Parts of an earlier answer under the same default name, which no new part replaced."""
 

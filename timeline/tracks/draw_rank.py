@@ -25,7 +25,8 @@ def draw_rank(
 ) -> RankTracks:
     """Draw the layers of one rank that are asked for, with the args that are wanted."""
     painter, records = Painter(wanted), rank.detail
-    paint_partition(painter, rank)
+    idle = None if rank.idle is None else rank.idle.parts
+    paint_partition(painter, rank.overlap, idle, records.strings, records.rank)
     if Layer.ARROWS in options.layers:
         expect_arrows(painter, records)
     for layer in LAYERS:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from timeline.analysis.idle.idle_sums import CAUSES
-from timeline.analysis.selected_rank import SelectedRank
+from timeline.analysis.idle.idle_sums import CAUSES, IdleParts
+from timeline.analysis.overlap import Overlap
 from timeline.analysis.waits.collectives import RankCollectives
 from timeline.analysis.waits.waiting import Waits
 from timeline.columns.columns import Codes, ColumnTable, Int64, Rows, column
@@ -54,14 +54,17 @@ def is_partition(track: Track) -> bool:
     return isinstance(content, Slices) and content.kind is SliceKind.PARTITION
 
 
-def paint_partition(painter: Painter, rank: SelectedRank) -> None:
+def paint_partition(
+    painter: Painter, overlap: Overlap, idle: IdleParts | None, strings: StringPool, rank: int
+) -> None:
     """Draw how the time of a rank was spent, from the first to the last of what it did.
 
     The slices are disjoint. Those of each name sum up to the part of the overlap analysis, and of
     idle time by cause, that they are called after.
+
+    idle: why it idles, None where that was not asked.
     """
-    overlap, strings, idle = rank.overlap, rank.records.strings, rank.idle
-    told = idle is not None and idle.parts.tells_causes
+    told = idle is not None and idle.tells_causes
     whole = (
         (COMPUTING, overlap.computing),
         (EXPOSED, overlap.not_overlapped),
@@ -79,8 +82,7 @@ def paint_partition(painter: Painter, rank: SelectedRank) -> None:
     ]
     if idle is not None and told:
         labels = strings.codes(f"{IDLE}: {cause.words}" for cause in CAUSES)
-        its = idle.parts
-        parts.append(_Parts(its.start_ns, its.end_ns, labels[its.cause], its.call))
+        parts.append(_Parts(idle.start_ns, idle.end_ns, labels[idle.cause], idle.call))
     every = _Parts.concat(parts)
     every = every.take(np.argsort(every.start_ns, kind="stable"))
     painter.add_flat_row(
@@ -95,7 +97,7 @@ def paint_partition(painter: Painter, rank: SelectedRank) -> None:
             [names("call", every.call)],
         ),
         strings,
-        rank.records.rank,
+        rank,
         descriptions.PARTITION,
     )
 

@@ -52,9 +52,9 @@ def with_critical_path(tracks: Sequence[Track], path: CriticalPath) -> tuple[Tra
     ranks, row_of = distinct_values(stays.rank)
     lanes = [np.flatnonzero(row_of == row) for row in range(len(ranks))]
     for order, (rank, rows) in enumerate(zip(ranks.tolist(), lanes, strict=True)):
-        name = _named_rank(rank, is_profiled=bool(stays.profiled[rows[0]]))
+        # No row of the path is called like that of the rank: old viewers find rows by name alone.
         painter.add_stacked_row(
-            name[0].upper() + name[1:],
+            f"On {_named_rank(rank, is_profiled=bool(stays.profiled[rows[0]]))}",
             root,
             order,
             replace(table, rows=rows),

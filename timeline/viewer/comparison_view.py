@@ -2,40 +2,38 @@
 
 from __future__ import annotations
 
-from timeline.layers import Layer, spec_of
 from timeline.reports.comparison_report import ComparisonReport
-from timeline.tracks.root_rows import STEPS
-from timeline.tracks.summary import OVERLAP_ROWS
-from timeline.viewer.links import View, visible_ns
+from timeline.viewer.links import WHO_HOLDS_UP, View, visible_ns
+from timeline.viewer.startup import answers, rows_of_ranks, unfold_and_pin, unfold_layers
 
 __all__ = ["view_of_comparison"]
 
+TIMES = ("Where does the time of each rank go?", "where_time_goes")
+CHANGES = ("Which steps changed?", "which_steps_changed")
+
 
 def view_of_comparison(report: ComparisonReport) -> View:
-    """The step that became longest, how steps differ, and the overlap of its rank in both runs."""
+    """The step that became longest, its rank in both runs, and tables of answers."""
     (output,) = report.outputs
-    pinned = _pinned(report) if output.format == "pftrace" else ""
+    is_json = output.format != "pftrace"
+    rows = rows_of_ranks(_ranks(report), by_layer=report.by_layer, is_json=is_json)
     changed = report.changed
+    asked = [TIMES, *([WHO_HOLDS_UP] if len(report.comparison.waiting) else [])]
+    commands = (unfold_layers(), *unfold_and_pin(rows))
     if changed is None:
-        return View(output, None, pinned, "all of both runs")
-    description = f"step {changed.step} of rank {changed.rank}, which changed most,"
-    shown_ns = visible_ns(output, (changed.start_ns, changed.end_ns))
-    return View(output, shown_ns, pinned, description)
+        return View(output, None, None, rows, (*commands, *answers(asked)), "all of both runs")
+    return View(
+        output,
+        visible_ns(output, (changed.start_ns, changed.end_ns)),
+        changed.start_ns + output.offset_ns,
+        rows,
+        (*commands, *answers([*asked, CHANGES])),
+        f"step {changed.step} of rank {changed.rank}, which changed most,",
+    )
 
 
-def _pinned(report: ComparisonReport) -> str:
-    """By path: names alone tell neither the run nor the rank."""
-    rank = _rank(report)
-    overlap = spec_of(Layer.OVERLAP).name
-    names = "|".join(name.replace("(", r"\(").replace(")", r"\)") for name in OVERLAP_ROWS)
-    own = rf"Rank 0*{rank} [^>]*"
-    folder = f"({own} > {overlap}|{overlap} > {own})"
-    return f"^ *{STEPS.strip()}$|{folder} > ({names})$"
-
-
-def _rank(report: ComparisonReport) -> int:
+def _ranks(report: ComparisonReport) -> tuple[int, ...]:
     """The one on which the step is slowest that changed most, else the first of both runs."""
     if report.changed is not None:
-        return report.changed.rank
-    ranks = report.comparison.ranks["rank"].tolist()
-    return int(ranks[0]) if ranks else 0
+        return (report.changed.rank,)
+    return tuple(report.comparison.ranks["rank"].tolist()[:1])

@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import json
 import urllib.parse
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from timeline.figures.verdict import Extreme
-from timeline.layers import Layer, spec_of
 from timeline.records.not_given import NO_GRAPH
 from timeline.reports.export_report import ExportReport
 from timeline.reports.report_rows import OutputFile
-from timeline.tracks.summary import OVERLAP_ROWS
+from timeline.viewer.startup import (
+    Command,
+    answers,
+    mark,
+    rows_of_ranks,
+    unfold_and_pin,
+    unfold_layers,
+)
 
 __all__ = ["View", "address", "view_of", "visible_ns"]
 
-MOST_RANKS_BY_NAME = 2
-"""Pinned rows do not tell their rank, so those of more ranks are not pinned by their name."""
 MARGIN = 0.05
 """What is shown before and after the step, as a share of it."""
+WHY_IDLE = ("Why do devices idle?", "why_devices_idle")
+SLOW_STEPS = ("Which steps are slow?", "which_steps_are_slow")
+WHO_HOLDS_UP = ("Who holds the others up?", "who_holds_others_up")
+NOTE = "Look here"
+"""The row of the longest wait."""
 
 
 @dataclass(frozen=True)
@@ -28,18 +38,21 @@ class View:
     """A file, and what the UI shows of it first.
 
     visible_ns: first and last moment in view, in the time of the file; None for all of it.
-    pinned: the regular expression (of JavaScript) of the paths of the rows to pin, empty for none.
-    description: what is in view, in words.
+    selected_ns: when the slice begins that is selected; None for none. rows: the regular expression
+    (of JavaScript) of the rows that are unfolded and pinned. commands: what the UI does once it has
+    the file. description: what is in view, in words.
     """
 
     output: OutputFile
     visible_ns: tuple[int, int] | None
-    pinned: str
+    selected_ns: int | None
+    rows: str
+    commands: tuple[Command, ...]
     description: str
 
 
 def view_of(report: ExportReport) -> View:
-    """The file with the slowest ordinary step, that step, and the overlap of the telling ranks.
+    """The file with the slowest ordinary step, that step, the telling ranks, and tables of answers.
 
     A step is in view from its mark to the end of its device work, as far as the file has it: the
     UI ignores times outside of the trace altogether. The first file, and all of it, is shown where
@@ -47,12 +60,48 @@ def view_of(report: ExportReport) -> View:
     """
     slowest = report.verdict.step_extreme
     if slowest is None:
-        output = report.outputs[0]
-        return View(output, None, _pinned(report, output), "all of it")
-    step_ns = _slowest_step_ns(report, slowest)
-    output = max(report.outputs, key=lambda output: _shared_ns(output.drawn_ns, step_ns))
-    description = f"the slowest step, {slowest.slowest},"
-    return View(output, visible_ns(output, step_ns), _pinned(report, output), description)
+        output, shown_ns, description = report.outputs[0], None, "all of it"
+    else:
+        step_ns = _slowest_step_ns(report, slowest)
+        output = max(report.outputs, key=lambda output: _shared_ns(output.drawn_ns, step_ns))
+        shown_ns = visible_ns(output, step_ns)
+        description = f"the slowest step, {slowest.slowest},"
+    start_ns = report.slowest_start_ns
+    is_json = output.format != "pftrace"
+    rows = rows_of_ranks(_telling_ranks(report), by_layer=report.by_layer, is_json=is_json)
+    return View(
+        output,
+        shown_ns,
+        None if shown_ns is None or start_ns is None else start_ns + output.offset_ns,
+        rows,
+        (unfold_layers(), *unfold_and_pin(rows), *_answers(report), *_note(report, shown_ns)),
+        description,
+    )
+
+
+def _note(report: ExportReport, shown_ns: tuple[int, int] | None) -> Iterator[Command]:
+    """Mark the longest wait for the culprit, in view if there is one; answers are there by then."""
+    culprit = report.verdict.notable_culprit
+    if culprit is None:
+        return
+    first_ns, last_ns = shown_ns or (0, 0)
+    yield mark(
+        NOTE,
+        "SELECT ts, dur, format('Rank %d waits %.3f ms for rank %d', rank, dur / 1e6, "
+        f"{culprit.rank}) AS name FROM drawn WHERE layer = 'Overlap Analysis' AND "
+        f"(name = 'Waiting for rank {culprit.rank}' OR name GLOB 'Waiting for rank "
+        f"{culprit.rank} *') ORDER BY ts BETWEEN {first_ns} AND {last_ns} DESC, dur DESC LIMIT 1",
+    )
+
+
+def _answers(report: ExportReport) -> tuple[Command, ...]:
+    """Tables for what there is something to tell of, the most telling in sight."""
+    asked = [
+        (WHY_IDLE, len(report.figures.idle) > 0),
+        (SLOW_STEPS, report.verdict.step_extreme is not None),
+        (WHO_HOLDS_UP, report.verdict.notable_culprit is not None),
+    ]
+    return answers([question for question, has_answer in asked if has_answer])
 
 
 def _slowest_step_ns(report: ExportReport, slowest: Extreme) -> tuple[int, int]:
@@ -79,33 +128,13 @@ def visible_ns(output: OutputFile, step_ns: tuple[int, int]) -> tuple[int, int] 
     return first_ns + output.offset_ns, last_ns + output.offset_ns
 
 
-def _pinned(report: ExportReport, output: OutputFile) -> str:
-    """The four rows of the overlap analysis of some ranks, by their path or else by their name.
-
-    Old versions of the UI know names alone, which tell neither the rank nor a row from a folder:
-    there, rows of few ranks are pinned, and of "Communication", which is both, none. In JSON each
-    row lies in a folder of its own name.
-    """
-    if output.format != "pftrace":
-        return ""
-    which = "|".join(map(str, _telling_ranks(report)))
-    rank = rf"Rank 0*({which})\b[^>]*"
-    names = "|".join(name.replace("(", r"\(").replace(")", r"\)") for name in OVERLAP_ROWS)
-    overlap = spec_of(Layer.OVERLAP).name
-    folder = f"({rank} > {overlap}|{overlap} > {rank})"
-    by_path = f"{folder} > ({names})$"
-    if len(report.ranks) > MOST_RANKS_BY_NAME:
-        return by_path
-    return rf"{by_path}|^(Computing|Exposed communication|Free)$"
-
-
 def _telling_ranks(report: ExportReport) -> tuple[int, ...]:
     """The culprit and who waits longest, the rank of the slowest step, or else the first."""
     return report.verdict.telling_ranks or (report.ranks[0].rank,)
 
 
 def address(ui: str, trace_url: str, view: View) -> str:
-    """Where to go: the UI at `ui` loads the trace, pins rows and zooms.
+    """Where to go: the UI at `ui` loads the trace, zooms, selects a slice and runs commands.
 
     Parameters and commands are those that Perfetto keeps stable: "Deep linking to the Perfetto UI"
     and "Commands Automation Reference" in its documentation.
@@ -113,8 +142,9 @@ def address(ui: str, trace_url: str, view: View) -> str:
     parameters = {"url": trace_url}
     if view.visible_ns is not None:
         parameters["visStart"], parameters["visEnd"] = map(str, view.visible_ns)
-    if view.pinned:
-        # New versions of the UI ask the user where they are not told what to match.
-        commands = [{"id": "dev.perfetto.PinTracksByRegex", "args": [view.pinned, "path"]}]
+    if view.selected_ns is not None:
+        parameters["ts"] = str(view.selected_ns)
+    if view.commands:
+        commands = [{"id": one.id, "args": one.args} for one in view.commands]
         parameters["startupCommands"] = json.dumps(commands, separators=(",", ":"))
     return f"{ui}/#!/?{urllib.parse.urlencode(parameters, quote_via=urllib.parse.quote)}"

@@ -1,13 +1,48 @@
-"""Questions to a timeline in SQL, of which the file beside this one is made."""
+"""Questions to a timeline in SQL: all of them, or what some of them are made of."""
 
 from __future__ import annotations
 
+import functools
 import importlib.resources
+import re
+from collections.abc import Iterable
 
-__all__ = ["queries_text"]
+__all__ = ["definitions", "queries_text"]
+
+_DEFINES = re.compile(r"CREATE (?:OR REPLACE PERFETTO|VIRTUAL) (?:TABLE|VIEW|FUNCTION) (\w+)")
+_COMMENT = re.compile(r"--.*")
+_WORD = re.compile(r"\w+")
 
 
 def queries_text() -> str:
     """All questions as one script, for the Perfetto UI or a trace processor."""
     file = importlib.resources.files("timeline.viewer") / "queries.sql"
     return file.read_text(encoding="utf-8")
+
+
+def definitions(names: Iterable[str]) -> str:
+    """What some views are made of, and nothing else, as one line without comments.
+
+    Raises:
+        KeyError: there is no such view.
+    """
+    statements = _statements()
+    needed, asked = set[str](), list(names)
+    while asked:
+        name = asked.pop()
+        if name not in needed:
+            needed.add(name)
+            asked += statements.keys() & set(_WORD.findall(statements[name]))
+    return " ".join(f"{statements[name]};" for name in statements if name in needed)
+
+
+@functools.cache
+def _statements() -> dict[str, str]:
+    """The statements by the name of what each defines, in the order of the script."""
+    text = " ".join(_COMMENT.sub("", queries_text()).split())
+    found = dict[str, str]()
+    for statement in map(str.strip, text.split(";")):
+        defined = _DEFINES.match(statement)
+        if defined is not None:
+            found[defined[1]] = statement
+    return found

@@ -19,18 +19,34 @@ WITH RECURSIVE
   ),
   labels AS (
     SELECT
-      ways.track_id,
+      track_id,
       CASE WHEN at = 0 THEN name END AS label,
       CASE WHEN name GLOB 'Rank [0-9]*' THEN name END AS rank_name,
       -- The outermost name that is not a rank's.
-      CASE WHEN name NOT GLOB 'Rank* [0-9]*' THEN at END AS layer_at
+      CASE WHEN name NOT GLOB 'Rank [0-9]*' THEN at END AS layer_at
     FROM ways
+    WHERE name IS NOT NULL
   ),
   protobuf AS (
     SELECT
       track_id, max(label) AS label, max(rank_name) AS rank_name, max(layer_at) AS layer_at
     FROM labels
     GROUP BY track_id
+  ),
+  -- In .json, Overlap Analysis: Computing is a thread of the process Rank 5; where layers come
+  -- first, Computing is one of 2 Overlap Analysis: Rank 5. Overview has rows of all ranks.
+  threads AS (
+    SELECT
+      thread_track.id AS track_id,
+      upid AS folder,
+      process.name GLOB '*: Rank [0-9]*' AS of_layer,
+      process.name AS process,
+      iif(process.name GLOB '*Rank [0-9]*', process.name, thread.name) AS ranked,
+      thread.name AS thread,
+      substr(thread.name, 1, instr(thread.name || ': ', ': ') - 1) AS outer,
+      substr(thread.name, instr(thread.name, ': ') + iif(thread.name GLOB '*: *', 2, 0)) AS inner
+    FROM thread_track JOIN thread USING (utid) JOIN process USING (upid)
+    WHERE thread_track.name IS NULL
   ),
   named AS (
     SELECT
@@ -48,30 +64,42 @@ WITH RECURSIVE
     LEFT JOIN track AS folder ON folder.id = track.parent_id
     LEFT JOIN ways AS outermost
       ON outermost.track_id = protobuf.track_id AND outermost.at = protobuf.layer_at
-    WHERE protobuf.track_id NOT IN (SELECT id FROM thread_track)
     UNION ALL
-    -- In .json a process is a layer of a rank, such as Rank 0 Communication.
     SELECT
-      thread_track.id,
-      iif(process.name GLOB '*Rank [0-9]* *', trim(process.name), NULL),
+      track_id,
+      iif(ranked GLOB '*Rank [0-9]*', substr(ranked, instr(ranked, 'Rank ')), NULL),
       iif(
-        process.name GLOB '*Rank [0-9]* *',
-        ltrim(substr(trim(process.name), 6), '0123456789 '),
-        trim(process.name)
+        of_layer,
+        ltrim(substr(process, 1, instr(process, ': Rank ') - 1), '0123456789 '),
+        iif(thread GLOB 'Rank [0-9]*', NULL, outer)
       ),
-      trim(thread.name),
-      process.upid,
+      iif(
+        thread GLOB 'Rank [0-9]*',
+        thread,
+        iif(of_layer AND inner NOT GLOB outer || '*', outer || ' ' || inner, inner)
+      ),
+      folder,
       NULL
-    FROM thread_track JOIN thread USING (utid) JOIN process USING (upid)
+    FROM threads
+  ),
+  -- Rank 05 new: slows the others.
+  ranked AS (
+    SELECT
+      *,
+      cast_int!(substr(rank_name, 6)) AS rank,
+      ltrim(substr(rank_name, 6, instr(rank_name || ':', ':') - 6), '0123456789 ') AS run
+    FROM named
   )
 SELECT
   track_id,
-  iif(rank_name IS NULL, NULL, cast_int!(substr(rank_name, 6))) AS rank,
-  coalesce(layer, '') AS layer,
+  iif(rank_name IS NULL, NULL, rank) AS rank,
+  coalesce(run, '') AS run,
+  -- The row of a rank itself parts its time.
+  coalesce(layer, iif(rank_name IS NULL, '', 'Where time goes')) AS layer,
   label,
   min(track_id) OVER (PARTITION BY folder, rank_name, layer, label) AS row,
   folder_meaning
-FROM named;
+FROM ranked;
 
 -- A number or a name among the args of a slice, by the kind of slice, or of a .json.
 CREATE OR REPLACE PERFETTO FUNCTION arg_number(args LONG, kind STRING, name STRING)
@@ -86,7 +114,8 @@ SELECT coalesce(extract_arg($args, $kind || '.' || $name), extract_arg($args, 'a
 CREATE OR REPLACE PERFETTO TABLE drawn AS
 SELECT
   slice.id, slice.ts, slice.dur, slice.depth, slice.name, slice.arg_set_id AS args,
-  drawn_rows.track_id, drawn_rows.rank, drawn_rows.layer, drawn_rows.label, drawn_rows.row,
+  drawn_rows.track_id, drawn_rows.rank, drawn_rows.run, drawn_rows.layer, drawn_rows.label,
+  drawn_rows.row,
   drawn_rows.folder_meaning
 FROM slice
 JOIN drawn_rows USING (track_id)
@@ -150,7 +179,7 @@ WHERE layer = 'Step Trace' AND label != 'ProfilerStep'
 CREATE OR REPLACE PERFETTO VIEW slow_steps AS
 WITH
   -- Ranks number their graphs apart, so graphs tell steps apart only where a rank has several.
-  graphs AS (SELECT count(DISTINCT graph) AS several FROM device_steps GROUP BY rank),
+  graphs AS (SELECT count(DISTINCT graph) AS several FROM device_steps GROUP BY run, rank),
   matched AS (
     SELECT *, iif((SELECT max(several) FROM graphs) > 1, graph, NULL) AS of_graph
     FROM device_steps
@@ -158,9 +187,9 @@ WITH
   placed AS (
     SELECT
       *,
-      row_number() OVER (PARTITION BY of_graph, step ORDER BY span_ns DESC, rank) AS place,
-      max(span_ns) OVER (PARTITION BY of_graph, step)
-        - min(span_ns) OVER (PARTITION BY of_graph, step) AS spread_ns
+      row_number() OVER (PARTITION BY run, of_graph, step ORDER BY span_ns DESC, rank) AS place,
+      max(span_ns) OVER (PARTITION BY run, of_graph, step)
+        - min(span_ns) OVER (PARTITION BY run, of_graph, step) AS spread_ns
     FROM matched
   )
 SELECT *, rank AS slowest_rank FROM placed WHERE place = 1;
@@ -395,7 +424,7 @@ ORDER BY waited_ns DESC, rank, waited_for_rank;
 -- 11. Why does the device idle? Idle time of each rank by cause, and by the call that the host was
 -- in meanwhile.
 CREATE OR REPLACE PERFETTO VIEW idle_slices AS
-SELECT id, ts, dur, rank, name AS cause, arg_name(args, 'overlap', 'call') AS call
+SELECT id, ts, dur, rank, run, name AS cause, arg_name(args, 'overlap', 'call') AS call
 FROM drawn
 WHERE layer = 'Overlap Analysis' AND label = 'Idle' AND dur > 0;
 
@@ -437,7 +466,8 @@ GROUP BY step, on_rank, kind
 ORDER BY step, total_ns DESC, rank, kind;
 
 -- 13. In short, what --open shows: a few rows in milliseconds, with the exact time and the slice
--- that is worst behind them. A click on its id in the Perfetto UI leads there.
+-- that is worst behind them. A click on its id in the Perfetto UI leads there. run tells base and
+-- new of a comparison apart.
 --
 -- Whom do the others wait for? profiled is 0 where the rank has no rows here; a rank is NULL where
 -- it is only known that it is another one.
@@ -449,10 +479,12 @@ WITH
     WHERE layer = 'Overlap Analysis' AND label = 'Waiting'
   ),
   placed AS (
-    SELECT *, row_number() OVER (PARTITION BY on_rank ORDER BY dur DESC, id) AS place FROM waits
+    SELECT *, row_number() OVER (PARTITION BY run, on_rank ORDER BY dur DESC, id) AS place
+    FROM waits
   ),
   summed AS (
     SELECT
+      run,
       on_rank AS rank,
       min(name NOT GLOB '*(not profiled)') AS profiled,
       count(DISTINCT rank) AS ranks_waiting,
@@ -460,20 +492,21 @@ WITH
       max(iif(place = 1, rank, NULL)) AS longest_on_rank,
       max(iif(place = 1, id, NULL)) AS id
     FROM placed
-    GROUP BY on_rank
+    GROUP BY run, on_rank
   )
 SELECT
   summed.rank,
   profiled,
   ranks_waiting,
   round(waited_ns / 1e6, 3) AS waited_ms,
-  round(100.0 * waited_ns / sum(waited_ns) OVER (), 1) AS percent,
+  round(100.0 * waited_ns / sum(waited_ns) OVER (PARTITION BY run), 1) AS percent,
   round(dur / 1e6, 3) AS longest_ms,
   longest_on_rank,
   waited_ns,
-  id, id AS slice_id, ts, dur, track_id
+  id, id AS slice_id, ts, dur, track_id,
+  run
 FROM summed JOIN slice USING (id)
-ORDER BY waited_ns DESC, summed.rank;
+ORDER BY run, waited_ns DESC, summed.rank;
 
 -- Which steps are slow, and how did the rank that took longest spend them? exposed_ms is
 -- communication that nothing overlaps, spread_ms how much longer it took than the fastest rank.
@@ -488,19 +521,21 @@ SELECT
   round(spread_ns / 1e6, 3) AS spread_ms,
   span_ns,
   graph,
-  id, id AS slice_id, ts, dur, track_id
+  id, id AS slice_id, ts, dur, track_id,
+  run
 FROM slow_steps
-ORDER BY span_ns DESC, step;
+ORDER BY run, span_ns DESC, step;
 
 -- Why do devices idle? The causes over all ranks, and the rank that has the longest of each.
 CREATE OR REPLACE PERFETTO VIEW why_devices_idle AS
 WITH
   placed AS (
-    SELECT *, row_number() OVER (PARTITION BY cause ORDER BY dur DESC, id) AS place
+    SELECT *, row_number() OVER (PARTITION BY run, cause ORDER BY dur DESC, id) AS place
     FROM idle_slices
   ),
   summed AS (
     SELECT
+      run,
       cause,
       count(DISTINCT rank) AS ranks,
       count(*) AS times,
@@ -508,19 +543,72 @@ WITH
       max(iif(place = 1, rank, NULL)) AS longest_on_rank,
       max(iif(place = 1, id, NULL)) AS id
     FROM placed
-    GROUP BY cause
+    GROUP BY run, cause
   )
 SELECT
   cause,
   round(idle_ns / 1e6, 3) AS idle_ms,
-  round(100.0 * idle_ns / sum(idle_ns) OVER (), 1) AS percent,
+  round(100.0 * idle_ns / sum(idle_ns) OVER (PARTITION BY run), 1) AS percent,
   ranks,
   times,
   round(dur / 1e6, 3) AS longest_ms,
   longest_on_rank,
   idle_ns,
-  id, id AS slice_id, ts, dur, track_id
+  id, id AS slice_id, ts, dur, track_id,
+  run
 FROM summed JOIN slice USING (id)
-ORDER BY idle_ns DESC, cause;
+ORDER BY run, idle_ns DESC, cause;
+
+-- Where does the time of each rank go? Its parts add up to the time from the first to the last of
+-- what it did; waiting and transfer are of communication that nothing overlaps, and together where
+-- it is not known who waited.
+CREATE OR REPLACE PERFETTO VIEW where_time_goes AS
+WITH
+  summed AS (
+    SELECT
+      rank,
+      run,
+      sum(iif(name = 'Computing', dur, 0)) AS computing_ns,
+      sum(iif(name GLOB 'Waiting*', dur, 0)) AS waiting_ns,
+      sum(iif(name IN ('Transfer', 'Exposed communication'), dur, 0)) AS transfer_ns,
+      sum(iif(name = 'Copies', dur, 0)) AS copies_ns,
+      sum(iif(name GLOB 'Idle*', dur, 0)) AS idle_ns,
+      sum(dur) AS total_ns
+    FROM drawn
+    WHERE layer = 'Where time goes'
+    GROUP BY rank, run
+  )
+SELECT
+  rank,
+  run,
+  round(total_ns / 1e6, 3) AS ms,
+  round(computing_ns / 1e6, 3) AS computing_ms,
+  round(waiting_ns / 1e6, 3) AS waiting_ms,
+  round(transfer_ns / 1e6, 3) AS transfer_ms,
+  round(copies_ns / 1e6, 3) AS copies_ms,
+  round(idle_ns / 1e6, 3) AS idle_ms,
+  computing_ns, waiting_ns, transfer_ns, copies_ns, idle_ns, total_ns
+FROM summed
+ORDER BY rank, run;
+
+-- Of two runs that are compared: which steps became slower, or faster? The slower ones come first.
+CREATE OR REPLACE PERFETTO VIEW which_steps_changed AS
+SELECT
+  name AS step,
+  round(base_ns / 1e6, 3) AS base_ms,
+  round(new_ns / 1e6, 3) AS new_ms,
+  round((new_ns - base_ns) / 1e6, 3) AS more_ms,
+  new_ns - base_ns AS more_ns,
+  id, id AS slice_id, ts, dur, track_id
+FROM (
+  SELECT
+    *,
+    arg_number(args, 'step', 'base_ns') AS base_ns,
+    arg_number(args, 'step', 'new_ns') AS new_ns
+  FROM drawn
+  WHERE rank IS NULL AND layer = 'Steps' AND label = 'Steps'
+)
+WHERE base_ns IS NOT NULL
+ORDER BY more_ns DESC, ts;
 
 SELECT * FROM slowest_steps;

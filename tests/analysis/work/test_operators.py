@@ -197,29 +197,29 @@ def test_the_longest_ops_are_the_longest(records: Records) -> None:
             st.integers(0, 99),
             st.integers(0, 9),
             st.integers(0, 99),
+            st.none() | st.integers(0, 99),
         ),
         max_size=12,
     )
 )
 def test_totals_by_type_are_those_of_all_ranks(
-    rows: list[tuple[int, str, str, int, int, int, int]],
+    rows: list[tuple[int, str, str, int, int, int, int, int | None]],
 ) -> None:
-    """Rows of one type and core become one, longest first."""
+    """Rows of one type and core become one, longest first; waits are told if all are known."""
     names = ("communication", "type", "core", "count", "total_ns", "shortest_ns", "longest_ns")
-    columns = {
-        name: np.array([row[at] for row in rows], object if at in (1, 2) else np.int64)
-        for at, name in enumerate(names)
-    }
-    wanted: dict[tuple[int, str, str], Times] = {}
-    for communication, kind, core, *one in rows:
-        old = wanted.get((communication, kind, core), (0, 0, 1 << 60, 0))
+    kinds = {name: object if at in (1, 2) else int for at, name in enumerate(names)}
+    table = Table.of_rows({**kinds, "waited_ns": int}, rows)
+    wanted: dict[tuple[int, str, str], tuple[int, int, int, int, int | None]] = {}
+    for communication, kind, core, count, total, shortest, longest, waited in rows:
+        old = wanted.get((communication, kind, core), (0, 0, 1 << 60, 0, 0))
         wanted[communication, kind, core] = (
-            old[0] + one[0],
-            old[1] + one[1],
-            min(old[2], one[2]),
-            max(old[3], one[3]),
+            old[0] + count,
+            old[1] + total,
+            min(old[2], shortest),
+            max(old[3], longest),
+            None if old[4] is None or waited is None else old[4] + waited,
         )
-    found = [tuple(row) for row in total_by_type(Table(columns))]
+    found = [tuple(row.values()) for row in total_by_type(table).to_dicts()]
     assert {row[:3]: row[3:] for row in found} == wanted
     assert len(found) == len(wanted)
     assert [row[4] for row in found] == sorted((row[4] for row in found), reverse=True)

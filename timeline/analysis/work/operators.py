@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from timeline.analysis.work.kernel_names import kernel_type, launched_type
+from timeline.analysis.work.kernel_waits import KernelWaits
 from timeline.analysis.work.operator_names import operator_type
 from timeline.columns.chunks import chunks
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
@@ -49,6 +50,8 @@ class OperatorTimes(ColumnTable):
     total_ns: Int64 = column(np.int64)
     shortest_ns: Int64 = column(np.int64)
     longest_ns: Int64 = column(np.int64)
+    waited_ns: Int64 = column(np.int64, 0)
+    """From the kernels before to its runs, see `kernel_waits`."""
 
 
 class OperatorLengths(ColumnTable):
@@ -77,6 +80,8 @@ class OperatorFigures:
     strings: tuple[str, ...] = ("",)
     times: OperatorTimes = field(default_factory=OperatorTimes.empty)
     longest: LongestOps = field(default_factory=LongestOps.empty)
+    tells_waits: bool = False
+    """Whether it was looked at what was before each."""
     lengths: OperatorLengths = field(default_factory=OperatorLengths.empty)
 
     def moved(self, move: ClockMove) -> OperatorFigures:
@@ -115,30 +120,42 @@ class TaskTypes:
 
 
 def operator_figures(
-    records: Records, iterations: Int64, *, most_names: int = 0, most_lengths: int = 0
+    records: Records,
+    iterations: Int64,
+    *,
+    most_names: int = 0,
+    most_lengths: int = 0,
+    waits: KernelWaits | None = None,
 ) -> OperatorFigures:
     """How long each type of operator took, or each operator by its name.
 
     iterations: (ops,) step of each communication op, NO_ID for none. most_names: how many
     operators, and how many communication ops, have rows of their own: those that take longest.
     The others of a type are one row without a name. most_lengths: how many single lengths may be
-    given; of more, none is.
+    given; of more, none is. waits: what was before each kernel, where that is told.
     """
     strings = StringPool()
     with_lengths = int(records.tasks.compute.sum()) + len(records.ops) <= most_lengths
-    computing, computing_lengths = _computing(records, strings, most_names, lengths=with_lengths)
-    communicating, op_lengths = _communicating(records, strings, most_names)
+    computing, computing_lengths = _computing(
+        records, strings, most_names, waits, lengths=with_lengths
+    )
+    communicating, op_lengths = _communicating(records, strings, most_names, waits)
     times = OperatorTimes.concat([computing, communicating])
     lengths = OperatorLengths.empty()
     if with_lengths:
         below = replace(op_lengths, operator=op_lengths.operator + len(computing))
         lengths = OperatorLengths.concat([*computing_lengths, below])
     longest = _longest(records.ops, iterations, records.strings, strings)
-    return OperatorFigures(tuple(strings), times, longest, lengths)
+    return OperatorFigures(tuple(strings), times, longest, waits is not None, lengths)
 
 
 def _computing(
-    records: Records, strings: StringPool, most_names: int, *, lengths: bool
+    records: Records,
+    strings: StringPool,
+    most_names: int,
+    waits: KernelWaits | None,
+    *,
+    lengths: bool,
 ) -> tuple[OperatorTimes, list[OperatorLengths]]:
     """The operators that compute; of large tables some rows at a time."""
     tasks, pool = records.tasks, records.strings
@@ -162,7 +179,8 @@ def _computing(
         if most_names:
             keys["name"] = name[codes]
             keys["shapes"] = np.where(named[codes], shape[tasks.input_shapes[rows]], NO_NAME)
-        part, its_lengths = _times(keys, tasks.end_ns[rows] - tasks.start_ns[rows])
+        waited_ns = None if waits is None else waits.tasks[rows]
+        part, its_lengths = _times(keys, tasks.end_ns[rows] - tasks.start_ns[rows], waited_ns)
         if lengths:
             first = sum(map(len, parts))
             kept.append(replace(its_lengths, operator=its_lengths.operator + first))
@@ -172,7 +190,7 @@ def _computing(
 
 
 def _communicating(
-    records: Records, strings: StringPool, most_names: int
+    records: Records, strings: StringPool, most_names: int, waits: KernelWaits | None
 ) -> tuple[OperatorTimes, OperatorLengths]:
     ops, pool = records.ops, records.strings
     lengths_ns = ops.end_ns - ops.start_ns
@@ -182,7 +200,8 @@ def _communicating(
         np.add.at(name_ns, ops.name, lengths_ns)
         named = _longest_names(name_ns, most_names)[ops.name]
         keys["name"] = strings.translate(np.where(named, ops.name, np.int32(NO_NAME)), pool)
-    return _times(keys, lengths_ns, communication=True)
+    waited_ns = None if waits is None else waits.ops
+    return _times(keys, lengths_ns, waited_ns, communication=True)
 
 
 def computing_rows(tasks: Tasks) -> Iterator[Rows]:
@@ -217,7 +236,11 @@ def _longest_names(name_ns: Int64, most: int) -> Bool:
 
 
 def _times(
-    keys: Mapping[str, Codes], lengths_ns: Int64, *, communication: bool = False
+    keys: Mapping[str, Codes],
+    lengths_ns: Int64,
+    waited_ns: Int64 | None,
+    *,
+    communication: bool = False,
 ) -> tuple[OperatorTimes, OperatorLengths]:
     """One row for each distinct combination of keys, and the row of each length."""
     once = np.ones(len(lengths_ns), np.int64)
@@ -231,6 +254,7 @@ def _times(
                 "total_ns": lengths_ns,
                 "shortest_ns": lengths_ns,
                 "longest_ns": lengths_ns,
+                "waited_ns": np.zeros_like(lengths_ns) if waited_ns is None else waited_ns,
             },
         )
     )
@@ -249,6 +273,7 @@ def _summed(times: OperatorTimes) -> tuple[OperatorTimes, Int64]:
             "total_ns": groups.sum(times.total_ns),
             "shortest_ns": groups.least(times.shortest_ns),
             "longest_ns": groups.greatest(times.longest_ns),
+            "waited_ns": groups.sum(times.waited_ns),
         },
     )
     return summed, groups.group

@@ -68,13 +68,13 @@ def _by_kind(kinds: Table) -> PageTable:
         "Bandwidth of links",
         [
             text_column("Link", kinds["link"]),
-            integer_column("Links", kinds["links"]),
-            size_column("Size", kinds["size_bytes"]),
-            rate_column("Slowest", kinds["slowest_gb_s"]),
-            rate_column("Fastest", kinds["fastest_gb_s"]),
             rate_column("Bandwidth", kinds["bandwidth_gb_s"]),
             rate_column("Reference", kinds["reference_gb_s"]),
             percent_column("Of reference", kinds["bandwidth_gb_s"] / kinds["reference_gb_s"]),
+            rate_column("Slowest", kinds["slowest_gb_s"]),
+            rate_column("Fastest", kinds["fastest_gb_s"]),
+            integer_column("Links", kinds["links"]),
+            size_column("Size", kinds["size_bytes"]),
         ],
         f"The reference is {reference}. Small transfers stay far below it.",
     )

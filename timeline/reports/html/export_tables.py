@@ -114,10 +114,11 @@ def operator_tables(totals: Sequence[Table], *, communication: bool) -> Iterator
                 text_column("Core", shown["core"]),
                 integer_column("Count", shown["count"]),
                 time_column("Total", shown["total_ns"]),
+                share_column("Share", shown["total_ns"], all_ns),
                 time_column("Average", average_ns, like_ns=least_ns),
                 time_column("Min", shown["shortest_ns"]),
                 time_column("Max", shown["longest_ns"], like_ns=least_ns),
-                share_column("Share", shown["total_ns"], all_ns),
+                time_column("Wait before", shown["waited_ns"]),
             ],
             _rest_note(rest, all_ns),
         )

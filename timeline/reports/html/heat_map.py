@@ -74,7 +74,14 @@ def _draw_cells(
     scale_axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _at: f"{value:g}"))
     scale_axes.text(1.03, 0.5, unit, transform=scale_axes.transAxes, va="center_baseline")
     if box.width / columns >= 40 and box.height / rows >= 16:
-        _write_cells(axes, values, norm, 1 if (norm.vmax or 0) < 1000 else 0)
+        _write_cells(axes, values, norm, _digits(norm))
+
+
+def _digits(norm: Normalize) -> int:
+    """Behind the point: enough to tell ten steps of the scale apart, in five characters at most."""
+    low, high = norm.vmin or 0.0, norm.vmax or 0.0
+    room = 4 - len(f"{high:.0f}")
+    return max(0, min(room, next((at for at in range(4) if (high - low) * 10**at >= 10), 3)))
 
 
 def _write_cells(axes: Axes, values: npt.NDArray[Any], norm: Normalize, digits: int) -> None:

@@ -13,6 +13,7 @@ __all__ = [
     "ALONE",
     "BETWEEN",
     "DARK",
+    "EXPOSED",
     "LIGHT",
     "PARTS",
     "PHASES",

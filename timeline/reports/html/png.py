@@ -28,7 +28,7 @@ from timeline.reports.html.drawing import (
     settings,
 )
 from timeline.reports.html.heat_map import draw_heat
-from timeline.reports.html.palette import LIGHT, PARTS, PHASES
+from timeline.reports.html.palette import BETWEEN, EXPOSED, LIGHT, PARTS, PHASES, Part, shown_parts
 from timeline.reports.html.pictures import DOTS
 from timeline.reports.html.rendering import page_title
 from timeline.reports.html.step_grid import NOT_GIVEN, StepGrid, with_parts
@@ -52,7 +52,12 @@ Panel = tuple[str, Callable[[Axes], None]]
 
 def render_png(report: ExportReport) -> bytes:
     """The overview as PNG, 1680 pixels wide."""
-    patches = [Patch(**fill_style(part.role), label=part.label) for part in PARTS]
+    parts = (*_bar_parts(_means(report)), *StepGrid.of(report.figures).parts)
+    patches = [
+        Patch(**fill_style(part.role), label=part.label)
+        for part in (*PARTS, EXPOSED, BETWEEN)
+        if part in parts
+    ]
     sentences = report.verdict.sentences()
     return render_panels(page_title(report), sentences, lambda: _panels(report), patches)
 
@@ -100,10 +105,13 @@ def drawable(text: str) -> str:
 
 
 def _panels(report: ExportReport) -> Iterator[Panel]:
-    ranks, shown = report.verdict.ranks, report.verdict.telling_ranks
-    used = with_parts(ranks.take(ranks["span_ns"] > 0)) if len(ranks) else ranks
-    if len(used):
-        yield "Device time of each rank", lambda axes: draw_bars(axes, used, MOST_BARS, LEAST_BARS)
+    used, shown, mean = _means(report), report.verdict.telling_ranks, report.verdict.mean
+    if mean is not None and len(used):
+        parts = _bar_parts(used)
+        yield (
+            "Mean step of each rank" if mean.steps else "Device time of each rank",
+            lambda axes: draw_bars(axes, used, MOST_BARS, LEAST_BARS, parts),
+        )
     grid = StepGrid.of(report.figures).within(MOST_DRAWN)
     if len(grid.steps) > 1:
         row = int(np.argmax(grid.ranks == shown[0])) if shown else 0
@@ -120,6 +128,16 @@ def _panels(report: ExportReport) -> Iterator[Panel]:
     ):
         if len(table):
             yield title, _operators(table, role)
+
+
+def _means(report: ExportReport) -> Table:
+    """Where the time of a mean step of each rank goes."""
+    means = report.verdict.mean_steps
+    return with_parts(means) if len(means) else means
+
+
+def _bar_parts(means: Table) -> tuple[Part, ...]:
+    return shown_parts(means, (*PARTS, BETWEEN)) if len(means) else ()
 
 
 def _curves(axes: Axes, grid: StepGrid, row: int) -> None:
