@@ -105,7 +105,7 @@ def comparison_title(base: Path, new: Path) -> str:
 def _tiles(comparison: Comparison) -> Iterator[Tile]:
     rows = {row["metric"]: row for row in comparison.parts.to_dicts()}
     whole = rows[WHOLE]
-    unit = "a step" if comparison.per_step else "a rank"
+    unit = "per step" if comparison.per_step else "per rank"
     yield Tile(spell_four_digits(whole["base_ns"]), f"{unit}, before")
     yield Tile(spell_four_digits(whole["new_ns"]), f"{unit}, now")
     if whole["base_ns"]:
