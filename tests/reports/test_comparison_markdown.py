@@ -12,6 +12,7 @@ import pytest
 from tests.support.html_page import HOSTILE
 from tests.support.made_figures import made_report
 from timeline.figures.comparison import Comparison
+from timeline.figures.comparison_sentences import cause_label
 from timeline.figures.gate import Gate
 from timeline.figures.table import Table
 from timeline.reports.comparison_markdown import comparison_markdown
@@ -65,7 +66,7 @@ def test_it_says_what_the_comparison_says() -> None:
     assert f"**{made.gate.sentence()}**" in text
     parts = tables(text)[0][2:]
     assert [row[0].strip().strip("*") for row in parts] == [
-        str(metric) for metric in made.comparison.parts["metric"].tolist()
+        cause_label(str(metric), "") for metric in made.comparison.parts["metric"].tolist()
     ]
     assert "- Note: a warning" in text
     assert len(text.splitlines()) < 60

@@ -54,7 +54,9 @@ class RunOperators:
 
 
 def pair_operators(base: RunOperators, new: RunOperators) -> Table:
-    """Match by name and shapes, else by name, by type and shapes, or by type; who lost most first.
+    """Match by name and shapes, else by name, by type and shapes, or by type.
+
+    Rows come with the largest regression first.
 
     Every operator of both runs is in exactly one row, so that totals stay what they are. Names
     match of one type first, and then of any, because one run may tell other types: its own.

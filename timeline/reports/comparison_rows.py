@@ -94,7 +94,7 @@ def metric_rows(overall: Table) -> list[tuple[str, int]]:
 def worst_and_best(table: Table, whole_ns: int, most: int) -> Table:
     """What lost most, then what won most; a change that no step notices is none.
 
-    table: rows in order, who lost most first. most: so many rows of each at most.
+    table: rows in order, largest regression first. most: so many rows of each at most.
     """
     least_ns = LEAST * whole_ns
     lost = np.flatnonzero(table["delta_ns"] > least_ns)[:most]

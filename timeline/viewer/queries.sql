@@ -509,7 +509,7 @@ FROM summed JOIN slice USING (id)
 ORDER BY run, waited_ns DESC, summed.rank;
 
 -- Which steps are slow, and how did the rank that took longest spend them? exposed_ms is
--- communication that nothing overlaps, spread_ms how much longer it took than the fastest rank.
+-- exposed communication, spread_ms how much longer it took than the fastest rank.
 CREATE OR REPLACE PERFETTO VIEW which_steps_are_slow AS
 SELECT
   step,
@@ -560,8 +560,8 @@ FROM summed JOIN slice USING (id)
 ORDER BY run, idle_ns DESC, cause;
 
 -- Where does the time of each rank go? Its parts add up to the time from the first to the last of
--- what it did; waiting and transfer are of communication that nothing overlaps, and together where
--- it is not known who waited.
+-- what it did; waiting and transfer are of exposed communication, and together where it is not
+-- known who waited.
 CREATE OR REPLACE PERFETTO VIEW where_time_goes AS
 WITH
   summed AS (

@@ -20,7 +20,7 @@ from timeline.records.tables import Records
 __all__ = ["Cause", "Lateness", "fetching_ns", "find_lateness"]
 
 EXPLAINED = 0.5
-"""A rank that is late by computing computes longer in a whole step by so much of that at least."""
+"""A rank that is late because it computes longer does so, in a whole step, by so much at least."""
 
 
 class Cause(enum.Enum):

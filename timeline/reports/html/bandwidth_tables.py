@@ -106,7 +106,7 @@ def _collectives(collectives: Table) -> PageTable:
             time_column("Transfer", shown["transfer_ns"], like_ns=longest_ns),
             rate_column("Bus", speed),
         ],
-        "Transfer begins when the last rank has come.",
+        "Transfer begins when the last rank has arrived.",
     )
 
 
