@@ -19,7 +19,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.coarse_reference import parents
-from tests.support.loaded_picture import TEXT_ROWS
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import ProfileShelf
 from tests.support.random_intervals import EPOCH_NS
@@ -30,6 +29,7 @@ from tests.support.row_totals import (
     Row,
     RowTotals,
     counter_totals,
+    is_text,
     row_totals,
     rows_of,
 )
@@ -445,7 +445,7 @@ def beginnings(loaded: Loaded, *, is_json: bool) -> Iterator[tuple[object, ...]]
         " (SELECT count(*) FROM args WHERE args.arg_set_id = slice.arg_set_id) FROM slice"
         f" WHERE {CONTINUED} IS NULL"
     ):
-        if rows[track][0] not in TEXT_ROWS:  # each part has them, as long as it is
+        if not is_text(rows[track]):  # each part has them, as long as it is
             yield rows[track], *one
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,9 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.loaded_picture import TEXT_ROWS
 from tests.support.perfetto_sql import TraceProcessor
-from tests.support.row_totals import Row, rows_of
+from tests.support.row_totals import Row, is_text, rows_of
 from tests.support.trace_packets import attributes_of
 from timeline.encoders.drafts import Draft, write_draft
 from timeline.encoders.formats import FORMATS
@@ -83,7 +83,7 @@ class Loaded:
                 "  AND key != 'correlation_id')"
                 " FROM slice"
             )
-            if rows[track][0] not in TEXT_ROWS
+            if not is_text(rows[track])
         ]
 
     def flows(self) -> int:
@@ -108,13 +108,19 @@ class LoadedSlice:
         return layer_of(self.row)
 
 
+_PARTITION = re.compile(r"(.*: )?(Rank \d+(: .*)?|Where time goes|In total)")
+"""Rows that part the time of a rank: its own, and what stands below where it has no other."""
+
+
 def layer_of(row: Row) -> str:
     """The layer whose resolution holds on a row; what is not named here is a layer of the host."""
     way = " ".join(row)
+    if _PARTITION.fullmatch(row[-1]):
+        return "partition"
     for part, layer in (
         ("Critical path", "critical_path"),
         ("Step Trace", "step"),
-        ("Steps, continued", "step"),
+        ("Steps", "step"),
         ("Overlap Analysis", "overlap"),
         ("Ascend Hardware", "task"),
         ("Counters", "counters"),
@@ -124,7 +130,7 @@ def layer_of(row: Row) -> str:
     ):
         if part in way:
             return layer
-    return "step" if len(set(row)) == 1 else "host_call"
+    return "host_call"
 
 
 @contextlib.contextmanager

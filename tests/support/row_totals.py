@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tests.support.drawn_slices import drawn_rows
 from tests.support.loaded_picture import TEXT_ROWS
 from tests.support.perfetto_sql import TraceProcessor
+from timeline.encoders.chrome import OVERVIEW
 
 __all__ = [
     "CONTINUED",
@@ -14,6 +15,7 @@ __all__ = [
     "Row",
     "RowTotals",
     "counter_totals",
+    "is_text",
     "row_totals",
     "rows_of",
 ]
@@ -89,6 +91,11 @@ def rows_of(processor: TraceProcessor, *, is_json: bool) -> dict[int, Row]:
     return {track: (process or "", name) for track, process, name in (*threads, *counters)}
 
 
+def is_text(row: Row) -> bool:
+    """Whether a row says something of all records, and holds none."""
+    return row[0] in TEXT_ROWS or (row[0] == OVERVIEW and row[1].partition(": ")[0] in TEXT_ROWS)
+
+
 def row_totals(processor: TraceProcessor, *, is_json: bool) -> dict[Row, RowTotals]:
     """What each row with slices holds, lanes together; a merged slice tells what it stands for.
 
@@ -115,7 +122,7 @@ def row_totals(processor: TraceProcessor, *, is_json: bool) -> dict[Row, RowTota
     ):
         totals = RowTotals(*numbers)
         row = rows[track]
-        if row[0] not in TEXT_ROWS:  # they stand for no records
+        if not is_text(row):  # they stand for no records
             found[row] = found[row] + totals if row in found else totals
     return found
 
