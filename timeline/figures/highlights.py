@@ -21,7 +21,7 @@ def highlights_of(verdict: Verdict, ranks: int) -> Highlights:
         remarks["", culprit.rank] = IDLES_FOR_DATA if is_starved else SLOWS_OTHERS
     if slowest is None:
         return Highlights(remarks)
-    return Highlights(remarks, SlowStep(slowest.graph, slowest.slowest, slowest.median_ns))
+    return Highlights(remarks, SlowStep(slowest.graph, slowest.slowest))
 
 
 def remarks_of_comparison(comparison: Comparison) -> dict[RunRank, str]:

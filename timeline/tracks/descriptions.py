@@ -71,8 +71,8 @@ PARTITION = (
 ALL_OF_RANK = "All that is drawn of one rank, of which nothing ran on the device."
 SUMS_OF_RANK = "What the time of the rank is made of."
 LENGTHS_OF_STEPS = (
-    "How long each step took on the rank where it took longest, and how much that differs from the "
-    "median of ordinary steps."
+    "How much longer each step took than the median of all steps, each on the rank where it took "
+    "longest."
 )
 AI_CPU = (
     "What the AI CPUs of the device ran, by thread, as their own log tells. It is not counted as "

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -68,7 +69,7 @@ def paint_overview(
             None,
             descriptions.CONTINUED,
         )
-    lengths = strings.codes(_length_label(spans, slowest) for spans in steps)
+    lengths = strings.codes(_length_labels(steps))
     painter.add_flat_row(
         LENGTHS,
         root,
@@ -94,12 +95,15 @@ def difference(step: str, before_ns: int, after_ns: int, unchanged: str) -> str:
     return f"{step} {word} by {abs(delta_ns) / 1e6:.3f} ms{share}"
 
 
-def _length_label(spans: list[_Span], slowest: SlowStep | None) -> str:
-    """How long a step took where it took longest, or how far that is from the median."""
-    length_ns = max(span.length_ns for span in spans)
-    if slowest is None:
-        return f"{length_ns / 1e6:.3f} ms"
-    return difference(f"Step {spans[0].step}", slowest.median_ns, length_ns, "is the median")
+def _length_labels(steps: list[list[_Span]]) -> Iterator[str]:
+    """How far each step, where it took longest, is from the median of all of them."""
+    lengths_ns = [max(span.length_ns for span in spans) for spans in steps]
+    median_ns = statistics.median_low(lengths_ns)
+    for spans, length_ns in zip(steps, lengths_ns, strict=True):
+        if len(steps) == 1:
+            yield f"{length_ns / 1e6:.3f} ms"
+        else:
+            yield difference(f"Step {spans[0].step}", median_ns, length_ns, "is the median")
 
 
 def paint_steps_of_run(

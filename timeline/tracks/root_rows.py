@@ -51,8 +51,6 @@ class SlowStep:
 
     graph: int | None
     step: int
-    median_ns: int
-    """How long an ordinary step takes."""
 
 
 @dataclass(frozen=True)
