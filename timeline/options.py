@@ -286,7 +286,7 @@ class ExportOptions:
         metavar="FILE.html",
         parse=Path,
         read=_read_path,
-        compare=InCompare("also write an HTML report", Group.OUTPUT),
+        compare=InCompare(group=Group.OUTPUT),
     )
     png: Path | None = option(
         "--png",
@@ -295,7 +295,7 @@ class ExportOptions:
         metavar="FILE.png",
         parse=Path,
         read=_read_path,
-        compare=InCompare("also write a picture of the report", Group.OUTPUT),
+        compare=InCompare(group=Group.OUTPUT),
     )
     force: bool = option(
         "--force",

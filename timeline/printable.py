@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
 import unicodedata
 from collections.abc import Sequence
 from typing import TextIO
 
-__all__ = ["command_line", "encoded", "printable", "printable_json", "say"]
+__all__ = ["command_line", "encoded", "printable", "printable_json", "say", "wrapped"]
 
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7e]")
+_STYLE = re.compile(r"\x1b\[[0-9;]*m")
+_BLANKS = re.compile(r"(?<=\S) +(?=\S)(?!(?<=\d )(?:\d{3}|[num]?s|[KMG]?B)\b)")
+"""Not those within a number, nor between it and its unit."""
+_GAPS = re.compile(r"(?<=\S)  +(?=\S)")
+COLUMNS = 4
+"""A line with so many gaps of several blanks less one is the row of a table."""
+SHORT_WORD = 10
+"""Characters of a word with which no line ends alone, such as `tlexport:` before a long path."""
+_COMMAND = re.compile(r"^ *(?:(?:See why|exact): )?tlexport ")
+"""What people copy into a shell."""
+_GOES_ON = "" if os.name == "nt" else " \\"
+"""What tells a shell that a command goes on in the next line."""
 
 
 def printable(text: str) -> str:
@@ -59,14 +72,68 @@ def command_line(words: Sequence[str]) -> str:
     return shlex.join(words)
 
 
+def wrapped(line: str, width: int) -> list[str]:
+    """A line in parts that a terminal shows whole, which end at blanks: no word is broken.
+
+    A word longer than the width, such as a path, overflows. Rows of tables are parted between
+    columns, as long as a column fits; commands so that a shell joins them. What sets colours takes
+    no room.
+
+    >>> wrapped("Wrote /tmp/o.pftrace  58.3 KB, 8 ranks, steps 1-6", 36)
+    ['Wrote /tmp/o.pftrace  58.3 KB, 8', '  ranks, steps 1-6']
+    """
+    styles = [match.span() for match in _STYLE.finditer(line)]
+    shown = _STYLE.sub("", line)
+    if len(shown) <= width:
+        return [line]
+    blanks = [match.span() for match in _BLANKS.finditer(shown) if match.start() > SHORT_WORD]
+    columns = [match.span() for match in _GAPS.finditer(shown)]
+    gaps = columns if len(columns) >= COLUMNS - 1 else blanks
+    goes_on = _GOES_ON if _COMMAND.match(shown) else ""
+    indent = " " * (len(shown) - len(shown.lstrip()) + 2)
+    indent = "" if 2 * len(indent) > width else indent
+    begin, room, parts = 0, width, list[str]()
+    while len(shown) - begin > room:
+        most = begin + room - len(goes_on)
+        fitting = [[gap for gap in ways if begin < gap[0] <= most] for ways in (gaps, blanks)]
+        ahead = [gap for gap in blanks if gap[0] > begin]
+        if not ahead:
+            break
+        end, behind = next((ways[-1] for ways in fitting if ways), ahead[0])
+        parts.append(_with_styles(line, styles, begin, end) + goes_on)
+        begin, room = behind, width - len(indent)
+    parts.append(_with_styles(line, styles, begin, len(shown)))
+    return [parts[0], *(indent + part for part in parts[1:])]
+
+
+def _with_styles(line: str, styles: Sequence[tuple[int, int]], begin: int, end: int) -> str:
+    """From one place to another as it is shown, with the styles that are set on the way."""
+
+    def place(shown: int, *, last: bool) -> int:
+        at = shown
+        for first, behind in styles:
+            if first < at or (first == at and last):
+                at += behind - first
+        return at
+
+    return line[place(begin, last=False) : place(end, last=True)]
+
+
 def say(*lines: str, stream: TextIO | None = None) -> None:
     """Print lines, escaped; characters that the encoding of the stream lacks are escaped too.
 
-    stream: standard output if not given. A closed one is None in Python, and then nobody listens.
+    A terminal gets them `wrapped`.
+
+    Args:
+        stream: standard output if not given. A closed one is None in Python, and then nobody
+            listens.
     """
     stream = sys.stdout if stream is None else stream
     if stream is None:
         return
     encoding = stream.encoding or "utf-8"
+    width = shutil.get_terminal_size().columns if stream.isatty() else 0
     for line in lines:
-        print(encoded(printable(line), encoding), file=stream)
+        shown = encoded(printable(line), encoding)
+        for part in wrapped(shown, width) if width else [shown]:
+            print(part, file=stream)

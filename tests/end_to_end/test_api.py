@@ -27,6 +27,7 @@ from tests.support.profile_shelf import ProfileShelf
 from tests.support.public_names import members
 from timeline.cli.main import main
 from timeline.cli.parser import build_parser
+from timeline.figures.renamed_keys import with_renamed_keys
 from timeline.layers import Layer
 from timeline.library.open_profile import MOST_SELECTIONS
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Selection
@@ -106,7 +107,7 @@ def test_every_flag_is_a_keyword() -> None:
     chosen = inspect.signature(timeline.Selection).parameters
     flags = actions()
     of_the_terminal = {"help", "version", "quiet", "verbose", "json", "list", "path"}
-    of_the_terminal |= {"open", "offline", "completion", "verdict"}
+    of_the_terminal |= {"open", "offline", "completion", "sql", "verdict"}
     assert set(flags) - of_the_terminal == {*exported, *chosen} - {
         *("profile", "selection", "progress", "estimate")  # which --json asks for
     }
@@ -279,7 +280,7 @@ def test_figures_are_those_of_the_command(
     with timeline.open_profile(path) as profile:
         overlap, steps = profile.overlap(selection), profile.steps(selection)
         operators = profile.operators(selection)
-    assert overlap.to_dicts() == report["verdict"]["ranks"]
+    assert list(map(with_renamed_keys, overlap.to_dicts())) == report["verdict"]["ranks"]
     whole = [row for row in report["overlap"] if row["step"] is None]
     assert only(("rank", *PARTS), overlap.to_dicts()) == only(("rank", *PARTS), whole)
     known = [row for row in steps.to_dicts() if row["span_ns"] is not None]

@@ -484,10 +484,11 @@ def test_groups_and_counters_are_in_order_of_their_numbers(
                 " VALUES (?, ?, ?, ?, ?)",
                 (name, at_ns + number, at_ns + number + 1, 900_000 + number, last_id + number),
             )
+        for memory in (2, 10):
             connection.execute(
                 "INSERT INTO HBM (deviceId, timestampNs, bandwidth, hbmId, type)"
                 " SELECT deviceId, timestampNs, bandwidth, ?, type FROM HBM WHERE hbmId = 0",
-                (number + 1,),
+                (memory,),
             )
     drawing = draw(profile, "torch-db", Kind.DETAIL, tmp_path / "timeline.pftrace")
     found = tracks_in_order(drawing)

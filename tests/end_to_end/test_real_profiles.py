@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.expected_picture import OVERLAP_ROWS, Shown
+from tests.support.expected_picture import OVERLAP_ROWS, OWN_NAMES, Shown
 from tests.support.loaded_picture import LoadedPicture
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.places import DATA
@@ -129,14 +129,15 @@ def nearest_ns(microseconds: Fraction | str) -> int:
 
 
 def lanes_of(events: Iterable[Event]) -> dict[tuple[str, str], list[Event]]:
-    """The slices of each (process name, thread name)."""
+    """The slices of each (process name, thread name), by the names that rows have here."""
     events = list(events)
     processes, threads = {}, {}
     for event in events:
         if event["name"] == "process_name":
             processes[event["pid"]] = event["args"]["name"]
         elif event["name"] == "thread_name":
-            threads[event["pid"], event["tid"]] = event["args"]["name"]
+            told = event["args"]["name"]
+            threads[event["pid"], event["tid"]] = OWN_NAMES.get(told, told)
     lanes: dict[tuple[str, str], list[Event]] = {}
     for event in events:
         if event["ph"] == "X":
@@ -259,6 +260,7 @@ def test_overlap_of_text_equals_step_trace_time(exports: dict[str, Export], rank
     path = output_of("torch-npu-text", rank) / "step_trace_time.csv"
     with path.open(newline="", encoding="utf-8") as file:
         (row,) = csv.DictReader(file)
+    row = {OWN_NAMES.get(name, name): value for name, value in row.items()}
     for step in (int(row["Step"]), None):
         found = exports["torch-npu-text"].overlap(rank, step)
         for name in OVERLAP_ROWS:

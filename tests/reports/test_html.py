@@ -495,15 +495,19 @@ def test_the_pair_under_the_pointer_is_told(opened: Open, tmp_path: Path) -> Non
 def test_tables_sort_and_search_by_keyboard(opened: Open) -> None:
     """A heading sorts falling, then rising; a search leaves the rows that hold all words."""
     shown = opened(render_export_page(made_report(1, 1)))
-    head = shown.locator("#operators-by-type th", has_text="Max").get_by_role("button")
-    cells = """() => [...document.querySelectorAll('#operators-by-type td:nth-child(7)')]
+    heading = shown.locator("#operators-by-type th", has_text="Wait before")
+    head = heading.get_by_role("button")
+    cells = """() => [...document.querySelectorAll('#operators-by-type td:last-child')]
       .map((cell) => Number(cell.dataset.v ?? cell.textContent))"""
     head.focus()
     shown.keyboard.press("Enter")
     falling = shown.evaluate(cells)
+    assert len(set(falling)) > 2
     assert falling == sorted(falling, reverse=True)
+    assert heading.get_attribute("aria-sort") == "descending"
     shown.keyboard.press("Enter")
     assert shown.evaluate(cells) == falling[::-1]
+    assert heading.get_attribute("aria-sort") == "ascending"
     rows = shown.locator("#operators-by-type tbody tr:visible")
     every = rows.count()
     word = rows.first.locator("td").first.inner_text()

@@ -305,7 +305,6 @@ def test_progress_on_a_terminal(shelf: ProfileShelf, tmp_path: Path, jobs: str) 
     assert read == sorted(read)
     assert len(set(read)) >= 2
     assert any(re.search(r"\d KB of [\d.]+ KB  [━─]{16} +\d+%", line) for line in lines)
-    assert len(lines) < 60
     if jobs == "1":
         assert run_on_terminal([*arguments, "-q"], 70, start=[str(script)]) == (0, "")
 

@@ -13,6 +13,7 @@ from tests.support.expected_picture import ALL_RANKS, STEPS, Arg, Counter, Shown
 from tests.support.perfetto_sql import TraceProcessor
 from timeline.encoders.chrome import OVERVIEW
 from timeline.encoders.spelled_args import SPELLERS
+from timeline.layers import Layer, spec_of
 from timeline.tracks import root_rows
 from timeline.tracks.partition import PARTITION
 
@@ -39,6 +40,9 @@ TEXT_ROWS = frozenset(
 """Rows without a parent that say something of all records, and hold none."""
 ROWS_APART = TEXT_ROWS | {root_rows.seen_name(root_rows.CRITICAL_PATH)}
 """Rows without a parent that hold nothing of a profile."""
+OVERLAP_LAYER = spec_of(Layer.OVERLAP).name
+PIECE_ARGS = frozenset({"rank", "iteration", "share_of_step"})
+"""Args of uses of time; `tests/encoders/test_slice_args.py` proves them."""
 _RANK = re.compile(r"Rank (\d+)(?:: .+)?")
 
 
@@ -129,7 +133,7 @@ class LoadedPicture:
                 start + self.zero_ns,
                 length,
                 name.removesuffix(" (slowest)"),
-                tuple(sorted(args.get(arg_set, []))),
+                tuple(sorted(_of_records(self.places[track], args.get(arg_set, [])))),
             )
             for slice_id, track, start, length, name, arg_set in found
             if self.places[track][1] != NOTES
@@ -182,6 +186,14 @@ class LoadedPicture:
             for track in self.tracks.values()
             if track.id in units
         }
+
+
+def _of_records(place: Place, args: Iterable[Arg]) -> Iterator[Arg]:
+    """Args without those that pieces of time have of where they lie, which no record tells."""
+    _, layer, _ = place
+    for arg in args:
+        if layer != OVERLAP_LAYER or arg.name not in PIECE_ARGS:
+            yield arg
 
 
 def joined_idle(slices: Iterable[Shown]) -> Iterator[Shown]:

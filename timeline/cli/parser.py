@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from timeline.commands.next_command import COMMANDS
 from timeline.declarations import Group, InCompare, Option, option, options_in
 from timeline.errors import UsageError, did_you_mean
 from timeline.options import CompareOptions, ExportOptions, ReadingOptions
+from timeline.printable import wrapped
 from timeline.selection import Selection
 from timeline.version import __version__
 
@@ -224,6 +226,30 @@ _DECLARING_COMPARE = (
 """The same of `tlexport compare`."""
 
 
+class _WholeWords(argparse.RawDescriptionHelpFormatter):
+    """Help in which no word is broken, file names and options with hyphens included."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return _fill(text, width)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """Fill paragraphs; lines of examples and of tables stay lines."""
+        lines = list[str]()
+        for paragraph in text.split("\n\n"):
+            held = paragraph.splitlines()
+            if any(line.startswith(" ") for line in held):
+                lines += [part for line in held for part in wrapped(line, width)]
+            else:
+                lines += _fill(paragraph, width)
+            lines.append("")
+        return "".join(f"{indent}{line}\n" for line in lines[:-1])
+
+
+def _fill(text: str, width: int) -> list[str]:
+    whole = " ".join(text.split())
+    return textwrap.wrap(whole, width, break_long_words=False, break_on_hyphens=False)
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose help begins with examples, and whose errors name the nearest option."""
 
@@ -242,7 +268,7 @@ class Parser(argparse.ArgumentParser):
             usage=usage,
             description=description,
             epilog=EPILOG,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_WholeWords,
             allow_abbrev=False,
         )
 

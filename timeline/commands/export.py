@@ -258,9 +258,7 @@ def _finish(
     for path in written_paths:
         target.check(path)
     stale = target.stale_parts(written_paths) if options.fit is Fit.SPLIT else []
-    written.publish(_draft_side_files(report, table, options))
-    for path in stale:
-        path.unlink(missing_ok=True)
+    written.publish(_draft_side_files(report, table, options), stale)
     return replace(report, removed=tuple(stale))
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import orjson
 
-from timeline.encoders.chrome import EVENTS, HEAD
 from timeline.encoders.protobuf_rows import varint
 from timeline.errors import SourceError
 
@@ -215,6 +214,8 @@ def _chrome_attributes(stream: _Buffered, path: Path) -> Mapping[str, str]:
     Raises:
         SourceError: it is cut, or was not written here.
     """
+    from timeline.encoders.chrome import EVENTS, HEAD  # only for files in that format
+
     if not HEAD.startswith(stream.peek(len(HEAD))):
         raise SourceError(path, _OTHER_PROGRAM, do=_ADVICE)
     head = b""

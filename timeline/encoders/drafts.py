@@ -56,13 +56,13 @@ def write_drafts(contents: Sequence[tuple[bytes, Path]]) -> list[tuple[Draft, Pa
     return written
 
 
-def publish_all(drafts: Sequence[tuple[Draft, Path]]) -> None:
+def publish_all(drafts: Sequence[tuple[Draft, Path]], stale: Sequence[Path] = ()) -> None:
     """Give all files their names; if one cannot have its own, none has.
 
     Files that are replaced are kept beside their names until the last one has its name, and are
-    put back where that fails.
+    put back where that fails. stale: files that nothing replaces and that are removed at last.
     """
-    if len(drafts) == 1:
+    if len(drafts) == 1 and not stale:
         ((draft, target),) = drafts
         draft.publish(target)
         return
@@ -81,7 +81,7 @@ def publish_all(drafts: Sequence[tuple[Draft, Path]]) -> None:
         for draft, _ in drafts:
             draft.discard()
         raise
-    for _, old in kept:
+    for old in (*(old for _, old in kept), *stale):
         if old is not None:
             old.unlink(missing_ok=True)
 

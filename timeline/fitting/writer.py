@@ -93,9 +93,14 @@ class Written:
     drawn_layers: tuple[DrawnLayer, ...] = ()
     exact_bytes: float = 0.0
 
-    def publish(self, beside: Sequence[tuple[Draft, Path]] = ()) -> None:
-        """Give all files, and those beside them, their names; if one cannot, none has its own."""
-        publish_all([*((part.draft, part.target) for part in self.parts), *beside])
+    def publish(
+        self, beside: Sequence[tuple[Draft, Path]] = (), stale: Sequence[Path] = ()
+    ) -> None:
+        """Give all files, and those beside them, their names; if one cannot, none has its own.
+
+        stale: files that are removed then.
+        """
+        publish_all([*((part.draft, part.target) for part in self.parts), *beside], stale)
 
     def discard(self) -> None:
         """Remove all files."""

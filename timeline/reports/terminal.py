@@ -14,7 +14,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from timeline.figures.short_names import CUT, shortened, two_lines
-from timeline.printable import encoded, printable
+from timeline.printable import encoded, printable, wrapped
 
 __all__ = [
     "GAP",
@@ -38,18 +38,26 @@ ONE_LINE_WIDTH = 72
 
 @dataclass(frozen=True)
 class Display:
-    """Where text is shown: its width in characters, its encoding, and whether it is a terminal."""
+    """Where text is shown: its width in characters, its encoding, and whether it is a terminal.
+
+    width: of tables, LEAST_WIDTH or more.
+    """
 
     width: int
     encoding: str
     terminal: bool
+    columns: int = 0
+    """Of the terminal; as many as `width` if not given."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", self.columns or self.width)
 
     @classmethod
     def of(cls, stream: TextIO) -> Display:
         """The display that a stream writes to; a pipe or file is PIPE_WIDTH wide."""
         terminal = stream.isatty() and not (os.name == "nt" and detect_legacy_windows())
         width = shutil.get_terminal_size().columns if terminal else PIPE_WIDTH
-        return cls(max(width, LEAST_WIDTH), stream.encoding or "utf-8", terminal)
+        return cls(max(width, LEAST_WIDTH), stream.encoding or "utf-8", terminal, width)
 
     def holds(self, text: str) -> bool:
         """Whether the encoding has these characters."""
@@ -84,9 +92,11 @@ def render_blocks(blocks: Iterable[Sequence[RenderableType]], display: Display) 
         if number:
             console.print()
         for row in block:
-            console.print(row, soft_wrap=isinstance(row, Text) and not display.terminal)
+            console.print(row, soft_wrap=isinstance(row, Text))
     assert isinstance(console.file, io.StringIO)
     lines = console.file.getvalue().splitlines()
+    if display.terminal:
+        lines = [part for line in lines for part in wrapped(line.rstrip(), display.columns)]
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 

@@ -49,12 +49,13 @@ def rank_table(report: ExportReport) -> PageTable:
         return page_table("ranks", "Each rank", [])
     between_ns = shown["between_ns"] if mean.steps else np.zeros(0, np.int64)
     has_steps = mean.steps > 0
+    differ = has_steps and len(np.unique(table["steps"])) > 1
     return page_table(
         "ranks",
         "Each rank: its mean step" if has_steps else "Each rank",
         [
             integer_column("Rank", shown["rank"]),
-            integer_column("Ordinary steps", shown["steps"]) if has_steps else None,
+            integer_column("Ordinary steps", shown["steps"]) if differ else None,
             *_parts(shown, "Mean step" if has_steps else "Device time"),
             time_column("Between steps", between_ns, like_ns=_largest_ns(shown))
             if between_ns.any()
