@@ -24,9 +24,11 @@ from timeline.tracks.painter import Painter
 from timeline.tracks.partition import (
     COMPUTING,
     COPIES,
+    DELAYED_BY,
     EXPOSED,
     IDLE,
     TRANSFER,
+    WAITING_FOR,
     is_partition,
     paint_partition,
     paint_sums,
@@ -54,9 +56,18 @@ class Op:
     @property
     def waiting(self) -> str:
         """What the picture calls its wait."""
+        return f"{WAITING_FOR} {self._last}"
+
+    @property
+    def delayed(self) -> str:
+        """What the picture calls the transfer that its wait put off."""
+        return f"{DELAYED_BY} {self._last}"
+
+    @property
+    def _last(self) -> str:
         if self.last_rank == NO_ID:
-            return "Waiting for another rank"
-        return f"Waiting for rank {self.last_rank}{'' if self.read else UNREAD}"
+            return "another rank"
+        return f"rank {self.last_rank}{'' if self.read else UNREAD}"
 
 
 OPS = st.lists(
@@ -177,7 +188,9 @@ def test_pieces_are_disjoint_and_add_up_to_the_overlap_and_the_idle_causes(
     assert all(end <= start for end, (start, _, _) in zip(ends, pieces[1:], strict=False))
     sums = lengths_of(pieces)
     exposed_ns = sum(
-        took for name, took in sums.items() if name in (EXPOSED, TRANSFER) or "Waiting for" in name
+        took
+        for name, took in sums.items()
+        if name in (EXPOSED, TRANSFER) or name.startswith((WAITING_FOR, DELAYED_BY))
     )
     assert sums[COMPUTING] == overlap.computing.total_ns
     assert exposed_ns == overlap.not_overlapped.total_ns
@@ -195,17 +208,35 @@ def test_pieces_are_disjoint_and_add_up_to_the_overlap_and_the_idle_causes(
 def test_exposed_communication_is_what_its_ops_do_at_the_moment(
     computing: list[Interval], ops: list[Op]
 ) -> None:
-    """Waiting where any op waits, for the one that began first; else transfer, if it is known."""
+    """Waiting where any op waits, for the one that began first; else transfer, if it is known.
+
+    The first part of a transfer is delayed, as long as its op waited while the device computed.
+    """
     overlap, strings = overlap_of(computing, [], ops), StringPool()
     pieces = pieces_of(with_waits(painted(overlap, None, strings), *waits_of(ops), UNREAD))
     drawn = {moment: name for start, end, name in pieces for moment in range(start, end)}
-    for moment in moments_of(overlap.not_overlapped):
+    exposed = moments_of(overlap.not_overlapped)
+    delays = [(op.came, op.delayed, delayed_moments(op, exposed)) for op in ops if op.transfers]
+    for moment in exposed:
+        delayed = [said for _, said, late in sorted(delays, key=first_of) if moment in late]
         waiting = [op.waiting for op in ops if op.start <= moment < op.came]
         transfer = any(
             op.waited is not None and op.transfers and op.came <= moment < op.end for op in ops
         )
-        wanted = set(waiting[:1]) or {TRANSFER if transfer else EXPOSED}
+        wanted = set(waiting[:1]) or set(delayed[:1]) or {TRANSFER if transfer else EXPOSED}
         assert drawn[moment] in wanted
+
+
+def first_of(delay: tuple[int, str, set[int]]) -> int:
+    """When the last rank came."""
+    return delay[0]
+
+
+def delayed_moments(op: Op, exposed: set[int]) -> set[int]:
+    """When the op would not have been exposed if it had not waited."""
+    hidden = set(range(op.start, op.came)) - exposed
+    late = sorted(set(range(op.came, op.end)) & exposed)
+    return set(late[: len(hidden)])
 
 
 def test_pieces_that_touch_and_mean_the_same_are_one() -> None:

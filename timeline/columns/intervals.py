@@ -8,7 +8,15 @@ import numpy as np
 
 from timeline.columns.columns import Columnar, Int64, Rows, take
 
-__all__ = ["IntervalSet", "covered_until", "only_open_at", "open_at", "subtract", "union"]
+__all__ = [
+    "IntervalSet",
+    "covered_until",
+    "only_open_at",
+    "open_at",
+    "reached_at",
+    "subtract",
+    "union",
+]
 
 
 @dataclass(frozen=True)
@@ -100,6 +108,18 @@ def covered_until(intervals: IntervalSet, times_ns: Int64) -> Int64:
     over_ns = np.where(at > 0, np.maximum(intervals.end_ns[at - 1] - times_ns, 0), 0)
     covered: Int64 = upto_ns[at] - over_ns
     return covered
+
+
+def reached_at(intervals: IntervalSet, covered_ns: Int64) -> Int64:
+    """When the intervals have covered so much time (n,), each more than 0 and at most all, (n,).
+
+    >>> reached_at(union(np.array([0, 5]), np.array([2, 9])), np.array([1, 2, 4])).tolist()
+    [1, 2, 7]
+    """
+    upto_ns = np.concatenate([[0], np.cumsum(intervals.end_ns - intervals.start_ns)])
+    at = np.searchsorted(upto_ns, covered_ns, side="left") - 1
+    moment: Int64 = intervals.start_ns[at] + covered_ns - upto_ns[at]
+    return moment
 
 
 def _touching(intervals: IntervalSet, others: IntervalSet) -> IntervalSet:

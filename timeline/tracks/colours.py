@@ -43,6 +43,7 @@ _USES = (
     ("computing", Colour.COMPUTING),
     ("waiting for data", Colour.IDLE),
     ("waiting", Colour.WAITING),
+    ("transfer delayed", Colour.WAITING),
     ("transfer", Colour.TRANSFER),
     ("communication", Colour.TRANSFER),
     ("exposed communication", Colour.EXPOSED),

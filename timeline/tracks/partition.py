@@ -14,6 +14,7 @@ import numpy as np
 from timeline.analysis.idle.idle_sums import CAUSES, IdleParts
 from timeline.analysis.overlap import Overlap
 from timeline.analysis.waits.collectives import RankCollectives
+from timeline.analysis.waits.exposed_waiting import delayed_until
 from timeline.analysis.waits.waiting import Waits
 from timeline.columns.columns import Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.distinct import distinct_pairs
@@ -22,17 +23,19 @@ from timeline.columns.strings import NO_NAME, StringPool
 from timeline.layers import SliceKind
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.tracks import descriptions
-from timeline.tracks.model import Slices, Track, no_arrows
+from timeline.tracks.model import MERGED, Coarse, Slices, Track, no_arrows
 from timeline.tracks.painter import Painter, SliceTable, names
 from timeline.units import spell_short
 
 __all__ = [
     "COMPUTING",
     "COPIES",
+    "DELAYED_BY",
     "EXPOSED",
     "IDLE",
     "PARTITION",
     "TRANSFER",
+    "WAITING_FOR",
     "is_partition",
     "paint_partition",
     "paint_sums",
@@ -44,6 +47,7 @@ PARTITION = "Where time goes"
 """What the row is called where it is not that of the rank itself."""
 COMPUTING, EXPOSED, COPIES, IDLE = "Computing", "Exposed communication", "Copies", "Idle"
 TRANSFER = "Transfer"
+WAITING_FOR, DELAYED_BY = "Waiting for", "Transfer delayed by"
 _FIRST = -1
 """Order of the row before those of all layers."""
 
@@ -138,8 +142,9 @@ def with_waits(
     """The rows of a rank, with exposed communication parted into waiting and transfer.
 
     Where an op waits and another one transfers, the time counts as waiting, as it does in the
-    figures; where two wait, for the one that began first. A row of which slices were merged already
-    stays as it is.
+    figures; where two wait, for the one that began first. So does the part of a transfer that is
+    exposed only because the op waited while the device computed: "Transfer delayed by rank 5". What
+    was merged already stays as it is.
 
     Args:
         waits: those of the rank.
@@ -148,24 +153,23 @@ def with_waits(
     made = list(tracks)
     for at, track in enumerate(tracks):
         content = track.content
-        if isinstance(content, Slices) and is_partition(track) and content.coarse is None:
+        if isinstance(content, Slices) and is_partition(track):
             parted = _parted(content, collectives, waits, unread)
             made[at] = replace(track, content=parted)
     return made
 
 
-def wait_labels(waits: Waits, unread: str, strings: StringPool) -> Codes:
+def wait_labels(waits: Waits, unread: str, strings: StringPool, called: str = WAITING_FOR) -> Codes:
     """What waits are called, by the rank that came last; unread: what is said of one not read."""
     pairs, which = distinct_pairs(waits.last_rank, waits.last_profiled.astype(np.int64))
     return strings.codes(
-        _wait_label(last, "" if is_read else unread) for last, is_read in pairs.tolist()
+        f"{called} {_rank_label(last, '' if is_read else unread)}"
+        for last, is_read in pairs.tolist()
     )[which]
 
 
-def _wait_label(last_rank: int, remark: str) -> str:
-    if last_rank == NO_ID:
-        return "Waiting for another rank"
-    return f"Waiting for rank {last_rank}{remark}"
+def _rank_label(last_rank: int, remark: str) -> str:
+    return "another rank" if last_rank == NO_ID else f"rank {last_rank}{remark}"
 
 
 def _parted(slices: Slices, collectives: RankCollectives, waits: Waits, unread: str) -> Slices:
@@ -174,16 +178,18 @@ def _parted(slices: Slices, collectives: RankCollectives, waits: Waits, unread: 
     if not is_exposed.any() or not len(waits):
         return slices
     start_ns, end_ns = ops.start_ns[waits.row], ops.end_ns[waits.row]
-    came_ns = start_ns + waits.waited_ns
-    waiting = _Cover.of(start_ns, came_ns)
-    known = waits.transfer_ns != NO_TIME
-    transfer = _Cover.of(came_ns[known], end_ns[known])
     exposed = np.flatnonzero(is_exposed)
     spans = IntervalSet(slices.start_ns[exposed], slices.end_ns[exposed])
-    owner, begin_ns, stop_ns = _cut(spans, np.concatenate([waiting.edges_ns, transfer.edges_ns]))
-    waiter = waiting.rows_at(begin_ns)
+    came_ns, until_ns = delayed_until(spans, start_ns, end_ns, waits)
+    known = waits.transfer_ns != NO_TIME
+    waiting, delayed = _Cover.of(start_ns, came_ns), _Cover.of(came_ns, until_ns)
+    transfer = _Cover.of(came_ns[known], end_ns[known])
+    edges_ns = np.concatenate([one.edges_ns for one in (waiting, delayed, transfer)])
+    owner, begin_ns, stop_ns = _cut(spans, edges_ns)
     name = np.where(transfer.rows_at(begin_ns) >= 0, strings.code(TRANSFER), strings.code(EXPOSED))
-    name = np.where(waiter >= 0, wait_labels(waits, unread, strings)[waiter], name)
+    for cover, called in ((delayed, DELAYED_BY), (waiting, WAITING_FOR)):
+        wait = cover.rows_at(begin_ns)
+        name = np.where(wait >= 0, wait_labels(waits, unread, strings, called)[wait], name)
     goes_on = (owner[1:] == owner[:-1]) & (name[1:] == name[:-1])
     first = np.flatnonzero(np.append(True, ~goes_on))
     last = np.append(first[1:], len(owner)) - 1
@@ -191,11 +197,34 @@ def _parted(slices: Slices, collectives: RankCollectives, waits: Waits, unread: 
     rows = np.concatenate([rest, exposed[owner[first]]])
     start_ns = np.concatenate([slices.start_ns[rest], begin_ns[first]])
     order = np.argsort(start_ns, kind="stable")
-    return replace(
+    parted = replace(
         slices.take(rows[order], no_arrows()),
         start_ns=start_ns[order],
         end_ns=np.concatenate([slices.end_ns[rest], stop_ns[last]])[order],
         name=np.concatenate([slices.name[rest], name[first].astype(np.int32)])[order],
+    )
+    if slices.coarse is None:
+        return parted
+    return replace(parted, coarse=_coarse_of(parted, slices.coarse, rows[order]))
+
+
+def _coarse_of(parted: Slices, coarse: Coarse, row: Rows) -> Coarse:
+    """What the pieces stand for: merged ones for as many as before, others for themselves.
+
+    row: (n,) the slice that each piece is of.
+    """
+    merged = coarse.row[row] == MERGED
+    count = len(row)
+    now_at = np.zeros(len(coarse), np.int64)
+    now_at[row] = np.arange(count)
+    return replace(
+        coarse,
+        start_ns=parted.start_ns,
+        end_ns=parted.end_ns,
+        row=np.where(merged, MERGED, np.arange(count)),
+        count=coarse.count[row],
+        busy_ns=np.where(merged, coarse.busy_ns[row], parted.end_ns - parted.start_ns),
+        owner=now_at[coarse.owner],
     )
 
 

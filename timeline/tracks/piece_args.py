@@ -15,7 +15,7 @@ from timeline.columns.strings import NO_NAME
 from timeline.layers import SliceKind
 from timeline.records.not_given import NO_TIME
 from timeline.tracks.model import MERGED, Arg, ArgKind, Slices, Track
-from timeline.tracks.partition import EXPOSED, TRANSFER
+from timeline.tracks.partition import DELAYED_BY, EXPOSED, TRANSFER, WAITING_FOR
 from timeline.units import spell_tenths
 
 __all__ = ["DeviceSteps", "device_steps", "with_piece_args"]
@@ -25,7 +25,6 @@ _LEAST_TENTHS = 10
 """Pieces of a smaller share, in tenths of a percent, tell nothing."""
 _WHOLE_PERCENT = 100
 _NO_ROW = -1
-_WAITING = "Waiting for "
 
 
 @dataclass(frozen=True)
@@ -136,4 +135,4 @@ def _ops(slices: Slices, collectives: RankCollectives) -> Codes:
 
 
 def _is_communication(name: str) -> bool:
-    return name in (EXPOSED, TRANSFER) or name.startswith(_WAITING)
+    return name in (EXPOSED, TRANSFER) or name.startswith((WAITING_FOR, DELAYED_BY))

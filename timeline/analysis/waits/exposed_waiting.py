@@ -11,10 +11,10 @@ from timeline.analysis.ordinary_steps import ordinary_ops
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waits.waiting import Waits
 from timeline.columns.columns import Bool, ColumnTable, Int64, column
-from timeline.columns.intervals import IntervalSet, covered_until, subtract, union
+from timeline.columns.intervals import IntervalSet, covered_until, reached_at, subtract, union
 from timeline.records.not_given import NO_TIME
 
-__all__ = ["ExposedParts", "split_exposed", "split_exposed_steps"]
+__all__ = ["ExposedParts", "delayed_until", "split_exposed", "split_exposed_steps"]
 
 
 class ExposedParts(ColumnTable):
@@ -69,31 +69,48 @@ def split_exposed_steps(ranks: Sequence[RankFacts], waits: Waits) -> ExposedPart
     return ExposedParts.concat([ExposedParts.empty(), *parts])
 
 
+def delayed_until(
+    exposed: IntervalSet, start_ns: Int64, end_ns: Int64, waits: Waits
+) -> tuple[Int64, Int64]:
+    """From when until when each op transfers only because it waited while the device computed.
+
+    That is the first part of its exposed transfer, as long as it waited unexposed; empty where it
+    did not, or where nothing is exposed.
+
+    Args:
+        exposed: when any communication was.
+        start_ns, end_ns: of the op of each wait.
+    """
+    came_ns = start_ns + waits.waited_ns
+    known = waits.transfer_ns != NO_TIME
+    hidden_ns = waits.waited_ns - _covered_ns(exposed, start_ns, came_ns)
+    transfer_ns = np.where(known, _covered_ns(exposed, came_ns, end_ns), 0)
+    delayed_ns = np.minimum(hidden_ns, transfer_ns)
+    until_ns = came_ns.copy()
+    late = delayed_ns > 0
+    before_ns = covered_until(exposed, came_ns[late])
+    until_ns[late] = reached_at(exposed, before_ns + delayed_ns[late])
+    return came_ns, until_ns
+
+
 def _split(rank: RankFacts, waits: Waits, chosen: Bool) -> tuple[int, int, int]:
     stretches = _Stretches.of(rank, waits, chosen)
-    put_off_ns = min(int(stretches.put_off_ns.sum()), stretches.transfer.total_ns)
     return (
         stretches.exposed.total_ns,
-        stretches.waiting.total_ns + put_off_ns,
-        stretches.transfer.total_ns - put_off_ns,
+        stretches.waiting.total_ns,
+        stretches.transfer.total_ns,
     )
 
 
 def _split_steps(rank: RankFacts, waits: Waits) -> ExposedParts:
     stretches = _Stretches.of(rank, waits, rank.collectives.ops.selected)
     start_ns, end_ns = _windows(rank)
-    exposed_ns, waiting_ns, transfer_ns = (
-        _covered_ns(intervals, start_ns, end_ns)
-        for intervals in (stretches.exposed, stretches.waiting, stretches.transfer)
+    return ExposedParts(
+        *(
+            _covered_ns(intervals, start_ns, end_ns)
+            for intervals in (stretches.exposed, stretches.waiting, stretches.transfer)
+        )
     )
-    order = np.argsort(start_ns, kind="stable")
-    at = np.searchsorted(start_ns[order], stretches.start_ns, side="right") - 1
-    inside = at >= 0
-    step = order[at[inside]]
-    put_off_ns = np.zeros(len(start_ns), np.int64)
-    np.add.at(put_off_ns, step, stretches.put_off_ns[inside])
-    put_off_ns = np.minimum(put_off_ns, transfer_ns)
-    return ExposedParts(exposed_ns, waiting_ns + put_off_ns, transfer_ns - put_off_ns)
 
 
 def _windows(rank: RankFacts) -> tuple[Int64, Int64]:
@@ -112,17 +129,11 @@ def _windows(rank: RankFacts) -> tuple[Int64, Int64]:
 
 @dataclass(frozen=True)
 class _Stretches:
-    """When some ops of a rank were exposed, and what they did meanwhile.
-
-    start_ns and put_off_ns have a row per wait: when its op began, and how much of its transfer is
-    exposed because it waited while the device computed.
-    """
+    """When some ops of a rank were exposed, and what that was due to."""
 
     exposed: IntervalSet
     waiting: IntervalSet
     transfer: IntervalSet
-    start_ns: Int64
-    put_off_ns: Int64
 
     @classmethod
     def of(cls, rank: RankFacts, waits: Waits, chosen: Bool) -> _Stretches:
@@ -132,20 +143,12 @@ class _Stretches:
             values[its.row]
             for values in (rank.collectives.ops.start_ns, rank.collectives.ops.end_ns)
         )
-        came_ns = start_ns + its.waited_ns
+        came_ns, delayed_ns = delayed_until(rank.exposed, start_ns, end_ns, its)
         known = its.transfer_ns != NO_TIME
-        waiting = union(start_ns, came_ns)
         exposed = _common(union(ops.start_ns, ops.end_ns), rank.exposed)
-        transfer = _common(subtract(union(came_ns[known], end_ns[known]), waiting), exposed)
-        hidden_ns = its.waited_ns - _covered_ns(rank.exposed, start_ns, came_ns)
-        late_ns = np.where(known, _covered_ns(rank.exposed, came_ns, end_ns), 0)
-        return cls(
-            exposed,
-            _common(waiting, rank.exposed),
-            transfer,
-            start_ns,
-            np.minimum(hidden_ns, late_ns),
-        )
+        waiting = _common(union(start_ns, delayed_ns), exposed)
+        transfer = _common(union(came_ns[known], end_ns[known]), exposed)
+        return cls(exposed, waiting, subtract(transfer, waiting))
 
 
 def _covered_ns(intervals: IntervalSet, start_ns: Int64, end_ns: Int64) -> Int64:
