@@ -53,4 +53,4 @@ def find_verdict(
         command = see_why(source.path, Kind.SUMMARY, source.reading, verdict)
         return FiledVerdict.of_export(
             __version__, Kind.SUMMARY.value, verdict, measured.figures, command
-        )
+        ).as_read()

@@ -31,7 +31,7 @@ _TIMES = "computing_ns? communication_ns? not_overlapped_ns? copies_ns? idle_ns?
 _OPERATORS = "type core count total_ns share"
 _CHANGE = "base_ns? new_ns? delta_ns"
 _VERDICT = {
-    "steps": f"rank graph? step span_ns {_TIMES}",
+    "steps": f"rank graph? step span_ns {_TIMES} waiting_ns* transfer_ns*",
     "operators": _OPERATORS,
     "collectives": _OPERATORS,
     "stragglers": "rank caused_ns times_last shared compute_late_ns? host_late_ns? slowest_ns",
@@ -58,7 +58,8 @@ _COMPARISON = {
     "operator_memory": "name base_bytes new_bytes delta_bytes",
     "modules": "path direction base_total_ns new_total_ns delta_total_ns",
 }
-"""By table, the columns that text is made of; those with a question mark may lack values."""
+"""By table, the columns that text is made of; those with a question mark may lack values, and those
+with an asterisk may be missing, as in files of before they were told."""
 
 
 def verdict_fault(verdict: Verdict, figures: Figures) -> str | None:
@@ -113,7 +114,9 @@ def _faults(holder: object, needed: Mapping[str, str]) -> Iterator[str]:
             yield f"columns of {one.name} are not equally long"
         elif table.columns:
             for word in needed.get(one.name, "").split():
-                name = word.rstrip("?")
+                name = word.rstrip("?*")
+                if name not in table.columns and word.endswith("*"):
+                    continue
                 if not _fits(table.columns.get(name), name, may_lack=word != name):
                     yield f"{one.name} has no {name} that is right"
 

@@ -195,10 +195,14 @@ class FiledVerdict:
             raise DamagedVerdictError("is of another version of tlexport")
         if (fault := filed._fault()) is not None:
             raise DamagedVerdictError(f"is of another version of tlexport ({fault})")
+        return filed.as_read()
+
+    def as_read(self) -> FiledVerdict:
+        """What a reader of the file gets: tables may be cut, so sentences are as they were said."""
         return replace(
-            filed,
-            verdict=_saying(_SaidVerdict, filed.verdict, filed.sentences),
-            comparison=_saying(_SaidComparison, filed.comparison, filed.sentences),
+            self,
+            verdict=_saying(_SaidVerdict, self.verdict, self.sentences),
+            comparison=_saying(_SaidComparison, self.comparison, self.sentences),
         )
 
     def _fault(self) -> str | None:

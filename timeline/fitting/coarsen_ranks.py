@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import compress
+from operator import not_
 
 from timeline.fitting.coarsen import EXACT
 from timeline.fitting.plan import Plan, apply_plan
 from timeline.fitting.size_model import Measure, SizeModel
 from timeline.layers import SizeLayer
 from timeline.records.tables import Omission, OmissionCode
-from timeline.tracks.model import ARROW_REASON, element_count
+from timeline.tracks.model import ARROW_REASON, Track, element_count
+from timeline.tracks.partition import is_partition
 from timeline.tracks.rank_tracks import RankTracks
 
 __all__ = ["coarsen_ranks", "lowest_floors"]
+
+MOST_PIECES = 1 << 13
+"""Pieces of the time of a rank that are kept as they are: 8 MB for 32 ranks, 0.25 GB for 1 000."""
 
 COUNT_SHRINK = 0.8
 """What is aimed at, of the elements that are allowed, when there are still too many."""
@@ -35,25 +41,36 @@ def coarsen_ranks(
 
     Merging composes: what is merged here, and again for the file at a coarser resolution, is
     what the file's own resolution would have made of it. So ranks can be merged apart, and in
-    any number of stages.
+    any number of stages. Rows that are still to be parted, when it is known who waited for whom,
+    stay as they are unless they are long.
 
     Args:
         limit_bytes: what the rows may take in a file, as far as estimates go.
         most: slices and samples that may be left; what repeats packs well and still is many.
     """
-    tracks = [track for rank in ranks for track in rank.tracks]
+    tracks = _to_merge(ranks)
+    count = element_count(tracks)
     model = SizeModel(tracks, measure, lowest_floors(ranks))
     finest = model.finest_plan()
-    if finest.expected_bytes <= limit_bytes and element_count(tracks) <= most:
+    if not count or (finest.expected_bytes <= limit_bytes and count <= most):
         return tuple(ranks)
-    plan = model.plan(min(limit_bytes, finest.expected_bytes * most / element_count(tracks)))
+    plan = model.plan(min(limit_bytes, finest.expected_bytes * most / count))
     while True:
         made = _apply_plan_to_ranks(ranks, plan)
-        count = sum(element_count(rank.tracks) for rank in made)
+        count = element_count(_to_merge(made))
         coarser = model.plan(plan.expected_bytes * COUNT_SHRINK * most / max(count, 1))
         if count <= most or coarser.resolutions == plan.resolutions:
             return made
         plan = coarser
+
+
+def _to_merge(ranks: Sequence[RankTracks]) -> list[Track]:
+    return [track for rank in ranks for track in rank.tracks if not _is_to_be_parted(track)]
+
+
+def _is_to_be_parted(track: Track) -> bool:
+    """Whether waits are to be drawn in a row, which is small enough to be kept until then."""
+    return is_partition(track) and len(track.content or ()) <= MOST_PIECES
 
 
 def _apply_plan_to_ranks(ranks: Sequence[RankTracks], plan: Plan) -> tuple[RankTracks, ...]:
@@ -64,9 +81,14 @@ def _apply_plan_to_ranks(ranks: Sequence[RankTracks], plan: Plan) -> tuple[RankT
     }
     made = []
     for rank in ranks:
-        drawn_layers, _, lost = apply_plan(rank.tracks, plan)
+        stays = [_is_to_be_parted(track) for track in rank.tracks]
+        merged, _, lost = apply_plan(list(compress(rank.tracks, map(not_, stays))), plan)
+        rest = iter(merged)
+        drawn = (
+            track if stay else next(rest) for track, stay in zip(rank.tracks, stays, strict=True)
+        )
         omissions = rank.omissions
         if lost:
             omissions += (Omission(ARROW_REASON, lost, rank.rank, code=OmissionCode.ARROW_CUT),)
-        made.append(replace(rank, tracks=tuple(drawn_layers), omissions=omissions, floors=floors))
+        made.append(replace(rank, tracks=tuple(drawn), omissions=omissions, floors=floors))
     return tuple(made)

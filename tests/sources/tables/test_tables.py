@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from simulator.model import Collective, Kernel, RankRun, Step, Task
 from simulator.overlap import expected_overlap, overlap_segments
 from tests.support.drawn_slices import drawn_slices
+from tests.support.expected_picture import OWN_NAMES
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.places import DATA
 from tests.support.profile_shelf import Profile, ProfileShelf
@@ -221,7 +222,10 @@ def test_tables_are_drawn(shelf: ProfileShelf, tmp_path: Path, kind: str) -> Non
             (one.row[-1], one.start_ns, one.end_ns)
             for one in drawn_slices(picture, "Overlap Analysis")
         ),
-        ((one.category, one.start_ns, one.end_ns) for one in overlap_segments(profile.run, 0)),
+        (
+            (OWN_NAMES.get(one.category, one.category), one.start_ns, one.end_ns)
+            for one in overlap_segments(profile.run, 0)
+        ),
     )
     steps = [one.name for one in drawn_slices(picture, "Iterations")]
     assert steps == [f"Iteration {step.id}" for step in profile.run.rank(0).steps]
