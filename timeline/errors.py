@@ -18,7 +18,7 @@ TimelineWarning               figures are not of all that was asked for, or on n
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 __all__ = [
@@ -69,6 +69,12 @@ class TimelineError(Exception):
     def say_in_python(self) -> None:
         """Speak to somebody who called a function: keywords instead of options."""
         self.args = (self._in_python,)
+
+    def rename(self, name: Callable[[str], str]) -> None:
+        """Say other names in all of it."""
+        self.args = tuple(name(part) if isinstance(part, str) else part for part in self.args)
+        self._said, self._in_python = name(self._said), name(self._in_python)
+        self.hints = tuple(map(name, self.hints))
 
     def __reduce__(self) -> tuple[object, ...]:
         """Errors travel from the process that reads to the one that reports."""

@@ -401,7 +401,7 @@ def test_every_flag_of_compare_is_a_keyword() -> None:
     known = inspect.signature(timeline.compare).parameters
     chosen = inspect.signature(timeline.Selection).parameters
     flags = {action.dest: action for action in build_compare_parser()._actions}
-    of_command = {"help", "json", "quiet", "verbose", "open", "offline"}
+    of_command = {"help", "json", "quiet", "verbose", "open", "offline", "verdict"}
     assert set(flags) - of_command == {*known, *chosen} - {"selection", "progress"}
     for name, parameter in known.items():
         if name in flags and parameter.default is not inspect.Parameter.empty:

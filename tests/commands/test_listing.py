@@ -114,6 +114,8 @@ def test_json_overlap(command: Command, shelf: ProfileShelf, layout: str) -> Non
     ] == expected
     for row in rows:
         parts = {"copies_ns", "outside_ns", "idle_ns"}
-        assert set(row) == {"rank", "graph", "step", *OVERLAP_FIELDS, *parts}
+        renamed = {"exposed_communication_ns"}
+        assert set(row) == {"rank", "graph", "step", *OVERLAP_FIELDS, *parts, *renamed}
+        assert row["exposed_communication_ns"] == row["not_overlapped_ns"]
         assert row["free_ns"] == sum(row[part] or 0 for part in parts)
         assert {type(row[field]) for field in OVERLAP_FIELDS} == {int}

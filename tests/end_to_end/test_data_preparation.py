@@ -228,7 +228,7 @@ def test_the_row_that_says_what_is_slow_begins_with_the_input(tmp_path: Path) ->
     processor = TraceProcessor.load((tmp_path / "out.pftrace").read_bytes())
     rows = processor.rows(
         "select s.name from slice s join track t on s.track_id = t.id "
-        "where t.name = ' What is slow' order by s.ts, s.depth, s.id"
+        "where trim(t.name) = 'What is slow' order by s.ts, s.depth, s.id"
     )
     assert [name for (name,) in rows] == list(report.verdict.sentences())
 

@@ -102,13 +102,13 @@ def test_tasks_have_the_operations_of_their_operator(
     assert found.keys() == works.keys()
     for name, args in found.items():
         assert args["task.flop"] == round(works[name].mflop * 10**6)
-        assert args["task.flop_per_s"] == pytest.approx(works[name].gflop_per_s * 1e9, rel=1e-9)
-        assert args["task.utilization"] == pytest.approx(works[name].percent / 100, rel=1e-9)
+        assert args["task.flop_per_s"] == pytest.approx(works[name].gflop_per_s * 1e9, rel=1e-3)
+        assert args["task.utilization"] == pytest.approx(works[name].percent / 100, rel=1e-3)
     exported(path, target, capsys, "--kind", "detail", "--ranks", "0", "--args", "none")
     assert not list(TraceProcessor.load(target.read_bytes()).rows(ARGS))
 
 
-@pytest.mark.parametrize("limit", ["8KB", "30KB"])
+@pytest.mark.parametrize("limit", ["10KB", "30KB"])
 def test_a_limit_leaves_operations_out(
     profile: tuple[Path, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str], limit: str
 ) -> None:

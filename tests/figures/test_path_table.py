@@ -25,11 +25,11 @@ KINDS = frozenset(
 )
 SEGMENTS = (
     "SELECT slice.ts, slice.dur, slice.name FROM slice JOIN track ON slice.track_id = track.id"
-    " WHERE track.name = 'Critical path' ORDER BY slice.ts"
+    " WHERE trim(track.name) = 'Critical path' ORDER BY slice.ts"
 )
 STAYS = (
     "SELECT slice.dur FROM slice JOIN track ON slice.track_id = track.id"
-    " JOIN track AS above ON track.parent_id = above.id WHERE above.name = 'Critical path'"
+    " JOIN track AS above ON track.parent_id = above.id WHERE trim(above.name) = 'Critical path'"
 )
 
 

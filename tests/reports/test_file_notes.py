@@ -72,7 +72,12 @@ def test_what_the_limit_cost_is_noted(shelf: ProfileShelf, tmp_path: Path, suffi
     assert target.stat().st_size <= limit
     notes = notes_in(coarse, is_json=is_json)
     merged = [row for row in report.resolutions if row.merged]
-    assert [note.name for note in notes["Merged (size limit)"]] == [row.spelled() for row in merged]
+    spelled = [row.spelled() for row in merged]
+    if len(spelled) > MOST_NOTES:
+        more = len(spelled) - MOST_NOTES
+        noun = "note" if more == 1 else "notes"
+        spelled[MOST_NOTES:] = [f"and {more} more {noun} in the report"]
+    assert [note.name for note in notes["Merged (size limit)"]] == spelled
     reasons = [note.name.partition(", ")[2] for note in notes["Left out"]]
     assert reasons == list(dict.fromkeys(omission.reason for omission in report.omissions))
     (headline,) = notes["Notes"]
@@ -111,7 +116,7 @@ def test_warnings_are_in_the_file_as_in_the_report(
     """Clocks that nothing aligns, and layers that the profile does not hold."""
     report, processor = drawn(shelf, tmp_path / f"text{suffix}", "mindspore-text")
     assert any("nothing tells whether that is one host" in text for text in report.warnings)
-    assert any("holds no" in text for text in report.warnings)
+    assert any("in this profile" in text for text in report.warnings)
     notes = notes_in(processor, is_json=suffix == ".json")
     assert [note.name for note in notes["Warnings"]] == list(report.warnings)
     assert notes["Notes"][0].name == f"{len(report.warnings)} warnings"

@@ -96,10 +96,7 @@ class _Names:
         try:
             yield
         except TimelineError as error:
-            error.args = tuple(
-                self.show(part) if isinstance(part, str) else part for part in error.args
-            )
-            error.hints = tuple(map(self.show, error.hints))
+            error.rename(self.show)
             if isinstance(error, SourceError):
                 error.path = Path(self.show(str(error.path)))
             raise
