@@ -191,7 +191,7 @@ def test_metadata_says_what_the_package_says(built: Built) -> None:
 def third_party_imports() -> set[str]:
     """The names of all modules that the package imports and neither it nor Python brings.
 
-    Type checkers bring typing_extensions, which nothing but them imports.
+    Type checkers bring typing_extensions and _typeshed, which nothing but them imports.
     """
     found: set[str] = set()
     for path in PACKAGE.rglob("*.py"):
@@ -200,7 +200,7 @@ def third_party_imports() -> set[str]:
                 found |= {name.name.partition(".")[0] for name in node.names}
             elif isinstance(node, ast.ImportFrom):
                 found.add((node.module or "").partition(".")[0])
-    return found - set(sys.stdlib_module_names) - {"timeline", "typing_extensions"}
+    return found - set(sys.stdlib_module_names) - {"timeline", "typing_extensions", "_typeshed"}
 
 
 def test_every_import_is_a_dependency(built: Built) -> None:

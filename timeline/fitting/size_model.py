@@ -23,13 +23,18 @@ from timeline.fitting.coarsen import (
 from timeline.fitting.excerpts import Excerpts, excerpt
 from timeline.fitting.merged_slices import draw_coarse
 from timeline.fitting.plan import Plan
-from timeline.layers import SIZE_LAYERS, SizeLayer
+from timeline.layers import SIZE_LAYERS, SizeLayer, SliceKind
 from timeline.tracks.model import Samples, Slices, Track, element_count
 
 __all__ = ["Measure", "SizeModel", "bytes_by_layer"]
 
-EXACT_FIRST = 4
+EXACT_FIRST = 5
 """So many of the leading layers are made exact before any other is refined at all."""
+SEEN_FIRST: SizeLayer = SliceKind.PARTITION.value
+"""The layer that is seen before anything is unfolded: as fine as a screen shows before others are
+refined, and finer only with what all others leave."""
+SCREEN_BINS = 4096
+"""Pixels of a wide screen."""
 COARSEST = 62
 """The power of two of ns that merges all there is: no time span is longer."""
 COUNTED_POWERS = (EXACT, 8, 11, 13, 15, 17, 19, 21, 23, 25, 28, 32, 40, COARSEST)
@@ -96,13 +101,28 @@ class SizeModel:
         powers = dict.fromkeys(self.layers, COARSEST)
         leading = self.layers[: self._leading_count()]
         for layer in leading:
-            powers[layer] = self._finest(powers, layer, limit_bytes)
+            finest = self._finest(powers, layer, limit_bytes)
+            powers[layer] = max(finest, self._screen_power) if layer == SEEN_FIRST else finest
         rest = self.layers[len(leading) :]
+        leading = [layer for layer in leading if layer != SEEN_FIRST]
         if all(powers[layer] == self._floor(layer) for layer in leading):
             self._refine_together(powers, rest, limit_bytes)
         for layer in rest:
             powers[layer] = self._finest(powers, layer, limit_bytes)
+        if SEEN_FIRST in powers:
+            powers[SEEN_FIRST] = self._finest(powers, SEEN_FIRST, limit_bytes)
         return Plan(_resolutions(powers), self._expected(powers))
+
+    @cached_property
+    def _screen_power(self) -> int:
+        """The power of two whose bins are pixels of a screen that shows all of the time."""
+        contents = [track.content for track in self._tracks_of(SEEN_FIRST)]
+        slices = [content for content in contents if isinstance(content, Slices) and len(content)]
+        if not slices:
+            return EXACT
+        start_ns = min(int(one.start_ns.min()) for one in slices)
+        end_ns = max(int(one.end_ns.max()) for one in slices)
+        return max((end_ns - start_ns) // SCREEN_BINS, 1).bit_length() - 1
 
     def finest_plan(self) -> Plan:
         """The plan that merges nothing, or no more than was merged before."""
