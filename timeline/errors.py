@@ -70,7 +70,7 @@ class TimelineError(Exception):
         """Speak to somebody who called a function: keywords instead of options."""
         self.args = (self._in_python,)
 
-    def rename(self, name: Callable[[str], str]) -> None:
+    def say_names(self, name: Callable[[str], str]) -> None:
         """Say other names in all of it."""
         self.args = tuple(name(part) if isinstance(part, str) else part for part in self.args)
         self._said, self._in_python = name(self._said), name(self._in_python)

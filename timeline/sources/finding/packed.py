@@ -96,7 +96,7 @@ class _Names:
         try:
             yield
         except TimelineError as error:
-            error.rename(self.show)
+            error.say_names(self.show)
             if isinstance(error, SourceError):
                 error.path = Path(self.show(str(error.path)))
             raise
