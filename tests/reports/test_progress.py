@@ -52,7 +52,7 @@ def test_progress_never_stands_still(shelf: ProfileShelf, tmp_path: Path, jobs: 
     assert max(after - before for before, after in itertools.pairwise(times)) < 1.0
     read = [(match[1], float(match[2])) for _, line in frames if (match := _BYTES.match(line))]
     assert [size for _, size in read] == sorted(size for _, size in read)
-    assert len({size for _, size in read}) > 4, "within a rank"
+    assert len({size for _, size in read}) > 2, "within a rank, of which there are two"
     slices = [match[1] for _, line in frames if (match := _SLICES.match(line))]
     assert len(slices) > 2
     assert slices == sorted(slices, key=lambda count: int(count.replace(" ", "")))
