@@ -179,6 +179,16 @@ class RankFacts:
         """The rank."""
         return self.profile.rank
 
+    @property
+    def steps_on_device_ns(self) -> tuple[Int64, Int64]:
+        """When each step began and ended (n,): on its host where no device work of it is known."""
+        steps = self.steps
+        on_device = steps.host & (self.device_start_ns != NO_TIME)
+        return (
+            np.where(on_device, self.device_start_ns, steps.start_ns),
+            np.where(on_device, self.device_end_ns, steps.end_ns),
+        )
+
     def moved(self, move: ClockMove) -> RankFacts:
         """The facts, moved to another clock; what was summed stays."""
         if move.still:

@@ -14,7 +14,7 @@ from timeline.figures.verdict import Verdict
 from timeline.keywords import VerdictKeywords
 from timeline.options import ExportOptions, ReadingOptions
 from timeline.profile import Profile
-from timeline.selection import Kind, Selection, select
+from timeline.selection import Kind, Selection
 from timeline.version import __version__
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def find_verdict(
     with open_if_path(profile, keywords) as source:
         source.check_open()
         asked = Questions(causes=keywords.get("causes", True))
-        measured = source._measure(select(selection, keywords), {}, asked)
+        measured = source._measure(selection, keywords, asked)
         verdict = Verdict.of(measured.figures)
         command = see_why(source.path, Kind.SUMMARY, source.reading, verdict)
         return FiledVerdict.of_export(

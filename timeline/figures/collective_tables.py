@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -31,9 +30,8 @@ _OF_GROUPS = (
 
 def collective_table(facts: Sequence[RankFacts], waits: Waits) -> Table:
     """See `Figures.collectives`; waits: those of all ranks, in their order."""
-    bounds = np.searchsorted(waits.rank, np.arange(len(facts) + 1)).tolist()
-    of_ranks = (waits.take(np.arange(*pair)) for pair in pairwise(bounds))
-    return join_tables(_collectives(rank, its) for rank, its in zip(facts, of_ranks, strict=True))
+    of_ranks = zip(facts, waits.by_rank(len(facts)), strict=True)
+    return join_tables(_collectives(rank, its) for rank, its in of_ranks)
 
 
 def _collectives(facts: RankFacts, waits: Waits) -> dict[str, npt.NDArray[Any]]:

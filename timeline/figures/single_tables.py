@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -82,9 +81,8 @@ def op_table(facts: Sequence[RankFacts], waits: Waits) -> Table:
 
     waits: those of all ranks, in their order.
     """
-    bounds = np.searchsorted(waits.rank, np.arange(len(facts) + 1)).tolist()
-    of_ranks = (waits.take(np.arange(*pair)) for pair in pairwise(bounds))
-    return join_tables(_ops(rank, its) for rank, its in zip(facts, of_ranks, strict=True))
+    of_ranks = zip(facts, waits.by_rank(len(facts)), strict=True)
+    return join_tables(_ops(rank, its) for rank, its in of_ranks)
 
 
 def _ops(facts: RankFacts, waits: Waits) -> dict[str, npt.NDArray[Any]]:

@@ -13,7 +13,7 @@ from timeline.columns.columns import Int64
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
 from timeline.layers import SliceKind
-from timeline.records.not_given import NO_GRAPH, NO_TIME
+from timeline.records.not_given import NO_GRAPH
 from timeline.tracks import descriptions
 from timeline.tracks.lanes import nested_lanes
 from timeline.tracks.painter import ArgColumn, Painter, SliceTable, integers
@@ -157,11 +157,8 @@ def _spans_by_step(facts: Sequence[RankFacts]) -> list[list[_Span]]:
 
 
 def _spans(facts: RankFacts) -> list[_Span]:
-    """Steps as they ran on the device: host windows count only where no device work is known."""
     steps = facts.steps
-    on_device = steps.host & (facts.device_start_ns != NO_TIME)
-    start_ns = np.where(on_device, facts.device_start_ns, steps.start_ns)
-    end_ns = np.where(on_device, facts.device_end_ns, steps.end_ns)
+    start_ns, end_ns = facts.steps_on_device_ns
     return [
         _Span(row, graph, step, facts.rank, start, end)
         for row, graph, step, start, end in zip(

@@ -13,7 +13,6 @@ from timeline.columns.columns import Codes, Int64, Rows
 from timeline.columns.constant import constant
 from timeline.columns.strings import NO_NAME
 from timeline.layers import SliceKind
-from timeline.records.not_given import NO_TIME
 from timeline.tracks.model import MERGED, Arg, ArgKind, Slices, Track
 from timeline.tracks.partition import DELAYED_BY, EXPOSED, TRANSFER, WAITING_FOR
 from timeline.units import spell_tenths
@@ -42,13 +41,10 @@ class DeviceSteps:
 
 
 def device_steps(facts: RankFacts) -> DeviceSteps:
-    """The steps of a rank; host windows count only where no device work of them is known."""
-    steps = facts.steps
-    on_device = steps.host & (facts.device_start_ns != NO_TIME)
-    start_ns = np.where(on_device, facts.device_start_ns, steps.start_ns)
-    end_ns = np.where(on_device, facts.device_end_ns, steps.end_ns)
+    """The steps of a rank."""
+    start_ns, end_ns = facts.steps_on_device_ns
     order = np.argsort(start_ns, kind="stable")
-    return DeviceSteps(steps.iteration[order], start_ns[order], end_ns[order])
+    return DeviceSteps(facts.steps.iteration[order], start_ns[order], end_ns[order])
 
 
 def with_piece_args(tracks: Sequence[Track], facts: RankFacts) -> tuple[Track, ...]:

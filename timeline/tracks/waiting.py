@@ -55,10 +55,9 @@ def with_waiting(
     selected: whether ranks are selected, so that one that is not read may be in the profile.
     """
     unread = NOT_SELECTED if selected else NOT_PROFILED
-    bounds = np.searchsorted(waiting.waits.rank, np.arange(len(ranks) + 1)).tolist()
     made, drawn_ops = list[RankTracks](), list[_DrawnOps]()
-    for at, (rank, ops) in enumerate(zip(ranks, collectives, strict=True)):
-        waits = waiting.waits.take(np.arange(bounds[at], bounds[at + 1]))
+    of_ranks = waiting.waits.by_rank(len(ranks))
+    for rank, ops, waits in zip(ranks, collectives, of_ranks, strict=True):
         where = _drawn_ops(rank.tracks, ops)
         tracks = _with_args(with_waits(rank.tracks, ops, waits, unread), where, waits)
         made.append(replace(rank, tracks=_with_row(tracks, rank.rank, ops, waits, unread)))

@@ -42,12 +42,9 @@ def split_exposed(
     Args:
         ordinary: what `ordinary_steps` told of the ranks.
     """
-    bounds = np.searchsorted(waits.rank, np.arange(len(ranks) + 1)).tolist()
     chosen = ordinary_ops(ranks, ordinary)
-    rows = [
-        _split(rank, waits[bounds[at] : bounds[at + 1]], chosen[at])
-        for at, rank in enumerate(ranks)
-    ]
+    of_ranks = zip(ranks, waits.by_rank(len(ranks)), chosen, strict=True)
+    rows = [_split(rank, its, ops) for rank, its, ops in of_ranks]
     return ExposedParts.of(
         len(rows),
         {
@@ -62,10 +59,8 @@ def split_exposed_steps(ranks: Sequence[RankFacts], waits: Waits) -> ExposedPart
 
     That of steps whose device work overlaps the work of other steps is not told: 0 is all of it.
     """
-    bounds = np.searchsorted(waits.rank, np.arange(len(ranks) + 1)).tolist()
-    parts = [
-        _split_steps(rank, waits[bounds[at] : bounds[at + 1]]) for at, rank in enumerate(ranks)
-    ]
+    of_ranks = zip(ranks, waits.by_rank(len(ranks)), strict=True)
+    parts = [_split_steps(rank, its) for rank, its in of_ranks]
     return ExposedParts.concat([ExposedParts.empty(), *parts])
 
 

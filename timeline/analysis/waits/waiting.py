@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -63,6 +64,11 @@ class Waits(ColumnTable):
     after_first_ns: Int64 = column(np.int64)
     transfer_ns: Int64 = column(np.int64)
     bandwidth: Float64 = column(np.float64, NO_BANDWIDTH)
+
+    def by_rank(self, ranks: int) -> list[Waits]:
+        """Those of each of so many ranks."""
+        bounds = np.searchsorted(self.rank, np.arange(ranks + 1)).tolist()
+        return [self[first:stop] for first, stop in pairwise(bounds)]
 
 
 class Stragglers(ColumnTable):
