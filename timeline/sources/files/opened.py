@@ -16,6 +16,7 @@ from zlib_ng import gzip_ng, zlib_ng
 
 from timeline.errors import SourceError
 from timeline.sources.files.read_bytes import CountedFile, are_counted
+from timeline.sources.files.remote_path import RemotePath
 
 __all__ = [
     "UTF8_MARK",
@@ -23,12 +24,14 @@ __all__ = [
     "files_by_name",
     "find_file",
     "last_bytes",
+    "lies_there",
     "open_decompressed",
     "open_profile_file",
     "open_regular_file",
     "read_whole_file",
     "source_errors_for",
     "uncompressed_database_name",
+    "walk",
     "without_gz",
 ]
 
@@ -59,21 +62,31 @@ def _xz(file: BinaryIO) -> _Unpacker:
 
 
 _COMPRESSIONS: tuple[tuple[re.Pattern[bytes], Callable[[BinaryIO], _Unpacker]], ...] = (
-    (re.compile(rb"\x1f\x8b"), _gzip),
+    (re.compile(rb"\x1f\x8b\x08"), _gzip),
     (re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"), _bzip2),
     (re.compile(rb"\xfd7zXZ\0"), _xz),
 )
 """How each compressed format begins; the second of bzip2 is that of empty content."""
 
 
-def open_regular_file(path: Path) -> BinaryIO:
-    """Open a file for reading as it is.
+def open_regular_file(path: Path, *, in_part: bool = False) -> BinaryIO:
+    """Open a file for reading as it is; one on another file system is fetched first.
 
     A pipe or device of that name is refused: reading it could wait forever.
+
+    Args:
+        in_part: whether only some bytes are wanted, for which nothing is fetched.
 
     Raises:
         OSError: the file cannot be opened.
     """
+    if isinstance(path, RemotePath):
+        if in_part:
+            return path.open_in_part()
+        try:
+            return open_regular_file(path.fetched())
+        except FileNotFoundError:  # the copy gave way to another one meanwhile, or there is none
+            return open_regular_file(path.fetched())
     if are_counted():
         return io.BufferedReader(CountedFile(path, opener=_regular))
     return open(path, "rb", opener=_regular)
@@ -88,7 +101,7 @@ def _regular(name: str, flags: int) -> int:
     raise OSError(errno.EINVAL, "it is no regular file", name)
 
 
-def open_decompressed(path: Path) -> BinaryIO:
+def open_decompressed(path: Path, *, in_part: bool = False) -> BinaryIO:
     """Open a file for reading; what is compressed is read as what was compressed.
 
     The first bytes tell, never the name. Nothing is held but a block at a time, and a file may be
@@ -98,7 +111,7 @@ def open_decompressed(path: Path) -> BinaryIO:
         OSError: the file cannot be opened.
         SourceError: while reading, where compressed content is damaged or ends early.
     """
-    return decompress_stream(open_regular_file(path), path)
+    return decompress_stream(open_regular_file(path, in_part=in_part), path)
 
 
 @contextmanager
@@ -115,13 +128,16 @@ def source_errors_for(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def open_profile_file(path: Path) -> Iterator[BinaryIO]:
+def open_profile_file(path: Path, *, in_part: bool = False) -> Iterator[BinaryIO]:
     """A file open for reading in a `with` block; what is compressed is read as what it was before.
+
+    Args:
+        in_part: whether only some bytes are wanted, for which nothing is fetched.
 
     Raises:
         SourceError: now or while it is read: it cannot be, or its compressed content is damaged.
     """
-    with source_errors_for(path), open_decompressed(path) as file:
+    with source_errors_for(path), open_decompressed(path, in_part=in_part) as file:
         yield file
 
 
@@ -133,7 +149,7 @@ def last_bytes(path: Path, count: int) -> bytes:
     Raises:
         SourceError: it cannot be read, or its compressed content is damaged.
     """
-    with open_profile_file(path) as file:
+    with open_profile_file(path, in_part=True) as file:
         if file.seekable():
             file.seek(max(0, file.seek(0, io.SEEK_END) - count))
             return file.read()
@@ -273,7 +289,37 @@ def find_file(directory: Path, name: str) -> Path | None:
 
     Of what is no file the plain name wins, so that whoever opens it learns that it is none.
     """
+    if isinstance(directory, RemotePath):
+        known = [directory / plain for plain in (name, name + _PACKED)]
+        return next((path for path in known if path.is_file()), None)
     # Asked for some twenty names of every rank, most of which are not there: no paths for those.
     plain = os.path.join(directory, name)  # noqa: PTH118
     there = [Path(name) for name in (plain, plain + _PACKED) if os.path.lexists(name)]
     return next((path for path in there if path.is_file()), there[0] if there else None)
+
+
+def lies_there(path: Path) -> bool:
+    """Whether anything has this path, be it a link that leads nowhere."""
+    return path.exists() if isinstance(path, RemotePath) else os.path.lexists(path)
+
+
+def walk(
+    root: Path, refuse: Callable[[OSError], None]
+) -> Iterator[tuple[Path, list[str], list[str]]]:
+    """Each directory at and below one, with the names of directories and of files in it.
+
+    Names that are taken out of the former are not walked into. refuse: told what cannot be listed.
+    """
+    if not isinstance(root, RemotePath):
+        for name, directories, files in os.walk(root, onerror=refuse):
+            yield Path(name), directories, files
+        return
+    try:
+        inside = {path.name: path.is_dir() for path in root.iterdir()}
+    except OSError as error:
+        refuse(error)
+        return
+    directories = [name for name, is_directory in inside.items() if is_directory]
+    yield root, directories, [name for name, is_directory in inside.items() if not is_directory]
+    for name in directories:
+        yield from walk(root / name, refuse)

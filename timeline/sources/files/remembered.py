@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from timeline.sources.files.opened import source_errors_for
+from timeline.sources.files.remote_path import RemotePath
 
 __all__ = ["remember_by_directory"]
 
@@ -34,6 +35,8 @@ def remember_by_directory(find: Callable[[Path], _Found]) -> Callable[[Path], _F
 
     @functools.wraps(find)
     def find_once(directory: Path) -> _Found:
+        if isinstance(directory, RemotePath) and directory.tree is not None:
+            return directory.tree.remember(find, directory)
         with source_errors_for(directory):
             changed_ns = directory.stat().st_mtime_ns
         if time.time_ns() - changed_ns < FRESH_NS:

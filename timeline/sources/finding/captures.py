@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from timeline.sources.capture import (
     Lookalike,
 )
 from timeline.sources.common.json_kinds import JsonKind, kind_of_json
-from timeline.sources.files.opened import source_errors_for, without_gz
+from timeline.sources.files.opened import source_errors_for, walk, without_gz
 from timeline.sources.profiler_tables.file_kinds import TableFile, find_table_files
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, PROF, SQLITE
 
@@ -191,8 +190,7 @@ class _Walk:
             where = Path(error.filename or root)
             self._refuse(SourceError.of_system(where, "cannot be read", error))
 
-        for name, directories, files in os.walk(root, onerror=refuse):
-            directory = Path(name)
+        for directory, directories, files in walk(root, refuse):
             directories.sort()
             try:
                 captures = list(self._captures_in(directory, frozenset(directories), sorted(files)))

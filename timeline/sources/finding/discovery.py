@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from timeline.errors import NoProfileError, SourceError, UsageError, did_you_mean, spell_ids
@@ -18,6 +19,7 @@ from timeline.sources.capture import Capture, Claim, Evidence, FormatKind, Root
 from timeline.sources.common.msprof_files import find_sessions
 from timeline.sources.companions.source import WithCompanionFiles, with_companions
 from timeline.sources.files.opened import uncompressed_database_name
+from timeline.sources.files.remote_path import RemotePath
 from timeline.sources.finding.captures import EmptyOutput, find_captures
 from timeline.sources.finding.choose_copies import choose_among_copies
 from timeline.sources.finding.ranks import ResolvedRanks, resolve_ranks
@@ -120,7 +122,8 @@ class _Search:
         if newest.note:
             self._notes.append(newest.note)
         sources = tuple(_open(claim, rank) for rank, claim in sorted(newest.ranks.items()))
-        passed = {one.capture.content for one in identified if one not in claims}
+        kept = set(map(id, claims))  # to compare claims takes the square of their number
+        passed = {one.capture.content for one in identified if id(one) not in kept}
         tables = [one for one in self._tables if one.content not in passed]
         self._notes += _notes_on_tables(tables, sources, claims)
         return Discovered(
@@ -150,9 +153,9 @@ class _Search:
     def _claims(self, captures: Sequence[Capture]) -> list[Claim]:
         """Who the captures are; those that cannot be identified are left out, where they may."""
         claims: list[Claim] = []
-        for capture in captures:
+        for capture, identified in zip(captures, self._identified(captures), strict=True):
             try:
-                claims += identify_capture(self._unpacked_capture(capture), self._root)
+                claims += identified()
             except SourceError as error:
                 if self._finding.lists_all:
                     self._unclear.append(UnclearCapture(capture.directory, str(error)))
@@ -161,6 +164,22 @@ class _Search:
                 else:
                     self._notes.append(f"{capture.directory.name} is left out: {error}")
         return claims
+
+    def _identified(self, captures: Sequence[Capture]) -> Iterator[Callable[[], list[Claim]]]:
+        """What tells who each capture is; on another file system many are asked at once."""
+        if not isinstance(self._root.path, RemotePath):
+            yield from (partial(self._identify, capture) for capture in captures)
+            return
+        from concurrent.futures import ThreadPoolExecutor
+
+        from timeline.sources.files.remote_tree import REQUESTS_AT_ONCE
+
+        with ThreadPoolExecutor(REQUESTS_AT_ONCE) as threads:
+            for identified in [threads.submit(self._identify, capture) for capture in captures]:
+                yield identified.result
+
+    def _identify(self, capture: Capture) -> list[Claim]:
+        return identify_capture(self._unpacked_capture(capture), self._root)
 
     def _unpacked_capture(self, capture: Capture) -> Capture:
         is_packed = uncompressed_database_name(capture.content.name) != capture.content.name

@@ -16,6 +16,7 @@ from timeline.errors import NoProfileError, SourceError, TimelineError, UsageErr
 from timeline.records.tables import Records
 from timeline.sources.files.member_names import archive_stem, is_archive
 from timeline.sources.files.opened import source_errors_for, uncompressed_database_name
+from timeline.sources.files.remote_path import RemotePath, path_as_shown
 from timeline.sources.finding.discovery import (
     FIND_FOR_EXPORT,
     Discovered,
@@ -98,7 +99,7 @@ class _Names:
         except TimelineError as error:
             error.say_names(self.show)
             if isinstance(error, SourceError):
-                error.path = Path(self.show(str(error.path)))
+                error.path = path_as_shown(self.show(str(error.path)))
             raise
 
 
@@ -183,13 +184,19 @@ class _Unpacking:
                 above=tuple(self._path.resolve().parents) if copied else None,
                 unpack=self._unpack_database,
             )
+        if isinstance(root, RemotePath):
+            from timeline.sources.finding.remote import with_remote_files
+
+            found = with_remote_files(found, elsewhere=bool(self._executor))
         return replace(
             found,
             sources=tuple(self._with_packed_names(source) for source in found.sources),
             notes=(*notes, *map(self._names.show, found.notes)),
             runs=tuple(run.renamed(self._names.show) for run in found.runs),
             unclear=tuple(
-                UnclearCapture(Path(self._names.show(str(one.path))), self._names.show(one.problem))
+                UnclearCapture(
+                    path_as_shown(self._names.show(str(one.path))), self._names.show(one.problem)
+                )
                 for one in found.unclear
             ),
         )
@@ -273,7 +280,7 @@ class _UnpackedSource:
     def identity(self) -> Identity:
         """Who the capture is, in the directory that people know."""
         identity = self.source.identity
-        return replace(identity, directory=Path(self.names.show(str(identity.directory))))
+        return replace(identity, directory=path_as_shown(self.names.show(str(identity.directory))))
 
     @property
     def clock(self) -> Clock:

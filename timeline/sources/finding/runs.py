@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
 from timeline.errors import spell_ids
 from timeline.sources.capture import NO_EXTENT, Claim, Extent
+from timeline.sources.files.remote_path import path_as_shown
 from timeline.sources.finding.times import named_time, read_time, recorded_time
 
 __all__ = [
@@ -59,8 +59,8 @@ class FoundRun:
         """The run under the names that people know, which `name` tells of a path."""
         return replace(
             self,
-            sources=tuple(Path(name(str(source))) for source in self.sources),
-            path=None if self.path is None else Path(name(str(self.path))),
+            sources=tuple(path_as_shown(name(str(source))) for source in self.sources),
+            path=None if self.path is None else path_as_shown(name(str(self.path))),
         )
 
     def spelled(self) -> str:
@@ -177,12 +177,22 @@ def _when(members: Sequence[Claim], start_ns: int | None) -> str:
 def _path(members: Sequence[Claim], claims: Sequence[Claim]) -> Path | None:
     """The nearest directory around a run, or its one capture, if no other run lies there."""
     directories = {claim.capture.directory for claim in members}
-    around = Path(os.path.commonpath(directories))
+    around = _directory_around(directories)
     ours = set(map(id, members))
     others = [claim.capture.directory for claim in claims if id(claim) not in ours]
     if any(other == around or around in other.parents for other in others):
         return None
     return around
+
+
+def _directory_around(directories: Iterable[Path]) -> Path:
+    """The nearest directory that is each of some, or lies around it."""
+    first, *others = directories
+    lineage = [first, *first.parents]
+    for other in others:
+        known = {other, *other.parents}
+        lineage = [path for path in lineage if path in known]
+    return lineage[0]
 
 
 def describe_older_runs(runs: Sequence[FoundRun], path: Path) -> list[str]:
