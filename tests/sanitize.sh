@@ -19,4 +19,5 @@ done
 LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)" \
     ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc PYTHONPATH=$copy \
     python3 -m pytest -q tests/sources/decoders/test_scanner.py \
-    tests/sources/decoders/test_sqlite_rows.py tests/encoders/test_protobuf_rows.py "$@"
+    tests/sources/decoders/test_sqlite_rows.py tests/encoders/test_protobuf_rows.py \
+    tests/columns/test_nesting.py tests/fitting/test_coarsen.py "$@"

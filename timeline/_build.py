@@ -17,7 +17,9 @@ from setuptools import Distribution, Extension
 from setuptools.errors import CCompilerError, ExecError, PlatformError
 
 NAMES = (
+    "timeline.columns._nesting",
     "timeline.encoders._wire",
+    "timeline.fitting._merging",
     "timeline.sources.decoders._rows",
     "timeline.sources.decoders._scanner",
 )

@@ -9,6 +9,7 @@ from timeline.errors import UsageError
 __all__ = [
     "MOST_IDS",
     "parse_bytes",
+    "parse_count",
     "parse_duration_ns",
     "parse_ids",
     "spell_bytes",
@@ -24,6 +25,7 @@ __all__ = [
 ]
 
 _BYTES = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_COUNTS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
 _DURATIONS_NS = {"": 1, "ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _ID_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 MOST_IDS = 10_000_000
@@ -42,6 +44,18 @@ def parse_bytes(text: str) -> int:
             f"{text!r} is not a size.", do="Write a number and B, KB, MB or GB, as in 20MB."
         )
     return _whole(match[1], _BYTES[(match[2] or "").upper()])
+
+
+def parse_count(text: str) -> int:
+    """Read a number of things; K, M and G are powers of 1000.
+
+    >>> parse_count("6M")
+    6000000
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMG])?\s*", text, re.IGNORECASE)
+    if match is None:
+        raise UsageError(f"{text!r} is no number.", do="Write one, as in 6M or 500000.")
+    return _whole(match[1], _COUNTS[(match[2] or "").upper()])
 
 
 def parse_duration_ns(text: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +15,19 @@ from tests.support.random_intervals import (
     is_laminar,
     laminar_intervals,
 )
-from timeline.columns.nesting import find_parents, innermost, latest_open, order_edges
+from timeline.columns import nesting
+from timeline.columns.nesting import (
+    Edges,
+    Events,
+    find_parents,
+    innermost,
+    is_compiled,
+    latest_open,
+    nested_events,
+    order_edges,
+)
+
+compiled = pytest.mark.skipif(not is_compiled(), reason="the package was built without a compiler")
 
 
 def replayed(pairs: list[Interval]) -> list[Interval | None]:
@@ -135,3 +148,97 @@ def test_latest_open_is_found_among_intervals_that_cross(
         opened = [pair for pair in pairs if pair[0] <= moment_ns < pair[1]]
         wanted = max(opened, key=lambda one: (one[0], -one[1]), default=None)
         assert (pairs[row] if row >= 0 else None) == wanted
+
+
+# -- the compiled module -----------------------------------------------------------------------
+
+
+@compiled
+@given(st.one_of(laminar_intervals(), intervals()))
+def test_edges_and_parents_are_the_same_without_the_compiled_module(pairs: list[Interval]) -> None:
+    """Of intervals in any order; also of those that cross, which are sorted either way."""
+    fast = order_edges(*columns_of(pairs))
+    parents = find_parents(fast).tolist()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nesting, "_nesting", None)
+        slow = order_edges(*columns_of(pairs))
+        assert find_parents(slow).tolist() == parents
+    same_columns(fast, slow)
+
+
+def same_columns(one: Edges | Events, other: Edges | Events) -> None:
+    for name, column in vars(one).items():
+        assert column.dtype == vars(other)[name].dtype, name
+        assert column.tolist() == vars(other)[name].tolist(), name
+
+
+@given(laminar_intervals(), st.integers(-5, 5))
+def test_events_are_edges_with_ends_beside_their_beginnings(
+    pairs: list[Interval], before_ns: int
+) -> None:
+    """Each edge is told once, in order; with and without the compiled module."""
+    columns = columns_of(pairs)
+    edges = order_edges(*columns)
+    for without in (False, True):
+        with pytest.MonkeyPatch.context() as patch:
+            if without:
+                patch.setattr(nesting, "_nesting", None)
+            events = nested_events(*columns, before_ns)
+        told = []
+        time_ns = before_ns
+        assert events.begins is not None
+        assert events.ends is not None
+        for at, row in enumerate(events.row.tolist()):
+            for has, since_ns, is_end in (
+                (events.begins[at], events.begin_ns[at], False),
+                (events.ends[at], events.end_ns[at], True),
+            ):
+                if has:
+                    time_ns += int(since_ns)
+                    told.append((row, is_end, time_ns))
+        assert told == list(
+            zip(edges.row.tolist(), edges.is_end.tolist(), edges.time_ns.tolist(), strict=True)
+        )
+        assert (events.row[1:] != events.row[:-1]).all(), "an end is beside its beginning"
+
+
+def test_a_deep_chain_takes_no_longer_than_a_flat_row() -> None:
+    """Half a million intervals, each in the one before; a walk up the chain would take hours."""
+    count = 1 << 19
+    start_ns = np.arange(count)
+    edges = order_edges(start_ns, 3 * count - start_ns)
+    assert edges.depth.max() == count - 1
+    assert np.array_equal(find_parents(edges), start_ns - 1)
+
+
+COLUMN = bytes(16)
+AFTER = np.arange(2).tobytes()
+
+
+@compiled
+@pytest.mark.parametrize(
+    ("name", "given_columns"),
+    [
+        ("edges", (COLUMN, bytes(8))),
+        ("edges", (bytes(15), bytes(15))),
+        ("edges", (AFTER[::-1], AFTER[::-1])),
+        ("edges", (COLUMN, AFTER)),
+        ("events", (COLUMN, bytes(8), 0)),
+        ("events", (COLUMN, AFTER, 0)),
+        ("groups", (COLUMN, AFTER, bytes(2), COLUMN)),
+        ("groups", (COLUMN, COLUMN, bytes(1), COLUMN)),
+        ("groups", (COLUMN, COLUMN, bytes(2), bytes(8))),
+        ("parents", (COLUMN, bytes(3), COLUMN)),
+        ("parents", (AFTER, bytes(2), COLUMN)),
+        ("parents", (COLUMN, bytes(2), AFTER)),
+        ("parents", (COLUMN, bytes(2), b"\xff" * 16)),
+    ],
+)
+def test_columns_that_do_not_belong_together_are_refused(
+    name: str, given_columns: tuple[bytes | int, ...]
+) -> None:
+    from timeline.columns import _nesting
+
+    words = "different lengths|order of start|edges of so many"
+    with pytest.raises(ValueError, match=words):
+        getattr(_nesting, name)(*given_columns)

@@ -42,10 +42,21 @@ def compute_in_chunks(
         columns: (n,) each, or tables of n rows; at least one.
     """
     count = len(columns[0])
+    if 0 < count <= CHUNK_ROWS:
+        return _column_of(function(*columns), np.dtype(dtype))
     builder = ColumnBuilder(count, dtype)
     for chunk in chunks(count):
         builder.add(function(*(column[chunk] for column in columns)))
     return builder.build()
+
+
+def _column_of(values: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """A column of these values, at least one, as a ColumnBuilder makes it of a single chunk."""
+    made = values.astype(dtype)
+    bits = made.view(f"u{dtype.itemsize}")
+    if bits[0] == bits[-1] and (bits == bits[0]).all():
+        return constant(made[0], len(made), dtype)
+    return spillable(made)
 
 
 def rows_where(

@@ -15,6 +15,7 @@ from timeline.columns.constant import constant, is_constant
 __all__ = [
     "dense_range",
     "distinct",
+    "distinct_as_met",
     "distinct_pairs",
     "distinct_values",
     "map_values",
@@ -66,6 +67,23 @@ def distinct_values(values: npt.NDArray[_Integer]) -> tuple[npt.NDArray[_Integer
     least, _ = dense
     found, position = _numbered(values, *dense)
     return found, compute_in_chunks(np.intp, lambda some: position[some - least], values)
+
+
+def distinct_as_met(values: npt.NDArray[_Integer]) -> tuple[npt.NDArray[_Integer], Rows]:
+    """The distinct values in the order in which they are first met, and which each row holds.
+
+    >>> found, which = distinct_as_met(np.array([7, 3, 7]))
+    >>> found.tolist(), which.tolist()
+    ([7, 3], [0, 1, 0])
+    """
+    found, which = distinct_values(values)
+    first = np.empty(len(found), np.intp)
+    # The last of several values for one place stays.
+    first[which[::-1]] = np.arange(len(values) - 1, -1, -1)
+    order = np.argsort(first)
+    number = np.empty(len(order), np.intp)
+    number[order] = np.arange(len(order))
+    return found[order], number[which]
 
 
 def map_values(

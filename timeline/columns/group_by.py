@@ -127,6 +127,8 @@ class GroupRuns:
 
     def sum(self, values: Int64) -> Int64:
         """The exact sum of the values (n,) of each group, (k,)."""
+        if is_constant(values):
+            return spillable(self.members * values[0])
         found: Int64 = self._reduce(np.add, values)
         return found
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.columns.columns import Columnar, Int64, Rows, take
+from timeline.columns.columns import Columnar, Int64, Rows, rows_of_runs, take
 
 __all__ = [
     "IntervalSet",
@@ -80,19 +80,20 @@ def subtract(left: IntervalSet, right: IntervalSet) -> IntervalSet:
     >>> rest.start_ns.tolist(), rest.end_ns.tolist()
     ([0, 4], [2, 9])
     """
-    right = _touching(right, left)
-    if not len(right):
+    first = np.searchsorted(right.end_ns, left.start_ns, side="right")
+    count = np.searchsorted(right.start_ns, left.end_ns, side="left") - first
+    if not count.any():
         return left
-    times = np.concatenate([left.start_ns, left.end_ns, right.start_ns, right.end_ns])
-    ones_left, ones_right = np.ones(len(left), np.int8), np.ones(len(right), np.int8)
-    none_left, none_right = np.zeros(2 * len(left), np.int8), np.zeros(2 * len(right), np.int8)
-    in_left = np.concatenate([ones_left, -ones_left, none_right])
-    in_right = np.concatenate([none_left, ones_right, -ones_right])
-    order = np.argsort(times, kind="stable")
-    times = times[order]
-    bare = (np.cumsum(in_left[order]) > 0) & (np.cumsum(in_right[order]) == 0)
-    pieces = np.flatnonzero(bare[:-1] & (times[1:] > times[:-1]))
-    return union(times[pieces], times[pieces + 1])
+    # What is left of an interval lies before, between and behind those that it meets.
+    last = np.cumsum(count + 1) - 1
+    is_first, is_last = np.zeros((2, len(left) + int(count.sum())), np.bool_)
+    is_first[last - count], is_last[last] = True, True
+    met = rows_of_runs(first, count)
+    start_ns, end_ns = np.empty((2, len(is_first)), np.int64)
+    start_ns[is_first], start_ns[~is_first] = left.start_ns, right.end_ns[met]
+    end_ns[is_last], end_ns[~is_last] = left.end_ns, right.start_ns[met]
+    lasts = end_ns > start_ns
+    return IntervalSet(start_ns[lasts], end_ns[lasts])
 
 
 def covered_until(intervals: IntervalSet, times_ns: Int64) -> Int64:
@@ -120,16 +121,6 @@ def reached_at(intervals: IntervalSet, covered_ns: Int64) -> Int64:
     at = np.searchsorted(upto_ns, covered_ns, side="left") - 1
     moment: Int64 = intervals.start_ns[at] + covered_ns - upto_ns[at]
     return moment
-
-
-def _touching(intervals: IntervalSet, others: IntervalSet) -> IntervalSet:
-    """Those that share a moment with any of the others."""
-    if not len(others):
-        return IntervalSet(intervals.start_ns[:0], intervals.end_ns[:0])
-    at = np.searchsorted(others.end_ns, intervals.start_ns, side="right")
-    touch = others.start_ns[np.minimum(at, len(others) - 1)] < intervals.end_ns
-    touch &= at < len(others)
-    return IntervalSet(intervals.start_ns[touch], intervals.end_ns[touch])
 
 
 def open_at(moments_ns: Int64, start_ns: Int64, end_ns: Int64) -> Rows:

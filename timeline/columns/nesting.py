@@ -7,13 +7,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.columns.columns import Bool, Int64, Rows, sort_rows, take
+from timeline.columns.columns import Bool, Int64, Rows, take
+from timeline.columns.spill import spillable
+
+try:
+    from timeline.columns import _nesting
+except ImportError:
+    _nesting = None  # type: ignore[assignment]
 
 __all__ = [
     "Edges",
+    "Events",
     "find_parents",
     "innermost",
+    "is_compiled",
     "latest_open",
+    "nested_events",
     "open_around",
     "order_edges",
     "split_at_gaps",
@@ -21,6 +30,11 @@ __all__ = [
 
 PIECE_ROWS = 1 << 16
 """Intervals that are worked on at a time, where nothing is open in between."""
+
+
+def is_compiled() -> bool:
+    """Whether this installation has the compiled module."""
+    return _nesting is not None
 
 
 @dataclass(frozen=True)
@@ -52,6 +66,26 @@ def order_edges(start_ns: Int64, end_ns: Int64) -> Edges:
     Intervals that cross are ordered too, but then `Edges.nested` is false and a stack machine
     such as Perfetto's would close the wrong one.
     """
+    found = _edges_by_stack(start_ns, end_ns)
+    return _edges_by_sorting(start_ns, end_ns) if found is None else found
+
+
+def _edges_by_stack(start_ns: Int64, end_ns: Int64) -> Edges | None:
+    """The edges of intervals none of which cross; None where some do or nothing is compiled."""
+    if _nesting is None:
+        return None
+    order = _by_start(start_ns, end_ns)
+    if order is not None:
+        start_ns, end_ns = start_ns[order], end_ns[order]
+    found = _nesting.edges(start_ns.tobytes(), end_ns.tobytes())
+    if found is None:
+        return None
+    row, time_ns, depth = (np.frombuffer(found[at], np.int64) for at in (0, 2, 3))
+    row = row if order is None else order[row]
+    return Edges(row, np.frombuffer(found[1], np.bool_), time_ns, depth)
+
+
+def _edges_by_sorting(start_ns: Int64, end_ns: Int64) -> Edges:
     empty = start_ns == end_ns
     some, none = np.flatnonzero(~empty), np.flatnonzero(empty)
     # Among beginnings the longer one is outer, among ends the later start is inner. Equal
@@ -113,7 +147,7 @@ def split_at_gaps(start_ns: Int64, end_ns: Int64, least: int = PIECE_ROWS) -> It
     Rows of a run are in order of start, the outer one first, and runs in order of time, so
     whatever depends on nesting can be worked out run by run, in little memory.
     """
-    order = None if _in_order(start_ns, end_ns) else sort_rows(start_ns, -end_ns)
+    order = _by_start(start_ns, end_ns)
     rows = np.arange(len(start_ns)) if order is None else order
     if len(rows) <= least:
         yield rows
@@ -131,14 +165,107 @@ def split_at_gaps(start_ns: Int64, end_ns: Int64, least: int = PIECE_ROWS) -> It
         first = stop
 
 
+def _by_start(start_ns: Int64, end_ns: Int64) -> Rows | None:
+    """The rows in order of start, the outer one first; None where they are in it.
+
+    Most are in that order in blocks, which one sort makes use of; two sorts would not.
+    """
+    if _in_order(start_ns, end_ns):
+        return None
+    order = np.argsort(start_ns, kind="stable")
+    start_ns = take(start_ns, order)
+    is_equal = start_ns[1:] == start_ns[:-1]
+    if is_equal.any():
+        some = np.flatnonzero(np.append(is_equal, False) | np.append(False, is_equal))
+        rows = order[some]
+        order[some] = rows[np.lexsort((-end_ns[rows], start_ns[some]))]
+    return spillable(order)
+
+
 def _in_order(start_ns: Int64, end_ns: Int64) -> bool:
     """Whether intervals are in order of start, the outer one first."""
     before, after = start_ns[:-1], start_ns[1:]
     return bool(((before < after) | ((before == after) & (end_ns[:-1] >= end_ns[1:]))).all())
 
 
+@dataclass(frozen=True)
+class Events:
+    """What is drawn of intervals one after the other, in k rows.
+
+    row: the interval, which begins, ends, or does both with no other event between; begin_ns and
+    end_ns: the time since the event before; begins, ends: which of the two there are, None where
+    all rows have both.
+    """
+
+    row: Rows
+    begin_ns: Int64
+    end_ns: Int64
+    begins: Bool | None = None
+    ends: Bool | None = None
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def between(self, first: int, stop: int) -> Events:
+        """Some rows that follow each other."""
+        part = slice(first, stop)
+        return Events(
+            self.row[part],
+            self.begin_ns[part],
+            self.end_ns[part],
+            None if self.begins is None else self.begins[part],
+            None if self.ends is None else self.ends[part],
+        )
+
+
+def nested_events(start_ns: Int64, end_ns: Int64, before_ns: int) -> Events:
+    """The events of nested intervals, given in any order; the first tells time since before_ns."""
+    found = _events_by_stack(start_ns, end_ns, before_ns)
+    return _events_of(order_edges(start_ns, end_ns), before_ns) if found is None else found
+
+
+def _events_by_stack(start_ns: Int64, end_ns: Int64, before_ns: int) -> Events | None:
+    """The events of intervals none of which cross; None where some do or nothing is compiled."""
+    if _nesting is None:
+        return None
+    order = _by_start(start_ns, end_ns)
+    if order is not None:
+        start_ns, end_ns = start_ns[order], end_ns[order]
+    found = _nesting.events(start_ns.tobytes(), end_ns.tobytes(), before_ns)
+    if found is None:
+        return None
+    count, *numbers, begins, ends = found
+    row, since_ns, until_ns = (np.frombuffer(one, np.int64, count) for one in numbers)
+    return Events(
+        row if order is None else order[row],
+        since_ns,
+        until_ns,
+        np.frombuffer(begins, np.bool_, count),
+        np.frombuffer(ends, np.bool_, count),
+    )
+
+
+def _events_of(edges: Edges, before_ns: int) -> Events:
+    """Events one by one as rows, but an end that follows its beginning in the row of that."""
+    since_ns = np.diff(edges.time_ns, prepend=before_ns)
+    follows = np.zeros(len(edges.row), np.bool_)
+    follows[1:] = edges.is_end[1:] & ~edges.is_end[:-1]
+    at = np.flatnonzero(~follows)
+    begins = ~edges.is_end[at]
+    ended = np.append(follows, False)[at + 1]
+    return Events(edges.row[at], since_ns[at], since_ns[at + ended], begins, ~begins | ended)
+
+
 def find_parents(edges: Edges) -> Rows:
     """The innermost interval around each of nested intervals, (n,) rows, -1 for none."""
+    if _nesting is None:
+        return _parents_by_sorting(edges)
+    columns = edges.row.astype(np.int64, copy=False), edges.is_end, edges.depth
+    found = _nesting.parents(*(column.tobytes() for column in columns))
+    return np.frombuffer(found, np.int64).astype(np.intp, copy=False)
+
+
+def _parents_by_sorting(edges: Edges) -> Rows:
     begins = np.flatnonzero(~edges.is_end)
     parent = np.full(len(begins), -1, np.intp)
     if not len(begins):

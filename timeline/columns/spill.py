@@ -265,11 +265,12 @@ def count_in_memory(values: npt.NDArray[Any]) -> None:
 
 def spillable(values: _Column) -> _Column:
     """The values as they are, or in a file and read-only where memory has no room for them."""
+    if values.nbytes < LEAST_SPILLED_BYTES or 0 in values.strides:
+        return values
     owner: npt.NDArray[Any] = values
     while isinstance(owner.base, np.ndarray):
         owner = owner.base
-    small = values.nbytes < LEAST_SPILLED_BYTES or 0 in values.strides
-    if small or not owner.flags.owndata or _in_memory.has(owner):
+    if not owner.flags.owndata or _in_memory.has(owner):
         return values
     if _in_memory.fits(owner.nbytes) or (extent := _files.reserve(values.nbytes)) is None:
         _in_memory.add(owner)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 
 from timeline.columns.columns import Codes
 from timeline.columns.interner import Interner
 
-__all__ = ["NO_NAME", "NO_TEXT", "StringPool"]
+__all__ = ["NO_NAME", "NO_TEXT", "ExtendedPool", "StringPool"]
 
 NO_NAME = 0
 """Code of the empty string, which stands for "not given"."""
@@ -29,7 +29,7 @@ class StringPool:
     """All distinct strings of one rank, numbered in the order in which they were first seen."""
 
     def __init__(self) -> None:
-        self._codes = _CodeOfText({"": NO_NAME})
+        self._codes: dict[str, int] = _CodeOfText({"": NO_NAME})
         self._strings = [""]
 
     def __len__(self) -> int:
@@ -75,3 +75,43 @@ class StringPool:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._strings)
+
+
+class _CodeBeside(dict[str, int]):
+    """The codes of strings that are not among the first ones of another pool."""
+
+    def __init__(self, base: StringPool) -> None:
+        super().__init__()
+        self._base, self._first = base, len(base)
+
+    def __missing__(self, string: str) -> int:
+        code = self._base.find(string)
+        if code is None or code >= self._first:
+            self[string] = code = self._first + len(self)
+        return code
+
+
+class ExtendedPool(StringPool):
+    """The strings that a pool has by now, under their codes, and further ones that it never gets.
+
+    Any number of threads may each extend a pool that they share.
+    """
+
+    def __init__(self, base: StringPool) -> None:
+        self._base, self._first = base, len(base)
+        self._codes = _CodeBeside(base)
+        self._strings = []
+
+    def __len__(self) -> int:
+        return self._first + len(self._codes)
+
+    def __getitem__(self, code: int) -> str:
+        return self._base[code] if code < self._first else self._strings[code - self._first]
+
+    def find(self, string: str) -> int | None:
+        """The code of a string, or None where it never occurred."""
+        code = self._base.find(string)
+        return self._codes.get(string) if code is None or code >= self._first else code
+
+    def __iter__(self) -> Iterator[str]:
+        return chain(islice(self._base, self._first), self._strings)

@@ -10,6 +10,8 @@ __all__ = ["KINDS", "POINT_TO_POINT", "UNKNOWN_OP", "collective_kind", "spelled_
 _NUMBERS = "0123456789_"
 STEMS = 1 << 10
 """Names differ by their numbers, and ops have few others."""
+NAMES = 1 << 14
+"""Names that are remembered as they are: each is asked for several times."""
 _NUMBERED = re.compile(r"-op\d+$")
 _COLLECTIVES = {
     "batchsendrecv": "BatchSendRecv",
@@ -40,6 +42,7 @@ UNKNOWN_OP = "collective"
 """The op of a kernel that serves several, where nothing tells which of them it was."""
 
 
+@lru_cache(maxsize=NAMES)
 def collective_kind(name: str) -> str:
     """What a communication op does, the same for all ways in which ops are named.
 

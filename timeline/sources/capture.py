@@ -210,7 +210,8 @@ class Claim:
         wanted, directory = Path(name), self.capture.directory
         numbers = (self.device, self.capture.device)
         devices = {f"device_{number}" for number in numbers if number is not None}
-        if name in (directory.name, *(f"{directory.name}/{device}" for device in devices)):
+        known = (directory.name, str(directory))
+        if name in (*known, *(f"{one}/{device}" for one in known for device in devices)):
             return True
         resolved = directory.resolve()
         if wanted.exists() and wanted.resolve() in (resolved, *resolved.parents):

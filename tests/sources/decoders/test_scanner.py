@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import msgspec
@@ -355,6 +356,43 @@ def test_odd_spellings_read_alike(
     check_alike(path, monkeypatch)
 
 
+def test_text_that_is_not_utf8_reads_alike_wherever_it_comes_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    event = b'{"ph": "X", "name": "op\xff", "pid": 3, "tid": 2, "ts": 5, "dur": 2}'
+    path = tmp_path / "trace_view.json"
+    path.write_bytes(b"[" + b", ".join([event] * 40) + b"]")
+    check_alike(path, monkeypatch)
+
+
+def test_args_read_alike_in_any_order_and_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys that are long, begin alike, come once or again, and very many; behind phases or not."""
+    known = ["Task Id", "Task Type", "Stream Id", "connection_id"]
+    others = ["Task", "Task Id ", "k" * 30, "k" * 31, "k" * 40, *(f"key {n}" for n in range(600))]
+    random = Random(7)
+    events = []
+    for n in range(500):
+        phase = random.choice("XXXCCCist")
+        event = {"ph": phase, "name": "t", "pid": 3, "tid": 2, "ts": n, "id": n}
+        if phase == "X" or n % 9 == 0:
+            event["dur"] = 1
+        keys = random.sample([*known * 2, *others[:5], *others[5 + n : 45 + n]], 6)
+        args = {key: random.choice([n, str(n), 1.5 * n]) for key in keys}
+        if n % 7 == 0:
+            args["Task Type"] = random.choice([None, [n], {"a": n}])
+        event["args"] = args
+        order = list(event)
+        if n % 4:
+            random.shuffle(order)
+        events.append({key: event[key] for key in order})
+    named = {"ph": "M", "name": "process_name", "pid": 3, "args": {"name": "Ascend Hardware"}}
+    path = tmp_path / "trace_view.json"
+    path.write_text(json.dumps([named, *events]))
+    check_alike(path, monkeypatch)
+
+
 def test_a_file_that_breaks_off_anywhere_reads_alike(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -456,6 +494,19 @@ def check_formats_alike(
     assert scanned == decoded
 
 
+def count_decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of events that are left to the decoder each time, which the list gets."""
+    decoded = []
+    accepted = json_events._Blocks._accepted
+
+    def counting(self: Any, piece: Any) -> Any:
+        decoded.append(len(piece.events))
+        return accepted(self, piece)
+
+    monkeypatch.setattr(json_events._Blocks, "_accepted", counting)
+    return decoded
+
+
 @FILES
 @given(st.lists(KINETO_EVENTS, min_size=1, max_size=12))
 def test_traces_of_pytorch_read_alike(
@@ -471,6 +522,22 @@ def test_a_whole_trace_of_pytorch_reads_alike(
 ) -> None:
     for path in shelf.get("kineto").captures:
         check_formats_alike(path, kineto_rows, monkeypatch)
+
+
+def test_texts_that_must_be_mended_read_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And are left to the decoder as little as whole ones are."""
+    event = (
+        '{"ph": "X", "name": "k", "cat": "kernel", "pid": 0, "tid": 7, "ts": 5, "dur": 1, '
+        '"args": {"stream": 7, "blocks per SM": %s}}'
+    )
+    path = tmp_path / "trace.json"
+    path.write_text("[" + ", ".join(event % one for one in ["1.5", "inf", "2", "inf"] * 20) + "]")
+    check_formats_alike(path, kineto_rows, monkeypatch)
+    decoded = count_decoded(monkeypatch)
+    kineto_rows(path)
+    assert decoded == [1]
 
 
 DISPLAY_EVENTS = st.fixed_dictionaries(
@@ -528,14 +595,7 @@ def test_the_scanner_reads_all_events_but_the_last(count: int) -> None:
 def test_a_plain_file_is_left_to_the_decoder_for_one_event_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    decoded = []
-    accepted = json_events._Blocks._accepted
-
-    def counting(self: Any, piece: Any) -> Any:
-        decoded.append(len(piece.events))
-        return accepted(self, piece)
-
-    monkeypatch.setattr(json_events._Blocks, "_accepted", counting)
+    decoded = count_decoded(monkeypatch)
     event = {"ph": "X", "name": "a", "pid": 3, "tid": 2, "ts": "1.5", "dur": 1, "args": {"x": []}}
     path = tmp_path / "trace_view.json"
     path.write_text(json.dumps([event] * 500))

@@ -150,10 +150,7 @@ def _latest(host: HostEvents, source: Rows, target: Rows, latest_ns: Int64) -> I
 
 def _by_connection(host: HostEvents, runtime: Bool, connection: Int64) -> tuple[Rows, Rows]:
     """Pairs of host rows that launch and places in `connection` that share one."""
-    wanted = distinct(connection)
-    calls = np.flatnonzero(
-        (host.connection != NO_ID) & runtime[host.layer] & np.isin(host.connection, wanted)
-    )
+    calls = np.flatnonzero((host.connection != NO_ID) & runtime[host.layer])
     order = np.argsort(connection, kind="stable")
     ordered = connection[order]
     first = np.searchsorted(ordered, host.connection[calls], side="left")

@@ -339,7 +339,7 @@ class _Parting:
             yield calls, rows[asking[thread]]
 
     def _names(self, call: Int64) -> Codes:
-        return np.append(self._host.name, np.int32(NO_NAME))[call]
+        return np.where(call == NO_ID, np.int32(NO_NAME), self._host.name[np.maximum(call, 0)])
 
 
 _VAGUE = (IdleCause.LAUNCHED_BEFORE, IdleCause.OUTSIDE_CALLS, IdleCause.NOT_RECORDED)

@@ -200,15 +200,16 @@ def kind_numbers(kinds: Iterable[str]) -> Codes:
 
 def _hashed(texts: Iterable[str]) -> _Hashes:
     """Hashes that are the same in every process; 0 for an empty text."""
-    return np.array(
-        [
-            int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
-            if text
-            else 0
-            for text in texts
-        ],
-        np.uint64,
-    )
+    return np.fromiter(map(_HashOfText({"": 0}).__getitem__, texts), np.uint64)
+
+
+class _HashOfText(dict[str, int]):
+    """The hash of each text, found once: most texts are the same few."""
+
+    def __missing__(self, text: str) -> int:
+        digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+        self[text] = number = int.from_bytes(digest, "little")
+        return number
 
 
 def mix_hashes(hashes: _Hashes, *columns: Int64) -> Int64:

@@ -10,6 +10,7 @@ from timeline.analysis.waits.arrivals import Arrivals, GroupView
 from timeline.analysis.waits.collectives import RankCollectives
 from timeline.analysis.waits.shared_ops import SharedOps
 from timeline.columns.columns import Bool, ColumnTable, Int64, Rows, column
+from timeline.columns.distinct import distinct_values
 from timeline.records.not_given import NO_ID, NO_TIME
 
 __all__ = ["LastArrivals", "find_last_arrivals", "first_of_op", "over_ops"]
@@ -160,15 +161,19 @@ def _views(ranks: Sequence[RankCollectives], shared: SharedOps) -> _Views:
     sets: dict[tuple[int, ...], int] = {}
     parts = []
     for rank in ranks:
+        if not len(rank.ops):
+            parts.append(_Views.empty())
+            continue
         talking = sum(1 for view in rank.arrivals.views.values() if view.peers)
+        labels, which = distinct_values(rank.ops.group)
         rows = [
             _view(rank.arrivals.views.get(label), rank, talking == 1, sets)
-            for label in range(len(rank.strings))
+            for label in labels.tolist()
         ]
         columns = zip(*rows, strict=True)
         names = ("size", "most", "seen", "mesh", "least", "is_global", "recorded")
         of_label = _Views.of(len(rows), dict(zip(names, columns, strict=True)))
-        parts.append(of_label.take(rank.ops.group.astype(np.intp)))
+        parts.append(of_label.take(which))
     bases = np.cumsum([0, *(len(part) for part in parts)])
     return _Views.concat(parts).take(bases[shared.rank] + shared.row)
 

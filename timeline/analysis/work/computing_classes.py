@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable
 
@@ -33,40 +34,36 @@ CLASSES = (
 
 _WORD = r"(?<![a-z0-9])(?:{})(?![a-z0-9])"
 """A whole word between underscores and colons."""
-_GPU_CLASSES = tuple(
-    (label, re.compile(pattern))
-    for label, pattern in (
-        # Compiled kernels are named after operators beside which they only move or add up.
-        (VECTOR, r"^triton_(?:poi|red|per|for|spl|unk)_"),
-        (
-            PAGED_ATTENTION,
-            r"paged_?attention|unified_attention|withpagedkvcache|decode_attention"
-            r"|fwd_(?:grouped_)?kernel_stage",
-        ),
-        (
-            FLASH_ATTENTION,
-            r"flash(?!infer)|fmha|sdpa|scaled_dot_product|(?:efficient|fusion|fused)_?att|attn_(?:fwd|bwd)"
-            r"|efficient attention|^bwd_kernel_d|"
-            + _WORD.format("mha|mla|attention|flex_attention"),
-        ),
-        (
-            CONVOLUTION,
-            r"conv(?!ert)|igemm|im2d?2?col|col2im|winograd|[wd]grad_|fprop|bwd_weight|bwd_data",
-        ),
-        (
-            MATMUL,
-            _WORD.format(
-                r"\w*(?<!fb)gemm\w*|\w*matmul\w*|gemv|(?:add|b|badd|addb)?mm|(?:add)?mv|bmm"
-                r"|linear|nvjet\w*|cijk\w*|marlin\w*|fused_moe_kernel|wvsplitk\w*|splitkreduce_kernel"
-            )
-            + r"|^cublas|split-k",
-        ),
-        (
-            TRANSPOSES,
-            r"transpose|nchwtonhwc|nhwctonchw|^aten::(?:_?to_copy|_foreach_copy_|copy_|clone"
-            r"|contiguous|permute)$",
-        ),
-    )
+_GPU_CLASSES = (
+    # Compiled kernels are named after operators beside which they only move or add up.
+    (VECTOR, r"^triton_(?:poi|red|per|for|spl|unk)_"),
+    (
+        PAGED_ATTENTION,
+        r"paged_?attention|unified_attention|withpagedkvcache|decode_attention"
+        r"|fwd_(?:grouped_)?kernel_stage",
+    ),
+    (
+        FLASH_ATTENTION,
+        r"flash(?!infer)|fmha|sdpa|scaled_dot_product|(?:efficient|fusion|fused)_?att|attn_(?:fwd|bwd)"
+        r"|efficient attention|^bwd_kernel_d|" + _WORD.format("mha|mla|attention|flex_attention"),
+    ),
+    (
+        CONVOLUTION,
+        r"conv(?!ert)|igemm|im2d?2?col|col2im|winograd|[wd]grad_|fprop|bwd_weight|bwd_data",
+    ),
+    (
+        MATMUL,
+        _WORD.format(
+            r"\w*(?<!fb)gemm\w*|\w*matmul\w*|gemv|(?:add|b|badd|addb)?mm|(?:add)?mv|bmm"
+            r"|linear|nvjet\w*|cijk\w*|marlin\w*|fused_moe_kernel|wvsplitk\w*|splitkreduce_kernel"
+        )
+        + r"|^cublas|split-k",
+    ),
+    (
+        TRANSPOSES,
+        r"transpose|nchwtonhwc|nhwctonchw|^aten::(?:_?to_copy|_foreach_copy_|copy_|clone"
+        r"|contiguous|permute)$",
+    ),
 )
 """What the launching operator or the kernel of a GPU is called, in small letters; the first that
 matches counts, and all else is vector."""
@@ -127,7 +124,13 @@ def gpu_kernel_class(name: str) -> str:
     return _gpu_class(kernel_type(name)) or VECTOR
 
 
+@functools.cache
+def _gpu_classes() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """Compiled when the first kernel of a GPU is seen: NPUs have none."""
+    return tuple((label, re.compile(pattern)) for label, pattern in _GPU_CLASSES)
+
+
 def _gpu_class(name: str) -> str:
     """The class that a name tells, empty for none."""
     lower = name.lower()
-    return next((label for label, pattern in _GPU_CLASSES if pattern.search(lower)), "")
+    return next((label for label, pattern in _gpu_classes() if pattern.search(lower)), "")

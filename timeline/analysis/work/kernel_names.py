@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 from timeline.records.kernel_functions import function_parts
@@ -30,37 +31,34 @@ _INNER = frozenset({"detail", "impl", "internal", "kernel", "kernels", "device",
 """Names of namespaces that tell nothing."""
 
 _BACKWARD = re.compile(r"bwd|backward|bprop|fmha_cutlassB|dot_do_o", re.IGNORECASE)
-_FAMILIES = tuple(
-    (re.compile(pattern), family)
-    for pattern, family in (
-        (r"^nccl\w*?Kernel_([A-Za-z]+)", r"NCCL \1"),
-        (r"^(?:Custom_)?Cijk_", "Tensile GEMM"),
-        (r"^fmha_cutlass|AttentionKernel<", "efficient attention"),
-        (
-            r"[Ff]lash_?([Aa]ttn|[Aa]ttention|fwd|bwd|Fwd|Bwd|fprop|bprop)|\bflash::|_sdpa_"
-            r"|(?<![A-Za-z])[Ff]mha|[a-z:]Fmha|(?<![A-Za-z])attn_(fwd|bwd)"
-            r"|^bwd_(kernel_d[kq]|preprocess)",
-            "flash attention",
-        ),
-        (r"cutlass.*(fprop|dgrad|wgrad|[Cc]onv(?!ert))", "CUTLASS convolution"),
-        (r"cutlass.*(gemm|Gemm)", "CUTLASS GEMM"),
-        (r"cutlass.*ReduceSplitK", "CUTLASS split-K reduction"),
-        (
-            r"xmma_(fprop|dgrad|wgrad)|_scudnn_|\dcudnn_|_cudnn_(infer|train)_|_convolve_|winograd"
-            r"|^[wd]grad_\w*engine",
-            "cuDNN convolution",
-        ),
-        (r"^igemm_|^miopenSp3|^MIOpenConv|^gridwise_convolution", "MIOpen convolution"),
-        (
-            r"^nvjet_|xmma_gemm|^[a-z]?gemm(SN_|k1_|_largek|_kernel\dx)"
-            r"|^((maxwell|pascal|volta|turing|ampere|ada|hopper|blackwell)_\w*?)?"
-            r"[a-z]?\d*gemm_\w*\d+x\d+",
-            "cuBLAS GEMM",
-        ),
-        (r"^(b?mm|gemm)_[A-Z]\w*_Fp32_", "TensorRT-LLM GEMM"),
-        (r"^gemv(NSP|2[TN])|gemvx::", "cuBLAS GEMV"),
-        (r"rocprim.*?\b(?!default)(?:wrapped_)?([a-z_]+?)_config(?:_selector)?\b", r"rocprim \1"),
-    )
+_FAMILIES = (
+    (r"^nccl\w*?Kernel_([A-Za-z]+)", r"NCCL \1"),
+    (r"^(?:Custom_)?Cijk_", "Tensile GEMM"),
+    (r"^fmha_cutlass|AttentionKernel<", "efficient attention"),
+    (
+        r"[Ff]lash_?([Aa]ttn|[Aa]ttention|fwd|bwd|Fwd|Bwd|fprop|bprop)|\bflash::|_sdpa_"
+        r"|(?<![A-Za-z])[Ff]mha|[a-z:]Fmha|(?<![A-Za-z])attn_(fwd|bwd)"
+        r"|^bwd_(kernel_d[kq]|preprocess)",
+        "flash attention",
+    ),
+    (r"cutlass.*(fprop|dgrad|wgrad|[Cc]onv(?!ert))", "CUTLASS convolution"),
+    (r"cutlass.*(gemm|Gemm)", "CUTLASS GEMM"),
+    (r"cutlass.*ReduceSplitK", "CUTLASS split-K reduction"),
+    (
+        r"xmma_(fprop|dgrad|wgrad)|_scudnn_|\dcudnn_|_cudnn_(infer|train)_|_convolve_|winograd"
+        r"|^[wd]grad_\w*engine",
+        "cuDNN convolution",
+    ),
+    (r"^igemm_|^miopenSp3|^MIOpenConv|^gridwise_convolution", "MIOpen convolution"),
+    (
+        r"^nvjet_|xmma_gemm|^[a-z]?gemm(SN_|k1_|_largek|_kernel\dx)"
+        r"|^((maxwell|pascal|volta|turing|ampere|ada|hopper|blackwell)_\w*?)?"
+        r"[a-z]?\d*gemm_\w*\d+x\d+",
+        "cuBLAS GEMM",
+    ),
+    (r"^(b?mm|gemm)_[A-Z]\w*_Fp32_", "TensorRT-LLM GEMM"),
+    (r"^gemv(NSP|2[TN])|gemvx::", "cuBLAS GEMV"),
+    (r"rocprim.*?\b(?!default)(?:wrapped_)?([a-z_]+?)_config(?:_selector)?\b", r"rocprim \1"),
 )
 """Kernels of which a library has one for each shape and type: how they are named, and its name."""
 _TRITON = re.compile(r"triton_+")
@@ -116,8 +114,14 @@ def kernel_type(name: str) -> str:
     return short if len(short) > 2 else f"kernel {short}"
 
 
+@functools.cache
+def _families() -> tuple[tuple[re.Pattern[str], str], ...]:
+    """Compiled when the first kernel of a GPU is seen: NPUs have none."""
+    return tuple((re.compile(pattern), family) for pattern, family in _FAMILIES)
+
+
 def _family(subject: str) -> str:
-    for pattern, family in _FAMILIES:
+    for pattern, family in _families():
         if found := pattern.search(subject):
             spelled = found.expand(family)
             is_backward = spelled.endswith(" attention") and _BACKWARD.search(subject)

@@ -10,6 +10,7 @@ import numpy as np
 from timeline.analysis.step_membership import NO_STEP, Membership
 from timeline.analysis.work.operators import TaskTypes, computing_rows
 from timeline.columns.columns import Codes, Int64
+from timeline.columns.distinct import distinct
 from timeline.columns.group_by import group_by
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.collective_kinds import collective_kind
@@ -137,7 +138,7 @@ def _limited(runs: OperatorRuns, most: int) -> OperatorRuns:
 
 
 def _with_rest(types: OperatorRuns, most: int) -> OperatorRuns:
-    steps = np.unique(types.step)
+    steps = distinct(types.step)
     groups = group_by(len(types), [types.rest.astype(np.int64), types.kind])
     total_ns = np.where(types.rest[groups.first], -1, groups.sum(types.total_ns))
     kept = np.argsort(-total_ns, kind="stable")[: max(0, most // len(steps) - 1)]

@@ -9,6 +9,7 @@ import numpy as np
 
 from timeline.columns.columns import Codes, Int64, Rows
 from timeline.columns.constant import constant
+from timeline.columns.distinct import distinct_as_met
 from timeline.sources.decoders.event_columns import EventColumns
 from timeline.sources.decoders.event_rows import EventRows
 from timeline.sources.decoders.event_values import LaneKey
@@ -43,8 +44,8 @@ class LaneEvents(EventRows):
 
 def lanes_of(events: EventColumns, rows: Rows) -> dict[int, LaneKey]:
     """The lanes of some rows by group, in the order in which they begin."""
-    groups, first = np.unique(events.group[rows], return_index=True)
-    return {group: events.values.lane(group) for group in groups[np.argsort(first)].tolist()}
+    groups, _ = distinct_as_met(events.group[rows])
+    return {group: events.values.lane(group) for group in groups.tolist()}
 
 
 def lanes_by(
@@ -59,7 +60,8 @@ def lanes_by(
         by_kind.setdefault(kind_of(key), {})[group] = key
     groups = events.group[rows]
     for kind, alike in by_kind.items():
-        number = np.full(max(lanes) + 1, OTHER_KIND, np.int32)
+        few = len(alike) <= np.iinfo(np.int16).max  # whose numbers sort in one pass
+        number = np.full(max(lanes) + 1, OTHER_KIND, np.int16 if few else np.int32)
         number[list(alike)] = np.arange(len(alike))
         lane = number[groups]
         of_kind = np.flatnonzero(lane != OTHER_KIND)

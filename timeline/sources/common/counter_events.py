@@ -10,7 +10,7 @@ import numpy as np
 
 from timeline.columns.columns import Int64, Rows, TableBuilder
 from timeline.columns.constant import constant
-from timeline.columns.distinct import distinct
+from timeline.columns.distinct import distinct, distinct_as_met, distinct_values
 from timeline.columns.interner import Interner
 from timeline.columns.strings import StringPool
 from timeline.records.tables import CounterSamples, CounterSeries
@@ -43,10 +43,13 @@ class CounterEvents:
 
 def counters_at(events: EventColumns, rows: Rows) -> Iterator[CounterEvents]:
     """The counter events at some rows, but for those without args."""
-    order = rows[np.argsort(events.group[rows], kind="stable")]
-    groups, first = np.unique(events.group[order], return_index=True)
-    bounds = [*first.tolist(), len(order)]
-    first_arg = np.searchsorted(events.flat.row, order)
+    groups, group_of = distinct_values(events.group[rows])
+    if len(groups) <= np.iinfo(np.uint16).max:
+        group_of = group_of.astype(np.uint16)  # which sorts in one pass
+    order = rows[np.argsort(group_of, kind="stable")]
+    bounds = [0, *np.cumsum(np.bincount(group_of)).tolist()]
+    args_of = np.bincount(events.flat.row, minlength=len(events))
+    first_arg = (np.cumsum(args_of) - args_of)[order]
     for at, group in enumerate(groups.tolist()):
         process, name, keys = events.values.counters(group)
         of_group = slice(*bounds[at : at + 2])
@@ -80,7 +83,7 @@ class CounterReader:
         """One table for each arg that is sampled; those named *_id only tell series apart."""
         ids = [key for key in part.keys if key.endswith("_id")]
         sampled = [key for key in part.keys if not key.endswith("_id")]
-        labels, which = _labels({key: part.values(key).objects() for key in ids}, len(part.time_ns))
+        labels, which = _labels({key: part.values(key) for key in ids}, len(part.time_ns))
         for key in sampled:
             series, unit = name_and_unit(part.name, key, len(sampled))
             rows = self._series.of([(part.pid, series + label, unit) for label in labels])
@@ -118,12 +121,18 @@ class CounterReader:
         return series, CounterSamples.of(len(samples), columns)
 
 
-def _labels(ids: Mapping[str, Sequence[Any]], count: int) -> tuple[list[str], Int64]:
+def _labels(ids: Mapping[str, ArgValues], count: int) -> tuple[list[str], Int64]:
     """The distinct labels that ids make, and which one each of some events has."""
     if not ids:
         return [""], constant(0, count, np.int64)
+    if len(ids) == 1:
+        ((name, values),) = ids.items()
+        if values.are_whole():
+            found, which = distinct_as_met(values.value)
+            return [f" {name[:-3]} {value}" for value in found.tolist()], which
     seen: Interner[tuple[Any, ...]] = Interner()
-    which = seen.of(list(zip(*map(_distinct, ids.values()), strict=True)))
+    objects = (_distinct(values.objects()) for values in ids.values())
+    which = seen.of(list(zip(*objects, strict=True)))
     labels = [
         "".join(f" {name[:-3]} {value}" for name, value in zip(ids, values, strict=True))
         for values in seen

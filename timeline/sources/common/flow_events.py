@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, TableBuilder, column
-from timeline.columns.distinct import distinct_pairs, distinct_values
+from timeline.columns.distinct import distinct_as_met, distinct_pairs, distinct_values
 from timeline.columns.interner import Interner
 from timeline.columns.nesting import innermost
 from timeline.columns.strings import StringPool
@@ -102,8 +102,8 @@ class FlowReader:
 
     def _odd_ids_of(self, values: JsonValues, codes: Int64) -> Int64:
         """Ids that are no plain decimals, numbered below zero; they are opaque text."""
-        texts = (text(values[code]).encode("utf-8", "surrogateescape") for code in codes.tolist())
-        return np.array([~self._odd_ids[one] for one in texts], np.int64)
+        texts = map(text, map(values.__getitem__, codes.tolist()))
+        return ~self._odd_ids.of([one.encode("utf-8", "surrogateescape") for one in texts])
 
     def resolve(self, lane_of: Callable[[LaneKey], LaneRows | None]) -> ResolvedFlows:
         """Bind both ends of all flows to the rows they lie in; `lane_of` gives the rows of a lane.
@@ -190,10 +190,8 @@ def _pairs(ends: _Ends) -> tuple[Rows, Rows]:
 def _flows(ends: _Ends) -> Int64:
     """The flow of each end, numbered in the order in which they begin in the file."""
     _, which = distinct_pairs(ends.category.astype(np.int64), ends.id)
-    _, first, which = np.unique(which, return_index=True, return_inverse=True)
-    number = np.empty(len(first), np.int64)
-    number[np.argsort(first)] = np.arange(len(first))
-    return number[which]
+    _, flow = distinct_as_met(which)
+    return flow
 
 
 def _starting_at(lane: LaneRows, moments: Int64) -> Int64:

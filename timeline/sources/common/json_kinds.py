@@ -64,7 +64,7 @@ def kind_of_json(path: Path) -> JsonKind:
     if not _JSON.fullmatch(path.name):
         return JsonKind.NO_TRACE
     try:
-        with open_profile_file(path) as file:
+        with open_profile_file(path, in_part=True) as file:
             text = file.read(GLANCE_BYTES)
             values = head_values(text)
             while _is_open(values) and len(text) < MOST_GLANCE_BYTES:

@@ -130,7 +130,7 @@ def _steady_offset_ns(directories: tuple[Path, ...], rank: int) -> int | None:
 def _raw_offset_ns(capture: Path) -> int | None:
     """What start_info of msprof, inside a framework's capture, says of the raw clock."""
     paths = (path / "host" / "start_info" for path in find_sessions(capture))
-    for path in filter(Path.exists, paths):
+    for path in (one for one in paths if one.exists()):
         offset_ns = read_start_info_offset_ns(path)
         if offset_ns is not None and offset_ns >= EARLIEST_WALL_NS:
             return offset_ns

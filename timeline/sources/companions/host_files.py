@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from timeline.columns.columns import Rows
 from timeline.records.tables import Records
-from timeline.sources.files.opened import find_file
+from timeline.sources.files.opened import find_file, lies_there
 
 __all__ = ["CPU_LAYER", "find_cpu_operators", "find_host_files"]
 
@@ -41,7 +40,7 @@ def find_host_files(directories: Sequence[Path], rank: int) -> dict[str, Path]:
     """
     found: dict[str, Path] = {}
     for directory in directories:
-        searched = [one for one in (directory, directory / _INNER) if os.path.lexists(one)]
+        searched = [one for one in (directory, directory / _INNER) if lies_there(one)]
         for name in _NAMES:
             for inside in searched:
                 # Other programs call a file so; MindSpore's lies in its own directory.

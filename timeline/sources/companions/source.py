@@ -207,7 +207,7 @@ class WithCompanionFiles:
         rank, device = self.identity.rank, self.identity.device
         if device is None or not self.capture.directory.name.startswith(PROF):
             return rank
-        numbers = {one for path in filter(Path.is_dir, self.hosts) for one in numbers_in(path)}
+        numbers = {one for path in self.hosts if path.is_dir() for one in numbers_in(path)}
         is_alone = len(find_sessions(self.capture.directory.parent)) == 1
         return device if numbers == {device} and is_alone else rank
 
@@ -256,7 +256,7 @@ class WithCompanionFiles:
                     yield UnusedFile(name, kind.what + ", of an older export" * is_older)
                 elif is_output and name.rpartition(".")[2] in _WRITTEN_BY_PROFILERS:
                     yield UnusedFile(name, "not known")
-        for directory in filter(Path.is_dir, self.databases):
+        for directory in (one for one in self.databases if one.is_dir()):
             for name in files_by_name(directory):
                 kind = find_kind(name)
                 if kind is not None and kind.use is Use.NONE and kind.beside_any:

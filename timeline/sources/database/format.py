@@ -67,7 +67,7 @@ def _recognise_file(file: CaptureFile) -> list[Capture]:
 
 
 def _identify(capture: Capture, root: Root) -> list[Claim]:
-    with open_database(capture.database) as database:
+    with open_database(capture.database, in_part=True) as database:
         return _claims(capture, root, database)
 
 
@@ -110,7 +110,7 @@ def _host(database: Database) -> str:
 
 
 def _recorded_time(capture: Capture) -> Extent:
-    with open_database(capture.database) as database:
+    with open_database(capture.database, in_part=True) as database:
         if not database.has("SESSION_TIME_INFO", "startTimeNs", "endTimeNs"):
             return NO_EXTENT
         rows = database.rows("SELECT startTimeNs, endTimeNs FROM SESSION_TIME_INFO LIMIT 1")

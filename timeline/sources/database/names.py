@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import numpy as np
-
 from timeline.columns.columns import Codes, Int64
 from timeline.columns.distinct import distinct, map_values
-from timeline.columns.strings import NO_NAME, StringPool
+from timeline.columns.strings import StringPool
 from timeline.records.ids import NO_VALUE
 from timeline.records.not_given import NO_ID
 from timeline.sources.decoders.sqlite import Database
@@ -71,12 +69,12 @@ class DatabaseNames:
     def _codes_of(
         self, ids: Int64, names: Mapping[int, str], spelled: Callable[[str], str] = str
     ) -> Codes:
-        def code(number: int) -> int:
+        def text(number: int) -> str:
             if number in names:
-                return self.strings.code(spelled(names[number]))
-            return NO_NAME if number in NO_VALUE else self.strings.code(str(number))
+                return spelled(names[number])
+            return "" if number in NO_VALUE else str(number)
 
         def codes(values: Int64) -> Codes:
-            return np.fromiter(map(code, values.tolist()), np.int32, len(values))
+            return self.strings.codes(map(text, values.tolist()))
 
         return map_values(ids, codes)

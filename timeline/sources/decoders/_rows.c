@@ -73,12 +73,14 @@ static int fill(sqlite3_stmt *statement, int kind, Py_ssize_t most, int64_t *cel
     for (*rows = 0; *rows < most && (code = sqlite3_step(statement)) == SQLITE_ROW; ++*rows) {
         int64_t *cell = cells + *rows;
         for (int column = 0; column < width; column++, cell += most) {
-            int found = sqlite3_column_type(statement, column);
+            /* Asked for once, and for its kind and number then: connections stay in a thread. */
+            sqlite3_value *value = sqlite3_column_value(statement, column);
+            int found = sqlite3_value_type(value);
             if (kind == SQLITE_INTEGER && found == SQLITE_INTEGER) {
-                *cell = sqlite3_column_int64(statement, column);
+                *cell = sqlite3_value_int64(value);
             } else if (kind == SQLITE_FLOAT &&
                        (found == SQLITE_FLOAT || found == SQLITE_INTEGER)) {
-                double number = sqlite3_column_double(statement, column);
+                double number = sqlite3_value_double(value);
                 memcpy(cell, &number, sizeof number);
             } else {
                 return SQLITE_MISMATCH;

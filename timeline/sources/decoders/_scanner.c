@@ -9,12 +9,19 @@
 #include <float.h>
 #include <stdint.h>
 #include <string.h>
+#if defined(__GNUC__) && defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 /* How reading a part ended: as expected, at the end of the text, or at something unexpected.
  * FAILED has raised. */
 enum { READ, CUT, ODD, FAILED };
 
-enum { DEEPEST = 64, MOST_KEYS = 64, MOST_DIGITS = 18 };
+enum { KEY_WORDS = 4, MOST_KNOWN_KEYS = 512, MOST_COUNTER_KEYS = 4 };
+enum { DEEPEST = 64, MOST_KEYS = 64, MOST_DIGITS = 18, MOST_PLAIN_DIGITS = 300 };
+
+/* Bytes that are read at once, where so many are left. */
+enum { BLOCK = 16 };
 
 /* What an arg is; the numbers stand in event_columns.py too. */
 enum { IS_TEXT, IS_WHOLE, IS_QUOTED_WHOLE, IS_REAL };
@@ -55,8 +62,11 @@ static int push_number(Buffer *buffer, int64_t number)
 
 /* -- distinct texts ----------------------------------------------------------------------- */
 
+enum { MOST_TOLD_BY_ENDS = 16 };
+
+/* A short text is told by its first and last eight bytes, which overlap. */
 typedef struct {
-    uint64_t hash;
+    uint64_t hash, first, last;
     size_t begin, length;
 } Entry;
 
@@ -68,35 +78,77 @@ typedef struct {
     int32_t count, told;
 } Texts;
 
-static inline uint64_t hash_of(const char *text, size_t length)
+static inline uint64_t eight_at(const char *text)
 {
-    const uint64_t factor = UINT64_C(0x9E3779B97F4A7C15);
-    uint64_t hash = length * factor, word;
-    for (; length >= 8; text += 8, length -= 8) {
-        memcpy(&word, text, 8);
-        hash = (hash ^ word) * factor;
-        hash ^= hash >> 29;
-    }
-    word = 0;
-    memcpy(&word, text, length);
-    hash = (hash ^ word) * factor;
-    return hash ^ (hash >> 32);
+    uint64_t word;
+    memcpy(&word, text, sizeof word);
+    return word;
 }
 
-static const Entry *entry_of(const Texts *texts, int32_t code)
+static inline uint32_t four_at(const char *text)
+{
+    uint32_t word;
+    memcpy(&word, text, sizeof word);
+    return word;
+}
+
+static inline uint64_t mixed(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * UINT64_C(0x9E3779B97F4A7C15);
+    return hash ^ (hash >> 29);
+}
+
+/* The ends of a text, by which it is told if it is short. */
+static inline Entry ends_of(const char *text, size_t length)
+{
+    Entry entry = {0, 0, 0, 0, length};
+    if (length >= 8) {
+        entry.first = eight_at(text);
+        entry.last = eight_at(text + length - 8);
+    } else if (length >= 4) {
+        entry.first = four_at(text);
+        entry.last = four_at(text + length - 4);
+    } else if (length > 0) {
+        entry.first = (unsigned char)text[0] | (uint64_t)(unsigned char)text[length / 2] << 8;
+        entry.last = (unsigned char)text[length - 1];
+    }
+    return entry;
+}
+
+/* What a text is looked up by; its place among all texts is not known yet. */
+static inline Entry entry_for(const char *text, size_t length)
+{
+    Entry entry = ends_of(text, length);
+    uint64_t even = mixed(length, entry.first), odd = mixed(~(uint64_t)length, entry.last);
+    /* The rest is mixed in two strands, which do not wait for each other. */
+    for (size_t at = 8; at + 8 < length; at += 16) {
+        even = mixed(even, eight_at(text + at));
+        if (at + 16 < length)
+            odd = mixed(odd, eight_at(text + at + 8));
+    }
+    entry.hash = mixed(even, odd);
+    return entry;
+}
+
+static inline const Entry *entry_of(const Texts *texts, int32_t code)
 {
     return (const Entry *)texts->entries.bytes + code;
 }
 
-static int32_t *slot_of(const Texts *texts, uint64_t hash, const char *text, size_t length)
+static inline int is_text(const Texts *texts, const Entry *known, const Entry *wanted,
+                          const char *text)
 {
-    for (size_t at = hash & texts->mask;; at = (at + 1) & texts->mask) {
+    return known->hash == wanted->hash && known->length == wanted->length &&
+           known->first == wanted->first && known->last == wanted->last &&
+           (known->length <= MOST_TOLD_BY_ENDS ||
+            memcmp(texts->text.bytes + known->begin, text, known->length) == 0);
+}
+
+static inline int32_t *slot_of(const Texts *texts, const Entry *wanted, const char *text)
+{
+    for (size_t at = wanted->hash & texts->mask;; at = (at + 1) & texts->mask) {
         int32_t *slot = &texts->slots[at];
-        if (*slot == 0)
-            return slot;
-        const Entry *entry = entry_of(texts, *slot - 1);
-        if (entry->hash == hash && entry->length == length &&
-            memcmp(texts->text.bytes + entry->begin, text, length) == 0)
+        if (*slot == 0 || is_text(texts, entry_of(texts, *slot - 1), wanted, text))
             return slot;
     }
 }
@@ -126,10 +178,10 @@ static int code_of(Texts *texts, const char *text, size_t length, int32_t *code)
 {
     if (2 * (size_t)texts->count >= texts->mask && widen(texts) == FAILED)
         return FAILED;
-    uint64_t hash = hash_of(text, length);
-    int32_t *slot = slot_of(texts, hash, text, length);
+    Entry entry = entry_for(text, length);
+    int32_t *slot = slot_of(texts, &entry, text);
     if (*slot == 0) {
-        Entry entry = {hash, texts->text.used, length};
+        entry.begin = texts->text.used;
         if (texts->count == INT32_MAX - 1) {
             PyErr_SetString(PyExc_OverflowError, "too many distinct texts");
             return FAILED;
@@ -140,6 +192,31 @@ static int code_of(Texts *texts, const char *text, size_t length, int32_t *code)
         *slot = ++texts->count;
     }
     *code = *slot - 1;
+    return READ;
+}
+
+/* A short text that was there before, and its code; or nothing, of no length. */
+typedef struct {
+    Entry ends;
+    int32_t code;
+} Recent;
+
+/* The code of a text that is often the same as the one before. */
+static inline int code_of_recent(Texts *texts, Recent *recent, const char *text, size_t length,
+                                 int32_t *code)
+{
+    Entry ends = ends_of(text, length);
+    if (length == recent->ends.length && ends.first == recent->ends.first &&
+        ends.last == recent->ends.last) {
+        *code = recent->code;
+        return READ;
+    }
+    if (code_of(texts, text, length, code) == FAILED)
+        return FAILED;
+    if (length <= MOST_TOLD_BY_ENDS) {
+        recent->ends = ends;
+        recent->code = *code;
+    }
     return READ;
 }
 
@@ -197,7 +274,7 @@ static inline void skip_white(Cursor *cursor)
 }
 
 /* Whether the next character is this one, behind any white space; it is stepped over. */
-static int expect(Cursor *cursor, char character)
+static inline int expect(Cursor *cursor, char character)
 {
     skip_white(cursor);
     if (cursor->at == cursor->end)
@@ -208,35 +285,79 @@ static int expect(Cursor *cursor, char character)
     return READ;
 }
 
-static int is_digit(char character)
+static inline int is_digit(char character)
 {
     return character >= '0' && character <= '9';
 }
 
-/* Step over plain text, up to a quote, a backslash, a control or the end: eight bytes at a time. */
-static void skip_plain(Cursor *cursor)
+#if defined(__GNUC__) && defined(__SSE2__)
+
+/* How many of the next bytes are plain text: no quote, no backslash, no control. */
+static inline int plain_bytes(const char *at)
 {
-    const uint64_t ones = UINT64_C(0x0101010101010101), tops = ones << 7;
-    while (cursor->end - cursor->at >= 8) {
-        uint64_t word, quote, slash, found;
-        memcpy(&word, cursor->at, 8);
-        quote = word ^ (ones * '"');
-        slash = word ^ (ones * '\\');
-        found = (((quote - ones) & ~quote) | ((slash - ones) & ~slash) |
-                 ((word - ones * ' ') & ~word)) & tops;
-        if (found) {
-#if defined(__GNUC__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-            cursor->at += __builtin_ctzll(found) / 8;
-            return;
+    __m128i bytes = _mm_loadu_si128((const __m128i *)at);
+    __m128i control = _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(0x1F)), bytes);
+    __m128i quote = _mm_cmpeq_epi8(bytes, _mm_set1_epi8('"'));
+    __m128i slash = _mm_cmpeq_epi8(bytes, _mm_set1_epi8('\\'));
+    __m128i found = _mm_or_si128(_mm_or_si128(quote, slash), control);
+    return __builtin_ctz((unsigned)_mm_movemask_epi8(found) | 1U << BLOCK);
+}
+
+/* How many of the next bytes are digits. */
+static inline int digit_bytes(const char *at)
+{
+    __m128i bytes = _mm_loadu_si128((const __m128i *)at);
+    __m128i value = _mm_sub_epi8(bytes, _mm_set1_epi8('0'));
+    __m128i digit = _mm_cmpeq_epi8(_mm_min_epu8(value, _mm_set1_epi8(9)), value);
+    return __builtin_ctz(~(unsigned)_mm_movemask_epi8(digit) | 1U << BLOCK);
+}
+
 #else
-            break;
+
+static inline int plain_bytes(const char *at)
+{
+    int count = 0;
+    while (count < BLOCK && at[count] != '"' && at[count] != '\\' &&
+           (unsigned char)at[count] >= ' ')
+        count++;
+    return count;
+}
+
+static inline int digit_bytes(const char *at)
+{
+    int count = 0;
+    while (count < BLOCK && is_digit(at[count]))
+        count++;
+    return count;
+}
+
 #endif
-        }
-        cursor->at += 8;
+
+/* Step over plain text, up to a quote, a backslash, a control or the end. */
+static inline void skip_plain(Cursor *cursor)
+{
+    while (cursor->end - cursor->at >= BLOCK) {
+        int count = plain_bytes(cursor->at);
+        cursor->at += count;
+        if (count < BLOCK)
+            return;
     }
     while (cursor->at < cursor->end && *cursor->at != '"' && *cursor->at != '\\' &&
            (unsigned char)*cursor->at >= ' ')
         cursor->at++;
+}
+
+static inline const char *behind_digits(const char *at, const char *end)
+{
+    while (end - at >= BLOCK) {
+        int count = digit_bytes(at);
+        at += count;
+        if (count < BLOCK)
+            return at;
+    }
+    while (at < end && is_digit(*at))
+        at++;
+    return at;
 }
 
 static int read_escape(Cursor *cursor)
@@ -355,7 +476,42 @@ static int read_number(Cursor *cursor, Token *token, Number *number)
     return real_of(token->begin, at, digits, number->fits, shift, negative, &number->real);
 }
 
+/* Step over a number, whose value is not asked for. */
+static inline int skip_number(Cursor *cursor, Token *token)
+{
+    const char *end = cursor->end, *first = cursor->at + (*cursor->at == '-');
+    const char *at = behind_digits(first, end);
+    if (at == first || (*first == '0' && at - first > 1))
+        return ODD;
+    if (at < end && *at == '.') {
+        const char *point = at;
+        at = behind_digits(point + 1, end);
+        if (at == point + 1)
+            return ODD;
+    }
+    if (at == end)
+        return CUT;
+    if (*at == 'e' || *at == 'E' || at - first > MOST_PLAIN_DIGITS) {
+        Number number;
+        return read_number(cursor, token, &number);
+    }
+    token->begin = cursor->at;
+    token->escaped = 0;
+    token->end = cursor->at = at;
+    return READ;
+}
+
 static int read_value(Cursor *cursor, Token *token, int depth);
+
+/* Step over a value of any kind; most are strings and numbers. */
+static inline int skip_value(Cursor *cursor, Token *token, int depth)
+{
+    if (cursor->at < cursor->end && *cursor->at == '"')
+        return read_string(cursor, token);
+    if (cursor->at < cursor->end && is_digit(*cursor->at))
+        return skip_number(cursor, token);
+    return read_value(cursor, token, depth);
+}
 
 static int read_literal(Cursor *cursor, Token *token, const char *spelling)
 {
@@ -370,6 +526,13 @@ static int read_literal(Cursor *cursor, Token *token, const char *spelling)
     return READ;
 }
 
+static inline int read_colon(Cursor *cursor)
+{
+    int ended = expect(cursor, ':');
+    skip_white(cursor);
+    return ended;
+}
+
 static inline int read_key(Cursor *cursor, Token *key)
 {
     skip_white(cursor);
@@ -380,9 +543,7 @@ static inline int read_key(Cursor *cursor, Token *key)
     int ended = read_string(cursor, key);
     if (ended != READ)
         return ended;
-    ended = expect(cursor, ':');
-    skip_white(cursor);
-    return ended;
+    return read_colon(cursor);
 }
 
 /* What follows a member of an object or list: whether there is another, or it is closed. */
@@ -427,7 +588,7 @@ static int read_members(Cursor *cursor, Token *token, int depth)
         else
             skip_white(cursor);
         if (ended == READ)
-            ended = read_value(cursor, &inner, depth + 1);
+            ended = skip_value(cursor, &inner, depth + 1);
         if (ended == READ)
             ended = read_next(cursor, close, &more);
     }
@@ -438,7 +599,6 @@ static int read_members(Cursor *cursor, Token *token, int depth)
 /* Step over a value of any kind. */
 static int read_value(Cursor *cursor, Token *token, int depth)
 {
-    Number number;
     if (cursor->at == cursor->end)
         return CUT;
     switch (*cursor->at) {
@@ -454,7 +614,7 @@ static int read_value(Cursor *cursor, Token *token, int depth)
     case 'n':
         return read_literal(cursor, token, "null");
     default:
-        return read_number(cursor, token, &number);
+        return skip_number(cursor, token);
     }
 }
 
@@ -465,6 +625,32 @@ static int read_value(Cursor *cursor, Token *token, int depth)
 
 enum { FRACTION_DIGITS = 15, WHOLE_DIGITS = 16 };
 
+static const int64_t POWERS[FRACTION_DIGITS + 1] = {
+    INT64_C(1),           INT64_C(10),           INT64_C(100),
+    INT64_C(1000),        INT64_C(10000),        INT64_C(100000),
+    INT64_C(1000000),     INT64_C(10000000),     INT64_C(100000000),
+    INT64_C(1000000000),  INT64_C(10000000000),  INT64_C(100000000000),
+    INT64_C(1000000000000), INT64_C(10000000000000), INT64_C(100000000000000),
+    INT64_C(1000000000000000)};
+
+/* The number that eight digits spell: pairs, then fours, then all are put together at once. */
+static inline int64_t eight_digits(const char *at)
+{
+#if defined(__GNUC__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    const uint64_t one_of_four = UINT64_C(0x000000FF000000FF);
+    uint64_t word = eight_at(at) - UINT64_C(0x3030303030303030);
+    word = 10 * word + (word >> 8);
+    word = (word & one_of_four) * (UINT64_C(1000000) << 32 | 100) +
+           ((word >> 16) & one_of_four) * (UINT64_C(10000) << 32 | 1);
+    return (int64_t)(word >> 32);
+#else
+    int64_t number = 0;
+    for (int place = 0; place < 8; place++)
+        number = 10 * number + (at[place] - '0');
+    return number;
+#endif
+}
+
 /* Decimal microseconds as whole nanoseconds and the rest in parts of one; see decimals.py. */
 static int time_of(const Token *token, int64_t *whole_ns, int64_t *part)
 {
@@ -473,19 +659,24 @@ static int time_of(const Token *token, int64_t *whole_ns, int64_t *part)
     int quoted = *at == '"', count = 0;
     at += quoted;
     end -= quoted;
-    for (; at < end && is_digit(*at) && count <= WHOLE_DIGITS; at++, count++)
-        whole_us = 10 * whole_us + (*at - '0');
-    if (count == 0 || count > WHOLE_DIGITS || whole_us >= MOST_US)
+    const char *point = behind_digits(at, end);
+    if (point == at || point - at > WHOLE_DIGITS)
         return ODD;
-    count = 0;
+    for (; point - at >= 8; at += 8)
+        whole_us = 100000000 * whole_us + eight_digits(at);
+    for (; at < point; at++)
+        whole_us = 10 * whole_us + (*at - '0');
+    if (whole_us >= MOST_US)
+        return ODD;
     if (at < end && *at == '.')
-        for (at++; at < end && is_digit(*at); at++, count++)
-            if (count < FRACTION_DIGITS)
+        for (at++; at < end && is_digit(*at); at++)
+            if (count < FRACTION_DIGITS) {
                 fraction = 10 * fraction + (*at - '0');
+                count++;
+            }
     if (at != end)
         return ODD;
-    for (; count < FRACTION_DIGITS; count++)
-        fraction *= 10;
+    fraction *= POWERS[FRACTION_DIGITS - count];
     *whole_ns = 1000 * whole_us + fraction / PARTS_IN_NS;
     *part = fraction % PARTS_IN_NS;
     return READ;
@@ -498,14 +689,34 @@ static size_t length_of(const Token *token)
 
 /* -- events ------------------------------------------------------------------------------- */
 
-/* Columns of events, where END is the id of an arrow; of args, in the order of the events whose
- * rows they name; and places in the text, of metadata and of times that are spelled oddly. */
-enum {
-    PHASE, GROUP, NAME, CATEGORY, START, END,
-    ARG_ROW, ARG_KEY, ARG_KIND, ARG_VALUE,
-    METADATA, ODD_TIMES,
-    COLUMNS
-};
+/* Events, where the end of an arrow is its id. */
+typedef struct {
+    unsigned char *phase;
+    int32_t *group, *name, *category;
+    int64_t *start, *end;
+    size_t count, room;
+} Events;
+
+/* Args in the order of the events whose rows they name. */
+typedef struct {
+    int32_t *row, *key;
+    unsigned char *kind;
+    int64_t *value;
+    size_t count, room;
+} Args;
+
+/* A short key with its quotes, which is compared at once under a mask, and the number of the key
+ * that followed on it the last time. */
+typedef struct {
+    uint64_t text[KEY_WORDS], mask[KEY_WORDS];
+    int32_t length, next;
+} Key;
+
+/* A key of counters, and its code among all texts. */
+typedef struct {
+    Key key;
+    int32_t code;
+} CounterKey;
 
 typedef struct {
     PyObject_HEAD
@@ -513,11 +724,22 @@ typedef struct {
      * counters. */
     Texts texts, keys, groups;
     int32_t zero, empty;
+    Recent process, thread, category, group;
+    /* The args of events mostly have the same keys in the same order. The first of `keys` are asked
+     * for, the others are told apart to step over them; the last of `known` precedes the first. */
+    Key known[MOST_KNOWN_KEYS + 1];
+    int32_t asked;
+    /* Of the last event without a length whose args came before its phase, and were misread. */
+    char early_phase;
+    CounterKey counter_keys[MOST_COUNTER_KEYS];
     /* Keys by how their values are read: strictly, as any value, or for their spelling. */
     int first_loose, first_raw, with_counters, with_instants;
     /* Whether the args of an event are one value, under the first key. */
     int args_are_whole;
-    Buffer columns[COLUMNS];
+    Events events;
+    Args args;
+    /* Places in the text, of metadata and of times that are spelled oddly. */
+    Buffer metadata, odd_times;
     /* The group of the event at hand, and a value that is spelled anew. */
     Buffer codes, spelling;
     /* Events of phases that are drawn nowhere, and counters that nobody asks for. */
@@ -526,19 +748,65 @@ typedef struct {
 
 /* One event as it is spelled; an absent value has no begin. */
 typedef struct {
-    char phase;
-    int args_are_read;
-    Token name, pid, tid, ts, dur, category, id, args;
+    /* The phase, and that which the args were read for. */
+    char phase, args_phase;
+    Token name, pid, tid, ts, dur, category, id, ph, args;
 } Event;
 
-static int push_arg(Scanner *scanner, int32_t key, unsigned char kind, int64_t value)
+/* Of a key of use, with its quotes; so much follows on every key of an event that is whole. */
+enum { LONGEST_FIELD = 6 };
+
+/* Make room for as many more values in a column; it stays as it is where there is none. */
+static int widen_column(void *column, size_t room, size_t size)
 {
-    int32_t row = (int32_t)scanner->columns[PHASE].used;
-    if (push_code(&scanner->columns[ARG_ROW], row) == FAILED ||
-        push_code(&scanner->columns[ARG_KEY], key) == FAILED ||
-        push(&scanner->columns[ARG_KIND], &kind, 1) == FAILED)
+    void *grown;
+    memcpy(&grown, column, sizeof grown);
+    grown = PyMem_Realloc(grown, room * size);
+    if (grown == NULL) {
+        PyErr_NoMemory();
         return FAILED;
-    return push_number(&scanner->columns[ARG_VALUE], value);
+    }
+    memcpy(column, &grown, sizeof grown);
+    return READ;
+}
+
+static int widen_events(Events *events)
+{
+    size_t room = 2 * events->room + 1024;
+    if (widen_column(&events->phase, room, sizeof *events->phase) == FAILED ||
+        widen_column(&events->group, room, sizeof *events->group) == FAILED ||
+        widen_column(&events->name, room, sizeof *events->name) == FAILED ||
+        widen_column(&events->category, room, sizeof *events->category) == FAILED ||
+        widen_column(&events->start, room, sizeof *events->start) == FAILED ||
+        widen_column(&events->end, room, sizeof *events->end) == FAILED)
+        return FAILED;
+    events->room = room;
+    return READ;
+}
+
+static int widen_args(Args *args)
+{
+    size_t room = 2 * args->room + 1024;
+    if (widen_column(&args->row, room, sizeof *args->row) == FAILED ||
+        widen_column(&args->key, room, sizeof *args->key) == FAILED ||
+        widen_column(&args->kind, room, sizeof *args->kind) == FAILED ||
+        widen_column(&args->value, room, sizeof *args->value) == FAILED)
+        return FAILED;
+    args->room = room;
+    return READ;
+}
+
+static inline int push_arg(Scanner *scanner, int32_t key, unsigned char kind, int64_t value)
+{
+    Args *args = &scanner->args;
+    if (args->count == args->room && widen_args(args) == FAILED)
+        return FAILED;
+    size_t at = args->count++;
+    args->row[at] = (int32_t)scanner->events.count;
+    args->key[at] = key;
+    args->kind[at] = kind;
+    args->value[at] = value;
+    return READ;
 }
 
 static int push_text(Scanner *scanner, int32_t key, const Token *token)
@@ -622,23 +890,81 @@ static int read_raw_arg(Scanner *scanner, Cursor *cursor, int32_t key)
     return push_text(scanner, key, &token);
 }
 
+/* Note how a key is spelled, if it is short. */
+static void note_key(Key *key, const char *text, size_t length)
+{
+    char padded[sizeof key->text] = {0}, mask[sizeof key->mask] = {0};
+    key->length = 0;
+    if (length > sizeof padded)
+        return;
+    memcpy(padded, text, length);
+    memset(mask, 0xFF, length);
+    memcpy(key->text, padded, sizeof padded);
+    memcpy(key->mask, mask, sizeof mask);
+    key->length = (int32_t)length;
+}
+
+/* Whether a text begins with a key; all bytes of a key's room must be left. */
+static inline int is_key(const Key *key, const char *text)
+{
+    uint64_t differs = 0;
+    for (int word = 0; word < KEY_WORDS; word++)
+        differs |= (eight_at(text + 8 * word) ^ key->text[word]) & key->mask[word];
+    return !differs && key->length;
+}
+
+/* The number of a key, -1 for one that is not asked for and not known. */
+static int number_of_key(Scanner *scanner, const Token *token, int32_t *code)
+{
+    size_t length = length_of(token);
+    Entry entry = entry_for(token->begin, length);
+    *code = *slot_of(&scanner->keys, &entry, token->begin) - 1;
+    if (*code >= 0 || scanner->keys.count == MOST_KNOWN_KEYS)
+        return READ;
+    if (code_of(&scanner->keys, token->begin, length, code) == FAILED)
+        return FAILED;
+    note_key(&scanner->known[*code], token->begin, length);
+    return READ;
+}
+
+/* Read a key of args: that which followed on the one before the last time, or any. */
+static inline int read_arg_key(Scanner *scanner, Cursor *cursor, int32_t before, int32_t *code)
+{
+    Token token;
+    skip_white(cursor);
+    int32_t next = scanner->known[before].next;
+    const Key *key = &scanner->known[next];
+    if ((size_t)(cursor->end - cursor->at) > sizeof key->text && is_key(key, cursor->at)) {
+        cursor->at += key->length;
+        *code = next;
+        return read_colon(cursor);
+    }
+    int ended = read_key(cursor, &token);
+    if (ended != READ)
+        return ended;
+    if (token.escaped)
+        return ODD;
+    ended = number_of_key(scanner, &token, code);
+    if (ended == READ && *code >= 0)
+        scanner->known[before].next = *code;
+    return ended;
+}
+
 /* The args of a complete event or an instant: those that are asked for. */
 static int read_known_args(Scanner *scanner, Cursor *cursor)
 {
     int more, ended = read_opening(cursor, '}', &more);
+    int32_t before = MOST_KNOWN_KEYS;
     uint64_t seen = 0;
     while (ended == READ && more) {
-        Token key, value;
-        ended = read_key(cursor, &key);
+        Token value;
+        int32_t code;
+        ended = read_arg_key(scanner, cursor, before, &code);
         if (ended != READ)
             return ended;
-        if (key.escaped)
-            return ODD;
-        size_t length = length_of(&key);
-        int32_t code =
-            *slot_of(&scanner->keys, hash_of(key.begin, length), key.begin, length) - 1;
-        if (code < 0) {
-            ended = read_value(cursor, &value, 2);
+        before = code < 0 ? MOST_KNOWN_KEYS : code;
+        if (code < 0 || code >= scanner->asked) {
+            ended = skip_value(cursor, &value, 2);
         } else if (seen >> code & 1) {
             return ODD;
         } else {
@@ -653,18 +979,39 @@ static int read_known_args(Scanner *scanner, Cursor *cursor)
     return ended;
 }
 
+/* Read a key of a counter at a place among its keys, where mostly the same one was before. */
+static inline int read_counter_key(Scanner *scanner, Cursor *cursor, size_t place, int32_t *code)
+{
+    Token token;
+    skip_white(cursor);
+    CounterKey *recent = place < MOST_COUNTER_KEYS ? &scanner->counter_keys[place] : NULL;
+    if (recent != NULL && (size_t)(cursor->end - cursor->at) > sizeof recent->key.text &&
+        is_key(&recent->key, cursor->at)) {
+        cursor->at += recent->key.length;
+        *code = recent->code;
+        return read_colon(cursor);
+    }
+    int ended = read_key(cursor, &token);
+    if (ended != READ)
+        return ended;
+    if (code_of(&scanner->texts, token.begin, length_of(&token), code) == FAILED)
+        return FAILED;
+    if (recent != NULL) {
+        note_key(&recent->key, token.begin, length_of(&token));
+        recent->code = *code;
+    }
+    return READ;
+}
+
 /* The args of a counter event: all of them, with their keys noted as codes. */
 static int read_all_args(Scanner *scanner, Cursor *cursor)
 {
     int more, ended = read_opening(cursor, '}', &more);
     while (ended == READ && more) {
-        Token key;
         int32_t code;
-        ended = read_key(cursor, &key);
+        ended = read_counter_key(scanner, cursor, scanner->codes.used / sizeof code, &code);
         if (ended != READ)
             return ended;
-        if (code_of(&scanner->texts, key.begin, length_of(&key), &code) == FAILED)
-            return FAILED;
         for (size_t at = 0; at < scanner->codes.used; at += sizeof code)
             if (memcmp(scanner->codes.bytes + at, &code, sizeof code) == 0)
                 return ODD;
@@ -699,29 +1046,80 @@ static int reads_args(const Scanner *scanner, char phase)
            (phase == 'i' && scanner->with_instants);
 }
 
-static inline int is(const Token *key, const char *name, size_t length)
+/* The value that the key at a place of the text is for, and how long the key is; NULL for one that
+ * is of no use. LONGEST_FIELD bytes must be left. */
+static inline Token *field_at(Event *event, const char *at, int *length)
 {
-    return length_of(key) == length + 2 && memcmp(key->begin + 1, name, length) == 0;
+    *length = 4;
+    if (memcmp(at, "\"ts\"", 4) == 0)
+        return &event->ts;
+    if (memcmp(at, "\"ph\"", 4) == 0)
+        return &event->ph;
+    if (memcmp(at, "\"id\"", 4) == 0)
+        return &event->id;
+    *length = 5;
+    if (memcmp(at, "\"pid\"", 5) == 0)
+        return &event->pid;
+    if (memcmp(at, "\"tid\"", 5) == 0)
+        return &event->tid;
+    if (memcmp(at, "\"dur\"", 5) == 0)
+        return &event->dur;
+    if (memcmp(at, "\"cat\"", 5) == 0)
+        return &event->category;
+    *length = 6;
+    if (memcmp(at, "\"name\"", 6) == 0)
+        return &event->name;
+    if (memcmp(at, "\"args\"", 6) == 0)
+        return &event->args;
+    return NULL;
 }
 
-/* Where the value of a key of an event goes, NULL for one that is of no use. */
-static Token *field_of(Event *event, const Token *key)
+/* Step over the key of an event; what its value is for, NULL if it is of no use. */
+static inline int read_field(Cursor *cursor, Event *event, Token **field)
 {
-    if (is(key, "ts", 2))
-        return &event->ts;
-    if (is(key, "id", 2))
-        return &event->id;
-    if (is(key, "pid", 3))
-        return &event->pid;
-    if (is(key, "tid", 3))
-        return &event->tid;
-    if (is(key, "dur", 3))
-        return &event->dur;
-    if (is(key, "cat", 3))
-        return &event->category;
-    if (is(key, "name", 4))
-        return &event->name;
-    return NULL;
+    int length;
+    Token key;
+    skip_white(cursor);
+    if (cursor->end - cursor->at < LONGEST_FIELD)
+        return CUT;
+    *field = field_at(event, cursor->at, &length);
+    if (*field != NULL) {
+        cursor->at += length;
+        return read_colon(cursor);
+    }
+    int ended = read_key(cursor, &key);
+    return ended == READ && key.escaped ? ODD : ended;
+}
+
+/* Drop what was read of the args of the event at hand. */
+static void forget_args(Scanner *scanner, size_t args)
+{
+    scanner->args.count = args;
+    scanner->codes.used = 0;
+}
+
+/* Read the args of an event of a phase, or step over them if that has none that are asked for. */
+static int read_args_as(Scanner *scanner, Cursor *cursor, Event *event, char phase)
+{
+    Token unused;
+    event->args_phase = phase;
+    return reads_args(scanner, phase) ? read_args(scanner, cursor, phase)
+                                      : read_value(cursor, &unused, 1);
+}
+
+/* Read args that come before the phase: mostly only intervals have a length by then, and what has
+ * none is of the same phase as the one before. */
+static int read_early_args(Scanner *scanner, Cursor *cursor, Event *event)
+{
+    Token unused;
+    size_t args = scanner->args.count;
+    int ended = read_args_as(scanner, cursor, event, event->dur.begin != NULL ? 'X' : scanner->early_phase);
+    if (ended != ODD)
+        return ended;
+    forget_args(scanner, args);
+    event->args_phase = 0;
+    cursor->at = event->args.begin;
+    return read_value(cursor, &unused, 1);
 }
 
 static int read_phase(Cursor *cursor, Event *event)
@@ -744,37 +1142,36 @@ static int read_phase(Cursor *cursor, Event *event)
 static int read_event(Scanner *scanner, Cursor *cursor, Event *event)
 {
     int more, ended = read_opening(cursor, '}', &more);
-    Token key, unused;
+    size_t args = scanner->args.count;
+    Token *field, unused;
     while (ended == READ && more) {
-        ended = read_key(cursor, &key);
+        ended = read_field(cursor, event, &field);
         if (ended != READ)
             return ended;
-        if (key.escaped)
-            return ODD;
-        if (is(&key, "ph", 2)) {
+        if (field == &event->ph) {
             ended = read_phase(cursor, event);
-        } else if (is(&key, "args", 4)) {
+        } else if (field == &event->args) {
             if (event->args.begin != NULL)
                 return ODD;
             event->args.begin = cursor->at;
-            event->args_are_read = reads_args(scanner, event->phase);
-            ended = event->args_are_read ? read_args(scanner, cursor, event->phase)
-                                         : read_value(cursor, &unused, 1);
+            ended = event->phase ? read_args_as(scanner, cursor, event, event->phase)
+                                 : read_early_args(scanner, cursor, event);
         } else {
-            Token *field = field_of(event, &key);
-            ended = read_value(cursor, field ? field : &unused, 1);
+            ended = skip_value(cursor, field ? field : &unused, 1);
         }
         if (ended == READ)
             ended = read_next(cursor, '}', &more);
     }
     if (ended != READ || !event->phase)
         return ended == READ ? ODD : ended;
-    if (reads_args(scanner, event->phase) && event->args.begin != NULL && !event->args_are_read) {
-        /* The phase came behind the args. */
-        Cursor again = {event->args.begin, cursor->end};
-        return read_args(scanner, &again, event->phase);
-    }
-    return READ;
+    if (event->args.begin == NULL || event->args_phase == event->phase)
+        return READ;
+    /* The phase came behind the args, and is another one than was expected. */
+    if (event->dur.begin == NULL)
+        scanner->early_phase = event->phase;
+    Cursor again = {event->args.begin, cursor->end};
+    forget_args(scanner, args);
+    return read_args_as(scanner, &again, event, event->phase);
 }
 
 static int is_string(const Token *token)
@@ -795,12 +1192,13 @@ static int spelling_of(Scanner *scanner, const Token *token, int32_t absent, int
     return code_of(&scanner->texts, token->begin, length_of(token), code);
 }
 
-static int push_spelling(Scanner *scanner, Buffer *column, const Token *token, int32_t absent)
+static int recent_spelling_of(Scanner *scanner, Recent *recent, const Token *token, int32_t absent,
+                              int32_t *code)
 {
-    int32_t code;
-    if (spelling_of(scanner, token, absent, &code) == FAILED)
-        return FAILED;
-    return push_code(column, code);
+    *code = absent;
+    if (token->begin == NULL)
+        return READ;
+    return code_of_recent(&scanner->texts, recent, token->begin, length_of(token), code);
 }
 
 static int push_place(Buffer *places, const char *text, const Token *token)
@@ -813,58 +1211,55 @@ static int push_place(Buffer *places, const char *text, const Token *token)
     return push(places, place, sizeof place);
 }
 
-static int push_interval(Scanner *scanner, const Event *event, const char *text)
+static int read_times(Scanner *scanner, const Event *event, const char *text, int64_t *start_ns,
+                      int64_t *end_ns)
 {
-    int64_t start_ns = 0, part = 0, length_ns = 0, length_part = 0;
-    int odd = event->ts.begin == NULL || time_of(&event->ts, &start_ns, &part) != READ ||
+    int64_t part = 0, length_ns = 0, length_part = 0;
+    *start_ns = 0;
+    int odd = event->ts.begin == NULL || time_of(&event->ts, start_ns, &part) != READ ||
               (event->dur.begin != NULL && time_of(&event->dur, &length_ns, &length_part) != READ);
-    Buffer *times = &scanner->columns[ODD_TIMES];
-    if (odd && (push_number(times, (int64_t)scanner->columns[PHASE].used) == FAILED ||
+    Buffer *times = &scanner->odd_times;
+    if (odd && (push_number(times, (int64_t)scanner->events.count) == FAILED ||
                 push_place(times, text, &event->ts) == FAILED ||
                 push_place(times, text, &event->dur) == FAILED))
         return FAILED;
-    int64_t end_ns = (int64_t)((uint64_t)start_ns + (uint64_t)length_ns +
-                               (uint64_t)((part + length_part + PARTS_IN_NS / 2) / PARTS_IN_NS));
-    start_ns += (part + PARTS_IN_NS / 2) / PARTS_IN_NS;
-    if (push_number(&scanner->columns[START], start_ns) == FAILED)
-        return FAILED;
-    return push_number(&scanner->columns[END], end_ns);
+    *end_ns = (int64_t)((uint64_t)*start_ns + (uint64_t)length_ns +
+                        (uint64_t)((part + length_part + PARTS_IN_NS / 2) / PARTS_IN_NS));
+    *start_ns += (part + PARTS_IN_NS / 2) / PARTS_IN_NS;
+    return READ;
 }
 
-/* The id of an arrow, which goes where the end of an interval is: the number that it is, or the
- * complement of a code, which is negative. */
-static int push_id(Scanner *scanner, const Event *event)
+/* The id of an arrow: the number that it is, or the complement of a code, which is negative. */
+static int read_id(Scanner *scanner, const Event *event, int64_t *value)
 {
     const Token *id = &event->id;
-    Buffer *end = &scanner->columns[END];
-    int64_t value = 0;
     int32_t code;
     int quoted = *id->begin == '"';
-    if (!is_whole(id->begin + quoted, id->end - quoted, &value) || value <= 0) {
-        if (code_of(&scanner->texts, id->begin, length_of(id), &code) == FAILED)
-            return FAILED;
-        value = ~(int64_t)code;
-    }
-    memcpy(end->bytes + end->used - sizeof value, &value, sizeof value);
+    if (is_whole(id->begin + quoted, id->end - quoted, value) && *value > 0)
+        return READ;
+    if (code_of(&scanner->texts, id->begin, length_of(id), &code) == FAILED)
+        return FAILED;
+    *value = ~(int64_t)code;
     return READ;
 }
 
 /* The group of an event: its process, and its thread or its name and the keys of its args. */
-static int push_group(Scanner *scanner, const Event *event)
+static int read_group(Scanner *scanner, const Event *event, int32_t *group)
 {
     int32_t code;
     int is_counter = event->phase == 'C';
     Buffer *codes = &scanner->codes;
     if (!is_counter)
         codes->used = 0;
-    if (spelling_of(scanner, &event->pid, scanner->zero, &code) == FAILED ||
+    if (recent_spelling_of(scanner, &scanner->process, &event->pid, scanner->zero, &code) ==
+            FAILED ||
         push_code(codes, code) == FAILED ||
-        spelling_of(scanner, is_counter ? &event->name : &event->tid,
-                    is_counter ? scanner->empty : scanner->zero, &code) == FAILED ||
-        push_code(codes, code) == FAILED ||
-        code_of(&scanner->groups, codes->bytes, codes->used, &code) == FAILED)
+        (is_counter ? spelling_of(scanner, &event->name, scanner->empty, &code)
+                    : recent_spelling_of(scanner, &scanner->thread, &event->tid, scanner->zero,
+                                         &code)) == FAILED ||
+        push_code(codes, code) == FAILED)
         return FAILED;
-    return push_code(&scanner->columns[GROUP], code);
+    return code_of_recent(&scanner->groups, &scanner->group, codes->bytes, codes->used, group);
 }
 
 /* Whether an id is spelled as the only text that it can be: as digits, or without escapes. */
@@ -887,7 +1282,7 @@ static int is_well_typed(const Event *event)
         return 0;
     if (event->phase == 'C')
         return is_string(&event->name) &&
-               (event->args.begin == NULL || strchr("{n", *event->args.begin) != NULL);
+               (event->args.begin == NULL || *event->args.begin == '{' || *event->args.begin == 'n');
     return is_id(&event->tid) && is_string(&event->category) &&
            (event->phase == 'X' ? is_string(&event->name) : is_plain_id(&event->id));
 }
@@ -899,7 +1294,7 @@ static int push_event(Scanner *scanner, Event *event, const char *text, const To
     char phase = event->phase;
     int is_arrow = phase == 's' || phase == 't' || phase == 'f';
     if (phase == 'M')
-        return push_place(&scanner->columns[METADATA], text, whole);
+        return push_place(&scanner->metadata, text, whole);
     int is_instant = phase == 'i' && scanner->with_instants;
     if (phase != 'X' && phase != 'C' && !is_arrow && !is_instant) {
         scanner->others++;
@@ -913,7 +1308,11 @@ static int push_event(Scanner *scanner, Event *event, const char *text, const To
     }
     if (is_instant)
         event->pid = event->tid = absent;
-    if (push_group(scanner, event) == FAILED)
+    Events *events = &scanner->events;
+    if (events->count == events->room && widen_events(events) == FAILED)
+        return FAILED;
+    size_t at = events->count;
+    if (read_group(scanner, event, &events->group[at]) == FAILED)
         return FAILED;
     if (phase != 'X')
         event->dur = absent;
@@ -921,14 +1320,15 @@ static int push_event(Scanner *scanner, Event *event, const char *text, const To
         event->name = absent;
     if (phase == 'C')
         event->category = absent;
-    if (push_spelling(scanner, &scanner->columns[NAME], &event->name, scanner->empty) == FAILED ||
-        push_spelling(scanner, &scanner->columns[CATEGORY], &event->category, scanner->empty) ==
-            FAILED ||
-        push_interval(scanner, event, text) == FAILED)
+    if (spelling_of(scanner, &event->name, scanner->empty, &events->name[at]) == FAILED ||
+        recent_spelling_of(scanner, &scanner->category, &event->category, scanner->empty,
+                           &events->category[at]) == FAILED ||
+        read_times(scanner, event, text, &events->start[at], &events->end[at]) == FAILED ||
+        (is_arrow && read_id(scanner, event, &events->end[at]) == FAILED))
         return FAILED;
-    if (is_arrow && push_id(scanner, event) == FAILED)
-        return FAILED;
-    return push(&scanner->columns[PHASE], &phase, 1);
+    events->phase[at] = (unsigned char)phase;
+    events->count++;
+    return READ;
 }
 
 /* Whether another event begins behind this one: only then it is known to be whole. */
@@ -947,21 +1347,20 @@ static int read_to_next_event(Cursor *cursor)
 static Py_ssize_t scan_text(Scanner *scanner, const char *text, Py_ssize_t length)
 {
     Cursor cursor = {text, text + length};
-    for (int column = 0; column < COLUMNS; column++)
-        scanner->columns[column].used = 0;
+    scanner->events.count = scanner->args.count = 0;
+    scanner->metadata.used = scanner->odd_times.used = 0;
     scanner->others = scanner->unread = 0;
     skip_white(&cursor);
     if (cursor.at == cursor.end || *cursor.at != '{')
         return 0;
     for (;;) {
-        size_t used[COLUMNS];
         const char *begin = cursor.at;
+        size_t events = scanner->events.count, args = scanner->args.count;
+        size_t metadata = scanner->metadata.used, odd_times = scanner->odd_times.used;
         int64_t others = scanner->others, unread = scanner->unread;
         Event event;
         memset(&event, 0, sizeof event);
         scanner->codes.used = 0;
-        for (int column = 0; column < COLUMNS; column++)
-            used[column] = scanner->columns[column].used;
         int ended = read_event(scanner, &cursor, &event);
         if (ended == READ) {
             Token whole = {begin, cursor.at, 0};
@@ -972,8 +1371,10 @@ static Py_ssize_t scan_text(Scanner *scanner, const char *text, Py_ssize_t lengt
         if (ended == FAILED)
             return -1;
         if (ended != READ) {
-            for (int column = 0; column < COLUMNS; column++)
-                scanner->columns[column].used = used[column];
+            scanner->events.count = events;
+            scanner->args.count = args;
+            scanner->metadata.used = metadata;
+            scanner->odd_times.used = odd_times;
             scanner->others = others;
             scanner->unread = unread;
             return begin - text;
@@ -1019,10 +1420,28 @@ static PyObject *rows_of(const Buffer *places, const char *text)
 /* The columns of events and args, each as bytes. */
 static PyObject *columns_of(const Scanner *scanner)
 {
-    PyObject *list = PyList_New(METADATA);
-    for (int column = 0; list != NULL && column < METADATA; column++) {
-        const Buffer *buffer = &scanner->columns[column];
-        PyObject *bytes = PyBytes_FromStringAndSize(buffer->bytes, (Py_ssize_t)buffer->used);
+    const Events *events = &scanner->events;
+    const Args *args = &scanner->args;
+    const struct {
+        const void *bytes;
+        size_t size;
+    } columns[] = {
+        {events->phase, events->count * sizeof *events->phase},
+        {events->group, events->count * sizeof *events->group},
+        {events->name, events->count * sizeof *events->name},
+        {events->category, events->count * sizeof *events->category},
+        {events->start, events->count * sizeof *events->start},
+        {events->end, events->count * sizeof *events->end},
+        {args->row, args->count * sizeof *args->row},
+        {args->key, args->count * sizeof *args->key},
+        {args->kind, args->count * sizeof *args->kind},
+        {args->value, args->count * sizeof *args->value},
+    };
+    Py_ssize_t count = sizeof columns / sizeof *columns;
+    PyObject *list = PyList_New(count);
+    for (Py_ssize_t column = 0; list != NULL && column < count; column++) {
+        PyObject *bytes =
+            PyBytes_FromStringAndSize(columns[column].bytes, (Py_ssize_t)columns[column].size);
         if (bytes == NULL)
             Py_CLEAR(list);
         else
@@ -1047,8 +1466,8 @@ static PyObject *scan(PyObject *self, PyObject *text)
         return NULL;
     return Py_BuildValue(
         "(nNNNNNLL)", used, fresh(&scanner->texts), fresh(&scanner->groups), columns_of(scanner),
-        slices_of(&scanner->columns[METADATA], bytes),
-        rows_of(&scanner->columns[ODD_TIMES], bytes), (long long)scanner->others,
+        slices_of(&scanner->metadata, bytes),
+        rows_of(&scanner->odd_times, bytes), (long long)scanner->others,
         (long long)scanner->unread);
 }
 
@@ -1068,10 +1487,13 @@ static int add_keys(Scanner *scanner, PyObject *keys)
         PyObject *key = PySequence_GetItem(keys, place);
         int failed = key == NULL || PyBytes_AsStringAndSize(key, &bytes, &length) < 0 ||
                      code_of(&scanner->keys, bytes, (size_t)length, &code) == FAILED;
+        if (!failed)
+            note_key(&scanner->known[code], bytes, (size_t)length);
         Py_XDECREF(key);
         if (failed)
             return -1;
     }
+    scanner->asked = scanner->keys.count;
     return 0;
 }
 
@@ -1109,8 +1531,16 @@ static void destroy(PyObject *self)
     release(&scanner->texts);
     release(&scanner->keys);
     release(&scanner->groups);
-    for (int column = 0; column < COLUMNS; column++)
-        PyMem_Free(scanner->columns[column].bytes);
+    void *columns[] = {
+        scanner->events.phase,    scanner->events.group, scanner->events.name,
+        scanner->events.category, scanner->events.start, scanner->events.end,
+        scanner->args.row,        scanner->args.key,     scanner->args.kind,
+        scanner->args.value,
+    };
+    for (size_t column = 0; column < sizeof columns / sizeof *columns; column++)
+        PyMem_Free(columns[column]);
+    PyMem_Free(scanner->metadata.bytes);
+    PyMem_Free(scanner->odd_times.bytes);
     PyMem_Free(scanner->codes.bytes);
     PyMem_Free(scanner->spelling.bytes);
     freefunc release_object = (freefunc)PyType_GetSlot(type, Py_tp_free);

@@ -50,6 +50,10 @@ class ArgValues:
     def __getitem__(self, rows: Rows | slice) -> ArgValues:
         return ArgValues(self.kind[rows], self.value[rows], self.values)
 
+    def are_whole(self) -> bool:
+        """Whether all are integers as the decoder gives them."""
+        return bool((self.kind == IS_WHOLE).all())
+
     def ids(self, default: int) -> Int64:
         """Ids or amounts; see `number`."""
         made = self.value.copy()
@@ -258,9 +262,12 @@ class _ArgsByKey:
 
     def __init__(self, events: ScannedColumns) -> None:
         flat, self.numbers = events.flat, events.arg_numbers
-        rows = np.flatnonzero(events.phase[flat.row] != COUNTER)
-        key = flat.key[rows].astype(np.int8)  # which sorts in one pass
-        rows = rows[np.argsort(key, kind="stable")]
+        of_counters = events.phase == COUNTER
+        rows = np.flatnonzero(~of_counters[flat.row]) if of_counters.any() else None
+        given = flat.key if rows is None else flat.key[rows]
+        key = given.astype(np.int8)  # which sorts in one pass
+        by_key = np.argsort(key, kind="stable")
+        rows = by_key if rows is None else rows[by_key]
         self._row, self._values = flat.row[rows], flat.value[rows]
         counts = np.bincount(key, minlength=len(self.numbers))
         self._bounds = [0, *np.cumsum(counts).tolist()]

@@ -117,9 +117,10 @@ def _matches_in(ordered: Int64) -> Callable[[Int64], tuple[Rows, Rows, Rows]]:
 
         def sought(keys: Int64) -> tuple[Rows, Rows, Rows]:
             first = np.searchsorted(ordered, keys, side="left")
-            stop = np.searchsorted(ordered, keys, side="right")
-            rows = np.flatnonzero(stop > first)
-            return rows, first[rows], stop[rows]
+            rows = np.flatnonzero(first < len(ordered))
+            rows = rows[ordered[first[rows]] == keys[rows]]
+            stop = np.searchsorted(ordered, keys[rows], side="right")
+            return rows, first[rows], stop
 
         return sought
     least, places = dense

@@ -35,6 +35,7 @@ MOST_CUTS_TRIED = 8
 MOST_CUTS_OF_DAMAGE = 1_000
 MOST_EVENT_BYTES = 64 << 20
 """Text of this size without an end of an event is damaged."""
+_EVENTS = b"traceEvents"
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _OBJECT = b'{"traceEvents":['
 _WHITE = b" \t\r\n"
@@ -158,8 +159,12 @@ class _Blocks(Generic[EventT, ScannedT]):
         opening, held = self._open(file, block_bytes)
         wanted = block_bytes
         while more := self._more(file, wanted):
-            held = self._decoder.mended(held + more)
+            held += more
             scanned = self._scan(held)
+            if scanned is None:
+                # What has to be mended is no JSON, so the scanner stops before it.
+                held, broken = self._decoder.mended(held), held
+                scanned = self._scan(held) if held != broken else None
             if scanned is not None:
                 events, used = scanned
                 self._events += len(events)
@@ -318,8 +323,8 @@ def _opening(held: bytes, path: Path, *, ended: bool) -> tuple[bytes, int] | Non
 
 def _object_opening(held: bytes, begin: int, *, ended: bool) -> tuple[bytes, int] | None:
     """What an object opens with, and the bytes before its events; None to read on first."""
-    for key, first, _ in leading_values(held, begin + 1):
-        if key == b"traceEvents" and held[first : first + 1] == b"[":
+    for key, first, _ in leading_values(held, begin + 1, _EVENTS):
+        if key == _EVENTS and held[first : first + 1] == b"[":
             return _OBJECT, first + 1
     # What cannot be stepped over is decoded as one object, for the byte where it is wrong.
     return (b"", begin) if ended and b'"traceEvents"' in held else None

@@ -21,8 +21,13 @@ _BRACKETS = re.compile(_STRING + rb"|[\[\]{}\"]", re.DOTALL)
 _COMMA = re.compile(rb"\s*,")
 
 
-def leading_values(text: bytes, begin: int) -> Iterator[tuple[bytes, int, int | None]]:
+def leading_values(
+    text: bytes, begin: int, until: bytes = b""
+) -> Iterator[tuple[bytes, int, int | None]]:
     """The values of an object, whose first key stands at or behind a place of the text.
+
+    Args:
+        until: the key that is the last, whose value is so long that it is not looked for its end.
 
     Yields:
         Key without its quotes, where its value begins, and where it ends: None where the text
@@ -30,7 +35,7 @@ def leading_values(text: bytes, begin: int) -> Iterator[tuple[bytes, int, int | 
     """
     at = begin
     while key := _KEY.match(text, at):
-        end = end_of_value(text, key.end())
+        end = None if key[1][1:-1] == until else end_of_value(text, key.end())
         yield key[1][1:-1], key.end(), end
         comma = None if end is None else _COMMA.match(text, end)
         if comma is None:

@@ -55,6 +55,7 @@ class EventScanner:
 
     def __init__(self, events: EventFormat[Any], strings: StringPool, *, counters: bool) -> None:
         self._values = JsonValues(strings)
+        self._has_undecoded = False
         self._arg_numbers = events.arg_numbers
         self._scanner = Scanner(
             events.keys,
@@ -68,11 +69,15 @@ class EventScanner:
     def scan(self, text: bytes) -> tuple[ScannedEvents, int] | None:
         """Whole events, up to the last one or one that only the decoder can read, and their bytes.
 
-        None where that is the first, or where a value cannot be decoded.
+        None where that is the first, or where a value cannot be decoded: from there on, for the
+        same value may come again.
         """
+        if self._has_undecoded:
+            return None
         scanned = self._scanner.scan(text)
         used, texts, groups, columns, metadata, odd_times, others, unread = scanned
-        if not self._values.add_texts(texts, groups) or not used:
+        self._has_undecoded = not self._values.add_texts(texts, groups)
+        if self._has_undecoded or not used:
             return None
         try:
             named = [_decode_metadata(event) for event in metadata]

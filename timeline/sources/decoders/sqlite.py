@@ -21,8 +21,11 @@ from timeline.columns.columns import Float64, Int64
 from timeline.columns.constant import constant
 from timeline.errors import SourceError
 from timeline.sources.common.losses import LossLog
+from timeline.sources.decoders.sqlite_in_part import remote_pages
 from timeline.sources.decoders.sqlite_rows import column_blocks
+from timeline.sources.files.opened import source_errors_for
 from timeline.sources.files.read_bytes import are_counted, count_read
+from timeline.sources.files.remote_path import RemotePath
 
 __all__ = ["Database", "connected", "open_database", "reading"]
 
@@ -33,16 +36,20 @@ _OF_A_COPY = apsw.SQLITE_OPEN_READWRITE | _UNLOCKED
 
 
 @contextmanager
-def connected(path: Path) -> Iterator[apsw.Connection]:
+def connected(path: Path, *, in_part: bool = False) -> Iterator[apsw.Connection]:
     """Connect to a database.
 
     It is opened as immutable, so no journal or lock file appears beside it. A write-ahead log
     beside it that holds data would then be ignored, so in that case a private copy of both is
-    read instead.
+    read instead. One on another file system is fetched first, with its log.
+
+    Args:
+        in_part: whether few pages are wanted, for which nothing is fetched.
 
     Raises:
         SourceError: the file cannot be opened, is empty, or is not a SQLite database.
     """
+    file = path
     try:
         state = path.stat()
         log = path.with_name(path.name + "-wal")
@@ -53,15 +60,25 @@ def connected(path: Path) -> Iterator[apsw.Connection]:
         raise SourceError(path, "cannot be read: it is no regular file.")
     if not state.st_size:
         raise SourceError(path, "is empty.", do="The export was interrupted; export it again.")
+    if isinstance(path, RemotePath):
+        if in_part and not with_log:
+            with source_errors_for(path), remote_pages(path) as system:
+                uri = f"file:{quote(path.name)}?mode=ro&immutable=1"
+                with _connected(path, uri, _ONLY_READING, system) as connection:
+                    yield connection
+            return
+        with source_errors_for(path):
+            file = path.fetched()
+            log = path.with_name(log.name).fetched() if with_log else log
     if not with_log:
-        uri = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
+        uri = f"file:{quote(str(file.resolve()))}?mode=ro&immutable=1"
         with _connected(path, uri, _ONLY_READING) as connection:
             yield connection
         return
     with tempfile.TemporaryDirectory(prefix="tlexport-") as directory:
         copy = Path(directory) / path.name
         try:
-            shutil.copyfile(path, copy)
+            shutil.copyfile(file, copy)
             shutil.copyfile(log, copy.with_name(log.name))
         except OSError as error:
             what = "cannot be copied, which its write-ahead log makes necessary"
@@ -71,9 +88,11 @@ def connected(path: Path) -> Iterator[apsw.Connection]:
 
 
 @contextmanager
-def _connected(path: Path, uri: str, flags: int) -> Iterator[apsw.Connection]:
+def _connected(
+    path: Path, uri: str, flags: int, system: str | None = None
+) -> Iterator[apsw.Connection]:
     with reading(path):
-        connection = apsw.Connection(uri, flags=flags)
+        connection = apsw.Connection(uri, flags=flags, vfs=system)
     try:
         # Functions and views that a schema brings along are data too, and are not run.
         connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
@@ -411,11 +430,14 @@ def _literal(value: float) -> str:
 
 
 @contextmanager
-def open_database(path: Path) -> Iterator[Database]:
+def open_database(path: Path, *, in_part: bool = False) -> Iterator[Database]:
     """Open a database for reading without ever touching it.
+
+    Args:
+        in_part: whether few pages are wanted, for which one elsewhere is not fetched.
 
     Raises:
         SourceError: the file cannot be opened, is empty, or is not a SQLite database.
     """
-    with connected(path) as connection:
+    with connected(path, in_part=in_part) as connection:
         yield Database(path, connection)

@@ -93,7 +93,7 @@ def find_moment_ns(path: Path) -> int | None:
     Raises:
         SourceError: the file cannot be read.
     """
-    with open_profile_file(path) as file:
+    with open_profile_file(path, in_part=True) as file:
         text = file.read(GLANCE_BYTES)
         events = text.find(b'"%s"' % EVENTS)
         if events < 0 and len(text) == GLANCE_BYTES:
@@ -114,13 +114,13 @@ def _head(path: Path) -> dict[bytes, bytes]:
     Raises:
         SourceError: there are no events.
     """
-    with open_profile_file(path) as file:
+    with open_profile_file(path, in_part=True) as file:
         text = file.read(GLANCE_BYTES)
         if LIST_OF_OBJECTS.match(text.removeprefix(UTF8_MARK)):
             return {}
         while True:
             values = {}
-            for key, first, end in leading_values(text, first_key(text)):
+            for key, first, end in leading_values(text, first_key(text), EVENTS):
                 values[key] = text[first : first + 1] if key == EVENTS else text[first:end]
                 if key == EVENTS:
                     return values

@@ -49,7 +49,7 @@ def _unused(capture: Capture) -> Iterator[UnusedFile]:
     from timeline.records.vendor import UnusedFile
     from timeline.sources.companions.file_kinds import Use, find_kind
 
-    for directory in filter(Path.is_dir, _parsed_directories(capture)):
+    for directory in (one for one in _parsed_directories(capture) if one.is_dir()):
         for name in files_by_name(directory):
             kind = find_kind(name)
             if kind is not None and kind.use is Use.NONE:

@@ -167,7 +167,7 @@ def find_table_files(directories: Sequence[Path], number: int) -> TableFiles:
     """
     found: dict[TableFile, tuple[Path, ...]] = {}
     shared: dict[TableFile, tuple[Path, ...]] = {}
-    for directory in filter(Path.is_dir, directories):
+    for directory in (one for one in directories if one.is_dir()):
         held = _files_by_number(directory)
         for all_files, files in ((found, held.get(number)), (shared, held.get(None))):
             for file, paths in (files or {}).items():

@@ -1,0 +1,47 @@
+"""Proves that a pool which extends another one leaves that one alone and is a pool like any."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from timeline.columns.strings import NO_NAME, ExtendedPool, StringPool
+
+TEXTS = st.lists(st.sampled_from(["", "N/A", "a", "b", "c", "d"]))
+
+
+@given(TEXTS, TEXTS, TEXTS, TEXTS)
+def test_an_extended_pool_keeps_codes_and_adds_its_own(
+    shared: Sequence[str], own: Sequence[str], later: Sequence[str], again: Sequence[str]
+) -> None:
+    """What the shared pool gets later has another code there; a copy of it says the same."""
+    base = StringPool()
+    base.codes(shared)
+    before = list(base)
+    pool = ExtendedPool(base)
+    codes = pool.codes(own)
+    assert list(base) == before
+    base.codes(later)
+    last = ExtendedPool(pool)
+    further = last.codes([*again, *later])
+    for one in (pool, pickle.loads(pickle.dumps(pool))):
+        strings = list(one)
+        assert len(one) == len(strings) == len(set(strings))
+        assert strings[: len(before)] == before
+        assert [one[code] for code in codes] == [one[one.code(text)] for text in own]
+        assert [one.find(text) for text in strings] == list(range(len(strings)))
+        assert one.find("N/A") == NO_NAME
+        assert one.find("elsewhere") is None
+    assert [last[code] for code in further] == [
+        "" if text == "N/A" else text for text in [*again, *later]
+    ]
+    assert list(last)[: len(pool)] == list(pool)
+    other = StringPool()
+    assert [other[code] for code in other.translate(further, last)] == [
+        last[code] for code in further
+    ]
+    assert np.array_equal(ExtendedPool(base).codes(shared), base.codes(shared))

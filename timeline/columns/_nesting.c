@@ -1,0 +1,393 @@
+/* Nested intervals in one pass over a stack, as `nesting.py` and `coarsen.py` work without it. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIRST_DEPTH = 64 };
+
+typedef struct {
+    const int64_t *start, *end;
+    Py_ssize_t count;
+} Intervals;
+
+/* Columns lie in bytes, which begin where any number may. */
+static const void *column_of(PyObject *bytes, Py_ssize_t count, Py_ssize_t item)
+{
+    char *data;
+    Py_ssize_t size;
+    if (PyBytes_AsStringAndSize(bytes, &data, &size) < 0)
+        return NULL;
+    if (size / item != count || size % item) {
+        PyErr_SetString(PyExc_ValueError, "columns are of different lengths");
+        return NULL;
+    }
+    return data;
+}
+
+static int read_intervals(PyObject *start, PyObject *end, Intervals *made)
+{
+    Py_ssize_t size = PyBytes_Size(start);
+    if (size < 0)
+        return -1;
+    made->count = size / (Py_ssize_t)sizeof *made->start;
+    made->start = column_of(start, made->count, sizeof *made->start);
+    if (made->start == NULL)
+        return -1;
+    made->end = column_of(end, made->count, sizeof *made->end);
+    return made->end == NULL ? -1 : 0;
+}
+
+/* Whether an interval follows the one before in order of start, the outer one first. */
+static inline int follows(const Intervals *all, Py_ssize_t at)
+{
+    return all->start[at] > all->start[at - 1] ||
+           (all->start[at] == all->start[at - 1] && all->end[at] <= all->end[at - 1]);
+}
+
+typedef struct {
+    char *items;
+    Py_ssize_t size, room, item;
+} Stack;
+
+/* Where to put one more; NULL where memory is short. */
+static inline void *pushed(Stack *stack)
+{
+    if (stack->size == stack->room) {
+        Py_ssize_t room = stack->room ? 2 * stack->room : FIRST_DEPTH;
+        char *items = realloc(stack->items, (size_t)(room * stack->item));
+        if (items == NULL)
+            return NULL;
+        stack->items = items;
+        stack->room = room;
+    }
+    return stack->items + stack->item * stack->size++;
+}
+
+static inline void *top_of(const Stack *stack)
+{
+    return stack->items + stack->item * (stack->size - 1);
+}
+
+enum { DONE, NO_MEMORY, NOT_IN_ORDER, CROSSES };
+
+static PyObject *failed(int found)
+{
+    if (found == NO_MEMORY)
+        return PyErr_NoMemory();
+    PyErr_SetString(PyExc_ValueError, "intervals are not in order of start, the outer one first");
+    return NULL;
+}
+
+/* An open interval. group: that of what lies inside it, -1 where each has its own. last_group and
+ * last_place: those of the short one that is the last inside it, -1 where that is a long one. */
+typedef struct {
+    int64_t end, group, last_group, last_place;
+} Around;
+
+static int group_all(const Intervals *all, const char *is_short, const int64_t *place,
+                     int64_t *group, Py_ssize_t *last)
+{
+    Stack stack = {NULL, 0, 0, sizeof(Around)};
+    Around *around = pushed(&stack);
+    if (around == NULL)
+        return NO_MEMORY;
+    *around = (Around){INT64_MAX, -1, -1, 0};
+    int64_t groups = 0;
+    int found = DONE;
+    for (Py_ssize_t at = 0; at < all->count; at++) {
+        if (at && !follows(all, at)) {
+            found = NOT_IN_ORDER;
+            break;
+        }
+        while (stack.size > 1 && ((Around *)top_of(&stack))->end <= all->start[at])
+            stack.size--;
+        if (stack.size == 1)
+            *last = at;
+        around = top_of(&stack);
+        int64_t its = around->group, inside = its;
+        if (its < 0 && is_short[at] && around->last_group >= 0 && around->last_place == place[at])
+            its = around->last_group;
+        else if (its < 0)
+            its = groups++;
+        if (inside < 0) {
+            around->last_group = is_short[at] ? its : -1;
+            around->last_place = place[at];
+            inside = is_short[at] ? its : -1;
+        }
+        group[at] = its;
+        around = pushed(&stack);
+        if (around == NULL) {
+            found = NO_MEMORY;
+            break;
+        }
+        *around = (Around){all->end[at], inside, -1, 0};
+    }
+    free(stack.items);
+    return found;
+}
+
+PyDoc_STRVAR(groups_doc, "groups(start_ns, end_ns, short, place)\n--\n\n"
+"The groups of nested intervals, as bytes of int64, and the last one with nothing around it.\n\n"
+"Intervals are bytes of int64, in order of start, the outer one first. Short ones that follow each\n"
+"other inside the same one and have the same place are one group, and what lies inside them.\n\n"
+"ValueError: they are in another order, or columns differ in length.");
+
+static PyObject *groups(PyObject *module, PyObject *args)
+{
+    PyObject *start, *end, *shorts, *places;
+    Intervals all;
+    if (!PyArg_ParseTuple(args, "SSSS", &start, &end, &shorts, &places) ||
+        read_intervals(start, end, &all) < 0)
+        return NULL;
+    const char *is_short = column_of(shorts, all.count, 1);
+    if (is_short == NULL)
+        return NULL;
+    const int64_t *place = column_of(places, all.count, sizeof *place);
+    if (place == NULL)
+        return NULL;
+    PyObject *made = PyBytes_FromStringAndSize(NULL, all.count * (Py_ssize_t)sizeof(int64_t));
+    if (made == NULL)
+        return NULL;
+    int64_t *group = (int64_t *)PyBytes_AsString(made);
+    Py_ssize_t last = -1;
+    int found;
+    Py_BEGIN_ALLOW_THREADS
+    found = group_all(&all, is_short, place, group, &last);
+    Py_END_ALLOW_THREADS
+    if (found != DONE) {
+        Py_DECREF(made);
+        return failed(found);
+    }
+    return Py_BuildValue("(Nn)", made, last);
+}
+
+/* What is told of each edge in drawing order. */
+typedef void Add(void *to, const Intervals *all, Py_ssize_t row, Py_ssize_t depth, int is_end);
+
+static inline int order_all(const Intervals *all, Add *add, void *to)
+{
+    Stack stack = {NULL, 0, 0, sizeof(Py_ssize_t)};
+    int found = DONE;
+    for (Py_ssize_t at = 0; found == DONE; at++) {
+        int is_past = at == all->count;
+        if (at && !is_past && !follows(all, at)) {
+            found = NOT_IN_ORDER;
+            break;
+        }
+        while (stack.size) {
+            Py_ssize_t open = *(Py_ssize_t *)top_of(&stack);
+            if (!is_past && all->end[open] > all->start[at]) {
+                if (all->end[open] < all->end[at])
+                    found = CROSSES;
+                break;
+            }
+            add(to, all, open, --stack.size, 1);
+        }
+        if (is_past || found != DONE)
+            break;
+        add(to, all, at, stack.size, 0);
+        Py_ssize_t *open = pushed(&stack);
+        if (open == NULL)
+            found = NO_MEMORY;
+        else
+            *open = at;
+    }
+    free(stack.items);
+    return found;
+}
+
+enum { MOST_COLUMNS = 5 };
+
+/* Bytes for two edges of each interval in each column, given the size of an item of each. */
+static int make_columns(PyObject **made, const char *sizes, Py_ssize_t count)
+{
+    memset(made, 0, MOST_COLUMNS * sizeof *made);
+    for (int number = 0; sizes[number]; number++) {
+        made[number] = PyBytes_FromStringAndSize(NULL, 2 * count * sizes[number]);
+        if (made[number] == NULL) {
+            while (number--)
+                Py_CLEAR(made[number]);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static PyObject *without(PyObject **made, int found)
+{
+    for (int number = 0; number < MOST_COLUMNS; number++)
+        Py_CLEAR(made[number]);
+    if (found == CROSSES)
+        Py_RETURN_NONE;
+    return failed(found);
+}
+
+/* The edges of intervals: of which row, and whether it ends there. */
+typedef struct {
+    int64_t *row, *time, *depth;
+    char *is_end;
+    Py_ssize_t count;
+} Edges;
+
+static inline void add_edge(void *to, const Intervals *all, Py_ssize_t row, Py_ssize_t depth,
+                            int is_end)
+{
+    Edges *edges = to;
+    edges->row[edges->count] = row;
+    edges->is_end[edges->count] = (char)is_end;
+    edges->time[edges->count] = is_end ? all->end[row] : all->start[row];
+    edges->depth[edges->count++] = depth;
+}
+
+PyDoc_STRVAR(edges_doc, "edges(start_ns, end_ns)\n--\n\n"
+"The edges of nested intervals in drawing order: row, is_end, time_ns and depth; None: two cross.\n\n"
+"All are bytes of int64, is_end a byte each. ValueError: intervals are not in order of start, the\n"
+"outer one first, or columns differ in length.");
+
+static PyObject *edges(PyObject *module, PyObject *args)
+{
+    PyObject *start, *end, *made[MOST_COLUMNS];
+    Intervals all;
+    if (!PyArg_ParseTuple(args, "SS", &start, &end) || read_intervals(start, end, &all) < 0 ||
+        make_columns(made, "\10\1\10\10", all.count) < 0)
+        return NULL;
+    Edges edges = {
+        (int64_t *)PyBytes_AsString(made[0]), (int64_t *)PyBytes_AsString(made[2]),
+        (int64_t *)PyBytes_AsString(made[3]), PyBytes_AsString(made[1]), 0,
+    };
+    int found;
+    Py_BEGIN_ALLOW_THREADS
+    found = order_all(&all, add_edge, &edges);
+    Py_END_ALLOW_THREADS
+    if (found != DONE)
+        return without(made, found);
+    return Py_BuildValue("(NNNN)", made[0], made[1], made[2], made[3]);
+}
+
+/* What is drawn of intervals one after the other: one begins, ends, or both with nothing between.
+ * before: when the event before was, from which on the time of each is told. */
+typedef struct {
+    int64_t *row, *begin, *end;
+    char *begins, *ends;
+    Py_ssize_t count;
+    int64_t before;
+} Events;
+
+static inline void add_event(void *to, const Intervals *all, Py_ssize_t row, Py_ssize_t depth,
+                             int is_end)
+{
+    Events *events = to;
+    int64_t time = is_end ? all->end[row] : all->start[row];
+    int64_t since = (int64_t)((uint64_t)time - (uint64_t)events->before);
+    events->before = time;
+    Py_ssize_t last = events->count - 1;
+    if (is_end && last >= 0 && events->row[last] == row) {
+        events->end[last] = since;
+        events->ends[last] = 1;
+        return;
+    }
+    Py_ssize_t at = events->count++;
+    events->row[at] = row;
+    events->begin[at] = is_end ? 0 : since;
+    events->end[at] = is_end ? since : 0;
+    events->begins[at] = (char)!is_end;
+    events->ends[at] = (char)is_end;
+}
+
+PyDoc_STRVAR(events_doc, "events(start_ns, end_ns, before_ns)\n--\n\n"
+"What is drawn of nested intervals: how many events, and row, begin_ns, end_ns, begins and ends of\n"
+"each, of which more than those mean nothing; None: two cross.\n\n"
+"An interval that ends right after it began is one event. Times are those since the event before,\n"
+"of the first since before_ns. All but the last two are bytes of int64. ValueError: as of edges.");
+
+static PyObject *events(PyObject *module, PyObject *args)
+{
+    PyObject *start, *end, *made[MOST_COLUMNS];
+    Intervals all;
+    long long before;
+    if (!PyArg_ParseTuple(args, "SSL", &start, &end, &before) ||
+        read_intervals(start, end, &all) < 0 || make_columns(made, "\10\10\10\1\1", all.count) < 0)
+        return NULL;
+    Events events = {
+        (int64_t *)PyBytes_AsString(made[0]), (int64_t *)PyBytes_AsString(made[1]),
+        (int64_t *)PyBytes_AsString(made[2]), PyBytes_AsString(made[3]),
+        PyBytes_AsString(made[4]), 0, before,
+    };
+    int found;
+    Py_BEGIN_ALLOW_THREADS
+    found = order_all(&all, add_event, &events);
+    Py_END_ALLOW_THREADS
+    if (found != DONE)
+        return without(made, found);
+    return Py_BuildValue("(nNNNNN)", events.count, made[0], made[1], made[2], made[3], made[4]);
+}
+
+PyDoc_STRVAR(parents_doc, "parents(row, is_end, depth)\n--\n\n"
+"What is around each interval, as bytes of int64, -1 for nothing, given the edges of all.\n\n"
+"ValueError: these are not the edges of so many intervals.");
+
+static PyObject *parents(PyObject *module, PyObject *args)
+{
+    PyObject *rows, *ends, *depths;
+    if (!PyArg_ParseTuple(args, "SSS", &rows, &ends, &depths))
+        return NULL;
+    Py_ssize_t count = PyBytes_Size(ends);
+    const int64_t *row = column_of(rows, count, sizeof *row);
+    const int64_t *depth = row == NULL ? NULL : column_of(depths, count, sizeof *depth);
+    if (depth == NULL)
+        return NULL;
+    const char *is_end = PyBytes_AsString(ends);
+    PyObject *made = PyBytes_FromStringAndSize(NULL, count / 2 * (Py_ssize_t)sizeof(int64_t));
+    if (made == NULL)
+        return NULL;
+    int64_t *parent = (int64_t *)PyBytes_AsString(made);
+    /* The last interval that began at each depth, which is open as long as a deeper one begins. */
+    int64_t *last = malloc(sizeof *last * (size_t)(count / 2 + 1));
+    if (last == NULL) {
+        Py_DECREF(made);
+        return PyErr_NoMemory();
+    }
+    int known = 1;
+    Py_BEGIN_ALLOW_THREADS
+    memset(parent, 0xff, sizeof *parent * (size_t)(count / 2));
+    Py_ssize_t deepest = -1;
+    for (Py_ssize_t at = 0; at < count && known; at++) {
+        if (is_end[at])
+            continue;
+        known = depth[at] >= 0 && depth[at] <= deepest + 1 && depth[at] < count / 2 &&
+                row[at] >= 0 && row[at] < count / 2;
+        if (!known)
+            break;
+        if (depth[at] > deepest)
+            deepest = depth[at];
+        parent[row[at]] = depth[at] ? last[depth[at] - 1] : -1;
+        last[depth[at]] = row[at];
+    }
+    Py_END_ALLOW_THREADS
+    free(last);
+    if (!known) {
+        Py_DECREF(made);
+        PyErr_SetString(PyExc_ValueError, "these are not the edges of so many intervals");
+        return NULL;
+    }
+    return made;
+}
+
+static PyMethodDef methods[] = {
+    {"edges", edges, METH_VARARGS, edges_doc},
+    {"events", events, METH_VARARGS, events_doc},
+    {"groups", groups, METH_VARARGS, groups_doc},
+    {"parents", parents, METH_VARARGS, parents_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_nesting", NULL, 0, methods, NULL, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit__nesting(void)
+{
+    return PyModuleDef_Init(&definition);
+}
