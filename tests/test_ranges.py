@@ -14,7 +14,8 @@ from timeline.analysis.invalid_rows import drop_invalid_rows
 from timeline.cli.main import main
 from timeline.columns.strings import StringPool
 from timeline.commands.export import export
-from timeline.encoders.perfetto import encode_perfetto
+from timeline.encoders.formats import format_of
+from timeline.encoders.piece_maker import encode_timeline
 from timeline.errors import RecordError, UsageError
 from timeline.options import ReadingOptions
 from timeline.ranges import FURTHEST_NS, LARGEST_ID
@@ -81,7 +82,7 @@ def test_ranks_of_any_number_are_drawn(
 def test_an_order_that_no_trace_holds_is_an_error() -> None:
     picture = Timeline((Track(0, None, "a row", 2**31),), 0, 0)
     with pytest.raises(RecordError, match="row a row: its order is 2147483648"):
-        list(encode_perfetto(picture))
+        list(encode_timeline(format_of(Path("any.pftrace")), picture))
 
 
 def test_options_of_the_library_are_checked_alike() -> None:

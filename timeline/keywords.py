@@ -69,6 +69,7 @@ class DrawingKeywords(ReadingKeywords, SelectionKeywords, total=False):
     causes: bool
     args: Args | Literal["default", "all", "none"]
     limit: int | str
+    max_events: int | str | None
     csv: str | os.PathLike[str] | None
     report: str | os.PathLike[str] | None
     png: str | os.PathLike[str] | None
@@ -98,4 +99,5 @@ class ExportKeywords(DrawingKeywords, total=False):
     """Keywords of `export`."""
 
     fit: Fit | Literal["coarsen", "steps", "split", "error"]
+    exact_steps: Ids
     strict: bool

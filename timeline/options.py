@@ -18,11 +18,12 @@ from typing import Literal, TypeAlias
 from timeline.declarations import NO_COMPLETION, Completion, Group, InCompare, member_of, option
 from timeline.errors import UsageError
 from timeline.ranges import check_id, check_offset
-from timeline.selection import Align, Kind
-from timeline.units import parse_bytes, parse_duration_ns
+from timeline.selection import Align, Ids, Kind
+from timeline.units import parse_bytes, parse_count, parse_duration_ns, parse_ids
 
 __all__ = [
     "DEFAULT_LIMIT_BYTES",
+    "DEFAULT_MAX_EVENTS",
     "LEAST_MAX_KERNELS",
     "Args",
     "ClockOptions",
@@ -59,6 +60,8 @@ class Args(enum.Enum):
 GroupBy: TypeAlias = Literal["rank", "layer"]
 """What rows of the timeline are grouped by first."""
 DEFAULT_LIMIT_BYTES = 20 * 1024 * 1024
+DEFAULT_MAX_EVENTS = 6_000_000
+"""What the viewer loads in reasonable time and memory; see `.github/docs/measurements.md`."""
 LEAST_MAX_KERNELS = 4
 """An operator of a few kernels has none inside that say more."""
 
@@ -78,6 +81,28 @@ def _read_limit(limit: int | str) -> int:
     if limit_bytes < 0:
         raise UsageError(f"limit {limit}: a size is not negative; 0 is no limit.")
     return limit_bytes
+
+
+def _read_max_events(number: int | str | None) -> int | None:
+    if number is None:
+        return None
+    found = parse_count(number) if isinstance(number, str) else number
+    if found < 0:
+        raise UsageError(f"max-events {number}: a number is not negative; 0 is no limit.")
+    return found
+
+
+def _read_exact_steps(steps: Ids) -> tuple[int, ...] | None:
+    """Steps in the order in which they are given, or None for those that tell most."""
+    if steps is None:
+        return None
+    if isinstance(steps, str):
+        parts = [parse_ids(part, "exact-steps") for part in steps.split(",")]
+        return tuple(dict.fromkeys(step for part in parts for step in sorted(part or ())))
+    found = tuple(dict.fromkeys([steps] if isinstance(steps, int) else steps))
+    for step in found:
+        check_id("exact-steps", step)
+    return found
 
 
 def _read_path(path: str | os.PathLike[str] | None) -> Path | None:
@@ -188,9 +213,11 @@ class ExportOptions:
     """How a profile is drawn and written; what is drawn is a Selection.
 
     scopes: draw those of operator names as a layer. limit_bytes: size of a written file that is
-    never exceeded; 0 is no limit. csv: a file for the times of each rank and step, besides the
-    timeline. report: an HTML report that is written too. png: a picture of it. causes: say why
-    devices wait and idle, for which HCCL tasks and host calls are read, whatever is drawn.
+    never exceeded; 0 is no limit. max_events: how many slices, samples and ends of arrows it may
+    have; None is what viewers carry, or any number without a limit of bytes. exact_steps: what
+    stays exact when others do not; None chooses. csv: a file for the times of each rank and step,
+    besides the timeline. report: an HTML report that is written too. png: a picture of it. causes:
+    say why devices wait and idle, for which HCCL tasks and host calls are read, whatever is drawn.
     """
 
     kind: Kind = option(
@@ -259,15 +286,34 @@ class ExportOptions:
         read=_read_limit,
         completion=Completion({"20MB": "the default", "0": "no limit"}),
     )
+    max_events: int | None = option(
+        "--max-events",
+        group=Group.OUTPUT,
+        help="most slices, samples and ends of arrows in the file; 0 is any number (default: "
+        "6M; none with --limit 0)",
+        metavar="N",
+        read=_read_max_events,
+        completion=Completion({"6M": "the default", "0": "no limit"}),
+    )
     fit: Fit = option(
         "--fit",
         group=Group.OUTPUT,
         help="when it is larger: coarsen merges short slices, steps keeps the detail of the "
-        "leading steps, split writes several files, error stops (default: coarsen)",
+        "steps that tell most, split writes several files, error stops (default: coarsen)",
         metavar="HOW",
         default=Fit.COARSEN.value,
         choices=_values(Fit),
         read=member_of(Fit, "fit"),
+        compare=None,
+    )
+    exact_steps: tuple[int, ...] | None = option(
+        "--exact-steps",
+        group=Group.OUTPUT,
+        help="steps that stay exact when others are merged or left out (default: the slowest and "
+        "the median of the rank that slows the others, then more)",
+        metavar="STEPS",
+        read=_read_exact_steps,
+        completion=NO_COMPLETION,
         compare=None,
     )
     csv: Path | None = option(
@@ -311,6 +357,13 @@ class ExportOptions:
         default=False,
         compare=None,
     )
+
+    @property
+    def most_events(self) -> int:
+        """How many slices, samples and ends of arrows a file may have; 0 is any number."""
+        if self.max_events is not None:
+            return self.max_events
+        return DEFAULT_MAX_EVENTS if self.limit_bytes else 0
 
     @property
     def groups_by_layer(self) -> bool:

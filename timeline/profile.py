@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +25,7 @@ from timeline.library.times import TimeTables
 from timeline.options import ReadingOptions
 from timeline.progress import Silent
 from timeline.selection import Selection
+from timeline.sources.files.remote_path import is_url
 from timeline.sources.finding.discovery import FIND_FOR_EXPORT, FindingOptions
 from timeline.sources.finding.packed import discover_unpacked
 
@@ -46,8 +47,8 @@ class Profile(
     reading but operators by name or step, and memory. Single tasks, host calls and communication
     ops are read whenever they are asked for. What readers have to say, and
     records that cannot be read, are a TimelineWarning then; `omissions` counts them. Where the
-    profile is an archive, it is unpacked until `close`, the end of a `with`, or the end of the
-    Profile itself.
+    profile is an archive or a URL, its files are unpacked or fetched until `close`, the end of a
+    `with`, or the end of the Profile itself.
 
     path: as given. sources: a capture per rank, ascending. notes: what was assumed of captures,
     and which were passed over. found: all that lies there, older runs too.
@@ -130,7 +131,8 @@ def open_profile(
     """Find the profile of every rank at, below or around a path; records are not read yet.
 
     Args:
-        path: a profile, a directory above or inside one, one file of it, or an archive.
+        path: a profile, a directory above or inside one, one file of it, or an archive; also a URL
+            such as s3://bucket/run, of which files are fetched when they are read.
         assign_rank: the rank of captures that do not tell it, by directory.
         align: what puts ranks on one clock: what was recorded of clocks, the ends of collectives
             that ranks share, the first device record of each, or nothing; collectives where they
@@ -139,7 +141,8 @@ def open_profile(
         fp_start, bp_end: operators that begin forward and end backward, where steps are not
             marked; found where not given.
         jobs: processes that read ranks; one per core if not given, or one for a small profile.
-        executor: read ranks on a Dask cluster that sees the same files, as in dask://HOST:PORT.
+        executor: read ranks on a Dask cluster that sees the same files, or fetches them from a URL,
+            as in dask://HOST:PORT.
         keep_going: leave out ranks that cannot be read, and say which.
         progress: is told how far reading is.
 
@@ -161,11 +164,11 @@ def profile_at(
     """
     reading = fill(ReadingOptions, keywords)
     progress = keywords.get("progress") or Silent()
-    path = Path(path)
     progress.report("Looking for profiles", 0, 0)
     with ExitStack() as stack:
+        place = stack.enter_context(_opened(os.fspath(path)))
         finder = discover_unpacked(
-            path,
+            place,
             reading.assign_rank,
             progress.report,
             finding=replace(finding, keep_going=reading.keep_going),
@@ -175,4 +178,13 @@ def profile_at(
             found = stack.enter_context(finder)
         finally:
             progress.finish()
-        return Profile(path, found, reading, progress, stack.pop_all())
+        return Profile(place, found, reading, progress, stack.pop_all())
+
+
+def _opened(path: str) -> AbstractContextManager[Path]:
+    """The path that somebody named, which may be a URL."""
+    if not is_url(path):
+        return nullcontext(Path(path))
+    from timeline.sources.finding.remote import path_of_url
+
+    return path_of_url(path)

@@ -269,7 +269,7 @@ def test_nothing_left_when_encoding_fails(
 
 @pytest.mark.parametrize(
     ("fit", "share"),
-    [("coarsen", 0.45), ("coarsen", 0.55), ("steps", 0.5), ("split", 0.6)],
+    [("coarsen", 0.45), ("coarsen", 0.55), ("steps", 0.7), ("split", 0.6)],
 )
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_nothing_left_when_a_later_draft_fails(

@@ -30,8 +30,8 @@ def left_out_slices(picture: TraceProcessor) -> list[DrawnSlice]:
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_limit_keeps_leading_steps(command: Command, shelf: ProfileShelf, suffix: str) -> None:
-    """Under any limit that works, whole leading steps of all ranks are kept, and all summaries."""
+def test_limit_keeps_steps(command: Command, shelf: ProfileShelf, suffix: str) -> None:
+    """Under any limit that works, whole steps of all ranks are kept, and all summaries."""
     long = shelf.get("torch-db", steps=6)
     arguments = (long.path, "--kind", "detail", "--fit", "steps", "-o", f"out{suffix}")
     whole = command.report(*arguments, "--limit", "0")["outputs"][0]["bytes"]
@@ -42,13 +42,12 @@ def test_limit_keeps_leading_steps(command: Command, shelf: ProfileShelf, suffix
     least = int(match[1])
     assert command(*arguments, "--limit", f"{least - 1}B", "--force").code == 4
     counts = []
-    for limit in (least, whole // 2, whole * 3 // 4, whole - 1, whole):
+    for limit in (least, whole * 7 // 10, whole * 17 // 20, whole - 1, whole):
         report = command.report(*arguments, "--limit", f"{limit}B")
         (output,) = report["outputs"]
         assert (command.directory / f"out{suffix}").stat().st_size == output["bytes"] <= limit
         kept = output["steps"]
         counts.append(len(kept))
-        assert kept == list(range(1, len(kept) + 1))
         check_trimmed(command.loaded(f"out{suffix}"), report, long, kept, suffix)
     assert counts == sorted(counts)
     assert counts[0] == 0
@@ -66,7 +65,8 @@ def check_trimmed(
 ) -> None:
     """The detail of exactly the kept steps is drawn, the summary of all, and a note per rank."""
     missing = left_out_slices(picture)
-    assert len(missing) == (0 if len(kept) == len(profile.run.ranks[0].steps) else 2)
+    every = len(profile.run.ranks[0].steps)
+    assert (not missing) if len(kept) == every else len(missing) >= 2
     for rank in profile.run.ranks:
         assert whole_overlap(report, rank.rank) == expected_overlap(profile.run, rank.rank)
         steps = [step for step in rank.steps if step.id in kept]
@@ -88,8 +88,8 @@ def check_trimmed(
             whole_overlap(report, rank.rank)[field] for field in ("computing_ns", "free_ns")
         ]
         for note in missing:
-            if f"Rank {rank.rank}" in note.row and hardware:
-                assert note.start_ns >= max(one.end_ns for one in hardware)
+            if f"Rank {rank.rank}" in note.row:
+                assert not any(note.start_ns < one.start_ns < note.end_ns for one in hardware)
 
 
 def test_words_of_the_limit(command: Command, shelf: ProfileShelf) -> None:
@@ -97,13 +97,13 @@ def test_words_of_the_limit(command: Command, shelf: ProfileShelf) -> None:
     long = shelf.get("torch-db", steps=6)
     arguments = ("--kind", "detail", "--fit", "steps", "-o", "out.pftrace")
     size = command.report(long.path, *arguments)["outputs"][0]["bytes"]
-    limited = (*arguments, "--limit", f"{size * 3 // 4}B", "--force")
+    limited = (*arguments, "--limit", f"{size * 17 // 20}B", "--force")
     outcome = command(long.path, *limited)
     assert outcome.code == 0
-    assert re.search(r"^Wrote out\.pftrace .* steps? 1(-\d|,2)? of 6$", outcome.out, re.MULTILINE)
+    assert re.search(r"^Wrote out\.pftrace .* steps? [\d,-]+ of 6$", outcome.out, re.MULTILINE)
     assert re.search(r"^  [\d ]+ records left out: -v says more$", outcome.out, re.MULTILINE)
     told = command(long.path, *limited, "-v").out
-    assert re.search(r"left out: steps \d-6: [\d ]+ records", told)
+    assert re.search(r"left out: steps [\d,-]+: [\d ]+ records", told)
     suggestion = command.report(long.path, *limited)["suggestion"]
     assert f"{suggestion}\n" in outcome.out
     words = shlex.split(suggestion)
@@ -126,7 +126,7 @@ def test_suggestion_works_for_assigned_ranks(
     assigned = ("--assign-rank", f"{capture.name}=3")
     arguments = (anonymous.path, *assigned, "--kind", "detail", "--fit", "steps")
     size = command.report(*arguments, "-o", "out.pftrace")["outputs"][0]["bytes"]
-    report = command.report(*arguments, "-o", "out.pftrace", "--limit", f"{size * 2 // 3}B")
+    report = command.report(*arguments, "-o", "out.pftrace", "--limit", f"{size * 17 // 20}B")
     again = command(*shlex.split(report["suggestion"])[1:])
     assert again.code == 0, again.err
 
@@ -173,7 +173,7 @@ def test_strict(command: Command, shelf: ProfileShelf, tmp_path: Path) -> None:
     repeated = [row for row in report["omitted"] if not row["loss"]]
     assert repeated, "parents of FFTS+ tasks only repeat their sub-tasks and are no loss"
     (command.directory / "out.pftrace").unlink()
-    limit = f"{report['outputs'][0]['bytes'] // 2}B"
+    limit = f"{report['outputs'][0]['bytes'] * 7 // 10}B"
     outcome = command(*arguments, "--limit", limit)
     assert (outcome.code, outcome.out) == (4, "")
     assert "--strict" in outcome.err
@@ -187,7 +187,7 @@ def test_strict_whatever_the_fit(command: Command, shelf: ProfileShelf, fit: str
     arguments = (long.path, "--kind", "detail", "-o", "out.pftrace")
     size = command.report(*arguments, "--limit", "0")["outputs"][0]["bytes"]
     (command.directory / "out.pftrace").unlink()
-    limited = (*arguments, "--fit", fit, "--limit", f"{size // 2}B")
+    limited = (*arguments, "--fit", fit, "--limit", f"{size * 7 // 10}B")
     outcome = command(*limited, "--strict")
     assert (outcome.code, outcome.out) == (4, "")
     assert "--strict" in outcome.err

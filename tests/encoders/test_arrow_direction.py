@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
 from tests.support.perfetto_sql import TraceProcessor
 from timeline.columns.strings import StringPool
-from timeline.encoders.perfetto import encode_perfetto
+from timeline.encoders.formats import format_of
+from timeline.encoders.piece_maker import encode_timeline
 from timeline.layers import SliceKind
 from timeline.tracks.model import Arrows, Slices, Timeline, Track
 
@@ -31,5 +34,7 @@ def test_an_arrow_runs_from_a_call_to_the_task_that_begins_with_it() -> None:
             row_of(0, "MatMul", SliceKind.TASK, start_ns),
             row_of(1, "launch", SliceKind.HOST_CALL, 1_000),
         )
-        written = b"".join(encode_perfetto(Timeline(tracks, 1_000, None)))
+        written = b"".join(
+            encode_timeline(format_of(Path("any.pftrace")), Timeline(tracks, 1_000, None))
+        )
         assert TraceProcessor.load(written).rows(FLOWS) == [("launch", "MatMul")]

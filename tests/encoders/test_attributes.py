@@ -18,6 +18,7 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 from timeline.columns.strings import StringPool
 from timeline.encoders.attributes import MOST_BYTES, read_attributes
 from timeline.encoders.formats import FORMATS, Format
+from timeline.encoders.piece_maker import encode_timeline
 from timeline.errors import SourceError
 from timeline.layers import SliceKind
 from timeline.tracks.model import Slices, Timeline, Track
@@ -41,7 +42,7 @@ def made_timeline(slices: int = 50) -> Timeline:
 
 
 def written(form: Format, slices: int = 50) -> bytes:
-    return b"".join(form.encode(made_timeline(slices)))
+    return b"".join(encode_timeline(form, made_timeline(slices)))
 
 
 @pytest.fixture(scope="module", params=FORMATS, ids=lambda form: form.suffix)

@@ -6,6 +6,7 @@ import multiprocessing
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,13 +15,13 @@ from hypothesis import strategies as st
 
 from tests.support.made_tracks import track_of
 from tests.support.perfetto_sql import Row, TraceProcessor
+from tests.support.trace_packets import packets_of
 from timeline.columns.strings import StringPool
-from timeline.encoders import batches, perfetto_tracks
-from timeline.encoders.batches import TrackBatch, batch_tracks
-from timeline.encoders.compression import TrackSizes
-from timeline.encoders.encoding_workers import EncodingWorkers
-from timeline.encoders.perfetto import encode_perfetto
+from timeline.encoders import batches, perfetto_tracks, piece_maker, pieces
+from timeline.encoders.batches import FIRST_SEQUENCE, TrackBatch, batch_tracks
+from timeline.encoders.formats import format_of
 from timeline.encoders.perfetto_tracks import encode_track, split_track
+from timeline.encoders.piece_maker import EncodingWorkers, encode_timeline
 from timeline.layers import SliceKind
 from timeline.ranks.processes import Processes
 from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Slices, Timeline, Track, no_arrows
@@ -32,7 +33,7 @@ SIZES = (300, 0, 40, 700, 20, 5, 900, 60)
 @pytest.fixture
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches, "BATCH_ELEMENTS", 256)
-    monkeypatch.setattr(batches, "COMPRESSED_TOGETHER_BYTES", 4096)
+    monkeypatch.setattr(pieces, "COMPRESSED_TOGETHER_BYTES", 4096)
 
 
 @pytest.fixture
@@ -52,15 +53,16 @@ def picture() -> Timeline:
     return Timeline(tuple(tracks), FIRST_NS, None, (("tool", "test"),))
 
 
-def encoded(workers: EncodingWorkers | None) -> tuple[bytes, dict[int | None, float]]:
-    sizes = TrackSizes()
-    made = b"".join(encode_perfetto(picture(), sizes=sizes, workers=workers))
-    return made, sizes.by_track
+PFTRACE = format_of(Path("any.pftrace"))
+
+
+def encoded(workers: EncodingWorkers | None) -> bytes:
+    return b"".join(encode_timeline(PFTRACE, picture(), workers=workers))
 
 
 @pytest.mark.usefixtures("small_batches")
-def test_other_processes_change_no_byte_and_no_count(workers: EncodingWorkers) -> None:
-    assert len(list(batch_tracks((), picture().tracks, FIRST_NS))) > 3
+def test_other_processes_change_no_byte(workers: EncodingWorkers) -> None:
+    assert len(list(batch_tracks(picture().tracks, FIRST_NS))) > 3
     assert encoded(workers) == encoded(None)
 
 
@@ -71,15 +73,15 @@ def test_what_a_process_that_died_had_to_do_is_done_here(
 ) -> None:
     assert workers.executor.submit(sum, (1, 2)).result() == 3
     if when == "meanwhile":
-        monkeypatch.setattr(batches, "BATCHES_PER_WORKER", 1)
-        pieces = encode_perfetto(picture(), workers=workers)
-        made = next(pieces)
+        monkeypatch.setattr(piece_maker, "BATCHES_PER_WORKER", 1)
+        parts = encode_timeline(PFTRACE, picture(), workers=workers)
+        made = next(parts) + next(parts) + next(parts)
         kill_processes()
-        made += b"".join(pieces)
+        made += b"".join(parts)
     else:
         kill_processes()
-        made, _ = encoded(workers)
-    assert made == encoded(None)[0]
+        made = encoded(workers)
+    assert made == encoded(None)
 
 
 def kill_processes() -> None:
@@ -96,19 +98,17 @@ def test_one_batch_is_encoded_here() -> None:
 
 @given(st.lists(st.integers(0, 900), max_size=9), st.integers(1, 1000))
 def test_batches_hold_all_tracks_in_order(sizes: list[int], least: int) -> None:
-    """A batch is closed by the track that fills it, and the head comes once, even alone."""
+    """A batch is closed by the track that fills it."""
     tracks = [
         Track(number, None, "", 0, content=Samples(np.arange(size), np.zeros(size), ""))
         for number, size in enumerate(sizes)
     ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batches, "BATCH_ELEMENTS", least)
-        made = list(batch_tracks((b"head",), tracks, 0))
+        made = list(batch_tracks(tracks, 0))
     assert [track.id for batch in made for _, track in batch.tracks] == list(range(len(sizes)))
     sequences = [sequence for batch in made for sequence, _ in batch.tracks]
-    assert sequences == list(range(2, len(sizes) + 2))
-    assert [packet for batch in made for packet in batch.head] == [b"head"]
-    assert made[0].head
+    assert sequences == list(range(FIRST_SEQUENCE, len(sizes) + FIRST_SEQUENCE))
     assert all(len(batch) >= least for batch in made[:-1])
     assert all(len(batch) - len(batch.tracks[-1][1].content or ()) < least for batch in made[:-1])
 
@@ -136,7 +136,7 @@ def test_a_track_takes_along_only_the_strings_it_shows(
         (arg,),
     )
     track = Track(3, None, "Stream 2", 0, content=slices)
-    ((sequence, sent),) = TrackBatch((), ((7, track),), 0).for_sending().tracks
+    ((sequence, sent),) = TrackBatch(((7, track),), 0).for_sending().tracks
     assert sequence == 7
     assert list(encode_track(sent, 7, 0)) == list(encode_track(track, 7, 0))
     assert isinstance(sent.content, Slices)
@@ -165,7 +165,7 @@ ARROWS = """
 
 
 def answers(picture: Timeline) -> list[list[Row]]:
-    processor = TraceProcessor.load(b"".join(encode_perfetto(picture)))
+    processor = TraceProcessor.load(b"".join(encode_timeline(PFTRACE, picture)))
     assert processor.import_errors() == []
     return [processor.rows(question) for question in (EVENTS, COUNTS, ARROWS)]
 
@@ -233,3 +233,42 @@ def joined(one: Slices, other: Slices) -> Slices:
         name=np.concatenate([one.name, other.name]),
         args=args,
     )
+
+
+def test_short_tracks_that_share_a_sequence_show_what_they_show_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    together = encoded(None)
+    monkeypatch.setattr(perfetto_tracks, "SHARED_ELEMENTS", 0)
+    alone = encoded(None)
+    shown = {data: loaded_rows(data) for data in (together, alone)}
+    assert shown[together] == shown[alone]
+    sequences = {data: sequences_of(data) for data in (together, alone)}
+    # One is of descriptors; the empty track needs none.
+    assert len(sequences[together]) == 1 + 1
+    assert len(sequences[alone]) == 1 + len(SIZES) - SIZES.count(0)
+
+
+def sequences_of(data: bytes) -> set[int]:
+    return {packet.trusted_packet_sequence_id for packet in packets_of(data)} - {0}
+
+
+def loaded_rows(data: bytes) -> list[list[Row]]:
+    """Slices with their args, samples and arrows, by their tracks' names."""
+    processor = TraceProcessor.load(data)
+    assert processor.import_errors() == []
+    return [
+        processor.rows(
+            "SELECT t.name, s.ts, s.dur, s.name, s.category, key, display_value FROM slice s"
+            " JOIN track t ON t.id = track_id LEFT JOIN args USING (arg_set_id) ORDER BY 1, 2, 4, 6"
+        ),
+        processor.rows(
+            "SELECT name, unit, ts, value FROM counter JOIN counter_track t ON t.id = track_id"
+            " ORDER BY 1, 3"
+        ),
+        processor.rows(
+            "SELECT a.ts, t.name, b.ts, u.name FROM flow JOIN slice a ON a.id = slice_out"
+            " JOIN slice b ON b.id = slice_in JOIN track t ON t.id = a.track_id"
+            " JOIN track u ON u.id = b.track_id ORDER BY 1, 2, 3, 4"
+        ),
+    ]

@@ -40,7 +40,8 @@ from tests.support.read_profiles import records_by_rank
 from tests.support.trace_packets import attributes_of
 from timeline.columns.strings import StringPool
 from timeline.commands.export import export
-from timeline.encoders.perfetto import encode_perfetto
+from timeline.encoders.formats import format_of
+from timeline.encoders.piece_maker import encode_timeline
 from timeline.errors import OutputError
 from timeline.layers import SliceKind
 from timeline.options import Args
@@ -572,7 +573,8 @@ def test_arrows_leave_the_call_they_belong_to() -> None:
         Track(1, 0, "CANN", 0, content=calls, rank=0),
         Track(2, 0, "Ascend Hardware", 1, content=task, rank=0),
     )
-    processor = TraceProcessor.load(b"".join(encode_perfetto(Timeline(tracks, 1_000, None))))
+    picture = encode_timeline(format_of(Path("any.pftrace")), Timeline(tracks, 1_000, None))
+    processor = TraceProcessor.load(b"".join(picture))
     assert processor.import_errors() == []
     assert processor.rows(
         "SELECT call.name, task.name FROM flow JOIN slice call ON call.id = slice_out"

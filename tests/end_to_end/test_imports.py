@@ -45,6 +45,8 @@ WRITERS = frozenset(
 )
 UNPACKS = "sources.files.unpacking"
 PRIVATE_COPIES = {
+    "sources.files.remote_tree": frozenset({"mkdir", "unlink"}),
+    "sources.finding.remote": frozenset({"unlink"}),
     "columns.spill": frozenset({"TemporaryFile"}),
     "ranks.shared_columns": frozenset({"TemporaryFile"}),
     "sources.decoders.sqlite": frozenset({"copyfile"}),
@@ -106,6 +108,7 @@ SOMETIMES = (
     "sources.msprof_sqlite.source",
     "sources.tables.source",
     "sources.trace_json.source",
+    "tracks.draw_rank",
     "viewer",
 )
 """What only some profiles, files and options need."""
@@ -118,13 +121,16 @@ SOMETIMES = (
         (
             "torch-db",
             "--kind detail -o a.pftrace",
-            "commands.export encoders.perfetto reports.terminal sources.database.source",
+            "commands.export encoders.perfetto reports.terminal sources.database.source"
+            " tracks.draw_rank",
         ),
         (
             "torch-text",
             "-o a.json",
-            "commands.export encoders.chrome reports.terminal sources.trace_json.source",
+            "commands.export encoders.chrome reports.terminal sources.trace_json.source"
+            " tracks.draw_rank",
         ),
+        ("torch-text", "--verdict", "reports.terminal sources.trace_json.source"),
     ],
 )
 def test_nothing_is_loaded_that_is_not_chosen(

@@ -394,7 +394,7 @@ def test_a_loss_that_is_forbidden_exits_with_4(
     target = tmp_path / "timeline.pftrace"
     size = exporter.size("torch-db", Kind.DETAIL, ".pftrace")
     command = [str(exporter.profile("torch-db")), "--kind", "detail", "-o", str(target), *words]
-    assert main([*command, "--limit", str(size - 1)]) == 4
+    assert main([*command, "--limit", str(size * 9 // 10)]) == 4
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.startswith("tlexport: ")
@@ -410,7 +410,7 @@ def test_a_loss_that_is_forbidden_exits_with_4(
     ("suffix", "share"),
     [(".pftrace", 0.6), (".pftrace.gz", 0.9), (".json", 0.5), (".json.gz", 0.7)],
 )
-def test_leading_steps_keep_the_limit(exporter: Exporter, suffix: str, share: float) -> None:
+def test_chosen_steps_keep_the_limit(exporter: Exporter, suffix: str, share: float) -> None:
     """The summary of all steps and the detail of as many as fit; what is left out is counted."""
     limit = limit_of(exporter, "torch-db", Kind.DETAIL, suffix, share)
     fitted = exporter.fitted("torch-db", Kind.DETAIL, suffix, limit, Fit.STEPS)
@@ -420,7 +420,6 @@ def test_leading_steps_keep_the_limit(exporter: Exporter, suffix: str, share: fl
     assert fitted.loaded.processor.import_errors() == []
     kept = fitted.report.outputs[0].steps
     assert 0 < len(kept) < RUN["steps"]
-    assert kept == fitted.report.steps[: len(kept)]
     for layer in ("step", "overlap"):
         assert Counter(one for one in fitted.loaded.slices if one.layer == layer) == Counter(
             one for one in fitted.exact.slices if one.layer == layer

@@ -25,7 +25,7 @@ from tests.support.limited_exports import (
 from tests.support.random_intervals import EPOCH_NS
 from tests.support.random_records import Sizes, random_records
 from tests.support.row_totals import row_totals
-from timeline.analysis.leading_detail import Leading
+from timeline.analysis.chosen_detail import ChosenDetail
 from timeline.analysis.selected_rank import DrawOptions
 from timeline.columns.columns import Int64
 from timeline.columns.strings import StringPool
@@ -43,14 +43,14 @@ from timeline.tracks.rank_tracks import DrawnRank
 
 
 def shares_of(
-    records: Sequence[Records], layers: frozenset[Layer], leading: Leading | None = None
+    records: Sequence[Records], layers: frozenset[Layer], chosen: ChosenDetail | None = None
 ) -> list[DrawnRank]:
     """What each rank adds to the picture."""
-    request = RankRequest(Selection(layers=layers), options=DrawOptions(layers), leading=leading)
+    request = RankRequest(Selection(layers=layers), options=DrawOptions(layers), chosen=chosen)
     return [draw_rank_from_records(record, request) for record in records]
 
 
-def never_again(_leading: Leading) -> list[DrawnRank]:
+def never_again(_chosen: ChosenDetail) -> list[DrawnRank]:
     raise AssertionError("only --fit steps draws again")
 
 
@@ -63,7 +63,7 @@ def written(
     with counted_writes() as writes:
         made = fit_to_limit(
             shares_of(records, layers),
-            lambda leading: shares_of(records, layers, leading),
+            lambda chosen: shares_of(records, layers, chosen),
             options,
             target,
             format_of(target),
@@ -125,7 +125,7 @@ def keeps_limits(records: Sequence[Records], target: Path) -> None:
         made.discard()
         (kept,) = (part.draft.size_bytes for part in made.parts)
         if not LEAST_SHARE * limit <= kept <= limit or len(writes) > MOST_WRITES:
-            misses.append((share, [round(one / limit, 2) for one in writes], made.drawn_layers))
+            misses.append((share, [round(one / limit, 2) for one in writes], made.kept.layers))
     assert size > LEAST_LIMIT, "what the shape is made for"
     assert not misses
     assert list(target.parent.iterdir()) == []
@@ -283,7 +283,7 @@ def test_a_million_tasks_fit_exactly(tmp_path: Path, layers: frozenset[Layer]) -
     made.discard()
     (part,) = made.parts
     assert part.draft.size_bytes <= DEFAULT_LIMIT_BYTES == 20 * 1024 * 1024
-    assert {one.layer for one in made.drawn_layers if one.merged} <= {SliceKind.PARTITION.value}
+    assert {one.layer for one in made.kept.layers if one.merged} <= {SliceKind.PARTITION.value}
     assert part.slices >= len(records.tasks)
     assert part.draft.size_bytes > 8 * len(records.tasks), "args are packed, not dropped"
 
@@ -312,8 +312,8 @@ def test_the_summary_of_many_ranks_fits_and_loads(tmp_path: Path) -> None:
     size = target.stat().st_size
     assert LEAST_SHARE * limit <= size <= limit
     assert len(writes) <= MOST_WRITES
-    resolution = {one.layer: one for one in made.drawn_layers}
-    assert resolution["step"].resolution.width_ns == 0, "steps are exact"
+    resolution = {one.layer: one for one in made.kept.layers}
+    assert resolution["step"].width_ns == 0, "steps are exact"
     loaded = Loaded.of(target)
     assert loaded.processor.import_errors() == []
     totals = row_totals(loaded.processor, is_json=False)

@@ -22,7 +22,9 @@ import pytest
 
 from tests.support.places import ROOT
 from tests.support.profile_shelf import ProfileShelf
+from timeline.columns.nesting import is_compiled as has_nesting
 from timeline.encoders.protobuf_rows import is_compiled as has_wire
+from timeline.fitting.coarsen import is_compiled as has_merging
 from timeline.sources.decoders.scanner import is_compiled as has_scanner
 from timeline.sources.decoders.sqlite_rows import is_compiled as has_rows
 from timeline.version import __version__
@@ -33,7 +35,9 @@ C_SOURCES = frozenset(
     f"timeline/{name}"
     for name in (
         "_build.py",
+        "columns/_nesting.c",
         "encoders/_wire.c",
+        "fitting/_merging.c",
         "sources/decoders/_rows.c",
         "sources/decoders/_scanner.c",
     )
@@ -135,7 +139,9 @@ def test_the_wheel_holds_the_package_and_nothing_else(built: Built) -> None:
     names = {name for name in built.wheel_names() if ".dist-info/" not in name}
     compiled = {name for name in names if name.endswith(COMPILED)}
     assert names - compiled == files_below("timeline") - C_SOURCES
-    assert len(compiled) == sum((has_wire(), has_scanner(), has_rows()))
+    assert len(compiled) == sum(
+        (has_nesting(), has_wire(), has_merging(), has_scanner(), has_rows())
+    )
     assert ("-abi3-" in built.wheel.name) == bool(compiled)
     assert {
         "timeline/py.typed",
@@ -173,7 +179,8 @@ def test_without_the_header_of_sqlite_only_what_needs_it_is_left_out(tmp_path: P
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as opened:
         compiled = {name for name in opened.namelist() if name.endswith(COMPILED)}
-    assert {Path(name).name.partition(".")[0] for name in compiled} == {"_scanner", "_wire"}
+    names = {Path(name).name.partition(".")[0] for name in compiled}
+    assert names == {"_merging", "_nesting", "_scanner", "_wire"}
 
 
 def test_metadata_says_what_the_package_says(built: Built) -> None:

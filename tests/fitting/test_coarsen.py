@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tests.support.coarse_reference import (
     elements_of,
     expected_elements,
+    is_kept,
     parents,
-    power_at,
     thinned,
 )
 from tests.support.random_tracks import (
@@ -25,9 +25,13 @@ from tests.support.random_tracks import (
     resolutions,
     samples,
     some_slices,
+    windows,
 )
+from timeline.columns import nesting
 from timeline.columns.nesting import order_edges
 from timeline.columns.strings import StringPool
+from timeline.fitting import coarsen as coarsening
+from timeline.fitting import merged_slices
 from timeline.fitting.coarsen import (
     EXACT,
     Resolution,
@@ -35,6 +39,7 @@ from timeline.fitting.coarsen import (
     coarsen,
     count_elements,
     count_samples,
+    is_compiled,
     thin,
 )
 from timeline.fitting.merged_slices import draw_coarse
@@ -146,8 +151,8 @@ def test_long_slices_stay_themselves(data: st.DataObject, slices: Slices) -> Non
 
 def is_long(slices: Slices, row: int, resolution: Resolution) -> bool:
     start_ns, end_ns = int(slices.start_ns[row]), int(slices.end_ns[row])
-    power = power_at(resolution, start_ns)
-    return power == 0 or end_ns - start_ns >= 1 << power
+    kept = resolution.exact or is_kept(resolution, start_ns, end_ns)
+    return kept or end_ns - start_ns >= 1 << resolution.power
 
 
 def around_each(slices: Slices) -> list[list[int]]:
@@ -209,6 +214,12 @@ def elements(coarse: Coarse) -> list[tuple[int, int, int]]:
     )
 
 
+def elements_with_sums(coarse: Coarse) -> list[tuple[int, ...]]:
+    """The interval of each element, how many slices it stands for and their summed length."""
+    columns = (coarse.start_ns, coarse.end_ns, coarse.count, coarse.busy_ns)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
 def made_slices(
     pairs: Sequence[tuple[int, int]],
     names: Sequence[str] = (),
@@ -239,7 +250,8 @@ def test_a_merged_element_starts_in_one_bin_and_is_shorter_than_two(
         start_ns, end_ns = int(coarse.start_ns[at]), int(coarse.end_ns[at])
         assert start_ns in starts
         assert end_ns in ends
-        assert end_ns - start_ns < 2 << power_at(resolution, start_ns)
+        assert end_ns - start_ns < 2 << resolution.power
+        assert not is_kept(resolution, start_ns, end_ns), "nothing is merged in or across a window"
         spanned = [
             row
             for row in exact.tolist()
@@ -282,8 +294,8 @@ def test_merging_twice_is_merging_once(
 ) -> None:
     """All columns, names included: what lets ranks be merged apart and joined later."""
     finer, coarser = sorted((one, other), key=lambda resolution: resolution.power)
-    if finer.power < coarser.power:
-        finer = data.draw(resolutions(slices=slices, most=finer.power))
+    kept = data.draw(resolutions(slices=slices)).exact_ns
+    finer, coarser = replace(finer, exact_ns=kept), replace(coarser, exact_ns=kept)
     same_columns(merged_at(slices, finer, coarser), merged_at(slices, coarser))
 
 
@@ -333,33 +345,172 @@ def test_counting_samples_agrees_with_thinning(counter: Samples, powers: set[int
     ]
 
 
-# -- the finer part ----------------------------------------------------------------------------
+# -- the compiled module -----------------------------------------------------------------------
 
 
-@given(st.data(), flat_slices(), st.integers(1, 9))
-def test_the_leading_part_obeys_the_finer_resolution(
+compiled = pytest.mark.skipif(not is_compiled(), reason="the package was built without a compiler")
+
+
+@compiled
+@given(st.data(), some_slices(), st.integers(1, 30))
+def test_merging_is_the_same_without_the_compiled_modules(
+    data: st.DataObject, slices: Slices, least: int
+) -> None:
+    """Slices of any kind, merged twice, in pieces between which nothing is open, and drawn."""
+    chosen = sorted(
+        (data.draw(resolutions(slices=slices)) for _ in range(2)), key=lambda one: one.power
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nesting.split_at_gaps, "__defaults__", (least,))
+        fast = merged_at(slices, *chosen)
+        drawn = draw_coarse(fast, slices)
+        patch.setattr(coarsening, "groups_by_stack", None)
+        patch.setattr(coarsening, "sum_names", None)
+        patch.setattr(merged_slices, "leading", None)
+        slow = merged_at(slices, *chosen)
+        same_columns(fast, slow)
+        again = draw_coarse(slow, slices)
+    assert [slice_at(drawn, at) for at in range(len(drawn))] == [
+        slice_at(again, at) for at in range(len(again))
+    ]
+
+
+NAMES_OF_OWNERS = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 5), st.integers(0, 3), st.integers(0, 3)),
+    max_size=200,
+)
+
+
+@compiled
+@given(NAMES_OF_OWNERS)
+def test_names_of_an_owner_are_summed_up(rows: list[tuple[int, int, int, int]]) -> None:
+    """Those of few and of very many; and of the sums the three that lead."""
+    from timeline.fitting._merging import leading, sum_names
+
+    rows.sort(key=lambda row: row[0])
+    owner, name, count, busy_ns = (np.array(column, np.int64) for column in columns_of(rows))
+    columns: list[np.ndarray] = [owner, name.astype(np.int32), count, busy_ns]
+    made, *sums = sum_names(*(column.tobytes() for column in columns))
+    found = [
+        np.frombuffer(one, column.dtype, made).tolist()
+        for one, column in zip(sums, columns, strict=True)
+    ]
+    wanted = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
+    for one, other, times, length_ns in rows:
+        wanted[0][one, other] += times
+        wanted[1][one, other] += length_ns
+    assert list(zip(*found, strict=True)) == [
+        (*pair, wanted[0][pair], wanted[1][pair]) for pair in sorted(wanted[0])
+    ]
+    led, rank = (
+        np.frombuffer(one, np.int64)
+        for one in leading(owner.tobytes(), count.tobytes(), busy_ns.tobytes(), 3)[1:]
+    )
+    tops = []
+    for one in sorted(set(owner.tolist())):
+        its = np.flatnonzero(owner == one).tolist()
+        its.sort(key=lambda row: (-busy_ns[row], -count[row], row))
+        tops += [(row, place) for place, row in enumerate(its[:3])]
+    assert list(zip(led.tolist(), rank.tolist(), strict=True))[: len(tops)] == tops
+
+
+def columns_of(rows: Sequence[tuple[int, ...]]) -> list[list[int]]:
+    return [[row[at] for row in rows] for at in range(4)]
+
+
+EIGHT, FOUR = bytes(16), bytes(8)
+DESCENDING = np.array([1, 0]).tobytes()
+
+
+@compiled
+@pytest.mark.parametrize(
+    ("name", "given_columns", "words"),
+    [
+        ("sum_names", (EIGHT, EIGHT, EIGHT, EIGHT), "different lengths"),
+        ("sum_names", (bytes(9), FOUR, EIGHT, EIGHT), "different lengths"),
+        ("sum_names", (EIGHT, FOUR, EIGHT, FOUR), "different lengths"),
+        ("sum_names", (DESCENDING, FOUR, EIGHT, EIGHT), "ascending"),
+        ("sum_names", (EIGHT, b"\xff" * 8, EIGHT, EIGHT), "numbered from 0"),
+        ("sum_names", (bytes(400), b"\xff" * 200, bytes(400), bytes(400)), "numbered from 0"),
+        ("leading", (EIGHT, EIGHT, FOUR, 3), "different lengths"),
+        ("leading", (DESCENDING, EIGHT, EIGHT, 3), "ascending"),
+        ("leading", (EIGHT, EIGHT, EIGHT, 0), "at least one"),
+    ],
+)
+def test_names_that_do_not_belong_together_are_refused(
+    name: str, given_columns: tuple[bytes | int, ...], words: str
+) -> None:
+    from timeline.fitting import _merging
+
+    with pytest.raises(ValueError, match=words):
+        getattr(_merging, name)(*given_columns)
+
+
+@pytest.mark.parametrize("power", [1, 10, 40])
+def test_a_deep_chain_is_merged_as_fast_as_a_flat_row(power: int) -> None:
+    """Each call in the one before: all that are short are one, in the innermost that is not."""
+    count = 200_000
+    start_ns = np.arange(count)
+    slices = Slices(
+        start_ns,
+        2 * count - start_ns,
+        np.zeros(count, np.int32),
+        StringPool(),
+        SliceKind.HOST_CALL,
+        nested=True,
+    )
+    long = int(np.count_nonzero(slices.end_ns - slices.start_ns >= 1 << power))
+    coarse = merged_at(slices, Resolution(power))
+    assert coarse.count.tolist() == [1] * long + [count - long] * (long < count)
+
+
+# -- exact windows -----------------------------------------------------------------------------
+
+
+@given(st.data(), some_slices(), st.integers(1, 9))
+def test_all_that_overlaps_a_window_is_exact(
     data: st.DataObject, slices: Slices, power: int
 ) -> None:
-    """Up to a moment between two bins all is as at the finer width, after it as at the other."""
-    times = [*slices.start_ns.tolist(), *slices.end_ns.tolist()] or [0]
-    first, last = min(times), max(times)
-    until = data.draw(st.integers(first, last + 1)) >> power << power
-    finer_power = data.draw(st.integers(0, power - 1))
-    mixed = elements_of(merged_at(slices, Resolution(power, finer_power, until)), slices)
-    finer = elements_of(merged_at(slices, Resolution(finer_power)), slices)
-    coarser = elements_of(merged_at(slices, Resolution(power)), slices)
-    assert mixed == [
-        *(one for one in finer if one.start_ns < until),
-        *(one for one in coarser if one.start_ns >= until),
-    ]
+    """Whatever its length; so is what is around it, and no arrow of it is lost."""
+    resolution = replace(data.draw(resolutions(slices=slices)), power=power)
+    alone = set(merged_at(slices, resolution).row.tolist())
+    for row, (start_ns, end_ns) in enumerate(
+        zip(slices.start_ns.tolist(), slices.end_ns.tolist(), strict=True)
+    ):
+        if is_kept(resolution, start_ns, end_ns):
+            assert row in alone
+
+
+@given(st.data(), some_slices(), st.integers(1, 9))
+def test_what_was_merged_before_stays_merged_in_a_window(
+    data: st.DataObject, slices: Slices, power: int
+) -> None:
+    """Nothing is added to it, and sums and names stay."""
+    before = merged_at(slices, Resolution(power))
+    resolution = replace(data.draw(resolutions(slices=slices)), power=power + 1)
+    after = coarsen(before, slices, resolution)
+    wanted = Counter(
+        one for one in elements_with_sums(before) if is_kept(resolution, one[0], one[1])
+    )
+    assert wanted <= Counter(elements_with_sums(after))
+    assert int(after.count.sum()) == len(slices)
 
 
 @pytest.mark.parametrize("nested", [False, True])
 def test_an_exact_part_merges_nothing(nested: bool) -> None:
     """Not even slices without length at one moment, which are shorter than any bin."""
     slices = made_slices([(5, 5), (5, 5), (6, 7), (20, 20), (20, 20)], nested=nested)
-    coarse = merged_at(slices, Resolution(4, EXACT, 10))
+    coarse = merged_at(slices, Resolution(4, ((0, 10),)))
     assert coarse.row.tolist() == [0, 1, 2, MERGED]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_nothing_is_merged_across_a_window_in_which_nothing_lies(nested: bool) -> None:
+    slices = made_slices([(0, 1), (2, 3), (8, 9), (10, 11)], nested=nested)
+    coarse = merged_at(slices, Resolution(10, ((4, 6),)))
+    assert elements(coarse) == [(0, 3, MERGED), (8, 11, MERGED)]
+    counter = Samples(np.array([0, 1, 2, 8, 9, 10]), np.array([1.0, 2, 3, 3, 2, 1]), "MB")
+    assert thin(counter, Resolution(10, ((4, 6),))).time_ns.tolist() == [0, 2, 8, 10]
 
 
 # -- counters ----------------------------------------------------------------------------------
@@ -369,12 +520,11 @@ def test_an_exact_part_merges_nothing(nested: bool) -> None:
 def test_thinning_keeps_the_least_and_the_greatest_of_each_bin(
     data: st.DataObject, counter: Samples
 ) -> None:
-    """With their own times; of equal values the first."""
+    """With their own times; of equal values the first; in windows all of them."""
     resolution = data.draw(resolutions())
-    if len(counter) and data.draw(st.booleans()):
-        until = data.draw(st.integers(int(counter.time_ns[0]), int(counter.time_ns[-1]) + 1))
-        finer_power = data.draw(st.integers(0, resolution.power))
-        resolution = Resolution(resolution.power, finer_power, until)
+    if len(counter):
+        first, last = int(counter.time_ns[0]), int(counter.time_ns[-1])
+        resolution = replace(resolution, exact_ns=data.draw(windows(first, last)))
     thinner = thin(counter, resolution)
     assert pairs_of(thinner) == thinned(counter, resolution)
     assert thinner.unit == counter.unit
@@ -471,3 +621,19 @@ def test_merged_args_are_default_args() -> None:
     )
     picture = draw_coarse(merged_at(replace(slices, args=(graph,)), Resolution(4)), slices)
     assert all(arg.default for arg in picture.args if arg.name != "graph")
+
+
+@given(st.data(), some_slices())
+@settings(max_examples=30)
+def test_labels_are_in_a_pool_of_their_own(data: st.DataObject, slices: Slices) -> None:
+    """So tracks that share one may be drawn at once; what is drawn can be merged again."""
+    before = list(slices.strings)
+    fine, coarse = sorted(data.draw(st.tuples(st.integers(1, 9), st.integers(1, 9))))
+    once = draw_coarse(merged_at(slices, Resolution(fine)), slices)
+    assert list(slices.strings) == before
+    assert (once.strings is slices.strings) == (len(once) == len(slices))
+    again = draw_coarse(coarsen(as_coarse(once), once, Resolution(coarse)), once)
+    wanted = draw_coarse(merged_at(slices, Resolution(coarse)), slices)
+    assert [slice_at(again, at) for at in range(len(again))] == [
+        slice_at(wanted, at) for at in range(len(wanted))
+    ]

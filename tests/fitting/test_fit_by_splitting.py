@@ -33,7 +33,7 @@ from tests.support.row_totals import (
     row_totals,
     rows_of,
 )
-from tests.support.trace_packets import packets_of
+from tests.support.trace_packets import attributes_of, packets_of
 from timeline.columns.nesting import order_edges
 from timeline.columns.strings import StringPool
 from timeline.commands.export import export
@@ -387,15 +387,21 @@ def test_every_part_has_all_names_and_facts(parted: Parted) -> None:
 
 
 def descriptors(loaded: Loaded) -> list[Any]:
-    """What a file says of its rows and of itself."""
+    """What a file says of its rows and of itself, but for the limit that made it one of several."""
     if loaded.is_json:
         document = json.loads(loaded.content)
         head = {key: value for key, value in document.items() if key != "traceEvents"}
+        del head["otherData"]["io.tlexport.limited_by"]
         return [head, *(event for event in document["traceEvents"] if event["ph"] == "M")]
+    attributes = attributes_of(loaded.content)
+    facts = {key: value for key, value in attributes.items() if "limited_by" not in key}
     return [
-        packet.SerializeToString(deterministic=True)
-        for packet in packets_of(loaded.content)
-        if packet.HasField("track_descriptor") or packet.HasField("trace_attributes")
+        facts,
+        *(
+            packet.SerializeToString(deterministic=True)
+            for packet in packets_of(loaded.content)
+            if packet.HasField("track_descriptor")
+        ),
     ]
 
 

@@ -6,39 +6,46 @@ import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.made_source import Death, Nap, made_sources
 from tests.support.profile_shelf import ProfileShelf
 from tests.support.ranks_in_processes import DAMAGES, FITS, Command, ranks_read, sized
+from tests.support.remote_places import web_server
+from timeline.errors import UsageError
 from timeline.options import ReadingOptions
 from timeline.progress import Silent
-from timeline.ranks import workers as jobs
+from timeline.ranks import dask_cluster
 from timeline.ranks.workers import worker_pool_for
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[str]:
-    """The address of a cluster of two processes, one task each at a time."""
+def cluster() -> Iterator[Any]:
+    """A cluster of two processes, one task each at a time."""
     distributed = pytest.importorskip("distributed", reason="Dask is not installed")
     import dask
 
     with (
-        # A task whose worker is lost once is as lost as one whose workers are lost four times.
-        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        # A busy machine takes longer to start a worker again than it would be missed for.
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "300s"}),
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
         ) as cluster,
     ):
-        yield cluster.scheduler_address.replace("tcp://", "dask://")
+        yield cluster
 
 
 @pytest.fixture
-def executor(cluster: str) -> Iterator[str]:
+def executor(cluster: Any) -> Iterator[str]:
     """The cluster's address; a client that a test leaves behind does not meet the next test."""
-    yield cluster
+    yield address_of(cluster)
     close_client()
+
+
+def address_of(cluster: Any) -> str:
+    return str(cluster.scheduler_address).replace("tcp://", dask_cluster.DASK)
 
 
 def close_client() -> bool:
@@ -64,6 +71,19 @@ def test_a_cluster_writes_the_same_bytes(
     assert command(path, *options, "--executor", executor) == alone
 
 
+def test_a_cluster_fetches_what_its_ranks_need(
+    command: Command, shelf: ProfileShelf, executor: str
+) -> None:
+    """Its workers see no copy that the client makes; the file says the same."""
+    pytest.importorskip("aiohttp", reason="aiohttp is not installed")
+    path = shelf.get("torch-db", ranks=3).path
+    with web_server(path.parent) as port:
+        options = [f"http://127.0.0.1:{port}/{path.name}", "--kind", "detail", "--json"]
+        alone = command(*options, "-j", "1")
+        assert alone.code == 0, alone.err
+        assert command(*options, "--executor", executor).files == alone.files
+
+
 def test_a_cluster_tells_ranks_that_cannot_be_read(
     command: Command, shelf: ProfileShelf, tmp_path: Path, executor: str
 ) -> None:
@@ -76,13 +96,51 @@ def test_a_cluster_tells_ranks_that_cannot_be_read(
         assert command(*options, "--executor", executor) == command(*options, "-j", "1")
 
 
-def test_a_lost_worker_of_a_cluster_is_blamed_on_its_rank(executor: str) -> None:
-    """And on none of those that waited for the same worker at the time."""
-    sources = made_sources(6, {1: Death(after_seconds=0.5), 0: Nap(0.3), 2: Nap(0.3), 3: Nap(0.3)})
+def test_a_lost_worker_of_a_cluster_is_blamed_on_its_rank(executor: str, tmp_path: Path) -> None:
+    """And on none of those that waited for the same worker; one other worker tried it, no more."""
+    tally = tmp_path / "deaths"
+    sources = made_sources(
+        6, {1: Death(after_seconds=0.5, tally=tally), 0: Nap(0.3), 2: Nap(0.3), 3: Nap(0.3)}
+    )
     workers = worker_pool_for(sources, ReadingOptions(executor=executor, keep_going=True), Silent())
     assert ranks_read(workers, sources) == [0, 2, 3, 4, 5]
     assert workers.failures.keys() == {1}
-    assert "died" in workers.failures[1]
+    assert re.match("rank 1: its process died, and so did another one", workers.failures[1])
+    assert tally.stat().st_size == 2
+
+
+def test_a_worker_that_dies_once_costs_nothing(executor: str, tmp_path: Path) -> None:
+    """Another one reads its rank, and nothing is left out."""
+    sources = made_sources(4, {2: Death(marker=tmp_path / "died")})
+    workers = worker_pool_for(sources, ReadingOptions(executor=executor), Silent())
+    assert ranks_read(workers, sources) == [0, 1, 2, 3]
+    assert (tmp_path / "died").exists()
+    assert workers.failures == {}
+
+
+def test_a_scheduler_that_forgives_nothing_changes_nothing(
+    cluster: Any, executor: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gives up a rank, and all that waited for its worker, when a worker dies once."""
+    monkeypatch.setattr(cluster.scheduler, "allowed_failures", 0)
+    tally = tmp_path / "deaths"
+    sources = made_sources(4, {1: Death(tally=tally)})
+    workers = worker_pool_for(sources, ReadingOptions(executor=executor, keep_going=True), Silent())
+    assert ranks_read(workers, sources) == [0, 2, 3]
+    assert workers.failures.keys() == {1}
+    assert tally.stat().st_size == 2
+
+
+def test_a_cluster_without_workers_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    distributed = pytest.importorskip("distributed", reason="Dask is not installed")
+    monkeypatch.setattr(dask_cluster, "PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(dask_cluster, "LOOK_SECONDS", 0.3)
+    sources = made_sources(2, {})
+    with distributed.LocalCluster(n_workers=0, processes=True, dashboard_address=":0") as cluster:
+        reading = ReadingOptions(executor=address_of(cluster))
+        workers = worker_pool_for(sources, reading, Silent())
+        with pytest.raises(UsageError, match=r"has no workers.*dask worker tcp://"):
+            ranks_read(workers, sources)
 
 
 def test_an_export_leaves_no_client_behind(
@@ -106,7 +164,7 @@ def test_an_address_where_nobody_answers_is_wrong_usage(
 ) -> None:
     """The message names the address; nothing is read, nothing written."""
     pytest.importorskip("distributed", reason="Dask is not installed")
-    monkeypatch.setattr(jobs, "_CONNECT_SECONDS", 1)
+    monkeypatch.setattr(dask_cluster, "CONNECT_SECONDS", 1)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         address = f"dask://127.0.0.1:{silent.getsockname()[1]}"

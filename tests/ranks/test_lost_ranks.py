@@ -14,7 +14,7 @@ import pytest
 from tests.support.made_source import Death, Deed, Fault, Nap, made_sources
 from tests.support.ranks_in_processes import REQUEST, made_pool, ranks_read, wait_until
 from timeline import errors
-from timeline.analysis.leading_detail import Leading
+from timeline.analysis.chosen_detail import ChosenDetail
 from timeline.errors import SourceError, TimelineError, WorkerError
 from timeline.progress import Silent
 from timeline.ranks.rank_work import draw_rank_from_source
@@ -134,7 +134,7 @@ def test_a_rank_lost_when_it_is_drawn_again_is_told_like_any_other(
         joined = read_ranks(sources, REQUEST, workers, Path("profile"))
         assert [facts.rank for facts in joined.facts] == [0, 1, 2]
         try:
-            drawn_again = draw_again(joined, workers, Leading(frozenset({1}), (2,)))
+            drawn_again = draw_again(joined, workers, ChosenDetail(frozenset({1}), (2,)))
         except TimelineError as error:
             assert "one: is gone." in str(error)
         else:

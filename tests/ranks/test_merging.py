@@ -17,7 +17,7 @@ from tests.support.random_intervals import EPOCH_NS
 from tests.support.random_records import Sizes
 from tests.support.ranks_in_processes import contents, little_is_held, made_pool
 from tests.support.row_totals import counter_totals, row_totals
-from timeline.analysis.leading_detail import Leading
+from timeline.analysis.chosen_detail import ChosenDetail
 from timeline.analysis.selected_rank import DrawOptions
 from timeline.encoders.formats import format_of
 from timeline.fitting.fit import fit
@@ -57,7 +57,7 @@ def joined_ranks(
         return read_ranks(sources, request, workers or made_pool(sources, 1), Path("profile"))
 
 
-def never_again(_leading: Leading) -> Sequence[DrawnRank]:
+def never_again(_leading: ChosenDetail) -> Sequence[DrawnRank]:
     raise AssertionError("only --fit steps draws again")
 
 
@@ -168,7 +168,7 @@ def test_merging_in_stages_loses_nothing(
         for processor in (found, whole)
     )
     assert ranges == wanted_ranges
-    lost = sum(omission.rows for omission in written.omissions if "merged" in omission.reason)
+    lost = sum(omission.rows for omission in written.kept.omissions if "merged" in omission.reason)
     assert arrow_count(found) + lost == arrow_count(whole) > 0
 
 

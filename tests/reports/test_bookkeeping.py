@@ -35,13 +35,13 @@ def test_bookkeeping_is_one_line_or_none(
     omissions: list[Omission], resolutions: list[ResolutionRow], aligned: bool, line: list[str]
 ) -> None:
     """Nothing is said where nothing was done; how clocks agree as recorded is nothing."""
-    found = bookkeeping_lines(omissions, resolutions, CLOCKS, aligned=aligned, verbose=False)
+    found = bookkeeping_lines(omissions, resolutions, (), CLOCKS, aligned=aligned, verbose=False)
     assert found == line
 
 
 def test_all_of_it_is_told_where_that_is_asked() -> None:
     """Clocks, each layer, and each reason."""
-    lines = bookkeeping_lines(OMISSIONS, [EXACT, MERGED], CLOCKS, aligned=True, verbose=True)
+    lines = bookkeeping_lines(OMISSIONS, [EXACT, MERGED], (), CLOCKS, aligned=True, verbose=True)
     assert lines == [
         f"  clocks: {CLOCKS[0]}",
         "  step: exact (12 slices)",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from timeline.fitting.coarsen import Resolution
 from timeline.tracks.model import MERGED, Coarse, Samples, Slices
 
-__all__ = ["Element", "elements_of", "expected_elements", "parents", "power_at", "thinned"]
+__all__ = ["Element", "elements_of", "expected_elements", "is_kept", "parents", "thinned"]
 
 Names = tuple[tuple[str, int, int], ...]
 """Name, count and summed length, ascending by name; empty for a slice that is itself."""
@@ -53,12 +53,17 @@ def parents(starts: Sequence[int], ends: Sequence[int]) -> list[int]:
     return found
 
 
-def power_at(resolution: Resolution, start_ns: int) -> int:
-    """The power that holds where a slice starts."""
-    until, finer = resolution.finer_until_ns, resolution.finer_power
-    return (
-        finer if until is not None and finer is not None and start_ns < until else resolution.power
-    )
+def is_kept(resolution: Resolution, start_ns: int, end_ns: int) -> bool:
+    """Whether a window keeps what lies there, or at that moment."""
+    if start_ns == end_ns:
+        return any(first <= start_ns < stop for first, stop in resolution.exact_ns)
+    return any(first < end_ns and start_ns < stop for first, stop in resolution.exact_ns)
+
+
+def place_of(resolution: Resolution, start_ns: int) -> tuple[int, int]:
+    """The bin in which something starts, and how many windows have ended by then."""
+    ended = sum(stop <= start_ns for _, stop in resolution.exact_ns)
+    return start_ns >> resolution.power, ended
 
 
 def expected_elements(slices: Slices, resolution: Resolution) -> list[Element]:
@@ -69,11 +74,10 @@ def expected_elements(slices: Slices, resolution: Resolution) -> list[Element]:
     for row in sorted(range(len(slices)), key=lambda row: (starts[row], row)):
         inside.setdefault(above[row], []).append(row)
 
-    def power(row: int) -> int:
-        return power_at(resolution, starts[row])
-
     def is_short(row: int) -> bool:
-        return power(row) > 0 and ends[row] - starts[row] < 1 << power(row)
+        if resolution.exact or is_kept(resolution, starts[row], ends[row]):
+            return False
+        return bool(ends[row] - starts[row] < 1 << resolution.power)
 
     def below(row: int) -> Iterator[int]:
         yield row
@@ -83,8 +87,8 @@ def expected_elements(slices: Slices, resolution: Resolution) -> list[Element]:
     def walk(parent: int, outer: Element | None) -> Iterator[Element]:
         run: list[int] = []
         for row in inside.get(parent, []):
-            place = (power(row), starts[row] >> power(row))
-            if run and (not is_short(row) or place != (power(run[0]), starts[run[0]] >> place[0])):
+            place = place_of(resolution, starts[row])
+            if run and (not is_short(row) or place != place_of(resolution, starts[run[0]])):
                 yield made(run, outer)
                 run = []
             if is_short(row):
@@ -147,13 +151,13 @@ def elements_of(coarse: Coarse, slices: Slices) -> list[Element]:
 
 
 def thinned(samples: Samples, resolution: Resolution) -> list[tuple[int, float]]:
-    """The first least and the first greatest sample of each bin, in order of time."""
-    bins: dict[tuple[int, int], list[tuple[float, int]]] = {}
+    """The first least and the first greatest sample of each bin, and all in windows, in order."""
+    bins: dict[tuple[int, int, int], list[tuple[float, int]]] = {}
     for place, (time, value) in enumerate(
         zip(samples.time_ns.tolist(), samples.value.tolist(), strict=True)
     ):
-        power = power_at(resolution, time)
-        key = (power, time >> power) if power else (0, place)
+        alone = resolution.exact or is_kept(resolution, time, time)
+        key = (place, 0, 0) if alone else (-1, *place_of(resolution, time))
         bins.setdefault(key, []).append((value, place))
     kept = set()
     for one in bins.values():

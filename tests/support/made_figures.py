@@ -39,7 +39,7 @@ def made_report(
         kind="summary",
         outputs=(
             OutputFile(
-                Path(f"{word}.pftrace"), "pftrace", 1234, 10, tuple(range(steps)), (0, 9), 0
+                Path(f"{word}.pftrace"), "pftrace", 1234, 10, 10, tuple(range(steps)), (0, 9), 0
             ),
         ),
         ranks=tuple(

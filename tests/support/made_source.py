@@ -40,13 +40,20 @@ class Nap:
 
 @dataclass(frozen=True)
 class Death:
-    """Kills the process that reads; with a marker, only as long as that is not there."""
+    """Kills the process that reads; with a marker, only as long as that is not there.
+
+    tally: a file that gets a byte for each death.
+    """
 
     after_seconds: float = 0.0
     marker: Path | None = None
+    tally: Path | None = None
 
     def __call__(self) -> None:
         time.sleep(self.after_seconds)
+        if self.tally is not None:
+            with self.tally.open("ab") as file:
+                file.write(b"x")
         if self.marker is not None:
             if self.marker.exists():
                 return

@@ -37,6 +37,7 @@ _CHUNK_BYTES = 4 << 20
 _PAGE_BYTES = 1 << 16
 _ADDRESS_SPACE_BYTES = 1 << 32
 _HEAP_GROWTH = 1.2
+_MOST_GROWTH_BYTES = 96 << 20
 _ENOSYS = 52
 _CLOCK_REALTIME = 0
 _CONSOLE_CHARACTERS = 2000
@@ -100,6 +101,11 @@ class TraceProcessor:
             " WHERE value > 0 AND severity IN ('error', 'data_loss') ORDER BY name, idx"
         )
         return [(str(name), int(value)) for name, value in rows]
+
+    @property
+    def memory_bytes(self) -> int:
+        """The size of its memory, which never shrinks."""
+        return self._memory.data_len(self._store)
 
     def version(self) -> str:
         """Return the trace processor's own version, such as 'Perfetto v52.0-...'."""
@@ -277,10 +283,11 @@ class _Host:
         return -_PAGE_BYTES  # 4 GiB less one page, as a signed 32-bit number
 
     def _resize_heap(self, caller: wasmtime.Caller, wanted: int) -> int:
-        """Grow memory to at least `wanted` bytes; return 1 on success and 0 on failure."""
+        """Grow memory as in a browser; return 1 on success and 0 on failure."""
         memory = _memory_of(caller)
         size = memory.data_len(caller)
-        target = min(max(_u32(wanted), int(size * _HEAP_GROWTH)), _ADDRESS_SPACE_BYTES)
+        ahead = min(int(size * _HEAP_GROWTH), _u32(wanted) + _MOST_GROWTH_BYTES)
+        target = min(max(_u32(wanted), ahead), _ADDRESS_SPACE_BYTES)
         try:
             memory.grow(caller, -((size - target) // _PAGE_BYTES))
         except wasmtime.WasmtimeError:

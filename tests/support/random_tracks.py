@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from hypothesis import strategies as st
 
@@ -18,6 +20,7 @@ __all__ = [
     "resolutions",
     "samples",
     "some_slices",
+    "windows",
 ]
 
 NAMES = ("MatMul", "Add", "Cast", "LayerNorm")
@@ -82,14 +85,21 @@ def samples(draw: st.DrawFn) -> Samples:
 def resolutions(
     draw: st.DrawFn, *, slices: Slices | None = None, most: int = COARSEST
 ) -> Resolution:
-    """Any resolution up to a power; with slices it may be finer before a moment among them."""
+    """Any resolution up to a power; with slices it may have exact windows among them."""
     power = min(most, draw(st.one_of(st.integers(0, MOST_POWER), st.just(COARSEST))))
     if slices is None or not len(slices):
         return Resolution(power)
-    if draw(st.booleans()):
-        return Resolution(power)
     first, last = int(slices.start_ns.min()), int(slices.end_ns.max())
-    return Resolution(power, draw(st.integers(0, power)), draw(st.integers(first, last + 1)))
+    return Resolution(power, draw(windows(first, last)))
+
+
+@st.composite
+def windows(draw: st.DrawFn, first: int, last: int) -> tuple[Interval, ...]:
+    """Windows near some times, none of which overlap; some touch."""
+    edges = draw(st.lists(st.integers(first - 1, last + 1), max_size=6, unique=True))
+    edges.sort()
+    apart = list(zip(edges[::2], edges[1::2], strict=False))
+    return tuple(draw(st.sampled_from([apart, list(pairwise(edges))])))
 
 
 @st.composite

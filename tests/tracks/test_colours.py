@@ -14,7 +14,7 @@ from timeline.analysis.idle.idle_sums import CAUSES
 from timeline.commands.export import export
 from timeline.layers import SLICES, SliceKind
 from timeline.selection import Kind
-from timeline.tracks.colours import Colour, colour_of
+from timeline.tracks.colours import Colour, colours_of
 from timeline.tracks.partition import COMPUTING, COPIES, EXPOSED, IDLE, TRANSFER
 
 NAMED = {
@@ -62,17 +62,17 @@ def test_uses_of_time_are_told_apart() -> None:
 @pytest.mark.parametrize(("name", "colour"), NAMED.items())
 def test_pieces_of_time_have_the_colour_of_their_use(name: str, colour: Colour) -> None:
     for kind in (SliceKind.PARTITION, SliceKind.OVERLAP):
-        assert colour_of(kind, SLICES[kind].category, name) is colour
+        assert colours_of(kind, SLICES[kind].category, [name]) == [colour]
 
 
 @pytest.mark.parametrize(("name", "colour"), ON_THE_PATH.items())
 def test_the_critical_path_has_the_same_colours(name: str, colour: Colour) -> None:
     kind = SliceKind.CRITICAL_PATH
-    assert colour_of(kind, SLICES[kind].category, name) is colour
+    assert colours_of(kind, SLICES[kind].category, [name]) == [colour]
 
 
 def test_tasks_have_the_colour_of_their_name() -> None:
-    assert colour_of(SliceKind.TASK, SLICES[SliceKind.TASK].category, "Computing") is None
+    assert colours_of(SliceKind.TASK, SLICES[SliceKind.TASK].category, ["Computing"]) == [None]
 
 
 def test_the_file_tells_the_viewer(shelf: ProfileShelf, tmp_path: Path) -> None:

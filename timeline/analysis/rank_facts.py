@@ -10,11 +10,11 @@ import numpy as np
 
 from timeline.analysis.allocated_memory import AllocatedMemory
 from timeline.analysis.checks import Measured, RankChecks, rank_checks
+from timeline.analysis.chosen_detail import count_detail_rows, detail_omission
 from timeline.analysis.contents import find_graphs, find_steps, is_monotonic
 from timeline.analysis.cut import device_span_ns
 from timeline.analysis.data_queues import with_queue_sums
 from timeline.analysis.idle.idle_sums import IdleTimes
-from timeline.analysis.leading_detail import count_detail_rows, detail_omission
 from timeline.analysis.memory_peaks import MemoryPeaks
 from timeline.analysis.overlap import FreeParts, OverlapTotals
 from timeline.analysis.path.path_items import RankPath

@@ -38,7 +38,7 @@ class SelectedRank:
     """What is selected of one rank: the records, and the sums over them.
 
     cut is the whole selection, whose steps and overlap are always drawn; detail holds the records
-    that are drawn one by one, all of them unless `missing` says otherwise. overlap is that of the
+    that are drawn one by one, all of them but what `missing` says. overlap is that of the
     whole selection; step_totals has a row per step.
     """
 
@@ -46,7 +46,7 @@ class SelectedRank:
     overlap: Overlap
     step_totals: OverlapTotals
     detail: Records
-    missing: Missing | None = None
+    missing: tuple[Missing, ...] = ()
     idle: RankIdle | None = None
     """Why it idles, None where that was not asked."""
 

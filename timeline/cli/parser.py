@@ -369,7 +369,7 @@ def build_parser() -> Parser:
         default=".",
         metavar="PATH",
         help="a profile, a directory above or inside one, one file of it, or a .zip or .tar "
-        "archive, compressed or not (default: here)",
+        "archive, compressed or not; also a URL such as s3://bucket/run (default: here)",
     )
     parser.add_options([one for declaring in _DECLARING for one in options_in(declaring)])
     parser.headings[Group.PRINT].add_argument(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 
-from timeline.analysis.leading_detail import Leading
+from timeline.analysis.chosen_detail import ChosenDetail
 from timeline.analysis.ordinary_steps import measured_steps, ordinary_steps
 from timeline.analysis.questions import Questions
 from timeline.analysis.rank_facts import RankFacts
@@ -23,6 +23,7 @@ from timeline.commands.default_names import comparison_name
 from timeline.commands.inputs import open_if_path, with_drawn_layers
 from timeline.commands.outputs import Target, check_can_draw, check_targets
 from timeline.commands.results import (
+    exact_steps,
     most_names,
     output_files,
     resolution_row,
@@ -42,8 +43,7 @@ from timeline.figures.rank_tables import Figures
 from timeline.figures.step_times import step_times_ns
 from timeline.figures.table import Table
 from timeline.fitting.fit import fit
-from timeline.fitting.plan import DrawnLayer
-from timeline.fitting.writer import FileNotes, Written
+from timeline.fitting.writer import FileNotes, Kept, Written
 from timeline.keywords import ChangeKeywords, CompareKeywords, ReadingKeywords
 from timeline.options import CompareOptions, ExportOptions, ReadingOptions
 from timeline.profile import Profile
@@ -53,10 +53,11 @@ from timeline.ranks.read_ranks import JoinedRanks, read_ranks
 from timeline.ranks.workers import worker_pool_for
 from timeline.records.clock import ClockMove
 from timeline.records.not_given import NO_GRAPH
-from timeline.records.tables import AI_CPU, Omission
+from timeline.records.tables import AI_CPU
 from timeline.reports.comparison_markdown import comparison_markdown
 from timeline.reports.comparison_report import ChangedStep, ComparisonReport
 from timeline.reports.file_notes import notes_of
+from timeline.reports.report_rows import spell_exact_steps
 from timeline.selection import Selection, select
 from timeline.sources.finding.discovery import FindingOptions
 from timeline.tracks.model import Track
@@ -105,7 +106,7 @@ def compare(
         map_operators: new names of operators and modules by old ones, or a JSON file of those.
         match_shapes: whether operators of other shapes are others.
         selection, ranks, graphs, steps, window, layers, kind, group_by, merge_graphs, scopes, args,
-            causes, limit, force: as for `export`.
+            causes, limit, max_events, force: as for `export`.
         assign_rank, align, offset, fp_start, bp_end, jobs, executor, keep_going, progress: how
             paths are opened; see `open_profile`. A profile that is open has its own.
 
@@ -211,7 +212,7 @@ class _Comparer:
     def compare(self) -> ComparisonReport:
         """Read both profiles and compare them."""
         compared = self._compare(draw=False)
-        return self._report(compared, Written((), compared.facts, ()))
+        return self._report(compared, Written((), compared.facts, Kept()))
 
     def write(self) -> ComparisonReport:
         """Compare, and write the timeline and what goes beside it."""
@@ -227,7 +228,7 @@ class _Comparer:
             options,
             self._target.path,
             form,
-            partial(self._describe, comparison),
+            partial(self._describe, comparison, [facts.rank for facts in compared.facts]),
             base.clock.wall_offset_ns,
             self._base.progress,
             _Arrangement(len(base.ranks), comparison, options.groups_by_layer),
@@ -317,15 +318,10 @@ class _Comparer:
             if lost:
                 yield f"{run}: {spell_count(lost, 'row')} of modules left out."
 
-    def _describe(
-        self,
-        comparison: Comparison,
-        omissions: Sequence[Omission],
-        layers: Sequence[DrawnLayer],
-        steps: Sequence[int],
-    ) -> FileNotes:
+    def _describe(self, comparison: Comparison, ranks: Sequence[int], kept: Kept) -> FileNotes:
         """Facts and notes that travel in the file."""
-        rows = [resolution_row(layer) for layer in layers]
+        rows = [resolution_row(layer) for layer in kept.layers]
+        exact = exact_steps(kept, ranks)
         kind = f"comparison, {self._options.kind.value}"
         filed = FiledVerdict.of_comparison(__version__, kind, comparison)
         return FileNotes(
@@ -335,9 +331,11 @@ class _Comparer:
                 ("io.tlexport.base", str(self._base.path)),
                 ("io.tlexport.new", str(self._new.path)),
                 ("io.tlexport.resolution", "; ".join(row.spelled() for row in rows) or "exact"),
+                ("io.tlexport.limited_by", kept.limited_by or "nothing"),
+                ("io.tlexport.exact_steps", spell_exact_steps(exact) or "all"),
                 *filed.attributes(),
             ),
-            notes_of(self._warnings, omissions, rows),
+            notes_of(self._warnings, kept.omissions, rows, exact, kept.limited_by),
             VerdictRow(WHAT_CHANGED, filed.sentences),
         )
 
@@ -366,8 +364,11 @@ class _Comparer:
             output_files(written),
             compared.shift_ns,
             tuple(self._warnings),
-            (*(omission for known in facts for omission in known.omissions), *written.omissions),
-            tuple(resolution_row(layer) for layer in written.drawn_layers),
+            (
+                *(omission for known in facts for omission in known.omissions),
+                *written.kept.omissions,
+            ),
+            tuple(resolution_row(layer) for layer in written.kept.layers),
             self._options.csv,
             self._options.report,
             self._options.png,
@@ -375,6 +376,8 @@ class _Comparer:
             compared.gate,
             _most_changed_step(compared.comparison, compared.base.facts),
             self._options.groups_by_layer,
+            written.kept.limited_by,
+            exact_steps(written.kept, [known.rank for known in facts]),
         )
 
     def _draft_side_files(self, report: ComparisonReport) -> list[tuple[Draft, Path]]:
@@ -497,6 +500,6 @@ def _shift_ns(base: Sequence[RankFacts], new: Sequence[RankFacts]) -> int:
     return first_ns[0] - first_ns[1]
 
 
-def _not_redrawn(_leading: Leading) -> NoReturn:
-    """Both runs are merged where they are too large; leading steps are never asked for."""
+def _not_redrawn(_chosen: ChosenDetail) -> NoReturn:
+    """Both runs are merged where they are too large; chosen steps are never asked for."""
     raise AssertionError("a comparison is merged")

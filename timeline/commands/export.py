@@ -15,12 +15,14 @@ from timeline.analysis.path.estimates import gain_of_culprit_ns
 from timeline.analysis.questions import Questions
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import DrawOptions
+from timeline.analysis.telling_steps import telling_steps
 from timeline.commands.default_names import timeline_name
 from timeline.commands.inputs import open_if_path, with_drawn_layers
 from timeline.commands.narrower import narrower_command
 from timeline.commands.next_command import see_why
 from timeline.commands.outputs import Target, check_can_draw, check_targets
 from timeline.commands.results import (
+    exact_steps,
     most_names,
     output_files,
     overlap_rows,
@@ -39,21 +41,20 @@ from timeline.figures.memory_graph_tables import MOST_AT_PEAK
 from timeline.figures.rank_tables import Figures
 from timeline.figures.verdict import Verdict
 from timeline.fitting.fit import fit
-from timeline.fitting.plan import DrawnLayer
-from timeline.fitting.writer import Describe, FileNotes, Written, selected_steps
+from timeline.fitting.writer import Describe, FileNotes, Kept, Written, selected_steps
 from timeline.keywords import ExportKeywords
 from timeline.layers import Layer
 from timeline.options import ExportOptions, Fit, ReadingOptions
 from timeline.profile import Profile
-from timeline.ranks.choose_ranks import choose_ranks
+from timeline.ranks.choose_ranks import check_known, choose_ranks
 from timeline.ranks.rank_work import RankRequest
-from timeline.ranks.read_ranks import JoinedRanks, draw_again, read_ranks
+from timeline.ranks.read_ranks import JoinedRanks, draw_again, draw_exact_again, read_ranks
 from timeline.ranks.workers import worker_pool_for
 from timeline.records.not_given import NO_GRAPH
-from timeline.records.tables import Omission, rows_by_reason
+from timeline.records.tables import rows_by_reason
 from timeline.reports.export_report import ExportReport
 from timeline.reports.file_notes import notes_of
-from timeline.reports.report_rows import CsvFile
+from timeline.reports.report_rows import CsvFile, spell_exact_steps
 from timeline.selection import Selection, select
 from timeline.sources.source import Source
 from timeline.tracks.assemble import assemble
@@ -66,6 +67,9 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 __all__ = ["export"]
+
+LEAST_MERGED_BYTES = 64 << 10
+"""Ranks are merged for files of this size at least: what is smaller takes no memory."""
 
 
 @with_keywords(ExportKeywords, Selection, ExportOptions, ReadingOptions)
@@ -93,8 +97,12 @@ def export(
         args: args on slices; each costs file size and load time.
         causes: say why devices wait and idle, which reads HCCL tasks and host calls too.
         limit: largest size of a file in bytes, or as in "20MB"; 0 is none.
-        fit: when it is larger: merge what is short, keep the detail of the leading steps, write
-            several files, or stop.
+        max_events: most slices, samples and ends of arrows in a file, or as in "6M"; 0 is any
+            number, which without a limit of bytes is the default.
+        fit: when it is larger: merge what is short, keep the detail of the steps that tell most,
+            write several files, or stop.
+        exact_steps: steps that stay exact when others are merged or left out; those that tell most
+            if not given.
         csv: a file for the times of each rank and step, in the columns of step_trace_time.csv.
         report: a file for an HTML report, which ends in .html.
         png: a file for a picture of the report.
@@ -132,6 +140,9 @@ def _write_export(
             if workers.jobs > 1:
                 form.load()
             joined = read_ranks(sources, request, workers, profile.path)
+            if options.exact_steps is not None:
+                known = selected_steps(joined.facts)
+                check_known("step", frozenset(options.exact_steps), frozenset(known), profile.path)
             layers = selection.layers_of(options.kind)
             warnings = (
                 *profile.notes,
@@ -141,7 +152,7 @@ def _write_export(
             found = _find(joined, profile, options)
             written = fit(
                 joined.ranks,
-                lambda leading: draw_again(joined, workers, leading),
+                lambda chosen: draw_again(joined, workers, chosen),
                 options,
                 target.path,
                 form,
@@ -155,6 +166,8 @@ def _write_export(
                     highlights=highlights_of(found.verdict, len(joined.ranks)),
                 ),
                 workers.encoders(),
+                telling_steps(joined.facts, found.verdict.notable_culprit, options.exact_steps),
+                lambda exact: draw_exact_again(joined, workers, exact.windows_ns),
             )
         return _finish(written, joined, found, selection, options, profile, warnings, target)
     except BaseException:
@@ -193,12 +206,16 @@ def _request(
         reading.operators,
         DrawOptions(selection.layers_of(options.kind), options.merge_graphs),
         options.args,
-        options.limit_bytes if ranks > 1 and options.fit is Fit.COARSEN else 0,
+        max(options.limit_bytes, LEAST_MERGED_BYTES) if _is_merged(ranks, options) else 0,
         ranks,
         target,
         clock=reading.clock,
         questions=questions,
     )
+
+
+def _is_merged(ranks: int, options: ExportOptions) -> bool:
+    return ranks > 1 and options.fit is Fit.COARSEN and options.limit_bytes > 0
 
 
 def _questions(
@@ -305,21 +322,25 @@ def _describe(
     verdict = filed.attributes()
     row = VerdictRow(WHAT_IS_SLOW, filed.sentences, filed.see_why)
 
-    def describe(
-        omissions: Sequence[Omission], layers: Sequence[DrawnLayer], steps: Sequence[int]
-    ) -> FileNotes:
-        left_out = [*before, *omissions]
+    ranks = [facts.rank for facts in joined.facts]
+
+    def describe(kept: Kept) -> FileNotes:
+        left_out = [*before, *kept.omissions]
         counted = rows_by_reason(left_out).items()
         reasons = [{"reason": reason, "rows": count} for reason, count in counted]
-        rows = [resolution_row(layer) for layer in layers]
+        rows = [resolution_row(layer) for layer in kept.layers]
+        exact = exact_steps(kept, ranks)
         attributes = (
             *known,
-            ("io.tlexport.detail_steps", spell_ids(steps)),
+            ("io.tlexport.detail_steps", spell_ids(kept.steps)),
             ("io.tlexport.left_out", orjson.dumps(reasons).decode()),
             ("io.tlexport.resolution", "; ".join(one.spelled() for one in rows) or "exact"),
+            ("io.tlexport.limited_by", kept.limited_by or "nothing"),
+            ("io.tlexport.exact_steps", spell_exact_steps(exact) or "all"),
             *verdict,
         )
-        return FileNotes(attributes, notes_of(warnings, left_out, rows), row)
+        notes = notes_of(warnings, left_out, rows, exact, kept.limited_by)
+        return FileNotes(attributes, notes, row)
 
     return describe
 
@@ -356,12 +377,15 @@ def _report(
         verdict=found.verdict,
         omissions=(
             *(omission for facts in joined.facts for omission in facts.omissions),
-            *written.omissions,
+            *written.kept.omissions,
         ),
         warnings=warnings,
         suggestion=suggestion,
         limit_bytes=options.limit_bytes,
-        resolutions=tuple(resolution_row(layer) for layer in written.drawn_layers),
+        max_events=options.most_events,
+        resolutions=tuple(resolution_row(layer) for layer in written.kept.layers),
+        limited_by=written.kept.limited_by,
+        exact_steps=exact_steps(written.kept, [facts.rank for facts in joined.facts]),
         estimated_gain_ns=gain_of_culprit_ns(joined.facts, joined.waiting, found.verdict.culprit)
         if any(request.questions.estimate for request in joined.requests)
         else None,

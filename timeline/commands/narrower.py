@@ -20,7 +20,7 @@ from timeline.selection import Selection
 __all__ = ["narrower_command"]
 
 TARGET_FILL = 0.8
-"""How much of the limit the steps that are suggested may take: their sizes are estimates."""
+"""How much of the limits the steps that are suggested may take: their sizes are estimates."""
 
 
 def narrower_command(
@@ -31,12 +31,13 @@ def narrower_command(
     joined: JoinedRanks,
 ) -> str:
     """Spell a command that shows exactly what the limit left out or merged; empty if nothing."""
+    kept = written.kept
     missing = [step for facts in written.facts if facts.missing for step in facts.missing.steps]
     if missing:
         order = list(dict.fromkeys(missing))
-        chosen = order[: max(1, len(written.kept_steps))]
-    elif written.drawn_layers and any(layer.merged for layer in written.drawn_layers):
-        chosen = _steps_that_fit(written, options)
+        chosen = order[: max(1, len(kept.steps))]
+    elif any(layer.merged for layer in kept.layers):
+        chosen = _steps_that_fit(written)
     else:
         return ""
     if not chosen:
@@ -75,7 +76,7 @@ def _window_of(steps: Sequence[int], joined: JoinedRanks) -> tuple[int, int]:
     return min(starts_ns) - joined.origin_ns, max(ends_ns) - joined.origin_ns
 
 
-def _steps_that_fit(written: Written, options: ExportOptions) -> list[int]:
+def _steps_that_fit(written: Written) -> list[int]:
     """The slowest ordinary step and as many after it as should be exact within the limit."""
     length_ns: dict[int, int] = {}
     for facts, ordinary in zip(written.facts, ordinary_steps(written.facts), strict=True):
@@ -86,9 +87,9 @@ def _steps_that_fit(written: Written, options: ExportOptions) -> list[int]:
             strict=True,
         ):
             length_ns[step] = max(length_ns.get(step, 0), span_ns)
-    if len(length_ns) < 2 or not written.exact_bytes:
+    if len(length_ns) < 2 or not written.exact_share:
         return []
-    fitting = TARGET_FILL * options.limit_bytes / written.exact_bytes
+    fitting = TARGET_FILL / written.exact_share
     count = min(len(length_ns) - 1, max(1, int(len(length_ns) * fitting)))
     order = list(length_ns)
     slowest = order.index(max(length_ns, key=lambda step: length_ns[step]))

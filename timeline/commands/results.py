@@ -12,18 +12,25 @@ from timeline.encoders.formats import format_of
 from timeline.errors import spell_ids
 from timeline.figures.check_tables import check_table
 from timeline.figures.parallel_tables import parallel_contradictions
-from timeline.fitting.plan import DrawnLayer
-from timeline.fitting.writer import Written
+from timeline.fitting.drawn_layer import DrawnLayer
+from timeline.fitting.writer import Kept, Written
 from timeline.layers import LAYERS, Layer
 from timeline.ranks.read_ranks import JoinedRanks
 from timeline.ranks.warnings import said_once
 from timeline.reports.check_text import check_warnings
-from timeline.reports.report_rows import OutputFile, OverlapRow, RankReport, ResolutionRow
+from timeline.reports.report_rows import (
+    ExactStep,
+    OutputFile,
+    OverlapRow,
+    RankReport,
+    ResolutionRow,
+)
 from timeline.selection import Selection
 from timeline.sources.source import Source
 from timeline.units import spell_count
 
 __all__ = [
+    "exact_steps",
     "most_names",
     "output_files",
     "overlap_rows",
@@ -130,7 +137,8 @@ def output_files(written: Written) -> tuple[OutputFile, ...]:
             format_of(part.target).name,
             part.draft.size_bytes,
             part.slices,
-            written.kept_steps,
+            part.elements,
+            written.kept.steps,
             part.drawn_ns,
             part.offset_ns,
             part.target.exists(),
@@ -141,16 +149,25 @@ def output_files(written: Written) -> tuple[OutputFile, ...]:
 
 def resolution_row(layer: DrawnLayer) -> ResolutionRow:
     """The row of the report on what became of a layer."""
-    resolution = layer.resolution
     return ResolutionRow(
         layer=layer.layer,
-        resolution_ns=resolution.width_ns,
-        finer_ns=resolution.finer_width_ns,
-        finer_until_ns=resolution.finer_until_ns,
-        exact=layer.exact,
-        merged=layer.merged,
-        merged_into=layer.merged_into,
+        resolution_ns=layer.width_ns,
+        finer_ns=layer.finer_width_ns,
+        finer_until_ns=layer.finer_until_ns,
+        exact=layer.drawn.exact,
+        merged=layer.drawn.merged,
+        merged_into=layer.drawn.merged_into,
     )
+
+
+def exact_steps(kept: Kept, ranks: Sequence[int]) -> tuple[ExactStep, ...]:
+    """The steps in which nothing is merged, where anything is; ranks: the rank at each place."""
+    if not kept.layers:
+        return ()
+    by_step: dict[int, set[int]] = {}
+    for run in kept.exact:
+        by_step.setdefault(run.step, set()).add(ranks[run.place])
+    return tuple(ExactStep(step, tuple(sorted(by_step[step]))) for step in sorted(by_step))
 
 
 def rank_report(facts: RankFacts, source: Source, move: RankMove) -> RankReport:

@@ -9,16 +9,17 @@ from dataclasses import dataclass
 import numpy as np
 import orjson
 
-from timeline.encoders.compression import TrackSizes
+from timeline.encoders.batches import TrackBatch
 from timeline.encoders.spelled_args import SpelledArg, round_reals, spell_args
 from timeline.tracks.model import Arg, ArgKind, Samples, Slices, Timeline, Track
 from timeline.tracks.partition import is_partition
 from timeline.tracks.root_rows import seen_name
 
-__all__ = ["EVENTS", "HEAD", "encode_chrome"]
+__all__ = ["EVENTS", "HEAD", "ChromeEncoder"]
 
 HEAD, EVENTS = b'{"displayTimeUnit":"ns",', b',"traceEvents":['
 """What a file begins with, and what follows what it says of itself."""
+SEPARATOR, ENDING = b",\n", b"\n]}\n"
 FIRST_PID = 1
 EVENTS_AT_ONCE = 16384
 """Events that are encoded at a time."""
@@ -41,27 +42,65 @@ class _ChromeRow:
     name: str
 
 
-def encode_chrome(timeline: Timeline, *, sizes: TrackSizes | None = None) -> Iterator[bytes]:
-    """The bytes of the file, in pieces; sizes is told the bytes that each track took.
+class ChromeEncoder:
+    """Encodes a timeline as events of JSON.
 
     Times are microseconds since the first event with exactly three decimals: Perfetto reads them
     into a double, and epoch times would lose 0.25 us. One process holds what tells of all ranks
     and where the time of each goes; then each rank has one, or each layer where rows are grouped
     so. A thread stands for one row; lanes of a row are threads of the same name.
     """
-    tracks = {track.id: track for track in timeline.tracks}
-    rows = _number_rows(tracks)
-    yield _head(timeline, tracks)
-    separator = b"\n"
-    for track, block in _blocks(timeline, tracks, rows):
-        piece = separator + b",\n".join(block)
-        if sizes is not None:
-            sizes.add(track, len(piece))
-            if track is not None and isinstance(tracks[track].content, Slices):
-                sizes.count(len(block))
-        yield piece
-        separator = b",\n"
-    yield b"\n]}\n"
+
+    def __init__(self, tracks: Sequence[Track], first_ns: int) -> None:
+        """tracks: the rows that are known; an opening may have more, all of them of no rank."""
+        self._tracks = {track.id: track for track in tracks}
+        self._known = _number_rows(self._tracks)
+        self._rows = dict(self._known)
+        self._first_ns = first_ns
+
+    def opening(self, timeline: Timeline) -> Iterator[bytes]:
+        """Facts about the timeline, and the names of processes and threads."""
+        tracks = {track.id: track for track in timeline.tracks}
+        self._number_rest(tracks)
+        yield _head(timeline, tracks)
+        metadata = list(_metadata(tracks, self._rows))
+        if metadata:
+            yield b"\n" + SEPARATOR.join(metadata)
+
+    def _number_rest(self, tracks: Mapping[int, Track]) -> None:
+        """Number the rows that were not known; those that were keep their threads."""
+        self._tracks, self._rows = dict(tracks), dict(self._known)
+        next_tid = max((row.tid for row in self._known.values()), default=FIRST_PID) + 1
+        for track in tracks.values():
+            if track.content is not None and track.id not in self._known:
+                process, name = _names(track, tracks)
+                self._rows[track.id] = _ChromeRow(process, FIRST_PID, next_tid, name)
+                next_tid += 1
+
+    def encode(self, batch: TrackBatch, *, arrows: bool = False) -> Iterator[bytes]:
+        """The events of a batch; those of arrows come last, but take as much if they are counted.
+
+        Some event precedes it in any case: there are names of the threads.
+        """
+        for _, track in batch.tracks:
+            row, content = self._rows.get(track.id), track.content
+            if row is None or content is None:
+                continue
+            if isinstance(content, Slices):
+                blocks = _slices(content, row, self._first_ns)
+            else:
+                name = _counter_name(track, self._tracks)
+                blocks = _samples(name, content, row, self._first_ns)
+            for block in blocks:
+                yield SEPARATOR + SEPARATOR.join(block)
+        if arrows:
+            yield from self.closing([track for _, track in batch.tracks], ending=b"")
+
+    def closing(self, tracks: Sequence[Track], ending: bytes = ENDING) -> Iterator[bytes]:
+        """The events of arrows, and the end of the file."""
+        for block in _arrows(tracks, self._first_ns, self._rows):
+            yield SEPARATOR + SEPARATOR.join(block)
+        yield ending
 
 
 def _head(timeline: Timeline, tracks: Mapping[int, Track]) -> bytes:
@@ -85,44 +124,27 @@ def _row_meanings(tracks: Mapping[int, Track]) -> dict[str, str]:
     return found
 
 
-def _blocks(
-    timeline: Timeline, tracks: Mapping[int, Track], rows: dict[int, _ChromeRow]
-) -> Iterator[tuple[int | None, list[bytes]]]:
-    """Events, and the track they are of."""
-    metadata = list(_metadata(tracks, rows))
-    if metadata:
-        yield None, metadata
-    for track in timeline.tracks:
-        if track.id not in rows:
-            continue
-        row = rows[track.id]
-        if isinstance(track.content, Slices):
-            blocks = _slices(track.content, row, timeline.first_ns)
-        elif isinstance(track.content, Samples):
-            blocks = _samples(_counter_name(track, tracks), track.content, row, timeline.first_ns)
-        else:
-            continue
-        for block in blocks:
-            yield track.id, block
-    for block in _arrows(timeline, rows):
-        yield None, block
-
-
 def _number_rows(tracks: Mapping[int, Track]) -> dict[int, _ChromeRow]:
     """The process and thread of each track that has content, by its id.
 
     No thread has the number of a process: viewers would call it the main one.
     """
-    drawn = [track for track in _in_order(tracks) if track.content is not None]
-    drawn.sort(key=lambda track: (not _is_overview(track, tracks), _is_below(track)))
+    drawn = _drawn(tracks)
     names = [_names(track, tracks) for track in drawn]
-    processes = dict.fromkeys(process for process, _ in names)
+    processes = dict.fromkeys([OVERVIEW, *(process for process, _ in names)])
     pids = {process: pid for pid, process in enumerate(processes, FIRST_PID)}
     first_tid = FIRST_PID + len(pids)
     return {
         track.id: _ChromeRow(process, pids[process], tid, row)
         for tid, (track, (process, row)) in enumerate(zip(drawn, names, strict=True), first_tid)
     }
+
+
+def _drawn(tracks: Mapping[int, Track]) -> list[Track]:
+    """The tracks that have content, as they are seen from top to bottom."""
+    drawn = [track for track in _in_order(tracks) if track.content is not None]
+    drawn.sort(key=lambda track: (not _is_overview(track, tracks), _is_below(track)))
+    return drawn
 
 
 def _is_overview(track: Track, tracks: Mapping[int, Track]) -> bool:
@@ -176,6 +198,7 @@ def _names(track: Track, tracks: Mapping[int, Track]) -> tuple[str, str]:
 
 def _metadata(tracks: Mapping[int, Track], rows: dict[int, _ChromeRow]) -> Iterator[bytes]:
     named: set[int] = set()
+    places = {track.id: place for place, track in enumerate(_drawn(tracks), FIRST_PID)}
     for track in tracks.values():
         chrome_row = rows.get(track.id)
         if chrome_row is None:
@@ -188,7 +211,8 @@ def _metadata(tracks: Mapping[int, Track], rows: dict[int, _ChromeRow]) -> Itera
             yield _meta(b"process_sort_index", pid, 0, b"sort_index", b"%d" % pid)
         if isinstance(track.content, Slices):
             yield _meta(b"thread_name", pid, tid, b"name", orjson.dumps(chrome_row.name))
-            yield _meta(b"thread_sort_index", pid, tid, b"sort_index", b"%d" % tid)
+            place = b"%d" % places[track.id]
+            yield _meta(b"thread_sort_index", pid, tid, b"sort_index", place)
 
 
 def _meta(kind: bytes, pid: int, tid: int, key: bytes, value: bytes) -> bytes:
@@ -285,13 +309,15 @@ def _samples(label: str, samples: Samples, row: _ChromeRow, first_ns: int) -> It
         ]
 
 
-def _arrows(timeline: Timeline, rows: dict[int, _ChromeRow]) -> Iterator[list[bytes]]:
+def _arrows(
+    tracks: Sequence[Track], first_ns: int, rows: Mapping[int, _ChromeRow]
+) -> Iterator[list[bytes]]:
     """Flow events, one start and one end per arrow, bound to the slices that begin there."""
     ends: dict[int, list[tuple[int, _ChromeRow]]] = {}
-    for track in timeline.tracks:
+    for track in tracks:
         if isinstance(track.content, Slices):
             slices = track.content
-            starts = (slices.start_ns[slices.arrows.slice] - timeline.first_ns).tolist()
+            starts = (slices.start_ns[slices.arrows.slice] - first_ns).tolist()
             for arrow, start in zip(slices.arrows.arrow.tolist(), starts, strict=True):
                 ends.setdefault(arrow, []).append((start, rows[track.id]))
     block = []

@@ -5,17 +5,18 @@ The encoder of each is imported where it is used: a file has one format, and a l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from timeline.encoders.compression import BEST_LEVEL, TrackSizes, gzip_pieces
-from timeline.encoders.encoding_workers import EncodingWorkers
+from timeline.encoders.batches import BATCH_ELEMENTS
+from timeline.encoders.pieces import GZIPPED, PACKETS, PLAIN, Packing, TraceEncoder
 from timeline.errors import OutputError, UsageError
-from timeline.tracks.model import Timeline
+from timeline.tracks.model import Track
 
 __all__ = ["FORMATS", "Format", "format_of"]
 
+TEXT_BATCH_ELEMENTS = 1 << 12
 DAY_NS = 86_400 * 10**9
 MOST_JSON_NS = (1 << 42) * 1000
 """Viewers read microseconds into doubles, whose step is below a nanosecond up to 2^42 (50 days)."""
@@ -23,14 +24,24 @@ MOST_JSON_NS = (1 << 42) * 1000
 
 @dataclass(frozen=True)
 class Format:
-    """A way to encode: its name and suffix, and the encoder."""
+    """A way to write a timeline: its name and suffix, how it is encoded, and how compressed.
+
+    sent: whether batches are worth being sent to other processes, whatever else those do.
+    """
 
     name: str
     suffix: str
-    _encode: Callable[[Timeline, TrackSizes | None, int, EncodingWorkers | None], Iterator[bytes]]
+    _encoder: Callable[[Sequence[Track], int], TraceEncoder]
+    packing: Packing
     _start_ns: Callable[[int], int]
     most_ns: int | None = None
     """The longest span whose every time the format holds exactly; None for any."""
+    sent: bool = False
+
+    @property
+    def batch_elements(self) -> int:
+        """Slices and samples of a batch: text is made slowly, and progress is told by batches."""
+        return BATCH_ELEMENTS if self.sent else TEXT_BATCH_ELEMENTS
 
     def check_span(self, target: Path, span_ns: int) -> None:
         """Refuse a timeline whose times would be rounded where it is opened.
@@ -45,47 +56,23 @@ class Format:
                 do="Write .pftrace instead, or take a part of it with --window or --steps.",
             )
 
-    def encode(
-        self,
-        timeline: Timeline,
-        sizes: TrackSizes | None = None,
-        *,
-        level: int = BEST_LEVEL,
-        workers: EncodingWorkers | None = None,
-    ) -> Iterator[bytes]:
-        """The bytes of the file; sizes is told whose they are, before a gzip of the whole.
-
-        level: how hard is tried to compress them, where the format does. workers: other processes
-        that have time, where the format can make use of them.
-        """
-        return self._encode(timeline, sizes, level, workers)
-
-    def size_of(self, timeline: Timeline) -> int:
-        """The bytes a timeline takes, without writing it."""
-        return sum(len(piece) for piece in self.encode(timeline))
+    def encoder(self, tracks: Sequence[Track], first_ns: int) -> TraceEncoder:
+        """What encodes timelines of these rows, or some of them, that begin at first_ns."""
+        return self._encoder(tracks, first_ns)
 
     def load(self) -> None:
         """Load the encoder, so that copies of this process have it."""
-        self.size_of(Timeline((), 0, None))
+        self.encoder((), 0)
 
     def offset_ns(self, first_ns: int) -> int:
         """What is added to each time of a timeline that begins at first_ns."""
         return self._start_ns(first_ns) - first_ns
 
 
-def _perfetto(
-    timeline: Timeline, sizes: TrackSizes | None, level: int | None, workers: EncodingWorkers | None
-) -> Iterator[bytes]:
-    from timeline.encoders.perfetto import encode_perfetto
+def _perfetto(_tracks: Sequence[Track], _first_ns: int) -> TraceEncoder:
+    from timeline.encoders.perfetto import PerfettoEncoder
 
-    return encode_perfetto(timeline, level=level, sizes=sizes, workers=workers)
-
-
-def _perfetto_gzipped(
-    timeline: Timeline, sizes: TrackSizes | None, level: int, workers: EncodingWorkers | None
-) -> Iterator[bytes]:
-    """Packets that are compressed with the file, not in blocks."""
-    return gzip_pieces(_perfetto(timeline, sizes, None, workers), level)
+    return PerfettoEncoder()
 
 
 def _perfetto_clock_ns(first_ns: int) -> int:
@@ -94,18 +81,10 @@ def _perfetto_clock_ns(first_ns: int) -> int:
     return clock_ns(first_ns)
 
 
-def _chrome(
-    timeline: Timeline, sizes: TrackSizes | None, _level: int, _workers: EncodingWorkers | None
-) -> Iterator[bytes]:
-    from timeline.encoders.chrome import encode_chrome
+def _chrome(tracks: Sequence[Track], first_ns: int) -> TraceEncoder:
+    from timeline.encoders.chrome import ChromeEncoder
 
-    return encode_chrome(timeline, sizes=sizes)
-
-
-def _chrome_gzipped(
-    timeline: Timeline, sizes: TrackSizes | None, level: int, workers: EncodingWorkers | None
-) -> Iterator[bytes]:
-    return gzip_pieces(_chrome(timeline, sizes, level, workers), level)
+    return ChromeEncoder(tracks, first_ns)
 
 
 def _at_zero(_first_ns: int) -> int:
@@ -113,10 +92,10 @@ def _at_zero(_first_ns: int) -> int:
 
 
 FORMATS = (
-    Format("pftrace", ".pftrace", _perfetto, _perfetto_clock_ns),
-    Format("pftrace", ".pftrace.gz", _perfetto_gzipped, _perfetto_clock_ns),
-    Format("json", ".json", _chrome, _at_zero, MOST_JSON_NS),
-    Format("json", ".json.gz", _chrome_gzipped, _at_zero, MOST_JSON_NS),
+    Format("pftrace", ".pftrace", _perfetto, PACKETS, _perfetto_clock_ns, sent=True),
+    Format("pftrace", ".pftrace.gz", _perfetto, GZIPPED, _perfetto_clock_ns, sent=True),
+    Format("json", ".json", _chrome, PLAIN, _at_zero, MOST_JSON_NS),
+    Format("json", ".json.gz", _chrome, GZIPPED, _at_zero, MOST_JSON_NS),
 )
 
 

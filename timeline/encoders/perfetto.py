@@ -1,81 +1,38 @@
-"""Perfetto protobuf traces (`.pftrace`): descriptors first, then batches of tracks, compressed."""
+"""Perfetto protobuf traces (`.pftrace`): descriptors first, then the packets of tracks."""
 
 from __future__ import annotations
 
-import os
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import chain, islice
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from timeline.encoders.args_descriptor import descriptor_bytes
-from timeline.encoders.batches import (
-    CompressedPacket,
-    PacketBlock,
-    TrackBatch,
-    batch_tracks,
-    compress_in_workers,
-)
-from timeline.encoders.compression import BEST_LEVEL, TrackSizes
-from timeline.encoders.encoding_workers import EncodingWorkers
-from timeline.encoders.perfetto_tracks import clock_ns, track_uuid
-from timeline.layers import SliceKind
+from timeline.encoders.batches import TrackBatch
+from timeline.encoders.perfetto_tracks import clock_ns, encode_tracks, track_uuid
 from timeline.ranges import check_order
-from timeline.tracks.model import Samples, Slices, Timeline, Track
+from timeline.tracks.model import Samples, Timeline, Track
 
-__all__ = ["encode_perfetto"]
+__all__ = ["PerfettoEncoder"]
 
 FILE_SEQUENCE = 1
 """The packet sequence of descriptors and file-wide facts; tracks have further ones."""
-COMPRESSORS = min(4, os.cpu_count() or 1)
-"""Threads that compress; the compressor lets others run meanwhile."""
 
 
-def encode_perfetto(
-    timeline: Timeline,
-    *,
-    level: int | None = BEST_LEVEL,
-    sizes: TrackSizes | None = None,
-    workers: EncodingWorkers | None = None,
-) -> Iterator[bytes]:
-    """The bytes of the file, in pieces.
+@dataclass(frozen=True)
+class PerfettoEncoder:
+    """Encodes a timeline as packets, of which a sequence of its own holds those of each track."""
 
-    level: how hard packets are compressed inside the file, which every version of Perfetto since
-    2018 reads; with None the file is meant to be compressed as a whole. sizes is told the bytes
-    that each track took; of those compressed together each gets its part by its size before.
-    workers: other processes that encode, if there is more than one batch; they change nothing.
-    """
-    head = (_file_facts(timeline), *_descriptors(timeline.tracks))
-    batches = batch_tracks(head, _calls_first(timeline.tracks), timeline.first_ns)
-    if level is None:
-        yield from _uncompressed(batches, sizes)
-        return
-    first = list(islice(batches, 2))
-    every = chain(first, batches)
-    if workers is None or len(first) < 2:
-        packets = _compress_in_threads(every, level)
-    else:
-        packets = compress_in_workers(workers, every, level)
-    for compressed in packets:
-        if sizes is not None:
-            for track, size_bytes in compressed.track_bytes.items():
-                sizes.add(track, size_bytes)
-            sizes.count(compressed.slices)
-        yield compressed.packet
+    def opening(self, timeline: Timeline) -> Iterator[bytes]:
+        """Facts about the timeline, and its rows."""
+        yield _file_facts(timeline)
+        yield from _descriptors(timeline.tracks)
 
+    def encode(self, batch: TrackBatch, *, arrows: bool = False) -> Iterator[bytes]:
+        """The packets of a batch, which hold all there is of arrows too."""
+        return encode_tracks(batch.tracks, batch.first_ns)
 
-def _calls_first(tracks: Sequence[Track]) -> list[Track]:
-    """The tracks, those of host calls before all others.
-
-    Perfetto draws an arrow from the earlier slice, and of two that begin at once from the one that
-    comes first in the file: a call and its task do where host and device clocks were fitted.
-    """
-    return sorted(
-        tracks,
-        key=lambda track: (
-            not isinstance(track.content, Slices) or track.content.kind is not SliceKind.HOST_CALL
-        ),
-    )
+    def closing(self, _tracks: Sequence[Track]) -> Iterator[bytes]:
+        """Nothing comes last."""
+        yield from ()
 
 
 def _file_facts(timeline: Timeline) -> bytes:
@@ -136,33 +93,3 @@ def _descriptors(tracks: Sequence[Track]) -> Iterator[bytes]:
         if isinstance(track.content, Samples):
             descriptor.counter.unit_name = track.content.unit
         yield bytes(trace.SerializeToString())
-
-
-def _uncompressed(batches: Iterable[TrackBatch], sizes: TrackSizes | None) -> Iterator[bytes]:
-    for batch in batches:
-        for track, packet in batch.packets():
-            if sizes is not None:
-                sizes.add(track, len(packet))
-            yield packet
-        if sizes is not None:
-            sizes.count(batch.slices)
-
-
-def _compress_in_threads(batches: Iterable[TrackBatch], level: int) -> Iterator[CompressedPacket]:
-    """Compress packets while the next ones are encoded.
-
-    One block alone is compressed here: small files, and what is measured, start no threads.
-    """
-    blocks = chain.from_iterable(batch.blocks() for batch in batches)
-    first = list(islice(blocks, 2))
-    if len(first) < 2:
-        yield from (block.compress(level) for block in first)
-        return
-    in_work = deque[Future[CompressedPacket]]()
-    with ThreadPoolExecutor(COMPRESSORS) as compressors:
-        for block in chain(first, blocks):
-            in_work.append(compressors.submit(PacketBlock.compress, block, level))
-            if len(in_work) > COMPRESSORS:
-                yield in_work.popleft().result()
-        while in_work:
-            yield in_work.popleft().result()

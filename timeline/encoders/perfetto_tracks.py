@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy.typing as npt
 
 from timeline.columns.chunks import chunks, one_by_one
 from timeline.columns.columns import Bool, Float64, Int64, Rows
-from timeline.columns.nesting import order_edges, split_at_gaps
+from timeline.columns.nesting import Events, nested_events, split_at_gaps
 from timeline.encoders.args_descriptor import ANNOTATIONS, REALS
 from timeline.encoders.protobuf_rows import (
     Bytes,
@@ -25,44 +26,59 @@ from timeline.encoders.protobuf_rows import (
 )
 from timeline.encoders.spelled_args import SpelledArg, round_reals, spell_args
 from timeline.layers import ARGS_MESSAGES, MERGED_ARGS, ArgsMessage
-from timeline.tracks.colours import colour_of
+from timeline.tracks.colours import colours_of
 from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Slices, Track
 
-__all__ = ["PART_ELEMENTS", "clock_ns", "encode_track", "split_track", "track_uuid"]
+__all__ = [
+    "PART_ELEMENTS",
+    "clock_ns",
+    "encode_track",
+    "encode_tracks",
+    "split_track",
+    "track_uuid",
+]
 
+SHARED_ELEMENTS = 1 << 13
+"""Slices and samples of the tracks that share a sequence."""
 PART_ELEMENTS = 1 << 16
 """Slices and samples of a part; more where they leave no moment to cut at."""
 
 
-def split_track(track: Track) -> Iterator[Track]:
+def split_track(track: Track, most: int | None = None) -> Iterator[Track]:
     """Cut a long track at moments at which nothing goes on, begins or ends.
+
+    most: slices and samples of a part; PART_ELEMENTS if not given.
 
     So events of one moment stay together: nothing tells which of two parts comes first.
     """
-    content = track.content
-    if content is None or len(content) <= PART_ELEMENTS:
+    content, most = track.content, most or PART_ELEMENTS
+    if content is None or len(content) <= most:
         yield track
     elif isinstance(content, Samples):
-        for run in _runs(content.time_ns, content.time_ns):
+        for run in _runs(content.time_ns, content.time_ns, most):
             part = replace(content, time_ns=content.time_ns[run], value=content.value[run])
             yield replace(track, content=part)
     else:
-        for slices in _nested_parts(content) if content.nested else _flat_parts(content):
+        parts = _nested_parts if content.nested else _flat_parts
+        for slices in parts(content, most):
             yield replace(track, content=slices)
 
 
-def _flat_parts(slices: Slices) -> Iterator[Slices]:
-    for run in _runs(slices.start_ns, slices.end_ns):
-        yield slices.take(run, slices.arrows.between(run.start, run.stop))
+def _flat_parts(slices: Slices, most: int) -> Iterator[Slices]:
+    for run in _runs(slices.start_ns, slices.end_ns, most):
+        yield slices.between(run.start, run.stop)
 
 
-def _nested_parts(slices: Slices) -> Iterator[Slices]:
-    pieces = list(split_at_gaps(slices.start_ns, slices.end_ns, PART_ELEMENTS))
+def _nested_parts(slices: Slices, most: int) -> Iterator[Slices]:
+    pieces = list(split_at_gaps(slices.start_ns, slices.end_ns, most))
     bounds = np.cumsum([0, *map(len, pieces)]).tolist()
     runs = [slice(first, stop) for first, stop in pairwise(bounds)]
     if all(_is_run(rows, run) for rows, run in zip(pieces, runs, strict=True)):
         for run in runs:
-            yield slices.take(run, slices.arrows.between(run.start, run.stop))
+            yield slices.between(run.start, run.stop)
+        return
+    if slices.coarse is not None:  # never so: merged slices are in order of time
+        yield slices
         return
     position = np.empty(len(slices), np.intp)
     for rows, run in zip(pieces, runs, strict=True):
@@ -79,26 +95,26 @@ def _is_run(rows: Rows, run: slice) -> bool:
     return bool((rows == np.arange(run.start, run.stop)).all())
 
 
-def _runs(start_ns: Int64, end_ns: Int64) -> Iterator[slice]:
+def _runs(start_ns: Int64, end_ns: Int64, most: int) -> Iterator[slice]:
     """Runs of rows, each of which begins behind the end of the one before."""
     first, count = 0, len(start_ns)
     while first < count:
-        stop = first + PART_ELEMENTS
+        stop = first + most
         while stop < count:
-            ahead = slice(stop, stop + PART_ELEMENTS)
-            apart = np.flatnonzero(start_ns[ahead] > end_ns[stop - 1 : -1][:PART_ELEMENTS])
+            ahead = slice(stop, stop + most)
+            apart = np.flatnonzero(start_ns[ahead] > end_ns[stop - 1 : -1][:most])
             if len(apart):
                 stop += int(apart[0])
                 break
-            stop += PART_ELEMENTS
+            stop += most
         yield slice(first, min(stop, count))
         first = stop
 
 
 SEQUENCE_CLOCK = 64
 """The first clock id that is private to a sequence; only such a clock may count increments."""
-BLOCK_BYTES = 1 << 20
-"""Matrix bytes encoded at a time."""
+BLOCK_BYTES = 1 << 22
+"""Bytes that rows may take, encoded at a time."""
 LEAST_BLOCK_ROWS = 256
 """Rows encoded at a time at least, however wide they are."""
 
@@ -109,9 +125,9 @@ _TRACK_EVENT = b"\x5a"
 _TYPE_BEGIN = b"\x48\x01"
 _TYPE_END = b"\x48\x02"
 _TYPE_COUNTER = b"\x48\x04"
-_CATEGORY_IID = b"\x18\x01"
-"""Slices of a track have one category."""
+_CATEGORY_IID = b"\x18"
 _NAME_IID = b"\x50"
+_TRACK_UUID = b"\x58"
 _ANNOTATION_NAME_IID = b"\x08"
 _ANNOTATION_INTEGER = b"\x20"
 _ANNOTATION_DOUBLE = b"\x29"
@@ -128,29 +144,186 @@ def track_uuid(track_id: int) -> int:
     return track_id + 1
 
 
-def encode_track(track: Track, sequence: int, first_ns: int) -> Iterator[bytes]:
-    """The packets of a track's slices or samples, framed as in a trace file.
+def encode_tracks(tracks: Sequence[tuple[int, Track]], first_ns: int) -> Iterator[bytes]:
+    """The packets of tracks, given with a sequence each, framed as in a trace file.
 
-    The sequence, which nothing else has, begins with its names, its track as the default, and a
-    clock on which each event tells only the time since the one before. All clocks start at the
-    same moment, so the UI's row of clock snapshots shows one mark.
+    A sequence begins with its names, and a clock on
+    which each event tells only the time since the one before. All clocks start at the same moment,
+    so the UI's row of clock snapshots shows one mark. Short tracks that follow each other are on
+    the sequence of the first: one costs a viewer some 40 KB, whatever it holds.
     """
-    if isinstance(track.content, Slices) and len(track.content):
-        yield from _encode_slices(track, track.content, sequence, first_ns)
-    elif isinstance(track.content, Samples) and len(track.content):
-        yield _opening_packets(track, sequence, first_ns, _Names())
-        yield from _encode_samples(track.content, sequence, first_ns)
+    for sequence, together in _sequences(tracks):
+        slices = [track.content for track in together if isinstance(track.content, Slices)]
+        used = {id(one): _Used.by(one) for one in slices}
+        names = _Names.of(used.values())
+        own_track = together[0] if len(together) == 1 else None
+        for track in together:
+            opening = _opening_packet(sequence, names, own_track) if track is together[0] else b""
+            yield opening + _clock_packet(sequence, first_ns)
+            event = b"" if own_track else _TRACK_UUID + varint(track_uuid(track.id))
+            if isinstance(track.content, Samples):
+                packets = _encode_samples(track.content, sequence, first_ns, event)
+            else:
+                packets = _encode_slices(used[id(track.content)], names, sequence, first_ns, event)
+            yield from packets
+
+
+def _sequences(
+    tracks: Sequence[tuple[int, Track]],
+) -> Iterator[tuple[int, list[Track]]]:
+    """The tracks that hold something, those of one sequence together."""
+    together: list[Track] = []
+    first = elements = 0
+    for sequence, track in tracks:
+        count = len(track.content or ())
+        if together and elements + count > SHARED_ELEMENTS:
+            yield first, together
+            together, elements = [], 0
+        if count:
+            first = first if together else sequence
+            together.append(track)
+            elements += count
+    if together:
+        yield first, together
+
+
+def encode_track(track: Track, sequence: int, first_ns: int) -> Iterator[bytes]:
+    """The packets of a track that has a sequence of its own."""
+    return encode_tracks([(sequence, track)], first_ns)
+
+
+@dataclass(frozen=True)
+class _Used:
+    """How often slices use each code as a name and in args, and what is spelled beside those."""
+
+    slices: Slices
+    events: Int64
+    values: Int64
+    spelled: Mapping[str, SpelledArg]
+
+    @classmethod
+    def by(cls, slices: Slices) -> _Used:
+        """Count it."""
+        size = len(slices.strings)
+        values = np.zeros(size, np.intp)
+        for arg in slices.args:
+            if arg.kind is ArgKind.NAME:
+                values += _uses(arg.values, arg.present, size)
+        spelled = {one.of.name: one for one in spell_args(slices)}
+        return cls(slices, _uses(slices.name, None, size), values, spelled)
+
+    def strings(self, uses: Int64) -> dict[str, int]:
+        """The strings that are used, in order of their codes, and how often."""
+        codes = np.flatnonzero(uses)
+        strings = map(self.slices.strings.__getitem__, codes.tolist())
+        return dict(zip(strings, uses[codes].tolist(), strict=True))
+
+    def numbered(self, uses: Int64, numbers: Mapping[str, int]) -> Int64:
+        """The numbers of the strings that are used, by code."""
+        iids = np.zeros(len(uses), np.int64)
+        iids[np.flatnonzero(uses)] = [numbers[string] for string in self.strings(uses)]
+        return iids
+
+    def messages(self) -> list[tuple[ArgsMessage, list[Arg]]]:
+        """The messages that its args are in."""
+        given = [arg for arg in self.slices.args if arg.present.any()]
+        return [
+            (ARGS_MESSAGES[self.slices.kind], [arg for arg in given if not arg.of_several]),
+            (MERGED_ARGS, [arg for arg in given if arg.of_several]),
+        ]
+
+    def annotations(self) -> Iterator[str]:
+        """The names of args that are annotations: what is spelled, and what has no field."""
+        for message, args in self.messages():
+            for arg in args:
+                if arg.name in self.spelled:
+                    yield self.spelled[arg.name].name
+                if arg.name not in message.fields:
+                    yield arg.name
+
+    def colours(self) -> dict[str, str | None]:
+        """The names that are used, in order of their codes, and the colour that each has."""
+        names = list(self.strings(self.events))
+        found = colours_of(self.slices.kind, self.slices.category, names)
+        return {
+            name: None if colour is None else colour.value
+            for name, colour in zip(names, found, strict=True)
+        }
 
 
 @dataclass(frozen=True)
 class _Names:
-    """Strings of one sequence, numbered from 1, the most frequent first."""
+    """Strings of one sequence, numbered from 1: names and values by how often they are used.
 
-    category: str = ""
-    events: Sequence[str] = ()
-    args: Sequence[str] = ()
-    values: Sequence[str] = ()
-    colours: Sequence[str] = ()
+    spelled: what is spelled beside numeric args; its numbers follow those of the values.
+    """
+
+    categories: Mapping[str, int]
+    events: Mapping[str, int]
+    args: Mapping[str, int]
+    values: Mapping[str, int]
+    spelled: Mapping[str, int]
+    colours: Mapping[str, int]
+
+    @classmethod
+    def of(cls, every: Collection[_Used]) -> _Names:
+        """Number all that some slices use."""
+        events, values = Counter[str](), Counter[str]()
+        for used in every:
+            events.update(used.strings(used.events))
+            values.update(used.strings(used.values))
+        names = _numbers(name for name, _ in events.most_common())
+        texts = _numbers(text for text, _ in values.most_common())
+        spelled = (one.texts for used in every for one in used.spelled.values())
+        colours = (
+            colour
+            for used in every
+            for _, colour in sorted(used.colours().items(), key=lambda one: names[one[0]])
+            if colour is not None
+        )
+        return cls(
+            _numbers(used.slices.category.value for used in every),
+            names,
+            _numbers(chain.from_iterable(used.annotations() for used in every)),
+            texts,
+            _numbers(chain.from_iterable(spelled), len(texts) + 1),
+            _numbers(colours),
+        )
+
+
+def _numbers(strings: Iterable[str], first: int = 1) -> dict[str, int]:
+    """The number of each distinct string, in their order."""
+    return {string: number for number, string in enumerate(dict.fromkeys(strings), first)}
+
+
+_CATEGORIES, _EVENT_NAMES, _ANNOTATION_NAMES, _ANNOTATION_STRINGS, _CORRELATION_IDS = (
+    varint(field << 3 | _BYTES_TYPE) for field in (1, 2, 3, 29, 43)
+)
+
+
+def _interned(names: _Names) -> bytes:
+    """The message of interned data; one by one the protobuf library takes ten times as long."""
+    return b"".join(
+        _interned_strings(tag, strings)
+        for tag, strings in (
+            (_CATEGORIES, names.categories),
+            (_EVENT_NAMES, names.events),
+            (_ANNOTATION_NAMES, names.args),
+            (_ANNOTATION_STRINGS, names.values),
+            (_ANNOTATION_STRINGS, names.spelled),
+            (_CORRELATION_IDS, names.colours),
+        )
+    )
+
+
+def _interned_strings(tag: bytes, numbers: Mapping[str, int]) -> bytes:
+    """Messages of a number and a string."""
+    made = bytearray()
+    for string, number in numbers.items():
+        text = string.encode("utf-8", "replace")
+        inner = b"\x08%b\x12%b" % (varint(number), varint(len(text)))
+        made += tag + varint(len(inner) + len(text)) + inner + text
+    return bytes(made)
 
 
 def clock_ns(first_ns: int) -> int:
@@ -161,8 +334,8 @@ def clock_ns(first_ns: int) -> int:
     return max(first_ns, 0)
 
 
-def _opening_packets(track: Track, sequence: int, first_ns: int, names: _Names) -> bytes:
-    """The first packets of a sequence: its names, its track as the default, and its clock."""
+def _opening_packet(sequence: int, names: _Names, track: Track | None) -> bytes:
+    """The first packet of a sequence: its names, and its track where it has only one."""
     from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
     trace = protos.Trace()
@@ -171,19 +344,18 @@ def _opening_packets(track: Track, sequence: int, first_ns: int, names: _Names) 
     packet.sequence_flags = protos.TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
     packet.first_packet_on_sequence = True
     packet.trace_packet_defaults.timestamp_clock_id = SEQUENCE_CLOCK
-    packet.trace_packet_defaults.track_event_defaults.track_uuid = track_uuid(track.id)
-    if names.category:
-        packet.interned_data.event_categories.add(iid=1, name=names.category)
-    for number, name in enumerate(names.events, 1):
-        packet.interned_data.event_names.add(iid=number, name=name)
-    for number, name in enumerate(names.args, 1):
-        packet.interned_data.debug_annotation_names.add(iid=number, name=name)
-    for number, name in enumerate(names.values, 1):
-        packet.interned_data.debug_annotation_string_values.add(
-            iid=number, str=name.encode("utf-8", "replace")
-        )
-    for number, name in enumerate(names.colours, 1):
-        packet.interned_data.correlation_id_str.add(iid=number, str=name.encode("utf-8"))
+    if track is not None:
+        packet.trace_packet_defaults.track_event_defaults.track_uuid = track_uuid(track.id)
+    if interned := _interned(names):
+        packet.interned_data.ParseFromString(interned)
+    return bytes(trace.SerializeToString())
+
+
+def _clock_packet(sequence: int, first_ns: int) -> bytes:
+    """The clock of the track that follows, which starts at the first moment again."""
+    from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
+
+    trace = protos.Trace()
     clocks = trace.packet.add()
     clocks.trusted_packet_sequence_id = sequence
     clocks.clock_snapshot.clocks.add(
@@ -193,22 +365,7 @@ def _opening_packets(track: Track, sequence: int, first_ns: int, names: _Names) 
     return bytes(trace.SerializeToString())
 
 
-@dataclass(frozen=True)
-class _Events:
-    """Beginnings and ends of some slices in drawing order, one or both in each row.
-
-    row: the slice; begin_ns, end_ns: the time since the event before; begins, ends: whether the
-    row has that event, None where all have both.
-    """
-
-    row: Rows
-    begin_ns: Int64
-    end_ns: Int64
-    begins: Bool | None = None
-    ends: Bool | None = None
-
-
-def _events(slices: Slices, first_ns: int, at_once: int) -> Iterator[_Events]:
+def _events(slices: Slices, first_ns: int, at_once: int) -> Iterator[Events]:
     """All events in order, some at a time."""
     return (
         _nested_events(slices, first_ns, at_once)
@@ -217,74 +374,60 @@ def _events(slices: Slices, first_ns: int, at_once: int) -> Iterator[_Events]:
     )
 
 
-def _flat_events(slices: Slices, before_ns: int, at_once: int) -> Iterator[_Events]:
+def _flat_events(slices: Slices, before_ns: int, at_once: int) -> Iterator[Events]:
     for first in range(0, len(slices), at_once):
         start_ns = slices.start_ns[first : first + at_once]
         end_ns = slices.end_ns[first : first + at_once]
         since_ns = start_ns - np.concatenate([[before_ns], end_ns[:-1]])
-        yield _Events(np.arange(first, first + len(start_ns)), since_ns, end_ns - start_ns)
+        yield Events(np.arange(first, first + len(start_ns)), since_ns, end_ns - start_ns)
         before_ns = int(end_ns[-1])
 
 
-def _nested_events(slices: Slices, before_ns: int, at_once: int) -> Iterator[_Events]:
+def _nested_events(slices: Slices, before_ns: int, at_once: int) -> Iterator[Events]:
     for rows in split_at_gaps(slices.start_ns, slices.end_ns):
-        edges = order_edges(slices.start_ns[rows], slices.end_ns[rows])
-        for first in range(0, len(edges.row), at_once):
-            part = slice(first, first + at_once)
-            since_ns = np.diff(edges.time_ns[part], prepend=before_ns)
-            before_ns = int(edges.time_ns[part][-1])
-            yield _paired(rows[edges.row[part]], since_ns, edges.is_end[part])
+        end_ns = slices.end_ns[rows]
+        events = nested_events(slices.start_ns[rows], end_ns, before_ns)
+        before_ns = int(end_ns.max())
+        for first in range(0, len(events), at_once):
+            some = events.between(first, first + at_once)
+            yield replace(some, row=rows[some.row])
 
 
-def _paired(row: Rows, since_ns: Int64, is_end: Bool) -> _Events:
-    """Events one by one as rows, but an end that follows its beginning in the row of that."""
-    follows = np.append(False, is_end[1:] & ~is_end[:-1])
-    at = np.flatnonzero(~follows)
-    begins = ~is_end[at]
-    ended = np.append(follows[1:], False)[at]
-    return _Events(row[at], since_ns[at], since_ns[at + ended], begins, ~begins | ended)
-
-
-def _encode_slices(track: Track, slices: Slices, sequence: int, first_ns: int) -> Iterator[bytes]:
-    event_iids, event_codes = _numbered(_uses(slices.name, None, len(slices.strings)))
-    args = _Args(slices)
-    names = [slices.strings[code] for code in event_codes.tolist()]
-    colours, colour_iids = _colours(slices, event_codes, names)
-    yield _opening_packets(
-        track,
-        sequence,
-        first_ns,
-        _Names(slices.category.value, names, args.names, args.values, colours),
-    )
-    most_arrows = _most_arrows(slices.arrows)
-    rows_at_once = max(LEAST_BLOCK_ROWS, BLOCK_BYTES // (64 + 10 * most_arrows))
+def _encode_slices(
+    used: _Used, names: _Names, sequence: int, first_ns: int, track: bytes
+) -> Iterator[bytes]:
+    slices = used.slices
+    event_iids = used.numbered(used.events, names.events)
+    colour_iids = _colour_iids(used, names)
+    args = _Args(used, names)
+    category = _CATEGORY_IID + varint(names.categories[slices.category.value])
+    arrows = _Arrows(slices)
+    rows_at_once = max(LEAST_BLOCK_ROWS, BLOCK_BYTES // (64 + 10 * arrows.most))
     for events in one_by_one(_events(slices, first_ns, rows_at_once)):
         row = events.row
         begin: list[Piece] = [
-            Bytes(_TYPE_BEGIN + _CATEGORY_IID + _NAME_IID),
+            Bytes(_TYPE_BEGIN + track + category + _NAME_IID),
             Varint(event_iids[slices.name[row]]),
             *args.encoded(row),
             *_coloured(colour_iids, slices, row),
-            *_flow_ids(slices.arrows, most_arrows, row),
+            *arrows.encoded(row),
         ]
         yield encode_rows(
             [
                 _event(events.begin_ns, sequence, begin, events.begins),
-                _event(events.end_ns, sequence, [Bytes(_TYPE_END)], events.ends),
+                _event(events.end_ns, sequence, [Bytes(_TYPE_END + track)], events.ends),
             ],
             len(row),
         )
 
 
-def _colours(slices: Slices, codes: Rows, names: Sequence[str]) -> tuple[list[str], Int64]:
-    """The colours of a track, and for each code of a name the number of its own, 0 for none."""
-    numbers: dict[str, int] = {}
-    iids = np.zeros(len(slices.strings), np.int64)
-    for code, name in zip(codes.tolist(), names, strict=True):
-        colour = colour_of(slices.kind, slices.category, name)
-        if colour is not None:
-            iids[code] = numbers.setdefault(colour.value, len(numbers) + 1)
-    return list(numbers), iids
+def _colour_iids(used: _Used, names: _Names) -> Int64:
+    """For each code of a name the number of its colour, 0 for none."""
+    iids = np.zeros(len(used.events), np.int64)
+    iids[np.flatnonzero(used.events)] = [
+        0 if colour is None else names.colours[colour] for colour in used.colours().values()
+    ]
+    return iids
 
 
 def _coloured(iids: Int64, slices: Slices, row: Rows) -> list[Piece]:
@@ -319,73 +462,17 @@ def _uses(codes: npt.NDArray[Any], present: Bool | None, pool_size: int) -> Int6
     return uses
 
 
-def _numbered(uses: Int64) -> tuple[Int64, Rows]:
-    """Interning ids by code, and the codes by id: the most frequent have the shortest."""
-    used = np.flatnonzero(uses)
-    ordered = used[np.argsort(-uses[used], kind="stable")]
-    iids = np.zeros(len(uses), np.int64)
-    iids[ordered] = np.arange(1, len(ordered) + 1)
-    return iids, ordered
-
-
-@dataclass(frozen=True)
-class _Texts:
-    """The strings that args of a track have: names of its pool, and numbers that are spelled.
-
-    iids: of each code of the pool. spelled: what stands beside numeric args, by their names, each
-    with the interning ids of its texts. values: all strings in order of their ids.
-    """
-
-    iids: Int64
-    spelled: Mapping[str, tuple[SpelledArg, Int64]]
-    values: Sequence[str]
-
-    @classmethod
-    def of(cls, slices: Slices) -> _Texts:
-        """Intern the names by how often they occur, then what is spelled."""
-        uses = np.zeros(len(slices.strings), np.intp)
-        for arg in slices.args:
-            if arg.kind is ArgKind.NAME:
-                uses += _uses(arg.values, arg.present, len(slices.strings))
-        iids, codes = _numbered(uses)
-        further: dict[str, int] = {}
-        spelled = {}
-        for one in spell_args(slices):
-            ids = [further.setdefault(text, len(codes) + 1 + len(further)) for text in one.texts]
-            spelled[one.of.name] = (one, np.array(ids, np.int64))
-        return cls(iids, spelled, [*(slices.strings[code] for code in codes.tolist()), *further])
-
-
 class _Args:
-    """The args of the slices of a track, those of a message together, and the names of all."""
+    """The args of the slices of a track, those of a message together."""
 
-    def __init__(self, slices: Slices) -> None:
-        self._texts = _Texts.of(slices)
-        given = [arg for arg in slices.args if arg.present.any()]
-        self._of_message = [
-            (ARGS_MESSAGES[slices.kind], [arg for arg in given if not arg.of_several]),
-            (MERGED_ARGS, [arg for arg in given if arg.of_several]),
-        ]
-        self._iid_of_name: dict[str, int] = {}
-        for message, args in self._of_message:
-            for arg in args:
-                if arg.name in self._texts.spelled:
-                    self._number(self._texts.spelled[arg.name][0].name)
-                if arg.name not in message.fields:
-                    self._number(arg.name)
-
-    def _number(self, name: str) -> None:
-        self._iid_of_name.setdefault(name, len(self._iid_of_name) + 1)
-
-    @property
-    def names(self) -> list[str]:
-        """Those of annotations, in order of their interning ids."""
-        return list(self._iid_of_name)
-
-    @property
-    def values(self) -> Sequence[str]:
-        """The strings of annotations, in order of their interning ids."""
-        return self._texts.values
+    def __init__(self, used: _Used, names: _Names) -> None:
+        self._of_message = used.messages()
+        self._iid_of_name = names.args
+        self._value_iids = used.numbered(used.values, names.values)
+        self._spelled_iids = {
+            of: (one, np.array([names.spelled[text] for text in one.texts], np.int64))
+            for of, one in used.spelled.items()
+        }
 
     def encoded(self, row: Rows) -> list[Piece]:
         """The messages of some slices; those that have no arg of one do not have it."""
@@ -403,7 +490,7 @@ class _Args:
 
     def _spelled(self, arg: Arg, row: Rows) -> list[Piece]:
         """How an arg reads, where it is spelled."""
-        found = self._texts.spelled.get(arg.name)
+        found = self._spelled_iids.get(arg.name)
         if found is None:
             return []
         spelled, iids = found
@@ -413,7 +500,7 @@ class _Args:
         """An arg itself: a field of the message, or an annotation where that has no such field."""
         values, present = arg.values[row], arg.present[row]
         if arg.kind is ArgKind.NAME:
-            return [self._annotation(arg.name, _text(self._texts.iids[values]), arg, row)]
+            return [self._annotation(arg.name, _text(self._value_iids[values]), arg, row)]
         if arg.name not in message.fields:
             number: list[Piece] = (
                 [Bytes(_ANNOTATION_INTEGER), Varint(values.astype(np.int64))]
@@ -447,32 +534,38 @@ def _text(iids: Int64) -> list[Piece]:
     return [Bytes(_ANNOTATION_STRING_IID), Varint(iids)]
 
 
-def _most_arrows(arrows: Arrows) -> int:
-    return int(np.bincount(arrows.slice).max()) if len(arrows.slice) else 0
+class _Arrows:
+    """The arrow ends of the slices of a track, by slice."""
+
+    def __init__(self, slices: Slices) -> None:
+        self._ids = slices.arrows.arrow
+        self._count = np.bincount(slices.arrows.slice, minlength=len(slices))
+        self._first = np.cumsum(self._count) - self._count
+        self.most = int(self._count.max(initial=0))
+        """How many ends a slice has at most."""
+
+    def encoded(self, row: Rows) -> list[Piece]:
+        """The flow ids of some slices."""
+        if not self.most:
+            return []
+        count, first = self._count[row], self._first[row]
+        made: list[Piece] = []
+        for number in range(int(count.max(initial=0))):
+            present = count > number
+            at = np.where(present, first + number, 0)
+            made += [Bytes(_FLOW_ID, present), Fixed64(self._ids[at], present)]
+        return made
 
 
-def _flow_ids(arrows: Arrows, most: int, row: Rows) -> list[Piece]:
-    """Up to `most` flow ids per slice."""
-    if not most:
-        return []
-    first = np.searchsorted(arrows.slice, row, side="left")
-    made: list[Piece] = []
-    for number in range(most):
-        at = np.minimum(first + number, len(arrows.slice) - 1)
-        present = (arrows.slice[at] == row) & (at == first + number)
-        if not present.any():
-            break
-        made += [Bytes(_FLOW_ID, present), Fixed64(arrows.arrow[at], present)]
-    return made
-
-
-def _encode_samples(samples: Samples, sequence: int, first_ns: int) -> Iterator[bytes]:
+def _encode_samples(
+    samples: Samples, sequence: int, first_ns: int, track: bytes
+) -> Iterator[bytes]:
     since_ns = np.diff(samples.time_ns, prepend=first_ns)
     rows_at_once = BLOCK_BYTES // 64
     for first in range(0, len(samples), rows_at_once):
         stop = min(first + rows_at_once, len(samples))
         event: list[Piece] = [
-            Bytes(_TYPE_COUNTER + _DOUBLE_COUNTER),
+            Bytes(_TYPE_COUNTER + track + _DOUBLE_COUNTER),
             Fixed64(samples.value[first:stop]),
         ]
         yield encode_rows([_event(since_ns[first:stop], sequence, event)], stop - first)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 
+@lru_cache(maxsize=1 << 14)
 def varint(value: int) -> bytes:
     """One varint."""
     made = bytearray()

@@ -14,6 +14,15 @@ from timeline.columns.group_by import GroupRuns
 from timeline.columns.nesting import find_parents, order_edges, split_at_gaps
 from timeline.tracks.model import MERGED, Coarse, Samples, Slices
 
+try:
+    from timeline.columns._nesting import groups as groups_by_stack
+except ImportError:
+    groups_by_stack = None  # type: ignore[assignment]
+try:
+    from timeline.fitting._merging import sum_names
+except ImportError:
+    sum_names = None  # type: ignore[assignment]
+
 __all__ = [
     "EXACT",
     "Resolution",
@@ -21,6 +30,7 @@ __all__ = [
     "coarsen",
     "count_elements",
     "count_samples",
+    "is_compiled",
     "thin",
 ]
 
@@ -32,15 +42,14 @@ EXACT = 0
 
 @dataclass(frozen=True)
 class Resolution:
-    """A time resolution of 2**power nanoseconds; a finer one before `finer_until_ns`.
+    """A time resolution of 2**power nanoseconds, and the times in which everything is exact.
 
-    power 0 is exact. The finer part lets a size be met closely: without it, one step of
-    resolution may double the number of slices.
+    power 0 is exact. exact_ns: windows [start, end) in order of time, which do not overlap. In
+    them nothing is merged: a slice that overlaps one is exact, and so is each slice around it.
     """
 
     power: int
-    finer_power: int | None = None
-    finer_until_ns: int | None = None
+    exact_ns: tuple[tuple[int, int], ...] = ()
 
     @property
     def exact(self) -> bool:
@@ -50,22 +59,27 @@ class Resolution:
     @property
     def width_ns(self) -> int:
         """The width of a bin, which is also the least length of a slice that is always exact."""
-        return _width_ns(self.power)
+        return 0 if self.exact else 1 << self.power
 
-    @property
-    def finer_width_ns(self) -> int | None:
-        """The width of a bin in the finer part, where there is one."""
-        return None if self.finer_power is None else _width_ns(self.finer_power)
+    def places(self, start_ns: Int64, end_ns: Int64) -> tuple[Int64, Bool]:
+        """In which place each element starts, and whether a window keeps it exact.
 
-    def powers(self, start_ns: Int64) -> Int64:
-        """The power that holds at each start."""
-        if self.finer_until_ns is None or self.finer_power is None:
-            return constant(self.power, len(start_ns), np.int64)
-        return np.where(start_ns < self.finer_until_ns, self.finer_power, self.power)
+        A place is a part of a bin between two windows. Places are numbered in order of time: those
+        of two elements that follow each other are equal only if their bins and windows are.
+        """
+        bins = start_ns >> self.power
+        if not self.exact_ns:
+            return bins, constant(0, len(start_ns), np.bool_)
+        opens_ns, closes_ns = np.array(self.exact_ns, np.int64).T
+        after = np.searchsorted(closes_ns, start_ns, side="right")
+        # An element without length is in the window that is open at its moment.
+        opens_ns = np.append(opens_ns, np.iinfo(np.int64).max)
+        return bins + after, opens_ns[after] < np.maximum(end_ns, start_ns + 1)
 
 
-def _width_ns(power: int) -> int:
-    return 0 if power == EXACT else 1 << power
+def is_compiled() -> bool:
+    """Whether this installation has the compiled module."""
+    return sum_names is not None
 
 
 def as_coarse(slices: Slices) -> Coarse:
@@ -93,7 +107,8 @@ def coarsen(coarse: Coarse, slices: Slices, resolution: Resolution) -> Coarse:
     Slices of 2**power ns and longer stay. Shorter ones that follow each other inside the same
     slice, start in the same bin of the time axis, and have no longer one between them become one
     element, from the first start to the last end; one that is alone stays as it is. What lies
-    inside a short slice goes with it.
+    inside a short slice goes with it. What overlaps an exact window stays as it is, also where it
+    was merged before, and nothing is merged across one.
 
     An element that was merged at a finer resolution is shorter than two of its bins, so it is
     short at every coarser one: merging twice is the same as merging once at the coarser
@@ -132,50 +147,51 @@ def _groups(
     start_ns: Int64, end_ns: Int64, merged: Bool, resolution: Resolution, *, nested: bool
 ) -> Int64:
     """The group of each element, numbered in drawing order; those of one group go together."""
-    powers = resolution.powers(start_ns)
-    short = (((end_ns - start_ns) >> powers == 0) & (powers > EXACT)) | merged
+    place, exact = resolution.places(start_ns, end_ns)
+    short = (((end_ns - start_ns) >> resolution.power == 0) | merged) & ~exact
     if np.count_nonzero(short) < 2:
         return np.arange(len(short))
-    bins = start_ns >> powers
     if not nested:
-        return _flat_groups(short, bins, powers)
-    return _nested_groups(start_ns, end_ns, short, bins, powers)
+        return _flat_groups(short, place)
+    return _nested_groups(start_ns, end_ns, short, place)
 
 
-def _flat_groups(short: Bool, bins: Int64, powers: Int64) -> Int64:
+def _flat_groups(short: Bool, place: Int64) -> Int64:
     joins = np.zeros(len(short), np.bool_)
-    joins[1:] = short[1:] & short[:-1] & (bins[1:] == bins[:-1]) & (powers[1:] == powers[:-1])
+    joins[1:] = short[1:] & short[:-1] & (place[1:] == place[:-1])
     return np.cumsum(~joins) - 1
 
 
-def _nested_groups(
-    start_ns: Int64, end_ns: Int64, short: Bool, bins: Int64, powers: Int64
-) -> Int64:
+def _nested_groups(start_ns: Int64, end_ns: Int64, short: Bool, place: Int64) -> Int64:
     """Short elements below a long one go together, with all that lies inside them."""
     group = np.empty(len(short), np.int64)
     groups, last = 0, -1
     for rows in split_at_gaps(start_ns, end_ns):
-        if last >= 0 and _joins(short, bins, powers, last, rows[0]):
+        if last >= 0 and _joins(short, place, last, rows[0]):
             groups -= 1
-        inner, head = _groups_of_piece(
-            start_ns[rows], end_ns[rows], short[rows], bins[rows], powers[rows]
-        )
+        inner, head = _groups_of_piece(start_ns[rows], end_ns[rows], short[rows], place[rows])
         group[rows] = inner + groups
         groups += int(inner.max(initial=-1)) + 1
         last = rows[head]
     return group
 
 
-def _joins(short: Bool, bins: Int64, powers: Int64, one: Any, other: Any) -> Any:
+def _joins(short: Bool, place: Int64, one: Any, other: Any) -> Any:
     """Whether two elements that follow each other inside the same one go together."""
-    same = (bins[one] == bins[other]) & (powers[one] == powers[other])
-    return short[one] & short[other] & same
+    return short[one] & short[other] & (place[one] == place[other])
 
 
 def _groups_of_piece(
-    start_ns: Int64, end_ns: Int64, short: Bool, bins: Int64, powers: Int64
+    start_ns: Int64, end_ns: Int64, short: Bool, place: Int64
 ) -> tuple[Int64, int]:
-    """The groups of elements with nothing open around them, and the last outermost element."""
+    """The groups of elements with nothing open around them, and the last outermost element.
+
+    Elements are in order of start, the outer one first.
+    """
+    if groups_by_stack is not None:
+        columns = start_ns, end_ns, short, place
+        group, last = groups_by_stack(*(column.tobytes() for column in columns))
+        return np.frombuffer(group, np.int64), last
     edges = order_edges(start_ns, end_ns)
     parent = find_parents(edges)
     inside_short = (parent >= 0) & short[parent]
@@ -184,7 +200,7 @@ def _groups_of_piece(
     heads = order[~inside_short[order]]
     one, other = heads[:-1], heads[1:]
     joins = np.zeros(len(heads), np.bool_)
-    joins[1:] = _joins(short, bins, powers, one, other) & (parent[one] == parent[other])
+    joins[1:] = _joins(short, place, one, other) & (parent[one] == parent[other])
     group = np.empty(len(short), np.int64)
     group[heads] = np.cumsum(~joins) - 1
     return group[head], int(edges.row[-1])
@@ -241,6 +257,22 @@ def _names(
     busy_ns = np.concatenate([coarse.name_busy_ns[again], coarse.busy_ns[element]])
     if not len(owner):
         return owner, name, count, busy_ns
+    if sum_names is None:
+        return _sum_names_by_sorting(owner, name, count, busy_ns)
+    columns = [owner, name, count, busy_ns]
+    if len(again):
+        by_owner = np.argsort(owner, kind="stable")
+        columns = [column[by_owner] for column in columns]
+    made, *sums = sum_names(*(column.tobytes() for column in columns))
+    owner, name, count, busy_ns = (
+        np.frombuffer(one, column.dtype, made) for one, column in zip(sums, columns, strict=True)
+    )
+    return owner, name, count, busy_ns
+
+
+def _sum_names_by_sorting(
+    owner: Int64, name: Codes, count: Int64, busy_ns: Int64
+) -> tuple[Int64, Codes, Int64, Int64]:
     key = owner * (int(name.max()) + 1) + name
     order = np.argsort(key, kind="stable")
     key = key[order]
@@ -254,17 +286,19 @@ def _names(
 
 
 def thin(samples: Samples, resolution: Resolution) -> Samples:
-    """Keep the least and the greatest sample of each bin, the first of equals; both are exact."""
+    """Keep the least and the greatest sample of each bin, the first of equals; both are exact.
+
+    In windows all stay, and no bin reaches across one.
+    """
     if resolution.power == EXACT or not len(samples):
         return samples
-    powers = resolution.powers(samples.time_ns)
-    bins = samples.time_ns >> powers
-    changes = (bins[1:] != bins[:-1]) | (powers[1:] != powers[:-1])
+    place, stays = resolution.places(samples.time_ns, samples.time_ns)
+    changes = (place[1:] != place[:-1]) | (stays[1:] != stays[:-1])
     if changes.all():
         return samples
+    stays = stays.copy()
     first = np.flatnonzero(np.concatenate([[True], changes]))
     number = np.concatenate([[0], np.cumsum(changes)])
-    stays = powers == EXACT
     for extreme in (np.minimum, np.maximum):
         at = np.flatnonzero(samples.value == extreme.reduceat(samples.value, first)[number])
         stays[at[np.concatenate([[True], number[at[1:]] != number[at[:-1]]])]] = True

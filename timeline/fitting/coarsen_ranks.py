@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import compress
-from operator import not_
 
-from timeline.fitting.coarsen import EXACT
-from timeline.fitting.plan import Plan, apply_plan
-from timeline.fitting.size_model import Measure, SizeModel
+from timeline.fitting.coarsen import EXACT, Resolution
+from timeline.fitting.ladder import Measure, make_ladders
+from timeline.fitting.limits import Cost, Limits
+from timeline.fitting.plan import Plan, Planner, screen_power
+from timeline.fitting.resolve import (
+    at_resolution,
+    count_arrows,
+    count_arrows_between,
+    without_half_arrows,
+)
 from timeline.layers import SizeLayer
 from timeline.records.tables import Omission, OmissionCode
 from timeline.tracks.model import ARROW_REASON, Track, element_count
 from timeline.tracks.partition import is_partition
 from timeline.tracks.rank_tracks import RankTracks
 
-__all__ = ["coarsen_ranks", "lowest_floors"]
+__all__ = ["coarsen_ranks", "coarsen_to_floors", "lowest_floors"]
 
 MOST_PIECES = 1 << 13
 """Pieces of the time of a rank that are kept as they are: 8 MB for 32 ranks, 0.25 GB for 1 000."""
@@ -50,18 +55,37 @@ def coarsen_ranks(
     """
     tracks = _to_merge(ranks)
     count = element_count(tracks)
-    model = SizeModel(tracks, measure, lowest_floors(ranks))
-    finest = model.finest_plan()
-    if not count or (finest.expected_bytes <= limit_bytes and count <= most):
+    if not count:
         return tuple(ranks)
-    plan = model.plan(min(limit_bytes, finest.expected_bytes * most / count))
+    rows = [track for track in tracks if is_partition(track)]
+    planner = Planner(
+        make_ladders(tracks, measure, lowest_floors(ranks)),
+        Cost(),
+        screen_power(rows),
+        arrows=count_arrows_between(tracks),
+    )
+    limits = Limits(limit_bytes, most)
+    if count <= most and limits.hold(Cost(planner.finest().expected.size_bytes)):
+        return tuple(ranks)
     while True:
-        made = _apply_plan_to_ranks(ranks, plan)
+        plan = planner.plan(limits)
+        made = _apply_plan(ranks, plan)
         count = element_count(_to_merge(made))
-        coarser = model.plan(plan.expected_bytes * COUNT_SHRINK * most / max(count, 1))
-        if count <= most or coarser.resolutions == plan.resolutions:
+        limits = replace(limits, elements=limits.elements * COUNT_SHRINK * most / max(count, 1))
+        if count <= most or planner.plan(limits).powers == plan.powers:
             return made
-        plan = coarser
+
+
+def coarsen_to_floors(
+    rank: RankTracks,
+    floors: Mapping[SizeLayer, int],
+    exact_ns: tuple[tuple[int, int], ...],
+) -> RankTracks:
+    """Merge the rows of a rank as they were merged before, but for some windows of time.
+
+    floors: at which powers. exact_ns: windows in which nothing is merged.
+    """
+    return _merge(rank, floors, exact_ns)
 
 
 def _to_merge(ranks: Sequence[RankTracks]) -> list[Track]:
@@ -73,22 +97,24 @@ def _is_to_be_parted(track: Track) -> bool:
     return is_partition(track) and len(track.content or ()) <= MOST_PIECES
 
 
-def _apply_plan_to_ranks(ranks: Sequence[RankTracks], plan: Plan) -> tuple[RankTracks, ...]:
-    floors = {
-        layer: resolution.power
-        for layer, resolution in plan.resolutions.items()
-        if resolution.power != EXACT
-    }
-    made = []
-    for rank in ranks:
-        stays = [_is_to_be_parted(track) for track in rank.tracks]
-        merged, _, lost = apply_plan(list(compress(rank.tracks, map(not_, stays))), plan)
-        rest = iter(merged)
-        drawn = (
-            track if stay else next(rest) for track, stay in zip(rank.tracks, stays, strict=True)
-        )
-        omissions = rank.omissions
-        if lost:
-            omissions += (Omission(ARROW_REASON, lost, rank.rank, code=OmissionCode.ARROW_CUT),)
-        made.append(replace(rank, tracks=tuple(drawn), omissions=omissions, floors=floors))
-    return tuple(made)
+def _apply_plan(ranks: Sequence[RankTracks], plan: Plan) -> tuple[RankTracks, ...]:
+    floors = {layer: power for layer, power in plan.powers.items() if power != EXACT}
+    return tuple(_merge(rank, floors, ()) for rank in ranks)
+
+
+def _merge(
+    rank: RankTracks, floors: Mapping[SizeLayer, int], exact_ns: tuple[tuple[int, int], ...]
+) -> RankTracks:
+    resolutions = {layer: Resolution(power, exact_ns) for layer, power in floors.items()}
+    drawn = [
+        track
+        if _is_to_be_parted(track) or (layer := track.size_layer) not in resolutions
+        else at_resolution(track, resolutions[layer])
+        for track in rank.tracks
+    ]
+    whole, _ = without_half_arrows(drawn)
+    lost = count_arrows(rank.tracks) - count_arrows(whole)
+    omissions = rank.omissions
+    if lost:
+        omissions += (Omission(ARROW_REASON, lost, rank.rank, code=OmissionCode.ARROW_CUT),)
+    return replace(rank, tracks=tuple(whole), omissions=omissions, floors=floors)

@@ -1,137 +1,238 @@
-"""`--fit coarsen`: one file at the finest resolutions that keep the limit."""
+"""`--fit coarsen`: one file at the finest resolutions that keep the limits."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
 
-from timeline.encoders.compression import BEST_LEVEL, FAST_LEVEL
-from timeline.fitting.plan import Plan, apply_plan, describe_resolutions
-from timeline.fitting.plan_search import TRY_EXACT_BELOW, PlanSearch
-from timeline.fitting.size_model import SizeModel
+from timeline.analysis.telling_steps import StepRun
+from timeline.encoders.piece_maker import PieceMaker
+from timeline.encoders.piece_store import PieceStore
+from timeline.encoders.pieces import Piece
+from timeline.fitting.drawn_layer import describe_resolutions
+from timeline.fitting.exact_file import compression_level, try_exact
+from timeline.fitting.exact_runs import ASKED_SHARE, SHARE, ExactRuns, choose_exact_runs
+from timeline.fitting.limits import Cost, count_elements_of
+from timeline.fitting.paced_file import AIM, PacedFile
+from timeline.fitting.plan import Plan, Planner
+from timeline.fitting.resolve import count_arrows
 from timeline.fitting.writer import (
-    MOST_WRITES,
-    TARGET_FILL,
     Drawing,
+    Kept,
+    Picture,
     Writer,
     Written,
+    first_moment_ns,
     too_small_error,
 )
 from timeline.records.tables import Omission, OmissionCode
 from timeline.tracks.model import ARROW_REASON, element_count
+from timeline.tracks.rank_tracks import DrawnRank
+from timeline.units import spell_count, spell_number
 
-__all__ = ["write_coarsened"]
+__all__ = ["RedrawExact", "write_coarsened"]
 
-GOOD_FILL = 0.8
-"""A file that takes this much of the limit is not worth another try."""
-FAST_COMPRESSION_HEADROOM = 1.25
-"""How many times the expected size the limit must be, for fast compression to be safe."""
-FAST_COMPRESSION_ELEMENTS = 1 << 18
-"""Below so many slices and samples the best compression takes no time."""
-TRY_COARSEST_FIRST_BELOW = 3
-"""Limits below so many times the coarsest file: that is written first, to know that one fits."""
+MOST_TRIES = 4
+"""Estimates of several layers may all be wrong at once; then what was written tells more."""
+WORTH_ANOTHER = 0.9
+"""A file that uses so much of the limit that binds is not worth another try."""
 
-
-def write_coarsened(writer: Writer, drawing: Drawing) -> Written:
-    """Write at the finest resolutions that fit; each try tells what layers really cost."""
-    writer.progress.report("Measuring", 0, 0)
-    model = SizeModel(drawing.tracks, writer.measure, drawing.floors)
-    search = PlanSearch(model, writer.limit_bytes)
-    tries = MOST_WRITES
-    best: Written | None = None
-    plan = model.rough_plan()
-    if plan.expected_bytes > writer.limit_bytes:
-        plan = model.finest_plan()
-    if plan.expected_bytes > writer.limit_bytes * TRY_EXACT_BELOW:
-        coarsest = model.coarsest_plan()
-        if coarsest.expected_bytes * TRY_COARSEST_FIRST_BELOW > writer.limit_bytes:
-            best = _coarsest(writer, drawing, model)
-            search.add(coarsest, best.parts[0].draft.size_bytes)
-            model.learn(coarsest, best.parts[0].layer_bytes)
-            tries -= 1
-        plan = model.plan(writer.limit_bytes * TARGET_FILL)
-        if best is not None and plan.resolutions == coarsest.resolutions:
-            plan = search.next_plan()
-    level = _compression_level(drawing, plan, writer.limit_bytes)
-    for _ in range(tries):
-        tried = _write_plan(writer, drawing, plan, level)
-        part = tried.parts[0]
-        size = part.draft.size_bytes
-        if size > writer.limit_bytes and level != BEST_LEVEL:
-            tried.discard()
-            level = BEST_LEVEL
-            continue
-        search.add(plan, size)
-        if size <= writer.limit_bytes:
-            best = _keep_larger(best, tried)
-            if plan.finest or size >= writer.limit_bytes * GOOD_FILL:
-                break
-        else:
-            tried.discard()
-        if search.is_plain(plan):
-            model.learn(plan, part.layer_bytes)
-        plan = search.next_plan()
-    if best is None:
-        best = _coarsest_that_fits(writer, drawing, model)
-    return replace(best, exact_bytes=search.exact_bytes)
+RedrawExact = Callable[[ExactRuns], Sequence[DrawnRank] | None]
+"""Draws ranks again that were merged before, with some steps exact; None where none was merged."""
 
 
-def _coarsest_that_fits(writer: Writer, drawing: Drawing, model: SizeModel) -> Written:
-    """Estimates failed: aim ever lower, in the end at the coarsest there is."""
-    aim = writer.limit_bytes * TARGET_FILL
-    coarsest = model.coarsest_plan()
-    while (aim := aim / 2) > coarsest.expected_bytes:
-        tried = _write_plan(writer, drawing, model.plan(aim))
-        if tried.parts[0].draft.size_bytes <= writer.limit_bytes:
-            return tried
-        tried.discard()
-    return _coarsest(writer, drawing, model)
+def write_coarsened(
+    writer: Writer, drawing: Drawing, runs: Iterable[StepRun], redraw: RedrawExact
+) -> Written:
+    """Write everything if it fits, else at the finest resolutions that do.
 
-
-def _coarsest(writer: Writer, drawing: Drawing, model: SizeModel) -> Written:
-    """The smallest file there is.
+    Args:
+        runs: steps that stay exact as long as a part of the limits holds them, in order.
 
     Raises:
-        LimitError: it is too large.
+        LimitError: all that can be merged is, and it does not fit.
     """
-    tried = _write_plan(writer, drawing, model.coarsest_plan())
-    size = tried.parts[0].draft.size_bytes
-    if size > writer.limit_bytes:
-        tried.discard()
-        exact = _write_plan(writer, drawing, model.finest_plan())
-        exact.discard()
-        raise too_small_error(writer.limit_bytes, min(size, exact.parts[0].draft.size_bytes))
-    return tried
+    maker = writer.maker(drawing.tracks, first_moment_ns(drawing.tracks))
+    try:
+        whole, planner = try_exact(writer, drawing, maker)
+        if whole is not None:
+            return whole
+        exact_share = writer.limits.share(planner.finest().expected)
+        exact = _choose_exact(writer, drawing, planner, runs)
+        drawn = redraw(exact) if exact.runs else None
+        again = drawing if drawn is None else writer.draw(drawn)
+        planner.exact_share = exact.shares
+        return _Fitted(writer, again, planner, exact, maker, exact_share, drawing).write()
+    finally:
+        maker.close()
 
 
-def _compression_level(drawing: Drawing, plan: Plan, limit: int) -> int:
-    """How hard a file is compressed: one that has room and is large need not be the smallest."""
-    has_room = plan.finest and plan.expected_bytes * FAST_COMPRESSION_HEADROOM <= limit
-    return (
-        FAST_LEVEL
-        if has_room and element_count(drawing.tracks) > FAST_COMPRESSION_ELEMENTS
-        else BEST_LEVEL
+def _choose_exact(
+    writer: Writer, drawing: Drawing, planner: Planner, runs: Iterable[StepRun]
+) -> ExactRuns:
+    asked = writer.options.exact_steps is not None
+    ladders = planner.ladders
+    return choose_exact_runs(
+        runs,
+        [facts.rank for facts in drawing.facts],
+        drawing.tracks,
+        {layer: planner.element_cost(layer, ladder.floor) for layer, ladder in ladders.items()},
+        writer.limits * (ASKED_SHARE if asked else SHARE),
     )
 
 
-def _write_plan(writer: Writer, drawing: Drawing, plan: Plan, level: int = BEST_LEVEL) -> Written:
-    writer.progress.report("Merging what is short", 0, 0)
-    tracks, drawn_layers, lost = apply_plan(drawing.tracks, plan)
-    omissions = drawing.omissions
-    if lost:
-        omissions += (Omission(ARROW_REASON, lost, code=OmissionCode.ARROW_CUT),)
-    shown = tuple(drawn_layers) if any(layer.merged for layer in drawn_layers) else ()
-    explained = describe_resolutions(tracks, drawn_layers)
-    part = writer.write(explained, omissions, shown, drawing.steps, level=level)
-    return Written((part,), drawing.facts, drawing.steps, omissions, shown)
+@dataclass
+class _Fitted:
+    """Writes a file that is merged to keep its limits."""
+
+    writer: Writer
+    drawing: Drawing
+    planner: Planner
+    exact: ExactRuns
+    maker: PieceMaker
+    exact_share: float
+    before: Drawing
+    """As ranks were merged before any step was chosen: the smallest file has no exact ones."""
+    least: Cost = Cost(math.inf, math.inf)
+    """What the last file takes that was made and is too large."""
+
+    def write(self) -> Written:
+        """Write at the finest powers that fit; what was written tells what the next try may take.
+
+        Raises:
+            LimitError: all that can be merged is, and it does not fit.
+        """
+        limits, best = self.writer.limits, None
+        before: Plan | None = None
+        for _ in range(MOST_TRIES):
+            plan = self.planner.plan(limits * AIM)
+            if before is not None and plan.powers == before.powers:
+                break
+            before = plan
+            written, is_good = self._write_plan(plan)
+            if written is not None:
+                if best is not None:
+                    best.discard()
+                best = written
+            if is_good:
+                break
+        if best is None:
+            best = self._coarsest()
+        return best
+
+    def _coarsest(self) -> Written:
+        """The smallest file there is.
+
+        Raises:
+            LimitError: it is too large.
+        """
+        self.exact, self.planner.exact_share, self.drawing = ExactRuns(), {}, self.before
+        self.__dict__.pop("_arrows", None)
+        written, _ = self._write_plan(self.planner.coarsest())
+        if written is None:
+            exact = self.writer.exact(self.drawing)
+            exact.discard()
+            least = min(self.least, exact.parts[0].cost, key=self.writer.limits.share)
+            raise too_small_error(self.writer.limits, least)
+        return written
+
+    def _write_plan(self, plan: Plan) -> tuple[Written | None, bool]:
+        """Write by a plan: the file, None where it exceeds the limits; and whether it is good."""
+        writer, limits = self.writer, self.writer.limits
+        in_bytes = replace(limits, elements=0)
+        level = compression_level(in_bytes, plan.expected, self.drawing.tracks)
+        every = spell_count(element_count(self.drawing.tracks), "record")
+
+        def tell(elements: int) -> None:
+            writer.progress.report(f"Writing {spell_number(elements)} of {every}", 0, 0)
+
+        writer.progress.report("Merging what is short", 0, 0)
+
+        paced = PacedFile(
+            self.drawing.tracks,
+            plan,
+            self.planner,
+            self.exact,
+            limits,
+            self.maker,
+            level,
+            tell,
+        )
+        with PieceStore() as store:
+            ends = self._ends_of_file(paced, level)
+            paced.write(store, ends.cost)
+            self._learn(paced, plan)
+            while True:
+                ends = self._ends_of_file(paced, level)
+                if paced.holds(ends.cost):
+                    break
+                if not paced.shrink(store, ends.cost):
+                    self.least = paced.cost
+                    return None, False
+            part = writer.put_together(
+                self.maker,
+                chain([ends.opening], store.pieces(), [ends.closing]),
+                ends.made,
+                list(paced.tracks()),
+            )
+        written = Written((part,), self.drawing.facts, ends.kept, self.exact_share)
+        return written, limits.share(part.cost) >= WORTH_ANOTHER
+
+    def _ends_of_file(self, paced: PacedFile, level: int) -> _Ends:
+        """What comes first and last in the file as it is by now."""
+        writer, layers = self.writer, paced.layers()
+        omissions = self.drawing.omissions
+        lost = self._arrows - paced.count_arrows()
+        if lost:
+            omissions += (Omission(ARROW_REASON, lost, code=OmissionCode.ARROW_CUT),)
+        is_merged = lost > 0 or any(layer.merged for layer in layers)
+        kept = Kept(
+            self.drawing.steps,
+            omissions,
+            layers if is_merged else (),
+            self.exact.runs if is_merged else (),
+            writer.limits.binding(paced.cost) if is_merged else None,
+        )
+        rows = describe_resolutions(self.drawing.tracks, layers, self._exact_steps())
+        made = writer.picture(rows, kept, self.maker.first_ns)
+        opening = self.maker.opening(made.timeline, made.said, level)
+        closing = self.maker.closing(list(paced.tracks()), level)
+        packing = self.maker.packing
+        ends_bytes = len(opening) + len(closing) + len(packing.before) + len(packing.after(()))
+        return _Ends(kept, made, opening, closing, Cost(ends_bytes, count_elements_of(made.said)))
+
+    @cached_property
+    def _arrows(self) -> int:
+        """How many arrows there are."""
+        return count_arrows(self.drawing.tracks)
+
+    def _exact_steps(self) -> dict[int, list[int]]:
+        """The steps that stay exact, by rank."""
+        made: dict[int, list[int]] = {}
+        for run in self.exact.runs:
+            made.setdefault(self.drawing.facts[run.place].rank, []).append(run.step)
+        return made
+
+    def _learn(self, paced: PacedFile, plan: Plan) -> None:
+        """Correct what layers are expected to take by what they took."""
+        for layer, cost in paced.cost_by_layer().items():
+            expected = self.planner.cost_of(layer, plan.powers)
+            if layer != paced.paced and expected.size_bytes and cost.size_bytes:
+                self.planner.ladders[layer].correct(cost.size_bytes / expected.size_bytes)
 
 
-def _keep_larger(best: Written | None, tried: Written) -> Written:
-    if best is None:
-        return tried
-    keep, drop = (
-        (tried, best)
-        if (tried.parts[0].draft.size_bytes >= best.parts[0].draft.size_bytes)
-        else (best, tried)
-    )
-    drop.discard()
-    return keep
+@dataclass(frozen=True)
+class _Ends:
+    """What a file keeps, its picture, its first and last pieces, and what takes their place.
+
+    cost: with what the file says of itself, and whatever stands around all pieces.
+    """
+
+    kept: Kept
+    made: Picture
+    opening: Piece
+    closing: Piece
+    cost: Cost

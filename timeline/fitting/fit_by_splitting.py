@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,10 +16,12 @@ from timeline.columns.distinct import distinct
 from timeline.columns.nesting import order_edges
 from timeline.encoders.formats import Format
 from timeline.errors import LimitError
-from timeline.fitting.plan import without_half_arrows
+from timeline.fitting.exact_file import try_exact
+from timeline.fitting.limits import Cost, Limits, count_elements_of
+from timeline.fitting.resolve import without_half_arrows
 from timeline.fitting.writer import (
-    TARGET_FILL,
     Drawing,
+    Kept,
     Part,
     Writer,
     Written,
@@ -27,7 +30,6 @@ from timeline.fitting.writer import (
 )
 from timeline.records.tables import Omission, OmissionCode
 from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Slices, Track
-from timeline.units import spell_bytes
 
 __all__ = ["cut_moments", "cut_tracks", "parts_beside", "write_parts"]
 
@@ -108,42 +110,52 @@ def cut_moments(tracks: Sequence[Track], parts: int, start_ns: int, end_ns: int)
     return [start_ns, *distinct(inner).tolist(), end_ns]
 
 
+TARGET_FILL = 0.93
+"""How much of the limits parts are aimed at: estimates err by a few percent."""
 PART_REASON = "arrows from one part to another"
 """Why arrows are left out that a cut goes through."""
 
 
 def write_parts(writer: Writer, drawing: Drawing) -> Written:
-    """Write several files in order of time, each within the limit, which together hold everything.
+    """Write several files in order of time, each within the limits, which together hold everything.
 
     Raises:
-        LimitError: a moment takes more than the limit.
+        LimitError: a moment takes more than a limit.
     """
-    steps = drawing.steps
-    whole = writer.write(drawing.tracks, drawing.omissions, (), steps)
-    size = whole.draft.size_bytes
-    if size <= writer.limit_bytes:
-        return Written((whole,), drawing.facts, steps, drawing.omissions, exact_bytes=size)
-    whole.draft.discard()
+    limits = writer.limits
     first_ns = first_moment_ns(drawing.tracks)
-    count = int(size / (writer.limit_bytes * TARGET_FILL)) + 1
+    maker = writer.maker(drawing.tracks, first_ns)
+    try:
+        whole, planner = try_exact(writer, drawing, maker)
+    finally:
+        maker.close()
+    if whole is not None:
+        return whole
+    everything = planner.finest().expected
+    share = limits.share(everything)
+    count = max(2, int(share / TARGET_FILL) + 1)
     moments = cut_moments(drawing.tracks, count, first_ns, last_moment_ns(drawing.tracks) + 1)
     parts: list[Part] = []
     lost = 0
+    kept = Kept(drawing.steps, drawing.omissions, limited_by=limits.binding(everything))
 
-    def write(start_ns: int, end_ns: int) -> int:
+    def write(start_ns: int, end_ns: int) -> Cost:
         nonlocal lost
         tracks, cut_arrows = without_half_arrows(cut_tracks(drawing.tracks, start_ns, end_ns))
-        part = writer.write(tracks, drawing.omissions, (), steps, first_ns)
-        if part.draft.size_bytes <= writer.limit_bytes:
+        elements = Cost(0, count_elements_of(tracks))
+        if not limits.hold(elements):
+            return elements
+        part = writer.write(tracks, kept, first_ns)
+        if limits.hold(part.cost):
             parts.append(part)
             lost += cut_arrows
         else:
             part.draft.discard()
-        return part.draft.size_bytes
+        return part.cost
 
-    least = _cut_to_fit(drawing.tracks, moments, writer.limit_bytes, write)
-    if least > writer.limit_bytes:
-        raise _too_small_for_parts(writer, drawing, moments, least, steps)
+    least = _cut_to_fit(drawing.tracks, moments, limits, write)
+    if not limits.hold(least):
+        raise _too_small_for_parts(writer, drawing, moments, least)
     omissions = drawing.omissions
     if lost:
         omissions += (Omission(PART_REASON, lost // 2, code=OmissionCode.ARROW_CUT),)
@@ -151,51 +163,70 @@ def write_parts(writer: Writer, drawing: Drawing) -> Written:
         replace(part, target=_part_path(writer.target, writer.form, number, len(parts)))
         for number, part in enumerate(parts, 1)
     )
-    return Written(named, drawing.facts, steps, omissions, exact_bytes=size)
+    return Written(named, drawing.facts, replace(kept, omissions=omissions), share)
 
 
 def _cut_to_fit(
-    tracks: Sequence[Track], moments: Sequence[int], limit: int, size_of: Callable[[int, int], int]
-) -> int:
+    tracks: Sequence[Track],
+    moments: Sequence[int],
+    limits: Limits,
+    cost_of: Callable[[int, int], Cost],
+) -> Cost:
     """Cut between the moments until every part fits, in order of time.
 
     Returns:
-        The largest size of a part; above the limit for one that cannot be cut, and then no more
+        What the largest part takes; above the limits for one that cannot be cut, and then no more
         parts are tried.
     """
-    largest = 0
+    largest = Cost()
     for start, end in pairwise(moments):
-        size = size_of(start, end)
-        if size > limit:
+        cost = cost_of(start, end)
+        if not limits.hold(cost):
             halves = cut_moments(tracks, 2, start, end)
             if len(halves) > 2:
-                size = _cut_to_fit(tracks, halves, limit, size_of)
-            if size > limit:
-                return size
-        largest = max(largest, size)
+                cost = _cut_to_fit(tracks, halves, limits, cost_of)
+            if not limits.hold(cost):
+                return cost
+        largest = max(largest, cost, key=limits.share)
     return largest
 
 
 def _too_small_for_parts(
-    writer: Writer,
-    drawing: Drawing,
-    moments: Sequence[int],
-    least: int,
-    steps: Sequence[int],
+    writer: Writer, drawing: Drawing, moments: Sequence[int], least: Cost
 ) -> LimitError:
-    """Look for a limit that would do, from the size of the part that could not be cut."""
+    """Look for limits that would do, from what the part takes that could not be cut."""
+    kept = Kept(drawing.steps, drawing.omissions)
 
-    def size_of(start_ns: int, end_ns: int) -> int:
+    def cost_of(start_ns: int, end_ns: int) -> Cost:
         tracks, _ = without_half_arrows(cut_tracks(drawing.tracks, start_ns, end_ns))
-        return writer.measure(tracks, drawing.omissions, steps, moments[0])
+        part = writer.write(tracks, kept, moments[0])
+        part.draft.discard()
+        return part.cost
 
-    while (needed := _cut_to_fit(drawing.tracks, moments, least, size_of)) > least:
-        least = max(needed, least * 5 // 4)
-    return LimitError(
-        f"the limit of {spell_bytes(writer.limit_bytes)} cannot hold one moment of this selection "
-        f"in a part; {least} bytes would do.",
-        do="Raise --limit, or take fewer --ranks or --layers.",
+    limits = writer.limits
+    names_bytes = limits.binding(least) == "bytes"
+    while True:
+        enough = _raised(limits, least)
+        needed = _cut_to_fit(drawing.tracks, moments, enough, cost_of)
+        if enough.hold(needed):
+            break
+        least = max(needed, least * 1.25, key=limits.share)
+    needed_text = (
+        f"{int(enough.size_bytes)} bytes" if names_bytes else f"{int(enough.elements)} events"
     )
+    return LimitError(
+        f"the limit of {limits.spelled(least)[0]} cannot hold one moment of this selection "
+        f"in a part; {needed_text} would do.",
+        do=f"Raise {'--limit' if names_bytes else '--max-events'}, or take fewer --ranks or "
+        "--layers.",
+    )
+
+
+def _raised(limits: Limits, least: Cost) -> Limits:
+    """The limits, of which that which binds is raised so that something fits."""
+    if limits.binding(least) == "bytes":
+        return replace(limits, size_bytes=max(limits.size_bytes, math.ceil(least.size_bytes)))
+    return replace(limits, elements=max(limits.elements, math.ceil(least.elements)))
 
 
 def parts_beside(target: Path, form: Format) -> list[Path]:

@@ -8,9 +8,14 @@ import numpy as np
 
 from timeline.columns.columns import Bool, Codes, Int64, Rows
 from timeline.columns.distinct import distinct_pairs
-from timeline.columns.strings import StringPool
+from timeline.columns.strings import ExtendedPool, StringPool
 from timeline.layers import NOUNS
 from timeline.tracks.model import MERGED, Arg, ArgKind, Arrows, Coarse, Slices
+
+try:
+    from timeline.fitting._merging import leading
+except ImportError:
+    leading = None  # type: ignore[assignment]
 
 __all__ = ["draw_coarse"]
 
@@ -24,7 +29,8 @@ def draw_coarse(coarse: Coarse, slices: Slices) -> Slices:
 
     An exact slice keeps its name, args and arrows. A merged one is called "37 tasks: MatMul"
     after the name that took most of its time, and has the args count, busy_ns (the summed length
-    of all its slices) and its top names with their share of that in percent.
+    of all its slices) and its top names with their share of that in percent. Those labels are in
+    a pool of its own: tracks that share one may be drawn at once.
     """
     if len(coarse) == len(slices):
         return slices
@@ -34,7 +40,8 @@ def draw_coarse(coarse: Coarse, slices: Slices) -> Slices:
     top = _TopNames.of(coarse)
     name = np.empty(len(coarse), np.int32)
     name[exact] = slices.name[rows]
-    name[merged] = _labels(coarse, top, merged, slices)
+    strings = ExtendedPool(slices.strings)
+    name[merged] = _labels(coarse, top, merged, NOUNS[slices.kind], strings)
     args = tuple(
         _spread_arg(arg, exact, rows, len(coarse)) for arg in slices.args if not arg.of_several
     )
@@ -43,6 +50,7 @@ def draw_coarse(coarse: Coarse, slices: Slices) -> Slices:
         start_ns=coarse.start_ns,
         end_ns=coarse.end_ns,
         name=name,
+        strings=strings,
         args=(*args, *_sum_args(coarse, merged), *_top_args(coarse, top)),
         arrows=_arrows(slices.arrows, exact, rows, len(slices)),
         coarse=replace(coarse, row=np.where(merged, MERGED, np.arange(len(coarse)))),
@@ -81,19 +89,29 @@ class _TopNames:
 
     @classmethod
     def of(cls, coarse: Coarse) -> _TopNames:
-        rows, positions = [], []
-        # All names are sorted by owner: to find the leading ones is faster than to sort on.
-        left = np.arange(len(coarse.owner))
-        for position in range(TOP_NAMES):
-            leading = _leading(coarse, left)
-            rows.append(left[leading])
-            positions.append(np.full(len(leading), position))
-            left = np.delete(left, leading)
-        row = np.concatenate(rows)
+        row, position = _top_rows(coarse)
         owner = coarse.owner[row]
         whole = np.maximum(coarse.busy_ns[owner], 1)
         percent = coarse.name_busy_ns[row] * PERCENT // whole
-        return cls(owner, coarse.name[row], percent, np.concatenate(positions))
+        return cls(owner, coarse.name[row], percent, position)
+
+
+def _top_rows(coarse: Coarse) -> tuple[Rows, Int64]:
+    """Which names lead those of each owner, and at which position."""
+    if leading is not None:
+        owner, count, busy_ns = coarse.owner, coarse.name_count, coarse.name_busy_ns
+        number, *made = leading(owner.tobytes(), count.tobytes(), busy_ns.tobytes(), TOP_NAMES)
+        row, position = (np.frombuffer(one, np.int64, number) for one in made)
+        return row, position
+    rows, positions = [], []
+    # All names are sorted by owner: to find the leading ones is faster than to sort on.
+    left = np.arange(len(coarse.owner))
+    for number in range(TOP_NAMES):
+        found = _leading(coarse, left)
+        rows.append(left[found])
+        positions.append(np.full(len(found), number))
+        left = np.delete(left, found)
+    return np.concatenate(rows), np.concatenate(positions)
 
 
 def _leading(coarse: Coarse, rows: Rows) -> Rows:
@@ -109,13 +127,11 @@ def _leading(coarse: Coarse, rows: Rows) -> Rows:
     return found[np.diff(owner[found], prepend=-1) > 0]
 
 
-def _labels(coarse: Coarse, top: _TopNames, merged: Bool, slices: Slices) -> Codes:
+def _labels(coarse: Coarse, top: _TopNames, merged: Bool, noun: str, strings: StringPool) -> Codes:
     leading = np.zeros(len(coarse), np.int32)
     is_first = top.position == 0
     leading[top.owner[is_first]] = top.name[is_first]
-    noun = NOUNS[slices.kind]
     distinct, which = distinct_pairs(coarse.count[merged], leading[merged].astype(np.int64))
-    strings: StringPool = slices.strings
     labels = strings.codes(f"{count} {noun}: {strings[code]}" for count, code in distinct.tolist())
     return labels[which]
 

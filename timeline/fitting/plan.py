@@ -1,168 +1,222 @@
-"""Plan: a resolution for each layer; tracks drawn by it, and what that left out."""
+"""Planner: the power of each layer, so that what matters most stays exact longest."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-import numpy as np
+from timeline.fitting.ladder import COARSEST, Ladder
+from timeline.fitting.limits import Cost, Limits
+from timeline.layers import COUNTERS, SIZE_LAYERS, SizeLayer, SliceKind
+from timeline.tracks.model import Samples, Slices, Track
 
-from timeline.columns.chunks import one_by_one
-from timeline.columns.columns import Int64
-from timeline.columns.distinct import distinct, distinct_values
-from timeline.fitting.coarsen import EXACT, Resolution, as_coarse, coarsen, thin
-from timeline.fitting.merged_slices import draw_coarse
-from timeline.layers import NOUNS, SIZE_LAYERS, SizeLayer
-from timeline.tracks.model import MERGED, Samples, Slices, Track
-from timeline.units import spell_duration
+__all__ = ["Plan", "Planner", "screen_power"]
 
-__all__ = [
-    "WHOLE_NS",
-    "DrawnLayer",
-    "Plan",
-    "apply_plan",
-    "describe_merged",
-    "describe_resolutions",
-    "without_half_arrows",
-]
-
-WHOLE_NS = 1 << 44
-"""A resolution of hours merges all that there is."""
+EXACT_FIRST = 5
+"""So many of the leading layers are made exact before any other is refined at all."""
+SEEN_FIRST: tuple[SizeLayer, ...] = (SliceKind.OVERLAP.value, SliceKind.PARTITION.value)
+"""Layers that tell where time goes: as fine as a screen shows before others are refined, and finer
+only with what all others leave, since tasks tell more than that."""
+SCREEN_BINS = 4096
+"""Pixels of a wide screen."""
+COUNTERS_SHARE = 1 / 8
+"""What counters may take of the limits, where slices must be merged."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A resolution per layer, and the size that is expected of it."""
+    """A power for each layer, and what the file is expected to take."""
 
-    resolutions: Mapping[SizeLayer, Resolution]
-    expected_bytes: float
-    finest: bool = False
-    """Whether nothing is merged that was not merged before."""
+    powers: Mapping[SizeLayer, int]
+    expected: Cost
 
 
-@dataclass(frozen=True)
-class DrawnLayer:
-    """How one layer was drawn: its resolution, and what became of its slices."""
+@dataclass
+class Planner:
+    """Knows what each layer takes at each power, and what all takes in any case.
 
-    layer: SizeLayer
-    resolution: Resolution
-    exact: int
-    merged: int
-    merged_into: int
-
-
-def apply_plan(tracks: Sequence[Track], plan: Plan) -> tuple[list[Track], list[DrawnLayer], int]:
-    """Draw tracks at the resolutions of a plan.
-
-    Returns:
-        The tracks, what became of each layer, and the number of arrows that lost an end.
+    exact_share: by layer, the share of its elements that stays exact whatever the power.
     """
-    made: list[Track] = []
-    totals: dict[SizeLayer, list[int]] = {}
-    for track in one_by_one(tracks):
-        layer, content = track.size_layer, track.content
-        if layer is None:
-            made.append(track)
-            continue
-        resolution = plan.resolutions[layer]
-        if isinstance(content, Slices):
-            content = _at_resolution(content, resolution)
-            _count(totals, layer, *_exact_and_merged(content))
-        elif isinstance(content, Samples):
-            content = thin(content, resolution)
-            _count(totals, layer, len(content), content.left_out, 0)
-        made.append(track if content is track.content else replace(track, content=content))
-    drawn_layers = [
-        DrawnLayer(layer, plan.resolutions[layer], *totals[layer])
-        for layer in SIZE_LAYERS
-        if layer in totals
-    ]
-    whole, lost = without_half_arrows(made)
-    if any(new is not old for new, old in zip(made, tracks, strict=True)):
-        lost += _arrow_count(tracks) - _arrow_count(made)
-    return whole, drawn_layers, lost
 
+    ladders: Mapping[SizeLayer, Ladder]
+    base: Cost
+    screen_power: int
+    exact_share: Mapping[SizeLayer, float] = field(default_factory=dict)
+    arrows: Mapping[tuple[SizeLayer, SizeLayer], int] = field(default_factory=dict)
+    """How many lead from slices of one layer to those of another, or of the same."""
 
-def describe_resolutions(
-    tracks: Sequence[Track], drawn_layers: Sequence[DrawnLayer]
-) -> list[Track]:
-    """Add to the descriptions of tracks what their merged slices stand for.
+    @property
+    def layers(self) -> Sequence[SizeLayer]:
+        """Those that are drawn, the most important first."""
+        return list(self.ladders)
 
-    All rows of a layer that is not exact say so: lanes of one row must say the same.
-    """
-    merged = {layer.layer: layer.resolution for layer in drawn_layers if layer.merged}
-    made = []
-    for track in tracks:
-        resolution = merged.get(track.size_layer or "")
-        if resolution is not None and track.content is not None:
-            also = describe_merged(track.content, resolution)
-            track = replace(track, description=f"{track.description} {also}")  # noqa: PLW2901
-        made.append(track)
-    return made
+    def finest(self) -> Plan:
+        """The plan that merges nothing that was not merged before."""
+        powers = {layer: ladder.floor for layer, ladder in self.ladders.items()}
+        return Plan(powers, self.expected(powers))
 
+    def coarsest(self) -> Plan:
+        """The plan that merges all it can."""
+        powers = dict.fromkeys(self.ladders, COARSEST)
+        return Plan(powers, self.expected(powers))
 
-def _at_resolution(slices: Slices, resolution: Resolution) -> Slices:
-    if resolution.power == EXACT:
-        return slices
-    return draw_coarse(coarsen(as_coarse(slices), slices, resolution), slices)
+    def expected(self, powers: Mapping[SizeLayer, int]) -> Cost:
+        """What a file takes: its rows, the elements of each layer, and the arrows between them."""
+        total = self.base
+        for layer, power in powers.items():
+            total += self._cost(layer, power)
+        return total + self._arrows(powers)
 
+    def plan(self, limits: Limits) -> Plan:
+        """The finest powers that are expected to keep the limits.
 
-def _exact_and_merged(slices: Slices) -> tuple[int, int, int]:
-    """Exact slices, merged records, and the slices that they were merged into."""
-    if slices.coarse is None:
-        return len(slices), 0, 0
-    several = slices.coarse.row == MERGED
-    count = int(np.count_nonzero(several))
-    return len(slices) - count, int(slices.coarse.count[several].sum()), count
+        Leading layers are made exact first, as far as all others at their coarsest allow. The
+        rest of the slices share one power, and what is left over refines layers one by one.
+        Counters are thinned before any slice of the rest is merged, to a part of the limits.
+        """
+        powers = dict.fromkeys(self.ladders, COARSEST)
+        leading = [layer for layer in self.ladders if layer in SIZE_LAYERS[:EXACT_FIRST]]
+        rest = [layer for layer in self.ladders if layer not in {*leading, COUNTERS}]
+        for layer in leading:
+            finest = self._finest(powers, layer, limits)
+            powers[layer] = max(finest, self.screen_power) if layer in SEEN_FIRST else finest
+        if all(self._is_exact(powers, layer) for layer in leading if layer not in SEEN_FIRST):
+            exact = {**powers, **{layer: self.ladders[layer].floor for layer in rest}}
+            if limits.hold(self.expected(exact)):
+                powers = exact
+            else:
+                if COUNTERS in powers:
+                    powers[COUNTERS] = self._counters(powers, limits)
+                self._refine_together(powers, rest, limits)
+        for layer in rest:
+            powers[layer] = self._finest(powers, layer, limits)
+        if COUNTERS in powers:
+            powers[COUNTERS] = self._finest(powers, COUNTERS, limits)
+        for layer in SEEN_FIRST:
+            if layer in powers:
+                powers[layer] = self._finest(powers, layer, limits)
+        return Plan(powers, self.expected(powers))
 
+    def next_finer(self, layer: SizeLayer, power: int) -> int:
+        """The next finer power of a layer; the same where there is none."""
+        rungs = self.ladders[layer].rungs
+        at = rungs.index(max(power, rungs[0]))
+        return rungs[max(at - 1, 0)]
 
-def _count(totals: dict[SizeLayer, list[int]], layer: SizeLayer, *numbers: int) -> None:
-    sums = totals.setdefault(layer, [0, 0, 0])
-    for at, value in enumerate(numbers):
-        sums[at] += value
+    def next_coarser(self, layer: SizeLayer, power: int) -> int:
+        """The next coarser power of a layer; the same where there is none."""
+        rungs = self.ladders[layer].rungs
+        at = rungs.index(max(power, rungs[0]))
+        return rungs[min(at + 1, len(rungs) - 1)]
 
+    def element_cost(self, layer: SizeLayer, power: int) -> Cost:
+        """What each of a layer's elements takes at a power, with its part of the arrows."""
+        ladder = self.ladders[layer]
+        arrows = Cost(ladder.end_bytes, 1) * ladder.ends_at(power)
+        return (ladder.at(power) + arrows) * (1 / max(1, ladder.elements))
 
-def _arrow_count(tracks: Sequence[Track]) -> int:
-    """Distinct arrows that have an end on any track."""
-    return len(distinct(_arrows_of(tracks)))
+    def end_cost(self) -> Cost:
+        """What an end of an arrow takes."""
+        return Cost(max((one.end_bytes for one in self.ladders.values()), default=0.0), 1)
 
+    def cost_of(self, layer: SizeLayer, powers: Mapping[SizeLayer, int]) -> Cost:
+        """What a layer is expected to take in a plan, with all ends of arrows on exact slices."""
+        power, ladder = powers[layer], self.ladders[layer]
+        return self._cost(layer, power) + Cost(ladder.end_bytes, 1) * ladder.ends_at(power)
 
-def _arrows_of(tracks: Sequence[Track]) -> Int64:
-    ids = [track.content.arrows.arrow for track in tracks if isinstance(track.content, Slices)]
-    return np.concatenate([np.empty(0, np.int64), *ids])
+    def _is_exact(self, powers: Mapping[SizeLayer, int], layer: SizeLayer) -> bool:
+        return powers[layer] <= self.ladders[layer].floor
 
+    def _cost(self, layer: SizeLayer, power: int) -> Cost:
+        ladder, share = self.ladders[layer], self.exact_share.get(layer, 0.0)
+        cost = ladder.at(power)
+        return cost if not share else cost * (1 - share) + ladder.at(ladder.floor) * share
 
-def without_half_arrows(tracks: Sequence[Track]) -> tuple[list[Track], int]:
-    """Drop the arrows of which only one end is drawn; how many they were."""
-    ids, which = distinct_values(_arrows_of(tracks))
-    is_whole = np.bincount(which, minlength=len(ids)) == 2
-    if is_whole.all():
-        return list(tracks), 0
-    stays = is_whole[which]
-    made = []
-    first = 0
-    for track in tracks:
-        content = track.content
-        if isinstance(content, Slices) and (count := len(content.arrows.arrow)):
-            kept = stays[first : first + count]
-            first += count
-            arrows = replace(
-                content.arrows, slice=content.arrows.slice[kept], arrow=content.arrows.arrow[kept]
+    def _arrows(self, powers: Mapping[SizeLayer, int]) -> Cost:
+        """What arrows take of which both ends are drawn."""
+        return self.end_cost() * self.ends(powers)
+
+    def ends(self, powers: Mapping[SizeLayer, int]) -> float:
+        """How many ends of arrows are drawn of which the other end is drawn too.
+
+        Whether one end is on an exact slice tells nothing of the other, but in exact steps.
+        """
+        drawn = 0.0
+        for (one, other), count in self.arrows.items():
+            exact = min(self.exact_share.get(one, 0.0), self.exact_share.get(other, 0.0))
+            kept = self._share_of_ends(one, powers) * self._share_of_ends(other, powers)
+            drawn += 2 * count * (exact + (1 - exact) * kept)
+        return drawn
+
+    def _share_of_ends(self, layer: SizeLayer, powers: Mapping[SizeLayer, int]) -> float:
+        """Which part of the ends on slices of a layer is on slices that are exact."""
+        ladder = self.ladders[layer]
+        before = ladder.ends_at(ladder.floor)
+        return ladder.ends_at(powers[layer]) / before if before else 0.0
+
+    def _finest(self, powers: Mapping[SizeLayer, int], layer: SizeLayer, limits: Limits) -> int:
+        """The finest power of one layer that fits beside the others as they are."""
+        rungs = self.ladders[layer].rungs
+
+        def fits(at: int) -> bool:
+            return limits.hold(self.expected({**powers, layer: rungs[at]}))
+
+        return rungs[_first_that_fits(len(rungs), fits)]
+
+    def _counters(self, powers: Mapping[SizeLayer, int], limits: Limits) -> int:
+        """The finest power of counters that leaves most of the limits to slices."""
+        rungs, part = self.ladders[COUNTERS].rungs, limits * COUNTERS_SHARE
+
+        def fits(at: int) -> bool:
+            return part.hold(self._cost(COUNTERS, rungs[at])) and limits.hold(
+                self.expected({**powers, COUNTERS: rungs[at]})
             )
-            track = replace(track, content=replace(content, arrows=arrows))  # noqa: PLW2901
-        made.append(track)
-    return made, int(np.count_nonzero(~is_whole))
+
+        return rungs[_first_that_fits(len(rungs), fits)]
+
+    def _refine_together(
+        self, powers: dict[SizeLayer, int], layers: Sequence[SizeLayer], limits: Limits
+    ) -> None:
+        """Give layers the finest power that they can have in common."""
+        rungs = sorted({power for layer in layers for power in self.ladders[layer].rungs})
+        if not rungs:
+            return
+
+        def shared(at: int) -> dict[SizeLayer, int]:
+            return {layer: max(rungs[at], self.ladders[layer].floor) for layer in layers}
+
+        def fits(at: int) -> bool:
+            return limits.hold(self.expected({**powers, **shared(at)}))
+
+        powers.update(shared(_first_that_fits(len(rungs), fits)))
 
 
-def describe_merged(content: Slices | Samples, resolution: Resolution) -> str:
-    """What slices or samples stand for in a row that is not exact."""
-    width = "" if resolution.width_ns >= WHOLE_NS else spell_duration(resolution.width_ns)
-    finer = "" if resolution.finer_until_ns is None else " The first part is finer."
-    if isinstance(content, Samples):
-        of = f"each {width}" if width else "all"
-        return f"To keep the size limit, the least and the greatest of {of}.{finer}"
-    shorter = f" shorter than {width}" if width else ""
-    return (
-        f"To keep the size limit, {NOUNS[content.kind]}{shorter} that follow each other are one "
-        f"slice; its count and busy_ns are exact.{finer}"
-    )
+def _first_that_fits(count: int, fits: Callable[[int], bool]) -> int:
+    """The first of so many places, from fine to coarse, that fits; the last where none does."""
+    if fits(0):
+        return 0
+    low, high = 0, count - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if fits(middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def screen_power(tracks: Sequence[Track]) -> int:
+    """The power of two of ns whose bins are pixels of a screen that shows all of the time."""
+    bounds = [
+        (int(content.start_ns.min()), int(content.end_ns.max()))
+        for content in (track.content for track in tracks)
+        if isinstance(content, Slices) and len(content)
+    ] + [
+        (int(content.time_ns[0]), int(content.time_ns[-1]))
+        for content in (track.content for track in tracks)
+        if isinstance(content, Samples) and len(content)
+    ]
+    if not bounds:
+        return 0
+    span_ns = max(end for _, end in bounds) - min(start for start, _ in bounds)
+    return max(span_ns // SCREEN_BINS, 1).bit_length() - 1

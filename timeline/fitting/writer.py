@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from timeline.analysis.rank_facts import RankFacts
+from timeline.analysis.telling_steps import StepRun
 from timeline.columns.chunks import one_by_one
-from timeline.encoders.compression import BEST_LEVEL, TrackSizes
 from timeline.encoders.drafts import Draft, publish_all, write_draft
-from timeline.encoders.encoding_workers import EncodingWorkers
 from timeline.encoders.formats import Format
+from timeline.encoders.piece_maker import EncodingWorkers, PieceMaker
+from timeline.encoders.pieces import BEST_LEVEL, Piece, join_pieces
 from timeline.errors import LimitError
 from timeline.fitting.coarsen_ranks import lowest_floors
-from timeline.fitting.plan import DrawnLayer
-from timeline.fitting.size_model import bytes_by_layer
+from timeline.fitting.drawn_layer import DrawnLayer
+from timeline.fitting.limits import Cost, LimitName, Limits, count_elements_of
 from timeline.layers import SizeLayer
 from timeline.options import ExportOptions
 from timeline.progress import Progress
@@ -25,16 +26,16 @@ from timeline.tracks.notes import Notes, with_notes
 from timeline.tracks.rank_tracks import DrawnRank, RankTracks, with_args
 from timeline.tracks.root_rows import in_order
 from timeline.tracks.verdict_row import VerdictRow, with_verdict
-from timeline.units import spell_bytes, spell_count, spell_number
+from timeline.units import spell_count, spell_number
 
 __all__ = [
-    "MOST_WRITES",
-    "TARGET_FILL",
     "Arrange",
     "Describe",
     "Drawing",
     "FileNotes",
+    "Kept",
     "Part",
+    "Picture",
     "Writer",
     "Written",
     "first_moment_ns",
@@ -42,11 +43,6 @@ __all__ = [
     "selected_steps",
     "too_small_error",
 ]
-
-TARGET_FILL = 0.93
-"""How much of the limit is aimed at: estimates err by a few percent."""
-MOST_WRITES = 4
-"""How often a file is written at the most."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +54,23 @@ class FileNotes:
     verdict: VerdictRow | None = None
 
 
-Describe = Callable[[Sequence[Omission], Sequence[DrawnLayer], Sequence[int]], FileNotes]
-"""What a file says of itself, given what is left out, merged, and whose detail is in."""
+@dataclass(frozen=True)
+class Kept:
+    """What of a selection a file keeps, and what that cost.
+
+    steps: whose detail is in it. exact: runs of steps that stay exact where others are merged.
+    limited_by: the limit that binds, None where nothing had to be left out.
+    """
+
+    steps: tuple[int, ...] = ()
+    omissions: tuple[Omission, ...] = ()
+    layers: tuple[DrawnLayer, ...] = ()
+    exact: tuple[StepRun, ...] = ()
+    limited_by: LimitName | None = None
+
+
+Describe = Callable[[Kept], FileNotes]
+"""What a file says of itself, given what it keeps."""
 
 
 Arrange = Callable[[Sequence[RankFacts], Sequence[RankTracks]], tuple[Track, ...]]
@@ -67,8 +78,16 @@ Arrange = Callable[[Sequence[RankFacts], Sequence[RankTracks]], tuple[Track, ...
 
 
 @dataclass(frozen=True)
+class Picture:
+    """A timeline with what it says of itself, and the rows that say it, which come last."""
+
+    timeline: Timeline
+    said: tuple[Track, ...]
+
+
+@dataclass(frozen=True)
 class Part:
-    """One written file under a temporary name: its slices, and the bytes of each layer.
+    """One written file under a temporary name, with its slices, and its elements of any kind.
 
     drawn_ns: the first and the last moment drawn, on the clock of the tracks; offset_ns: what is
     added to a time of the tracks in the file.
@@ -77,21 +96,28 @@ class Part:
     draft: Draft
     target: Path
     slices: int
-    layer_bytes: Mapping[SizeLayer, float]
+    elements: int
     drawn_ns: tuple[int, int]
     offset_ns: int
+
+    @property
+    def cost(self) -> Cost:
+        """What it takes of the limits."""
+        return Cost(self.draft.size_bytes, self.elements)
 
 
 @dataclass(frozen=True)
 class Written:
-    """All files of an export, not yet published, and what they cost."""
+    """All files of an export, not yet published, and what they keep.
+
+    exact_share: how many times the limits a file would be that keeps everything; 0 where that is
+    not known. ranks: the rank at each place that `kept.exact` names.
+    """
 
     parts: tuple[Part, ...]
     facts: tuple[RankFacts, ...]
-    kept_steps: tuple[int, ...]
-    omissions: tuple[Omission, ...] = ()
-    drawn_layers: tuple[DrawnLayer, ...] = ()
-    exact_bytes: float = 0.0
+    kept: Kept
+    exact_share: float = 0.0
 
     def publish(
         self, beside: Sequence[tuple[Draft, Path]] = (), stale: Sequence[Path] = ()
@@ -122,16 +148,18 @@ class Drawing:
     omissions: tuple[Omission, ...]
     floors: Mapping[SizeLayer, int]
     """At which power layers were merged before."""
+    kept_steps: tuple[int, ...] | None = None
+    """Steps whose detail is drawn; None for all."""
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """All steps of the selection."""
-        return selected_steps(self.facts)
+        """The steps whose detail is drawn."""
+        return selected_steps(self.facts) if self.kept_steps is None else self.kept_steps
 
 
 @dataclass(frozen=True)
 class Writer:
-    """Puts the tracks of ranks together and writes them, again and again until they fit."""
+    """Puts the tracks of ranks together and writes them."""
 
     options: ExportOptions
     target: Path
@@ -145,9 +173,9 @@ class Writer:
     """All that were written, so that none outlives a failure."""
 
     @property
-    def limit_bytes(self) -> int:
-        """The size that no file may exceed, 0 for any."""
-        return self.options.limit_bytes
+    def limits(self) -> Limits:
+        """What no file may exceed."""
+        return Limits.of(self.options)
 
     def draw(self, ranks: Sequence[DrawnRank]) -> Drawing:
         """Put the tracks of all ranks into one timeline."""
@@ -166,64 +194,67 @@ class Writer:
     def write(
         self,
         tracks: Sequence[Track],
-        omissions: Sequence[Omission],
-        drawn_layers: Sequence[DrawnLayer],
-        steps: Sequence[int],
+        kept: Kept,
         first_ns: int | None = None,
         level: int = BEST_LEVEL,
     ) -> Part:
-        """Encode tracks to a draft."""
-        again = f" again, to fit the limit ({len(self.drafts) + 1})" if self.drafts else ""
-        self.progress.report(f"Writing{again}", 0, 0)
-        made = self._timeline(tracks, self.describe(omissions, drawn_layers, steps), first_ns)
-        every = spell_count(made.slice_count, "slice")
+        """Encode tracks to a draft, whatever it takes."""
+        self.progress.report("Writing", 0, 0)
+        picture = self.picture(tracks, kept, first_ns)
+        every = spell_count(picture.timeline.slice_count, "slice")
+        done = 0
 
         def tell(slices: int) -> None:
-            self.progress.report(f"Writing {spell_number(slices)} of {every}{again}", 0, 0)
+            nonlocal done
+            done += slices
+            self.progress.report(f"Writing {spell_number(done)} of {every}", 0, 0)
 
-        self.form.check_span(self.target, last_moment_ns(tracks) - made.first_ns)
-        sizes = TrackSizes(tell)
-        draft = write_draft(
-            self.form.encode(made, sizes, level=level, workers=self.workers), self.target
-        )
-        self.drafts.append(draft)
-        sizes.scale_to(draft.size_bytes)
-        return Part(
-            draft,
-            self.target,
-            made.slice_count,
-            bytes_by_layer(tracks, sizes.by_track),
-            (first_moment_ns(tracks), last_moment_ns(tracks)),
-            self.form.offset_ns(made.first_ns),
-        )
+        with self.maker(tracks, picture.timeline.first_ns) as maker:
+            pieces = maker.make_file(picture.timeline, tracks, picture.said, level, tell)
+            return self.put_together(maker, pieces, picture, tracks)
 
-    def measure(
-        self,
-        tracks: Sequence[Track],
-        omissions: Sequence[Omission] = (),
-        steps: Sequence[int] = (),
-        first_ns: int | None = None,
-    ) -> int:
-        """The bytes that tracks take in a file, without writing it."""
-        about = self.describe(omissions, (), steps)
-        return self.form.size_of(self._timeline(tracks, about, first_ns))
+    def maker(self, tracks: Sequence[Track], first_ns: int) -> PieceMaker:
+        """What makes pieces of a file with these rows."""
+        return PieceMaker(self.form, in_order(tracks), first_ns, self.workers)
 
-    def _timeline(
-        self, tracks: Sequence[Track], about: FileNotes, first_ns: int | None
-    ) -> Timeline:
+    def picture(self, tracks: Sequence[Track], kept: Kept, first_ns: int | None = None) -> Picture:
+        """All that a file shows: tracks, and what it says of itself."""
+        about = self.describe(kept)
         start_ns = first_moment_ns(tracks)
         end_ns = max(start_ns, last_moment_ns(tracks))
         noted = with_notes(tracks, about.notes, start_ns, end_ns)
-        every = with_verdict(noted, about.verdict, start_ns, end_ns)
+        every = in_order(with_verdict(noted, about.verdict, start_ns, end_ns))
         first = start_ns if first_ns is None else first_ns
-        return Timeline(in_order(every), first, self.wall_offset_ns, about.attributes)
+        timeline = Timeline(every, first, self.wall_offset_ns, about.attributes)
+        return Picture(timeline, every[len(tracks) :])
 
-    def exact(self, drawing: Drawing, steps: tuple[int, ...]) -> Written:
-        """Write everything, whatever its size."""
-        part = self.write(drawing.tracks, drawing.omissions, (), steps)
-        return Written(
-            (part,), drawing.facts, steps, drawing.omissions, exact_bytes=part.draft.size_bytes
+    def put_together(
+        self, maker: PieceMaker, pieces: Iterable[Piece], picture: Picture, tracks: Sequence[Track]
+    ) -> Part:
+        """Write pieces to a draft.
+
+        tracks: those with slices or samples, as they were encoded.
+        """
+        first_ns, last_ns = picture.timeline.first_ns, last_moment_ns(tracks)
+        self.form.check_span(self.target, last_ns - first_ns)
+        draft = write_draft(join_pieces(maker.packing, pieces), self.target)
+        self.drafts.append(draft)
+        shown = replace(picture.timeline, tracks=(*tracks, *picture.said))
+        return Part(
+            draft,
+            self.target,
+            shown.slice_count,
+            count_elements_of(shown.tracks),
+            (first_moment_ns(tracks), last_ns),
+            self.form.offset_ns(first_ns),
         )
+
+    def exact(self, drawing: Drawing, level: int = BEST_LEVEL) -> Written:
+        """Write everything, whatever it takes."""
+        kept = Kept(drawing.steps, drawing.omissions)
+        part = self.write(drawing.tracks, kept, level=level)
+        share = self.limits.share(part.cost) if self.limits else 0.0
+        return Written((part,), drawing.facts, kept, share)
 
 
 def first_moment_ns(tracks: Sequence[Track]) -> int:
@@ -248,10 +279,15 @@ def last_moment_ns(tracks: Sequence[Track]) -> int:
     return max(lasts, default=0)
 
 
-def too_small_error(limit: int, least: int) -> LimitError:
-    """The error of a limit below the smallest file there is, of `least` bytes."""
+def too_small_error(limits: Limits, least: Cost) -> LimitError:
+    """The error of limits below the smallest file there is, which takes `least`."""
+    option, number, unit = (
+        ("--limit", least.size_bytes, "bytes")
+        if limits.binding(least) == "bytes"
+        else ("--max-events", least.elements, "events")
+    )
     return LimitError(
-        f"the limit of {spell_bytes(limit)} cannot hold the summary of this selection; the "
-        f"smallest that works is {least} bytes.",
-        do="Raise --limit, or take fewer --ranks or --steps.",
+        f"the limit of {limits.spelled(least)[0]} cannot hold the summary of this selection; the "
+        f"smallest that works is {int(number)} {unit}.",
+        do=f"Raise {option}, or take fewer --ranks or --steps.",
     )

@@ -5,18 +5,18 @@ What only a comparison shows is imported where it is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from timeline.analysis.allocated_memory import allocated_memory
+from timeline.analysis.chosen_detail import ChosenDetail, with_chosen_detail
 from timeline.analysis.cut import Cut, cut, cut_steps, cut_window
 from timeline.analysis.drawn_records import drawn_records, omissions_of_drawn
 from timeline.analysis.filed_times import with_filed_times
 from timeline.analysis.idle.idle_causes import measure_idle
-from timeline.analysis.leading_detail import Leading, with_leading_detail
 from timeline.analysis.memory_peaks import memory_peaks
 from timeline.analysis.memory_samples import with_memory_of_graphs
 from timeline.analysis.ordinary_steps import measured_steps, ordinary_steps
@@ -45,17 +45,14 @@ from timeline.analysis.work.computed_work import computed_work
 from timeline.analysis.work.launching_operators import launcher_figures, with_launchers
 from timeline.analysis.work.operator_steps import operator_steps
 from timeline.analysis.work.task_sums import sum_tasks
-from timeline.encoders.formats import format_of
-from timeline.fitting.coarsen_ranks import coarsen_ranks
-from timeline.layers import Layer
+from timeline.layers import Layer, SizeLayer
 from timeline.options import Args, ClockOptions, StepOperators
 from timeline.ranks.rank_records import read_rank
 from timeline.records.counting_rules import INNER
 from timeline.records.tables import GPU, Records
 from timeline.selection import Kind, Selection
 from timeline.sources.source import ReadRequest, Source
-from timeline.tracks.draw_rank import draw_rank
-from timeline.tracks.model import Timeline, Track, element_count
+from timeline.tracks.model import Track, element_count
 from timeline.tracks.rank_tracks import DrawnRank, RankTracks, arg_filter
 
 __all__ = [
@@ -88,7 +85,9 @@ class RankRequest:
 
     limit_bytes: size of the file that ranks are merged for; 0 leaves them as they are. ranks: how
     many ranks the file will hold. target: the file, whose format counts. window_ns: [start, end) on
-    the rank's own clock. leading: whose detail is drawn, None for all. draw: whether tracks are
+    the rank's own clock. chosen: whose detail is drawn, None for all. floors:
+    at which powers its rows were merged before, and are again but in exact_ns, windows on its own
+    clock; None where it is drawn for the first time. draw: whether tracks are
     wanted at all, or only facts. clock: how ranks come on one clock. questions: what facts are to
     tell. read_ranks: all ranks that are read with this one.
     """
@@ -101,7 +100,9 @@ class RankRequest:
     ranks: int = 1
     target: Path = Path("timeline.pftrace")
     window_ns: tuple[int, int] | None = None
-    leading: Leading | None = None
+    chosen: ChosenDetail | None = None
+    floors: Mapping[SizeLayer, int] | None = None
+    exact_ns: tuple[tuple[int, int], ...] = ()
     draw: bool = True
     clock: ClockOptions = field(default_factory=ClockOptions)
     questions: Questions = field(default_factory=Questions)
@@ -155,6 +156,10 @@ def draw_rank_from_records(records: Records, request: RankRequest) -> DrawnRank:
         records = with_work_classes(records)
     told = replace(records, omissions=omissions_of_drawn(records, request.drawn_layers))
     facts, tracks = _draw_selected(collect_profile_facts(told), records, request)
+    if request.floors is not None:
+        from timeline.fitting.coarsen_ranks import coarsen_to_floors
+
+        return DrawnRank(facts, coarsen_to_floors(tracks, request.floors, request.exact_ns))
     fair_bytes = max(LEAST_RANK_BYTES, request.limit_bytes * DENSEST_RANK // request.ranks)
     most_bytes = min(request.limit_bytes, fair_bytes)
     if most_bytes and element_count(tracks.tracks) * BYTES_OF_ELEMENT > most_bytes:
@@ -173,10 +178,18 @@ def coarsen_for_file(
 
     most: slices and samples that may be left in any case.
     """
+    from timeline.encoders.batches import FIRST_SEQUENCE, TrackBatch
+    from timeline.encoders.formats import format_of
+    from timeline.encoders.piece_maker import PieceMaker
+    from timeline.encoders.pieces import BEST_LEVEL
+    from timeline.fitting.coarsen_ranks import coarsen_ranks
+
     form = format_of(request.target)
+    maker = PieceMaker(form, [track for rank in ranks for track in rank.tracks.tracks], 0)
 
     def measure(tracks: Sequence[Track]) -> int:
-        return form.size_of(Timeline(tuple(tracks), 0, None))
+        batch = TrackBatch(tuple(enumerate(tracks, FIRST_SEQUENCE)), 0)
+        return len(maker.make(batch, BEST_LEVEL, arrows=True))
 
     return coarsen_ranks([rank.tracks for rank in ranks], most_bytes * SIZE_SLACK, most, measure)
 
@@ -188,8 +201,8 @@ def _draw_selected(
     if request.window_ns is not None:
         part = cut_window(part, *request.window_ns)
     selected = _selected(part, request)
-    if request.leading is not None:
-        selected = with_leading_detail(selected, request.leading)
+    if request.chosen is not None:
+        selected = with_chosen_detail(selected, request.chosen)
     collectives = _collectives_of(records, part, request)
     facts = collect_facts(
         profile,
@@ -199,13 +212,15 @@ def _draw_selected(
         request.questions,
         windowed=request.window_ns is not None,
     )
-    if request.leading is None:  # these facts were read before otherwise
+    if request.chosen is None and request.floors is None:  # they were read before otherwise
         facts = _with_answers(facts, part, collectives, request)
     if request.questions.compare:
         ordinary = _ordinary_facts(facts, records, part, request)
         facts = replace(_with_sums(facts, part, request), ordinary=ordinary)
     if not request.draw:
         return facts, RankTracks(records.rank, (), 0)
+    from timeline.tracks.draw_rank import draw_rank
+
     return facts, draw_rank(selected, request.options, arg_filter(request.args))
 
 

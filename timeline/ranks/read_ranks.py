@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from timeline.analysis.chosen_detail import ChosenDetail
 from timeline.analysis.clocks import JoinedClock, RankClock, join_clocks
-from timeline.analysis.leading_detail import Leading
 from timeline.analysis.ordinary_steps import ordinary_steps
 from timeline.analysis.path.critical_path import CriticalPath
 from timeline.analysis.path.path_steps import critical_path
@@ -32,15 +32,14 @@ from timeline.records.not_given import NO_GRAPH
 from timeline.selection import SUMMARY_LAYERS, Selection
 from timeline.sources.source import Source
 from timeline.tracks.model import element_count
-from timeline.tracks.piece_args import with_piece_args
 from timeline.tracks.rank_tracks import DrawnRank
-from timeline.tracks.waiting import with_waiting
 
 __all__ = [
     "JoinedRanks",
     "KnownRanks",
     "check_selection",
     "draw_again",
+    "draw_exact_again",
     "read_facts",
     "read_ranks",
 ]
@@ -68,6 +67,8 @@ class JoinedRanks:
     origin_ns: int | None = None
     path: CriticalPath = field(default_factory=CriticalPath)
     """Empty where causes were not asked for."""
+    bare: tuple[DrawnRank, ...] = ()
+    """The ranks before it was drawn what they wait for."""
 
     @property
     def facts(self) -> tuple[RankFacts, ...]:
@@ -223,6 +224,7 @@ def _joined(
         clock,
         waiting,
         path=path,
+        bare=moved,
     )
 
 
@@ -250,6 +252,9 @@ def _with_waiting(
     """Draw into the rows of ranks what their collectives waited for."""
     if not any(request.draw for request in requests):
         return tuple(drawn)
+    from timeline.tracks.piece_args import with_piece_args
+    from timeline.tracks.waiting import with_waiting
+
     rank_tracks = with_waiting(
         [rank.tracks for rank in drawn],
         [rank.facts.collectives for rank in drawn],
@@ -309,20 +314,65 @@ def _read_window(
     return replace(joined, origin_ns=origin_ns)
 
 
-def draw_again(joined: JoinedRanks, workers: WorkerPool, leading: Leading) -> tuple[DrawnRank, ...]:
-    """Read and draw the ranks again, with detail in their leading part only.
+def draw_again(
+    joined: JoinedRanks, workers: WorkerPool, chosen: ChosenDetail
+) -> tuple[DrawnRank, ...]:
+    """Read and draw the ranks again, with nothing but the detail that was chosen.
 
     Raises:
         TimelineError: a rank fails now; it is too late to leave it out.
     """
     requests = [
-        replace(request, leading=leading.moved_back(move.move))
+        replace(request, chosen=chosen.moved_back(move.move))
         for request, move in zip(joined.requests, joined.clock.moves, strict=True)
     ]
     results = workers.results(joined.sources, draw_rank_from_source, requests, every=True)
     drawn = [rank for _, rank in results]
     moved = [rank.moved(move.move) for rank, move in zip(drawn, joined.clock.moves, strict=True)]
     return _with_waiting(moved, joined.waiting, requests)
+
+
+def draw_exact_again(
+    joined: JoinedRanks,
+    workers: WorkerPool,
+    windows_ns: Mapping[int, tuple[tuple[int, int], ...]],
+) -> tuple[DrawnRank, ...] | None:
+    """Read and draw those ranks again that were merged before, exact in some windows.
+
+    Args:
+        windows_ns: by rank, [start, end) on the clock of all ranks.
+
+    Returns:
+        All ranks; None where none was merged before that has a window.
+
+    Raises:
+        TimelineError: a rank fails now; it is too late to leave it out.
+    """
+    again = [
+        place
+        for place, rank in enumerate(joined.bare)
+        if rank.tracks.floors and windows_ns.get(rank.facts.rank)
+    ]
+    if not again:
+        return None
+    moves = [joined.clock.moves[place].move for place in again]
+    requests = [
+        replace(
+            joined.requests[place],
+            floors=joined.bare[place].tracks.floors,
+            exact_ns=tuple(
+                (move.back(start_ns), move.back(end_ns))
+                for start_ns, end_ns in windows_ns[joined.bare[place].facts.rank]
+            ),
+        )
+        for place, move in zip(again, moves, strict=True)
+    ]
+    sources = [joined.sources[place] for place in again]
+    ranks = list(joined.bare)
+    results = workers.results(sources, draw_rank_from_source, requests, every=True)
+    for place, move, (_, drawn) in zip(again, moves, results, strict=True):
+        ranks[place] = replace(ranks[place], tracks=drawn.tracks.moved(move))
+    return _with_waiting(ranks, joined.waiting, joined.requests)
 
 
 def check_selection(ranks: Sequence[RankFacts], selection: Selection, path: Path) -> None:

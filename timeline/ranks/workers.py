@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, wait
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from timeline.encoders.encoding_workers import EncodingWorkers
-from timeline.errors import TimelineError, UsageError, WorkerError
+from timeline.encoders.piece_maker import EncodingWorkers
+from timeline.errors import TimelineError, WorkerError
 from timeline.options import ReadingOptions
 from timeline.progress import UPDATE_SECONDS, Progress, RanksRead, Silent
 from timeline.ranks.read_counts import LocalCounts, ReadCounts, SharedCounts, counted_here
@@ -29,10 +29,7 @@ MOST_WINDOWS_PROCESSES = 61
 """Windows waits for no more at once."""
 UNPACKED_PER_PACKED = 10
 """Text that is compressed takes about so many times as long to read as its size says."""
-DASK = "dask://"
-"""What addresses of Dask schedulers begin with."""
-_CONNECT_SECONDS = 10
-_DIED = "its process died"
+_DIED_TWICE = "its process died, and so did another one,"
 
 _Request = TypeVar("_Request")
 _Output = TypeVar("_Output")
@@ -63,6 +60,8 @@ class WorkerPool:
     keep_going: bool = False
     stop: Callable[[Executor], None] = _shut_down
     close: Callable[[], None] = _nothing_to_close
+    result: Callable[[Future[Any]], Any] = Future.result
+    """Waits for the result of a rank."""
     worker_lost: tuple[type[BaseException], ...] = (BrokenExecutor,)
     """Exceptions that mean a worker died without saying which rank it was reading."""
     rank_killed_worker: tuple[type[BaseException], ...] = ()
@@ -145,13 +144,11 @@ class WorkerPool:
 
     def _result(self, source: Source, future: Future[_Output]) -> _Output:
         try:
-            return future.result()
+            return cast("_Output", self.result(future))
         except self.worker_lost as error:
             raise _LostError from error
         except self.rank_killed_worker as error:
-            if not getattr(error, "allowed_failures", 1):
-                raise _LostError from error  # it may only have waited where another one died
-            raise WorkerError(source.identity.rank, _DIED) from error
+            raise WorkerError(source.identity.rank, _DIED_TWICE) from error
         except MemoryError as error:
             raise WorkerError(source.identity.rank, "there is not enough memory") from error
 
@@ -167,7 +164,7 @@ class WorkerPool:
             return self._result(source, self._submit(work, source, request))
         except _LostError:
             self._stop()
-            lost = WorkerError(source.identity.rank, _DIED)
+            lost = WorkerError(source.identity.rank, _DIED_TWICE)
             self._fail(source, lost, leave_out=leave_out)
         except TimelineError as error:
             self._fail(source, error, leave_out=leave_out)
@@ -247,7 +244,7 @@ def worker_pool_for(
     sizes_bytes = {rank: found.size_bytes for rank, found in stored.items()}
     jobs, keep_going = reading.jobs, reading.keep_going
     if reading.executor:
-        return _dask_pool(reading.executor, progress, keep_going, sizes_bytes)
+        return _cluster_pool(reading.executor, progress, keep_going, sizes_bytes)
     if jobs is None:
         large = sum(found.unpacked_bytes for found in stored.values()) >= WORTH_PROCESSES_BYTES
         jobs = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -292,32 +289,24 @@ class _Stored:
         return cls(size_bytes, unpacked_bytes)
 
 
-def _dask_pool(
+def _cluster_pool(
     address: str, progress: Progress, keep_going: bool, sizes_bytes: Mapping[int, int]
 ) -> WorkerPool:
-    if not address.startswith(DASK):
-        raise UsageError(f"--executor {address} is no Dask address.", do=f"Write {DASK}HOST:PORT.")
-    try:
-        from distributed import Client
-        from distributed.scheduler import KilledWorker
-    except ImportError as error:
-        raise UsageError("--executor needs Dask.", do="pip install 'tlexport[dask]'") from error
-    try:
-        client = Client(f"tcp://{address.removeprefix(DASK)}", timeout=_CONNECT_SECONDS)
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"--executor {address}: no scheduler answers there: {error}.",
-            do="Start one with: dask scheduler",
-        ) from error
+    from timeline.ranks.dask_cluster import Cluster, DiedTwiceError
+
+    cluster = Cluster(address)
+    from distributed.scheduler import KilledWorker
+
     return WorkerPool(
-        lambda: client.get_executor(pure=False),
-        max(1, sum(client.nthreads().values())),
+        lambda: cluster,
+        max(1, cluster.threads()),
         progress,
         keep_going,
-        stop=lambda executor: executor.shutdown(wait=False),
-        close=client.close,
-        worker_lost=(),
-        rank_killed_worker=(KilledWorker,),
+        stop=lambda _: cluster.drop(),
+        close=cluster.close,
+        result=cluster.result,
+        worker_lost=(KilledWorker,),
+        rank_killed_worker=(DiedTwiceError,),
         shares_memory=False,
         sizes_bytes=sizes_bytes,
     )

@@ -11,9 +11,16 @@ import orjson
 from timeline.figures.comparison import Comparison
 from timeline.figures.gate import Gate
 from timeline.figures.notebook import cell_html, link_html, paragraph_html, table_html
+from timeline.fitting.limits import LimitName
 from timeline.records.tables import Omission
 from timeline.reports.bookkeeping import bookkeeping_lines
-from timeline.reports.report_rows import OutputFile, ResolutionRow, spell_omissions
+from timeline.reports.report_rows import (
+    ExactStep,
+    OutputFile,
+    ResolutionRow,
+    exact_steps_dict,
+    spell_omissions,
+)
 from timeline.units import spell_bytes, spell_count
 
 __all__ = ["SCHEMA_VERSION", "ComparisonReport"]
@@ -42,7 +49,8 @@ class ComparisonReport:
     csv, page, png, markdown: what was written beside the timeline. shift_ns: by how much the new
     run is moved in time there. gate: how `fail_above` was judged, None where it was not asked for.
     changed: the step that became longest, None without steps. by_layer: whether rows are grouped by
-    layer before rank.
+    layer before rank. limited_by: the limit that binds, None where everything is in the file.
+    exact_steps: steps in which nothing is merged, where anything else is.
     """
 
     comparison: Comparison
@@ -60,6 +68,8 @@ class ComparisonReport:
     gate: Gate | None = None
     changed: ChangedStep | None = None
     by_layer: bool = False
+    limited_by: LimitName | None = None
+    exact_steps: tuple[ExactStep, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values; the shape is versioned by `schema`."""
@@ -76,6 +86,7 @@ class ComparisonReport:
                     "format": output.format,
                     "bytes": output.size_bytes,
                     "slices": output.slices,
+                    "elements": output.elements,
                     "replaced": output.replaced,
                 }
                 for output in self.outputs
@@ -86,6 +97,8 @@ class ComparisonReport:
                 {"code": code.value, "reason": said, "rows": rows}
                 for said, rows, code in spell_omissions(self.omissions)
             ],
+            "limited_by": self.limited_by,
+            **exact_steps_dict(self.exact_steps),
             "resolution": [row.to_dict() for row in self.resolutions],
             "warnings": list(self.warnings),
             "png": None if self.png is None else str(self.png),
@@ -108,7 +121,12 @@ class ComparisonReport:
                 for output in self.outputs
             ),
             *bookkeeping_lines(
-                self.omissions, self.resolutions, (), aligned=False, verbose=verbose
+                self.omissions,
+                self.resolutions,
+                self.exact_steps,
+                (),
+                aligned=False,
+                verbose=verbose,
             ),
             *(f"Wrote {file}" for file in (self.csv, self.markdown) if file is not None),
         ]

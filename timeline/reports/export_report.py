@@ -16,15 +16,18 @@ from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict
 from timeline.figures.waiting_tables import waiting_dicts
+from timeline.fitting.limits import LimitName
 from timeline.records.tables import Omission
 from timeline.reports.bookkeeping import bookkeeping_lines
 from timeline.reports.check_text import check_lines, unused_lines
 from timeline.reports.report_rows import (
     CsvFile,
+    ExactStep,
     OutputFile,
     OverlapRow,
     RankReport,
     ResolutionRow,
+    exact_steps_dict,
     omission_dict,
     spell_omissions,
 )
@@ -53,7 +56,12 @@ class ExportReport:
     warnings: tuple[str, ...] = ()
     suggestion: str = ""
     limit_bytes: int = 0
+    max_events: int = 0
     resolutions: tuple[ResolutionRow, ...] = ()
+    limited_by: LimitName | None = None
+    """The limit that binds, None where everything is in the file."""
+    exact_steps: tuple[ExactStep, ...] = ()
+    """Steps in which nothing is merged, where anything else is."""
     csv: CsvFile | None = None
     estimated_gain_ns: int | None = None
     """How much earlier the selection would end if the culprit were as fast as the others."""
@@ -73,6 +81,9 @@ class ExportReport:
             "status": "ok",
             "kind": self.kind,
             "limit_bytes": self.limit_bytes,
+            "max_events": self.max_events,
+            "limited_by": self.limited_by,
+            **exact_steps_dict(self.exact_steps),
             "outputs": [output.to_dict() for output in self.outputs],
             "removed": [str(part) for part in self.removed],
             "csv": None if self.csv is None else self.csv.to_dict(),
@@ -132,6 +143,7 @@ class ExportReport:
             *bookkeeping_lines(
                 self.omissions,
                 self.resolutions,
+                self.exact_steps,
                 self._clock_lines(),
                 aligned=any(rank.align == "collectives" for rank in self.ranks),
                 verbose=verbose,

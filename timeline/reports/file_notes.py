@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from timeline.fitting.limits import LimitName
 from timeline.records.tables import Omission
-from timeline.reports.report_rows import ResolutionRow, spell_omissions
+from timeline.reports.bookkeeping import KEPT_EXACT
+from timeline.reports.report_rows import (
+    ExactStep,
+    ResolutionRow,
+    spell_exact_steps,
+    spell_omissions,
+)
 from timeline.tracks.notes import Note, Notes
 from timeline.units import spell_count
 
@@ -19,7 +26,11 @@ MOST_CHARACTERS = 240
 
 
 def notes_of(
-    warnings: Sequence[str], omissions: Sequence[Omission], resolutions: Sequence[ResolutionRow]
+    warnings: Sequence[str],
+    omissions: Sequence[Omission],
+    resolutions: Sequence[ResolutionRow],
+    exact_steps: Sequence[ExactStep] = (),
+    limited_by: LimitName | None = None,
 ) -> Notes | None:
     """What whoever opens the file should know; None where nothing is wrong or missing.
 
@@ -34,10 +45,13 @@ def notes_of(
     topics = {
         "Warnings": [Note(text) for text in dict.fromkeys(warnings)],
         "Left out": [Note(text, (("records", rows),)) for text, rows, _ in left_out],
-        MERGED: [_merged(row) for row in merged],
+        MERGED: [
+            *([Note(f"{KEPT_EXACT}: {spell_exact_steps(exact_steps)}")] if exact_steps else []),
+            *map(_merged, merged),
+        ],
     }
     return Notes(
-        "; ".join(_counts(topics)),
+        "; ".join(_counts(topics, len(merged), limited_by)),
         tuple((topic, tuple(_first(notes))) for topic, notes in topics.items() if notes),
     )
 
@@ -54,15 +68,18 @@ def _merged(row: ResolutionRow) -> Note:
     )
 
 
-def _counts(topics: dict[str, list[Note]]) -> Iterator[str]:
+def _counts(
+    topics: dict[str, list[Note]], merged: int, limited_by: LimitName | None
+) -> Iterator[str]:
     """The notes in one line."""
     if warnings := topics["Warnings"]:
         yield spell_count(len(warnings), "warning")
     if left_out := topics["Left out"]:
         records = sum(rows for note in left_out for _, rows in note.numbers)
         yield f"{spell_count(records, 'record')} left out"
-    if merged := topics[MERGED]:
-        yield f"{spell_count(len(merged), 'layer')} merged to keep the size limit"
+    if merged:
+        limit = "limit of events" if limited_by == "events" else "size limit"
+        yield f"{spell_count(merged, 'layer')} merged to keep the {limit}"
 
 
 def _first(notes: Sequence[Note]) -> Iterator[Note]:

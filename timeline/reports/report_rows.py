@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from timeline.errors import spell_ids
 from timeline.figures.renamed_keys import with_renamed_keys
-from timeline.fitting.plan import WHOLE_NS
+from timeline.fitting.drawn_layer import WHOLE_NS
 from timeline.records.counting_rules import CommunicationRule, FreeRule
 from timeline.records.not_given import NO_GRAPH
 from timeline.records.tables import Omission, OmissionCode
@@ -17,11 +17,14 @@ from timeline.units import spell_bytes, spell_count, spell_duration, spell_numbe
 
 __all__ = [
     "CsvFile",
+    "ExactStep",
     "OutputFile",
     "OverlapRow",
     "RankReport",
     "ResolutionRow",
+    "exact_steps_dict",
     "omission_dict",
+    "spell_exact_steps",
     "spell_omissions",
 ]
 
@@ -30,6 +33,7 @@ __all__ = [
 class OutputFile:
     """A file that was written; `steps` are those whose detail it holds.
 
+    elements: its slices, samples and ends of arrows, which are what a viewer pays for.
     replaced: whether a file of that name was there before.
     drawn_ns: its first and its last moment, on the clock of the figures; offset_ns: what is added
     to such a time in the file.
@@ -39,6 +43,7 @@ class OutputFile:
     format: str
     size_bytes: int
     slices: int
+    elements: int
     steps: tuple[int, ...]
     drawn_ns: tuple[int, int]
     offset_ns: int
@@ -57,6 +62,7 @@ class OutputFile:
             "format": self.format,
             "bytes": self.size_bytes,
             "slices": self.slices,
+            "elements": self.elements,
             "steps": list(self.steps),
             "replaced": self.replaced,
         }
@@ -195,6 +201,34 @@ class ResolutionRow:
     def to_dict(self) -> dict[str, Any]:
         """The row under the names of the report."""
         return with_renamed_keys(vars(self))
+
+
+@dataclass(frozen=True)
+class ExactStep:
+    """A step that stays exact on some ranks, where what others hold is merged."""
+
+    step: int
+    ranks: tuple[int, ...]
+
+
+def spell_exact_steps(steps: Sequence[ExactStep]) -> str:
+    """The steps for people: those that are exact on the same ranks together."""
+    by_ranks: dict[tuple[int, ...], list[int]] = {}
+    for one in steps:
+        by_ranks.setdefault(one.ranks, []).append(one.step)
+    return "; ".join(
+        f"{'step' if len(found) == 1 else 'steps'} {spell_ids(found)} of "
+        f"{'rank' if len(ranks) == 1 else 'ranks'} {spell_ids(ranks)}"
+        for ranks, found in by_ranks.items()
+    )
+
+
+def exact_steps_dict(steps: Sequence[ExactStep]) -> dict[str, Any]:
+    """The steps under the names of the report, and on which ranks each is exact."""
+    return {
+        "exact_steps": [one.step for one in steps],
+        "exact_ranks": {str(one.step): list(one.ranks) for one in steps},
+    }
 
 
 def omission_dict(omission: Omission) -> dict[str, Any]:

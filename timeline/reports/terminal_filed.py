@@ -8,7 +8,6 @@ from rich.text import Text
 
 from timeline.figures.filed_verdict import FiledVerdict
 from timeline.reports.terminal import Display, name_text, render_blocks
-from timeline.reports.terminal_comparison import comparison_text
 from timeline.reports.terminal_verdict import verdict_text
 from timeline.units import spell_count
 
@@ -23,6 +22,8 @@ def filed_text(filed: FiledVerdict, display: Display, *, verbose: bool = False) 
     if filed.verdict is not None and filed.figures is not None:
         text = verdict_text(filed.verdict, filed.figures, display, verbose=verbose)
     elif filed.comparison is not None:
+        from timeline.reports.terminal_comparison import comparison_text
+
         text = comparison_text(filed.comparison, display)
     else:
         text = render_blocks([[name_text(line, display) for line in filed.sentences]], display)

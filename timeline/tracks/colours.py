@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Sequence
 
 from timeline.layers import Category, SliceKind
 
-__all__ = ["Colour", "colour_of"]
+__all__ = ["Colour", "colours_of"]
 
 
 class Colour(enum.Enum):
@@ -55,14 +56,17 @@ _NOT_PROFILED = "not profiled"
 """In the name of a rank on the critical path of which is known only that others waited for it."""
 
 
-def colour_of(kind: SliceKind, category: Category, name: str) -> Colour | None:
-    """The colour of a slice, None where the UI may choose one by its name."""
-    if kind in _OF_KIND:
-        return _OF_KIND[kind]
-    if category in _OF_CATEGORY:
-        return _OF_CATEGORY[category]
-    if kind not in _BY_NAME:
-        return None
+def colours_of(
+    kind: SliceKind, category: Category, names: Sequence[str]
+) -> Sequence[Colour | None]:
+    """The colours of slices by their names, None where the UI may choose one."""
+    colour = _OF_KIND.get(kind) or _OF_CATEGORY.get(category)
+    if colour is None and kind in _BY_NAME:
+        return [_colour_of_use(name) for name in names]
+    return [colour] * len(names)
+
+
+def _colour_of_use(name: str) -> Colour:
     use = _BEFORE_USE.sub("", name.lower())
     if _NOT_PROFILED in use:
         return Colour.WAITING

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from timeline.analysis.scopes import find_scopes
+from timeline.analysis.selected_rank import Missing
 from timeline.analysis.work.task_flops import task_flops
 from timeline.columns.chunks import compute_in_chunks
 from timeline.columns.columns import Int64, Rows, sort_rows, take
@@ -254,33 +255,35 @@ def _paint_scopes(drawing: LayerDrawing) -> None:
 
 
 def _paint_missing(drawing: LayerDrawing) -> None:
-    """Draw one slice where the detail of whole steps had to be left out, if any had."""
-    records, missing = drawing.rank.detail, drawing.rank.missing
-    if missing is None:
+    """Draw a slice wherever the detail of steps had to be left out, if any had."""
+    strings, missing = drawing.rank.detail.strings, drawing.rank.missing
+    if not missing:
         return
-    count = spell_count(missing.tasks, "task")
-    which = f"steps {spell_ids(missing.steps)}" if missing.steps else "the rest"
-    name = records.strings.code(f"{which}: {count} not in this file")
+
+    def column(field: str) -> Int64:
+        return np.array([getattr(stretch, field) for stretch in missing], np.int64)
+
     drawn = SliceTable(
-        np.array([missing.start_ns]),
-        np.array([missing.end_ns]),
-        np.array([name], np.int32),
+        column("start_ns"),
+        column("end_ns"),
+        strings.codes(map(_name_missing, missing)),
         SliceKind.NOTE,
-        [
-            integers("tasks", np.array([missing.tasks])),
-            integers("hccl_tasks", np.array([missing.hccl_tasks])),
-            integers("host_calls", np.array([missing.host_calls])),
-        ],
+        [integers(field, column(field)) for field in ("tasks", "hccl_tasks", "host_calls")],
     )
     drawing.painter.add_flat_row(
         "Detail left out",
         drawing.add_row(),
         0,
         drawn,
-        records.strings,
-        records.rank,
+        strings,
+        drawing.rank.detail.rank,
         descriptions.NOT_IN_THIS_FILE,
     )
+
+
+def _name_missing(missing: Missing) -> str:
+    which = f"steps {spell_ids(missing.steps)}" if missing.steps else "the rest"
+    return f"{which}: {spell_count(missing.tasks, 'task')} not in this file"
 
 
 def _paint_counters(drawing: LayerDrawing) -> None:
@@ -288,6 +291,8 @@ def _paint_counters(drawing: LayerDrawing) -> None:
     painter, records, parent = drawing.painter, drawing.rank.detail, drawing.add_row()
     series, samples, strings = records.series, records.samples, records.strings
     groups = distinct(series.group).tolist()
+    rows_of = dict(_by_value(samples.series))
+    nothing = np.empty(0, np.intp)
     for order, group in enumerate(sorted(groups, key=lambda code: natural_order(strings[code]))):
         label = strings[group]
         folder = painter.add_group(
@@ -301,7 +306,7 @@ def _paint_counters(drawing: LayerDrawing) -> None:
                 described = descriptions.counter_family(family, label)
                 above = painter.add_group(family, folder, place, described, records.rank)
             for position, row in enumerate(rows):
-                at = np.flatnonzero(samples.series == row)
+                at = rows_of.get(row, nothing)
                 at = at[np.argsort(samples.time_ns[at], kind="stable")]
                 content = Samples(
                     samples.time_ns[at], samples.value[at], strings[int(series.unit[row])]

@@ -104,6 +104,22 @@ class Coarse(Columnar):
     def __len__(self) -> int:
         return len(self.start_ns)
 
+    def between(self, first: int, stop: int) -> Coarse:
+        """Elements `first` to `stop`, which are numbered from 0 then, as their slices are."""
+        begin, end = np.searchsorted(self.owner, [first, stop])
+        row = self.row[first:stop]
+        return Coarse(
+            self.start_ns[first:stop],
+            self.end_ns[first:stop],
+            np.where(row == MERGED, MERGED, row - first),
+            self.count[first:stop],
+            self.busy_ns[first:stop],
+            self.owner[begin:end] - first,
+            self.name[begin:end],
+            self.name_count[begin:end],
+            self.name_busy_ns[begin:end],
+        )
+
 
 @dataclass(frozen=True)
 class Slices(Columnar):
@@ -156,6 +172,12 @@ class Slices(Columnar):
             arrows=arrows,
             coarse=None,
         )
+
+    def between(self, first: int, stop: int) -> Slices:
+        """Slices `first` to `stop`, and what they stand for where they were merged."""
+        made = self.take(slice(first, stop), self.arrows.between(first, stop))
+        coarse = self.coarse
+        return made if coarse is None else replace(made, coarse=coarse.between(first, stop))
 
     def with_args(self, wanted: Callable[[Arg], bool]) -> Slices:
         """These slices with no args but the wanted ones."""

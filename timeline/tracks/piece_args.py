@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waits.collectives import RankCollectives
-from timeline.columns.columns import Codes, Int64, Rows
+from timeline.columns.columns import Bool, Codes, Int64, Rows
 from timeline.columns.constant import constant
-from timeline.columns.strings import NO_NAME
+from timeline.columns.distinct import distinct_values, map_values
+from timeline.columns.strings import NO_NAME, StringPool
 from timeline.layers import SliceKind
 from timeline.tracks.model import MERGED, Arg, ArgKind, Slices, Track
 from timeline.tracks.partition import DELAYED_BY, EXPOSED, TRANSFER, WAITING_FOR
@@ -83,7 +85,7 @@ def _args(slices: Slices, facts: RankFacts, steps: DeviceSteps) -> list[Arg]:
         made.append(Arg("op", ArgKind.NAME, op, told & (op != NO_NAME)))
     made.append(Arg("rank", ArgKind.INTEGER, constant(facts.rank, count, np.int64), told))
     if in_step.any():
-        distinct, which = np.unique(tenths, return_inverse=True)
+        distinct, which = distinct_values(tenths)
         share = slices.strings.codes(map(spell_tenths, distinct.tolist()))[which]
         made += [
             Arg("iteration", ArgKind.INTEGER, steps.iteration[step], told & in_step),
@@ -114,7 +116,7 @@ def _ops(slices: Slices, collectives: RankCollectives) -> Codes:
     Where several go on, it is the one that began first, for which waiting is counted too.
     """
     ops, strings = collectives.ops, slices.strings
-    communicates = np.array([_is_communication(name) for name in strings], np.bool_)[slices.name]
+    communicates = map_values(slices.name, partial(_are_communication, strings))
     found = np.full(len(slices), NO_NAME, np.int32)
     if not len(ops) or not communicates.any():
         return found
@@ -130,5 +132,8 @@ def _ops(slices: Slices, collectives: RankCollectives) -> Codes:
     return found
 
 
-def _is_communication(name: str) -> bool:
-    return name in (EXPOSED, TRANSFER) or name.startswith((WAITING_FOR, DELAYED_BY))
+def _are_communication(strings: StringPool, codes: Codes) -> Bool:
+    names = (strings[code] for code in codes.tolist())
+    meant = (EXPOSED, TRANSFER)
+    told = (name in meant or name.startswith((WAITING_FOR, DELAYED_BY)) for name in names)
+    return np.fromiter(told, np.bool_, len(codes))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from timeline.analysis.rank_facts import RankFacts
 from timeline.layers import SizeLayer
@@ -11,7 +12,9 @@ from timeline.options import Args
 from timeline.records.clock import ClockMove
 from timeline.records.tables import Omission
 from timeline.tracks.model import Arg, Slices, Track
-from timeline.tracks.painter import ArgColumn
+
+if TYPE_CHECKING:
+    from timeline.tracks.painter import ArgColumn
 
 __all__ = ["DrawnRank", "RankTracks", "arg_filter", "with_args"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,5 +92,6 @@ def warnings_and_losses(
 def page_title(report: ExportReport) -> str:
     """The end of the path below which all captures of the report lie."""
     sources = [rank.source.absolute() for rank in report.ranks]
-    common = Path(os.path.commonpath(sources)) if sources else Path()
+    around = [{source, *source.parents} for source in sources]
+    common = max(set.intersection(*around), key=lambda path: len(path.parts)) if around else Path()
     return printable("/".join(common.parts[-2:]))

@@ -1,0 +1,134 @@
+"""The runs of steps that tell most of what is slow: they stay exact as long as others do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from timeline.analysis.ordinary_steps import number_steps, ordinary_steps
+from timeline.analysis.rank_facts import RankFacts
+from timeline.analysis.waits.culprit import Culprit
+from timeline.columns.columns import Int64
+
+__all__ = ["StepRun", "telling_steps"]
+
+
+@dataclass(frozen=True)
+class StepRun:
+    """One run of a step: at which place its rank is among all, and when it ran.
+
+    The time holds what the step did on its host and on its device.
+    """
+
+    place: int
+    step: int
+    start_ns: int
+    end_ns: int
+
+
+def telling_steps(
+    ranks: Sequence[RankFacts], culprit: Culprit | None, asked: Sequence[int] | None = None
+) -> Iterator[StepRun]:
+    """Runs of steps, those that tell most first.
+
+    The slowest ordinary step of the rank that holds up the others, on that rank and on the one that
+    waits longest for it, then on all ranks; the median ordinary step likewise; the other steps of
+    that rank, the slowest first. Without such a rank, that of the slowest step takes its place.
+
+    Args:
+        ranks: on one clock.
+        culprit: who holds up the others, if anybody.
+        asked: the numbers of steps that are wanted instead, the first of them first.
+    """
+    steps = _Steps.of(ranks)
+    if not len(steps.rank):
+        return
+    late, waits = None, None
+    if culprit is not None:
+        late, waits = culprit.rank, next((one.rank for one in culprit.waiters), None)
+    lead, waiter = steps.lead(late, ranks), _place_of(ranks, waits)
+    seen: set[tuple[int, int]] = set()
+    for row in steps.order(lead, waiter, asked):
+        place = int(steps.rank[row])
+        key = place, int(steps.row[row])
+        if key in seen:
+            continue
+        seen.add(key)
+        yield _run_of(ranks[place], *key)
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """All steps with device work, of all ranks: a row each.
+
+    rank: the place of the rank; row: that of the step among those of the rank; number: the same
+    for one step of all ranks; iteration: what the step is called; span_ns: how long it took, and
+    ordinary: whether it is a step that a run can be judged by.
+    """
+
+    rank: Int64
+    row: Int64
+    number: Int64
+    iteration: Int64
+    span_ns: Int64
+    ordinary: np.ndarray[tuple[int], np.dtype[np.bool_]]
+
+    @classmethod
+    def of(cls, ranks: Sequence[RankFacts]) -> _Steps:
+        lengths = [len(facts.steps) for facts in ranks]
+        none = np.zeros(0, np.int64)
+        if not sum(lengths):
+            return cls(none, none, none, none, none, np.zeros(0, np.bool_))
+        known = np.concatenate([facts.step_totals.known for facts in ranks])
+        made = (
+            np.repeat(np.arange(len(ranks)), lengths),
+            np.concatenate([np.arange(length) for length in lengths]),
+            number_steps(ranks),
+            np.concatenate([facts.steps.iteration for facts in ranks]),
+            np.concatenate([facts.step_totals.span_ns for facts in ranks]),
+            np.concatenate(ordinary_steps(ranks)),
+        )
+        return cls(*(column[known] for column in made))
+
+    def lead(self, rank: int | None, ranks: Sequence[RankFacts]) -> int:
+        """The place of a rank; that of the slowest ordinary step where it has no step here."""
+        place = _place_of(ranks, rank)
+        if place is not None and (self.rank == place).any():
+            return place
+        return int(self.rank[np.argmax(np.where(self.ordinary, self.span_ns, -1))])
+
+    def order(self, lead: int, waiter: int | None, asked: Sequence[int] | None) -> Iterator[int]:
+        """The rows of all runs that are wanted, some of them again."""
+        if asked is not None:
+            for iteration in asked:
+                for number in dict.fromkeys(self.number[self.iteration == iteration].tolist()):
+                    yield from self._everywhere(number, lead, waiter)
+            return
+        its = np.flatnonzero(self.rank == lead)
+        by_length = its[np.argsort(-self.span_ns[its], kind="stable")]
+        plain = by_length[self.ordinary[by_length]]
+        if len(plain):
+            for row in (plain[0], plain[len(plain) // 2]):
+                yield from self._everywhere(int(self.number[row]), lead, waiter)
+        yield from by_length.tolist()
+
+    def _everywhere(self, number: int, lead: int, waiter: int | None) -> Iterator[int]:
+        """A step on the rank that leads, on the one that waits for it, then on all."""
+        rows = np.flatnonzero(self.number == number)
+        for place in (lead, waiter):
+            yield from rows[self.rank[rows] == (-1 if place is None else place)].tolist()
+        yield from rows.tolist()
+
+
+def _place_of(ranks: Sequence[RankFacts], rank: int | None) -> int | None:
+    return next((place for place, facts in enumerate(ranks) if facts.rank == rank), None)
+
+
+def _run_of(facts: RankFacts, place: int, row: int) -> StepRun:
+    starts, ends = [int(facts.steps.start_ns[row])], [int(facts.steps.end_ns[row])]
+    on_device_ns = facts.steps_on_device_ns
+    starts.append(int(on_device_ns[0][row]))
+    ends.append(int(on_device_ns[1][row]))
+    return StepRun(place, int(facts.steps.iteration[row]), min(starts), max(ends))

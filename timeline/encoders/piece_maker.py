@@ -1,0 +1,163 @@
+"""PieceMaker: makes pieces of batches, in threads of this process or in other processes."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, islice
+
+from timeline.encoders.batches import TEXT_SEQUENCE, TrackBatch, batch_tracks, in_file_order
+from timeline.encoders.formats import Format
+from timeline.encoders.pieces import BEST_LEVEL, Packing, Piece, TraceEncoder, join_pieces
+from timeline.tracks.model import Timeline, Track
+
+__all__ = ["EncodingWorkers", "PieceMaker", "encode_timeline"]
+
+THREADS = min(4, os.cpu_count() or 1)
+"""Threads that encode; most of what they do lets others run meanwhile."""
+BATCHES_PER_WORKER = 4
+"""Batches for each process that are encoded or wait for it."""
+MOST_BATCHES_SENT = 32
+"""Batches that are encoded or wait for it, however many processes there are."""
+
+
+@dataclass(frozen=True)
+class EncodingWorkers:
+    """Processes of this machine that have time, and how many they are."""
+
+    executor: Executor
+    jobs: int
+
+
+class PieceMaker:
+    """Makes pieces of a file. Who makes them changes nothing in them.
+
+    A single batch is made at once: small files, and what is measured, start no threads.
+    """
+
+    def __init__(
+        self,
+        form: Format,
+        tracks: Sequence[Track],
+        first_ns: int,
+        workers: EncodingWorkers | None = None,
+    ) -> None:
+        """tracks: all rows that the file may have. workers: processes that may be used."""
+        self.encoder = form.encoder(tracks, first_ns)
+        self.packing = form.packing
+        self._batch_elements = None if form.sent else form.batch_elements
+        self.first_ns = first_ns
+        self._workers = workers if form.sent else None
+
+    @cached_property
+    def threads(self) -> ThreadPoolExecutor:
+        """Threads of this process, started when they are first used; `close` ends them."""
+        return ThreadPoolExecutor(THREADS)
+
+    def close(self) -> None:
+        """End the threads."""
+        if "threads" in self.__dict__:
+            self.threads.shutdown()
+
+    def __enter__(self) -> PieceMaker:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.close()
+
+    def make_file(
+        self,
+        timeline: Timeline,
+        tracks: Sequence[Track],
+        said: Sequence[Track] = (),
+        level: int = BEST_LEVEL,
+        tell: Callable[[int], None] = lambda _: None,
+    ) -> Iterator[Piece]:
+        """All pieces of a file.
+
+        tracks: those of the timeline that hold records; said: those that say something of it, which
+        are few and short. tell: is told how many slices are encoded, whenever there are more.
+        """
+        yield self.opening(timeline, said, level)
+        batches = batch_tracks(in_file_order(tracks), self.first_ns, least=self._batch_elements)
+        for piece, slices in self.make_all(batches, level):
+            tell(slices)
+            yield piece
+        yield self.closing(tracks, level)
+
+    def opening(self, timeline: Timeline, said: Sequence[Track], level: int) -> Piece:
+        """The first piece of a file: facts, rows, and what it says of itself."""
+        rows = self.encoder.opening(timeline)
+        batches = batch_tracks(said, self.first_ns, TEXT_SEQUENCE)
+        return self.packing.pack(chain(rows, *map(self.encoder.encode, batches)), level)
+
+    def closing(self, tracks: Sequence[Track], level: int) -> Piece:
+        """The last piece of a file, given its tracks as they were encoded."""
+        return self.packing.pack(self.encoder.closing(tracks), level)
+
+    def make(self, batch: TrackBatch, level: int, *, arrows: bool = False) -> Piece:
+        """Encode a batch and compress it; with what its arrows take elsewhere, if `arrows`."""
+        return self.packing.pack(self.encoder.encode(batch, arrows=arrows), level)
+
+    def make_all(self, batches: Iterable[TrackBatch], level: int) -> Iterator[tuple[Piece, int]]:
+        """Pieces in the order of their batches, and how many slices each has.
+
+        Only some batches are in work at a time. Those of a process that died are made here.
+        """
+        batches = iter(batches)
+        first = list(islice(batches, 2))
+        every = chain(first, batches)
+        if len(first) < 2:
+            yield from ((self.make(batch, level), batch.slices) for batch in every)
+            return
+        most = THREADS
+        if self._workers is not None:
+            most = min(BATCHES_PER_WORKER * self._workers.jobs, MOST_BATCHES_SENT)
+        in_work = deque[tuple[TrackBatch, Future[Piece] | None]]()
+        for batch in every:
+            in_work.append((batch, self._submit(batch, level)))
+            if len(in_work) > most:
+                yield self._result(*in_work.popleft(), level)
+        while in_work:
+            yield self._result(*in_work.popleft(), level)
+
+    def _submit(self, batch: TrackBatch, level: int) -> Future[Piece] | None:
+        """Have a batch encoded; None where no process is left that could."""
+        if self._workers is None:
+            return self.threads.submit(self.make, batch, level)
+        try:
+            return self._workers.executor.submit(
+                _make, self.encoder, self.packing, batch.for_sending(), level
+            )
+        except BrokenExecutor:
+            return None
+
+    def _result(
+        self, batch: TrackBatch, future: Future[Piece] | None, level: int
+    ) -> tuple[Piece, int]:
+        if future is not None:
+            try:
+                return future.result(), batch.slices
+            except (BrokenExecutor, MemoryError):
+                pass
+        return self.make(batch, level), batch.slices
+
+
+def encode_timeline(
+    form: Format,
+    timeline: Timeline,
+    level: int = BEST_LEVEL,
+    workers: EncodingWorkers | None = None,
+) -> Iterator[bytes]:
+    """The bytes of a file that holds a timeline, in pieces."""
+    with PieceMaker(form, timeline.tracks, timeline.first_ns, workers) as maker:
+        pieces = maker.make_file(timeline, timeline.tracks, level=level)
+        yield from join_pieces(maker.packing, pieces)
+
+
+def _make(encoder: TraceEncoder, packing: Packing, batch: TrackBatch, level: int) -> Piece:
+    return packing.pack(encoder.encode(batch), level)

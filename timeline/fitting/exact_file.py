@@ -1,0 +1,81 @@
+"""Everything in one file, where that keeps the limits; and what it is expected to take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from timeline.encoders.batches import FIRST_SEQUENCE, TrackBatch
+from timeline.encoders.piece_maker import PieceMaker
+from timeline.encoders.pieces import BEST_LEVEL, FAST_LEVEL
+from timeline.fitting.ladder import make_ladders
+from timeline.fitting.limits import Cost, Limits, count_elements_of
+from timeline.fitting.plan import Planner, screen_power
+from timeline.fitting.resolve import count_arrows_between
+from timeline.fitting.writer import Drawing, Kept, Writer, Written
+from timeline.tracks.model import Track, element_count
+from timeline.tracks.partition import is_partition
+
+__all__ = ["compression_level", "try_exact"]
+
+ROUGH_BYTES = 8
+"""What a slice or sample takes at most in a file of a large profile, where they are much alike."""
+TRY_BELOW = 1.03
+"""An exact file is tried though it is expected to take up to so many times the limits."""
+FAST_COMPRESSION_HEADROOM = 1.25
+"""How many times the expected size the limit must be, for fast compression to be safe."""
+FAST_COMPRESSION_ELEMENTS = 1 << 18
+"""Below so many slices and samples the best compression takes no time."""
+
+
+def try_exact(
+    writer: Writer, drawing: Drawing, maker: PieceMaker
+) -> tuple[Written | None, Planner]:
+    """Write everything, unless it is clear that it exceeds the limits.
+
+    Returns:
+        The file, None where it does not fit; and what knows what could be merged.
+    """
+    limits = writer.limits
+    elements = count_elements_of(drawing.tracks)
+    rough = Cost(element_count(drawing.tracks) * ROUGH_BYTES, elements)
+    if limits.hold(rough) and (whole := _if_it_fits(writer, drawing, rough)) is not None:
+        return whole, Planner({}, Cost(), 0)
+    writer.progress.report("Measuring", 0, 0)
+    planner = _planner(writer, drawing, maker)
+    expected = Cost(planner.finest().expected.size_bytes, elements)
+    likely = limits.share(expected) <= TRY_BELOW and limits.hold(Cost(0, elements))
+    return _if_it_fits(writer, drawing, expected) if likely else None, planner
+
+
+def compression_level(limits: Limits, expected: Cost, tracks: Sequence[Track]) -> int:
+    """How hard a file is compressed: a large one that has room need not be the smallest."""
+    has_room = limits.hold(expected * FAST_COMPRESSION_HEADROOM)
+    return (
+        FAST_LEVEL if has_room and element_count(tracks) > FAST_COMPRESSION_ELEMENTS else BEST_LEVEL
+    )
+
+
+def _if_it_fits(writer: Writer, drawing: Drawing, expected: Cost) -> Written | None:
+    """Everything in one file, if that keeps the limits."""
+    in_bytes = Limits(writer.limits.size_bytes)
+    written = writer.exact(drawing, compression_level(in_bytes, expected, drawing.tracks))
+    if writer.limits.hold(written.parts[0].cost):
+        return written
+    written.discard()
+    return None
+
+
+def _planner(writer: Writer, drawing: Drawing, maker: PieceMaker) -> Planner:
+    def measure(tracks: Sequence[Track]) -> int:
+        batch = TrackBatch(tuple(enumerate(tracks, FIRST_SEQUENCE)), maker.first_ns)
+        return len(maker.make(batch, BEST_LEVEL, arrows=True))
+
+    picture = writer.picture(drawing.tracks, Kept(drawing.steps, drawing.omissions), maker.first_ns)
+    opening = maker.opening(picture.timeline, picture.said, BEST_LEVEL)
+    rows = [track for track in drawing.tracks if is_partition(track)]
+    return Planner(
+        make_ladders(drawing.tracks, measure, drawing.floors),
+        Cost(len(opening), count_elements_of(picture.said)),
+        screen_power(rows),
+        arrows=count_arrows_between(drawing.tracks),
+    )

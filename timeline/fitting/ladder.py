@@ -1,0 +1,180 @@
+"""Ladder: what one layer would take of a file at each resolution, from samples that are encoded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from timeline.fitting.coarsen import EXACT, Resolution
+from timeline.fitting.excerpts import Excerpts
+from timeline.fitting.limits import Cost
+from timeline.fitting.resolve import at_resolution
+from timeline.tracks.model import Slices, Track, element_count, no_arrows
+
+__all__ = ["COARSEST", "RUNGS", "Ladder", "Measure"]
+
+COARSEST = 62
+"""The power of two of ns that merges all there is: no time span is longer."""
+RUNGS = (EXACT, 6, *range(8, 35), 36, 38, 40, 44, COARSEST)
+"""The powers at which a layer may be drawn."""
+RUN_ELEMENTS = 1 << 15
+"""Slices or samples that follow each other in a sample: with fewer, names weigh too much."""
+SAMPLED_RUNS = 8
+"""Runs of the long tracks of a layer, and as many elements of its short tracks."""
+
+Measure = Callable[[Sequence[Track]], int]
+"""The bytes that the slices and samples of tracks take in a file, together with their arrows."""
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """Tracks that are encoded together, each of which counts `weight` times."""
+
+    tracks: tuple[Track, ...]
+    weight: float
+
+
+class Ladder:
+    """What one layer takes at each power: elements without arrows, and arrow ends apart.
+
+    An end of an arrow is drawn as long as neither slice is merged, so ends are counted here and
+    added up over all layers by whoever plans.
+    """
+
+    def __init__(
+        self, tracks: Sequence[Track], measure: Measure, floor: int, excerpts: Excerpts
+    ) -> None:
+        """floor: the power at which the layer was merged before; nothing is finer."""
+        self.floor = floor
+        self.elements = element_count(tracks)
+        self._measure = measure
+        self._samples = list(_samples(tracks, excerpts))
+        self._at: dict[int, list[_Sample]] = {floor: self._samples}
+        self._costs: dict[int, Cost] = {}
+        self._ends: dict[int, float] = {}
+        self.is_whole = all(sample.weight == 1 for sample in self._samples)
+
+    @property
+    def rungs(self) -> tuple[int, ...]:
+        """The powers at which the layer can be drawn, the finest first."""
+        return (self.floor, *(power for power in RUNGS if power > self.floor))
+
+    def at(self, power: int) -> Cost:
+        """The bytes and elements at a power, without any arrows."""
+        power = max(power, self.floor)
+        if power not in self._costs:
+            self._costs[power] = self._cost(self._resolved(power))
+        return self._costs[power]
+
+    def ends_at(self, power: int) -> float:
+        """How many ends of arrows lie on slices that are not merged at a power."""
+        power = max(power, self.floor)
+        if power not in self._ends:
+            self._ends[power] = sum(
+                sample.weight * _arrow_ends(sample.tracks) for sample in self._resolved(power)
+            )
+        return self._ends[power]
+
+    @cached_property
+    def end_bytes(self) -> float:
+        """What an end of an arrow takes."""
+        ends = self.ends_at(self.floor)
+        if not ends:
+            return 0.0
+        samples = self._resolved(self.floor)
+        with_arrows = sum(sample.weight * self._measure(sample.tracks) for sample in samples)
+        return max(0.0, with_arrows - self.at(self.floor).size_bytes) / ends
+
+    def correct(self, factor: float) -> None:
+        """Note that the layer takes so many times the bytes that were expected."""
+        self._costs = {
+            power: replace(cost, size_bytes=cost.size_bytes * factor)
+            for power, cost in self._costs.items()
+        }
+        measure = self._measure
+        self._measure = lambda tracks: round(measure(tracks) * factor)
+
+    def _resolved(self, power: int) -> list[_Sample]:
+        """The samples at a power, made from those at the next finer one that is known."""
+        if power not in self._at:
+            finer = max(known for known in self._at if known < power)
+            resolution = Resolution(power)
+            self._at[power] = [
+                replace(
+                    sample,
+                    tracks=tuple(at_resolution(track, resolution) for track in sample.tracks),
+                )
+                for sample in self._at[finer]
+            ]
+        return self._at[power]
+
+    def _cost(self, samples: Sequence[_Sample]) -> Cost:
+        total = Cost()
+        for sample in samples:
+            bare = [_without_arrows(track) for track in sample.tracks]
+            total += Cost(self._measure(bare), element_count(bare)) * sample.weight
+        return total
+
+
+def _samples(tracks: Sequence[Track], excerpts: Excerpts) -> Iterator[_Sample]:
+    """Runs of the long tracks, evenly spread over all of them, and some of the short tracks."""
+    long = [track for track in tracks if len(track.content or ()) > RUN_ELEMENTS]
+    short = [track for track in tracks if 0 < len(track.content or ()) <= RUN_ELEMENTS]
+    every = element_count(long)
+    if long:
+        runs = min(SAMPLED_RUNS, -(-every // RUN_ELEMENTS))
+        chosen = tuple(_runs(long, every, runs, excerpts))
+        for run in chosen:
+            yield _Sample((run,), every / element_count(chosen))
+    if short:
+        each = max(1, -(-element_count(short) // (SAMPLED_RUNS * RUN_ELEMENTS)))
+        ordered = sorted(short, key=lambda track: len(track.content or ()))
+        some = tuple(ordered[each // 2 :: each]) or tuple(ordered)
+        yield _Sample(some, element_count(short) / element_count(some))
+
+
+def _runs(tracks: Sequence[Track], every: int, runs: int, excerpts: Excerpts) -> Iterator[Track]:
+    """So many runs at even distances in the elements of all tracks together."""
+    size = min(RUN_ELEMENTS, every // runs)
+    ends, before = [], 0
+    for track in tracks:
+        before += len(track.content or ())
+        ends.append(before)
+    for number in range(runs):
+        middle = (2 * number + 1) * every // (2 * runs)
+        at = next(place for place, end in enumerate(ends) if middle < end)
+        count = len(tracks[at].content or ())
+        first = min(max(0, middle - (ends[at] - count) - size // 2), count - size)
+        yield excerpts.run(tracks[at], first, first + size)
+
+
+def _without_arrows(track: Track) -> Track:
+    content = track.content
+    if not isinstance(content, Slices) or not len(content.arrows.arrow):
+        return track
+    return replace(track, content=replace(content, arrows=no_arrows()))
+
+
+def _arrow_ends(tracks: Sequence[Track]) -> int:
+    return sum(
+        len(track.content.arrows.arrow) for track in tracks if isinstance(track.content, Slices)
+    )
+
+
+def make_ladders(
+    tracks: Sequence[Track], measure: Measure, floors: Mapping[str, int]
+) -> dict[str, Ladder]:
+    """A ladder for each layer that is drawn, the most important first."""
+    from timeline.layers import SIZE_LAYERS
+
+    excerpts = Excerpts()
+    by_layer: dict[str, list[Track]] = {}
+    for track in tracks:
+        if track.size_layer is not None:
+            by_layer.setdefault(track.size_layer, []).append(track)
+    return {
+        layer: Ladder(by_layer[layer], measure, floors.get(layer, EXACT), excerpts)
+        for layer in SIZE_LAYERS
+        if layer in by_layer
+    }
