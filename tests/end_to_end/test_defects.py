@@ -539,7 +539,7 @@ def test_d11_scopes_cover_parallel_operators(tmp_path: Path, export: Exporter) -
 # -- D12, D13 --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("share", [0.7, 0.6, 0.9])
+@pytest.mark.parametrize("share", [0.7, 0.8, 0.9])
 def test_d12_limit_leaves_a_valid_file_and_says_so(
     shelf: ProfileShelf, export: Exporter, share: float
 ) -> None:

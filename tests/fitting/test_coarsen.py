@@ -37,8 +37,6 @@ from timeline.fitting.coarsen import (
     Resolution,
     as_coarse,
     coarsen,
-    count_elements,
-    count_samples,
     is_compiled,
     thin,
 )
@@ -321,28 +319,6 @@ def test_thinning_twice_is_thinning_once(data: st.DataObject, counter: Samples) 
     )
     twice, once = thin(thin(counter, finer), coarser), thin(counter, coarser)
     assert pairs_of(twice) == pairs_of(once)
-
-
-# -- counting ----------------------------------------------------------------------------------
-
-
-@given(some_slices(), st.sets(st.integers(0, COARSEST), min_size=1, max_size=8))
-def test_counting_elements_agrees_with_merging(slices: Slices, powers: set[int]) -> None:
-    """At any ascending choice of powers, exact and merged ones apart."""
-    chosen = sorted(powers)
-    wanted = []
-    for power in chosen:
-        several = int((merged_at(slices, Resolution(power)).row == MERGED).sum())
-        wanted.append((len(merged_at(slices, Resolution(power))) - several, several))
-    assert count_elements(slices, chosen) == wanted
-
-
-@given(samples(), st.sets(st.integers(0, COARSEST), min_size=1, max_size=8))
-def test_counting_samples_agrees_with_thinning(counter: Samples, powers: set[int]) -> None:
-    chosen = sorted(powers)
-    assert count_samples(counter, chosen) == [
-        len(thin(counter, Resolution(power))) for power in chosen
-    ]
 
 
 # -- the compiled module -----------------------------------------------------------------------

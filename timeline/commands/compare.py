@@ -23,7 +23,6 @@ from timeline.commands.default_names import comparison_name
 from timeline.commands.inputs import open_if_path, with_drawn_layers
 from timeline.commands.outputs import Target, check_can_draw, check_targets
 from timeline.commands.results import (
-    exact_steps,
     most_names,
     output_files,
     resolution_row,
@@ -48,7 +47,7 @@ from timeline.keywords import ChangeKeywords, CompareKeywords, ReadingKeywords
 from timeline.options import CompareOptions, ExportOptions, ReadingOptions
 from timeline.profile import Profile
 from timeline.ranks.choose_ranks import choose_ranks
-from timeline.ranks.rank_work import RankRequest
+from timeline.ranks.rank_work import RankRequest, merging_limit
 from timeline.ranks.read_ranks import JoinedRanks, read_ranks
 from timeline.ranks.workers import worker_pool_for
 from timeline.records.clock import ClockMove
@@ -57,7 +56,6 @@ from timeline.records.tables import AI_CPU
 from timeline.reports.comparison_markdown import comparison_markdown
 from timeline.reports.comparison_report import ChangedStep, ComparisonReport
 from timeline.reports.file_notes import notes_of
-from timeline.reports.report_rows import spell_exact_steps
 from timeline.selection import Selection, select
 from timeline.sources.finding.discovery import FindingOptions
 from timeline.tracks.model import Track
@@ -228,7 +226,7 @@ class _Comparer:
             options,
             self._target.path,
             form,
-            partial(self._describe, comparison, [facts.rank for facts in compared.facts]),
+            partial(self._describe, comparison),
             base.clock.wall_offset_ns,
             self._base.progress,
             _Arrangement(len(base.ranks), comparison, options.groups_by_layer),
@@ -263,7 +261,7 @@ class _Comparer:
             profile.reading.operators,
             DrawOptions(layers, options.merge_graphs),
             options.args,
-            options.limit_bytes,
+            merging_limit(options, ranks),
             ranks,
             self._target.path,
             draw=draw,
@@ -318,10 +316,9 @@ class _Comparer:
             if lost:
                 yield f"{run}: {spell_count(lost, 'row')} of modules left out."
 
-    def _describe(self, comparison: Comparison, ranks: Sequence[int], kept: Kept) -> FileNotes:
+    def _describe(self, comparison: Comparison, kept: Kept) -> FileNotes:
         """Facts and notes that travel in the file."""
         rows = [resolution_row(layer) for layer in kept.layers]
-        exact = exact_steps(kept, ranks)
         kind = f"comparison, {self._options.kind.value}"
         filed = FiledVerdict.of_comparison(__version__, kind, comparison)
         return FileNotes(
@@ -332,10 +329,9 @@ class _Comparer:
                 ("io.tlexport.new", str(self._new.path)),
                 ("io.tlexport.resolution", "; ".join(row.spelled() for row in rows) or "exact"),
                 ("io.tlexport.limited_by", kept.limited_by or "nothing"),
-                ("io.tlexport.exact_steps", spell_exact_steps(exact) or "all"),
                 *filed.attributes(),
             ),
-            notes_of(self._warnings, kept.omissions, rows, exact, kept.limited_by),
+            notes_of(self._warnings, kept.omissions, rows, limited_by=kept.limited_by),
             VerdictRow(WHAT_CHANGED, filed.sentences),
         )
 
@@ -377,7 +373,6 @@ class _Comparer:
             _most_changed_step(compared.comparison, compared.base.facts),
             self._options.groups_by_layer,
             written.kept.limited_by,
-            exact_steps(written.kept, [known.rank for known in facts]),
         )
 
     def _draft_side_files(self, report: ComparisonReport) -> list[tuple[Draft, Path]]:

@@ -47,7 +47,7 @@ from timeline.layers import Layer
 from timeline.options import ExportOptions, Fit, ReadingOptions
 from timeline.profile import Profile
 from timeline.ranks.choose_ranks import check_known, choose_ranks
-from timeline.ranks.rank_work import RankRequest
+from timeline.ranks.rank_work import RankRequest, merging_limit
 from timeline.ranks.read_ranks import JoinedRanks, draw_again, draw_exact_again, read_ranks
 from timeline.ranks.workers import worker_pool_for
 from timeline.records.not_given import NO_GRAPH
@@ -67,9 +67,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 __all__ = ["export"]
-
-LEAST_MERGED_BYTES = 64 << 10
-"""Ranks are merged for files of this size at least: what is smaller takes no memory."""
 
 
 @with_keywords(ExportKeywords, Selection, ExportOptions, ReadingOptions)
@@ -200,22 +197,18 @@ def _request(
     ranks: int,
     questions: Questions,
 ) -> RankRequest:
-    """What is asked of each rank; one of several must not fill the file alone."""
+    """What is asked of each of so many ranks."""
     return RankRequest(
         selection,
         reading.operators,
         DrawOptions(selection.layers_of(options.kind), options.merge_graphs),
         options.args,
-        max(options.limit_bytes, LEAST_MERGED_BYTES) if _is_merged(ranks, options) else 0,
+        merging_limit(options, ranks),
         ranks,
         target,
         clock=reading.clock,
         questions=questions,
     )
-
-
-def _is_merged(ranks: int, options: ExportOptions) -> bool:
-    return ranks > 1 and options.fit is Fit.COARSEN and options.limit_bytes > 0
 
 
 def _questions(

@@ -94,13 +94,18 @@ class ChromeEncoder:
             for block in blocks:
                 yield SEPARATOR + SEPARATOR.join(block)
         if arrows:
-            yield from self.closing([track for _, track in batch.tracks], ending=b"")
+            yield from self._arrows([track for _, track in batch.tracks], least_ends=1)
 
-    def closing(self, tracks: Sequence[Track], ending: bytes = ENDING) -> Iterator[bytes]:
+    def closing(self, tracks: Sequence[Track]) -> Iterator[bytes]:
         """The events of arrows, and the end of the file."""
-        for block in _arrows(tracks, self._first_ns, self._rows):
-            yield SEPARATOR + SEPARATOR.join(block)
-        yield ending
+        yield from self._arrows(tracks, least_ends=2)
+        yield ENDING
+
+    def _arrows(self, tracks: Sequence[Track], least_ends: int) -> Iterator[bytes]:
+        """The events of arrows that have so many ends on the tracks."""
+        events = list(_arrow_events(tracks, self._first_ns, self._rows, least_ends))
+        if events:
+            yield SEPARATOR + SEPARATOR.join(events)
 
 
 def _head(timeline: Timeline, tracks: Mapping[int, Track]) -> bytes:
@@ -309,9 +314,9 @@ def _samples(label: str, samples: Samples, row: _ChromeRow, first_ns: int) -> It
         ]
 
 
-def _arrows(
-    tracks: Sequence[Track], first_ns: int, rows: Mapping[int, _ChromeRow]
-) -> Iterator[list[bytes]]:
+def _arrow_events(
+    tracks: Sequence[Track], first_ns: int, rows: Mapping[int, _ChromeRow], least_ends: int
+) -> Iterator[bytes]:
     """Flow events, one start and one end per arrow, bound to the slices that begin there."""
     ends: dict[int, list[tuple[int, _ChromeRow]]] = {}
     for track in tracks:
@@ -320,14 +325,12 @@ def _arrows(
             starts = (slices.start_ns[slices.arrows.slice] - first_ns).tolist()
             for arrow, start in zip(slices.arrows.arrow.tolist(), starts, strict=True):
                 ends.setdefault(arrow, []).append((start, rows[track.id]))
-    block = []
     for arrow, found in sorted(ends.items()):
+        if len(found) < least_ends:
+            continue
         found.sort(key=lambda end: end[0])
-        # A part of a timeline, as measured for the size limit, may hold one end of an arrow.
         for phase, (time, row) in zip((b'"s"', b'"f","bp":"e"'), found, strict=False):
-            block.append(
+            yield (
                 b'{"ph":%s,"cat":"arrow","name":"arrow","id":%d,"ts":%d.%03d,"pid":%d,"tid":%d}'
                 % (phase, arrow, *divmod(time, 1000), row.pid, row.tid)
             )
-    if block:
-        yield block

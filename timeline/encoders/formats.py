@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from timeline.encoders.batches import BATCH_ELEMENTS
 from timeline.encoders.pieces import GZIPPED, PACKETS, PLAIN, Packing, TraceEncoder
 from timeline.errors import OutputError, UsageError
 from timeline.tracks.model import Track
@@ -17,6 +16,7 @@ from timeline.tracks.model import Track
 __all__ = ["FORMATS", "Format", "format_of"]
 
 TEXT_BATCH_ELEMENTS = 1 << 12
+"""Text is made slowly, and progress is told by batches."""
 DAY_NS = 86_400 * 10**9
 MOST_JSON_NS = (1 << 42) * 1000
 """Viewers read microseconds into doubles, whose step is below a nanosecond up to 2^42 (50 days)."""
@@ -27,6 +27,7 @@ class Format:
     """A way to write a timeline: its name and suffix, how it is encoded, and how compressed.
 
     sent: whether batches are worth being sent to other processes, whatever else those do.
+    batch_elements: slices and samples that fill a batch; as many as any batch has if None.
     """
 
     name: str
@@ -37,11 +38,7 @@ class Format:
     most_ns: int | None = None
     """The longest span whose every time the format holds exactly; None for any."""
     sent: bool = False
-
-    @property
-    def batch_elements(self) -> int:
-        """Slices and samples of a batch: text is made slowly, and progress is told by batches."""
-        return BATCH_ELEMENTS if self.sent else TEXT_BATCH_ELEMENTS
+    batch_elements: int | None = None
 
     def check_span(self, target: Path, span_ns: int) -> None:
         """Refuse a timeline whose times would be rounded where it is opened.
@@ -94,8 +91,24 @@ def _at_zero(_first_ns: int) -> int:
 FORMATS = (
     Format("pftrace", ".pftrace", _perfetto, PACKETS, _perfetto_clock_ns, sent=True),
     Format("pftrace", ".pftrace.gz", _perfetto, GZIPPED, _perfetto_clock_ns, sent=True),
-    Format("json", ".json", _chrome, PLAIN, _at_zero, MOST_JSON_NS),
-    Format("json", ".json.gz", _chrome, GZIPPED, _at_zero, MOST_JSON_NS),
+    Format(
+        "json",
+        ".json",
+        _chrome,
+        PLAIN,
+        _at_zero,
+        MOST_JSON_NS,
+        batch_elements=TEXT_BATCH_ELEMENTS,
+    ),
+    Format(
+        "json",
+        ".json.gz",
+        _chrome,
+        GZIPPED,
+        _at_zero,
+        MOST_JSON_NS,
+        batch_elements=TEXT_BATCH_ELEMENTS,
+    ),
 )
 
 

@@ -49,7 +49,7 @@ class PieceMaker:
         """tracks: all rows that the file may have. workers: processes that may be used."""
         self.encoder = form.encoder(tracks, first_ns)
         self.packing = form.packing
-        self._batch_elements = None if form.sent else form.batch_elements
+        self._batch_elements = form.batch_elements
         self.first_ns = first_ns
         self._workers = workers if form.sent else None
 

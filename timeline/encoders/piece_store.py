@@ -31,15 +31,6 @@ class PieceStore:
         self._light[number] = Piece(b"", piece.raw_bytes, piece.checksum)
         self._end += len(piece)
 
-    def size_of(self, number: int) -> int:
-        """The bytes of a piece."""
-        return self._places[number][1]
-
-    @property
-    def size_bytes(self) -> int:
-        """The bytes of all pieces."""
-        return sum(size for _, size in self._places.values())
-
     def pieces(self) -> Iterator[Piece]:
         """All pieces in order of their numbers."""
         for number in sorted(self._places):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,8 +27,6 @@ __all__ = [
     "Resolution",
     "as_coarse",
     "coarsen",
-    "count_elements",
-    "count_samples",
     "is_compiled",
     "thin",
 ]
@@ -119,28 +116,6 @@ def coarsen(coarse: Coarse, slices: Slices, resolution: Resolution) -> Coarse:
     merged = coarse.row == MERGED
     group = _groups(coarse.start_ns, coarse.end_ns, merged, resolution, nested=slices.nested)
     return _merge(coarse, slices, group)
-
-
-def count_elements(slices: Slices, powers: Sequence[int]) -> list[tuple[int, int]]:
-    """How many elements there would be at each of ascending powers: (exact ones, merged ones).
-
-    Each power starts from the elements of the one before, so the work shrinks as they do.
-    """
-    start_ns, end_ns = slices.start_ns, slices.end_ns
-    merged = np.zeros(len(slices), np.bool_)
-    if slices.coarse is not None:
-        merged = slices.coarse.row == MERGED
-    counts = []
-    for power in powers:
-        if power > EXACT and len(start_ns) > 1:
-            group = _groups(start_ns, end_ns, merged, Resolution(power), nested=slices.nested)
-            parts = GroupRuns.of(group)
-            if parts.count < len(start_ns):
-                merged = parts.any(merged) | (parts.members > 1)
-                start_ns, end_ns = parts.least(start_ns), parts.greatest(end_ns)
-        several = int(np.count_nonzero(merged))
-        counts.append((len(start_ns) - several, several))
-    return counts
 
 
 def _groups(
@@ -308,12 +283,3 @@ def thin(samples: Samples, resolution: Resolution) -> Samples:
         value=samples.value[stays],
         left_out=samples.left_out + int(np.count_nonzero(~stays)),
     )
-
-
-def count_samples(samples: Samples, powers: Sequence[int]) -> list[int]:
-    """How many samples there would be at each of ascending powers."""
-    counts = []
-    for power in powers:
-        samples = thin(samples, Resolution(power))
-        counts.append(len(samples))
-    return counts

@@ -10,10 +10,10 @@ from timeline.fitting.ladder import Measure, make_ladders
 from timeline.fitting.limits import Cost, Limits
 from timeline.fitting.plan import Plan, Planner, screen_power
 from timeline.fitting.resolve import (
+    WholeArrows,
     at_resolution,
     count_arrows,
     count_arrows_between,
-    without_half_arrows,
 )
 from timeline.layers import SizeLayer
 from timeline.records.tables import Omission, OmissionCode
@@ -21,7 +21,7 @@ from timeline.tracks.model import ARROW_REASON, Track, element_count
 from timeline.tracks.partition import is_partition
 from timeline.tracks.rank_tracks import RankTracks
 
-__all__ = ["coarsen_ranks", "coarsen_to_floors", "lowest_floors"]
+__all__ = ["coarsen_rank", "coarsen_ranks", "lowest_floors"]
 
 MOST_PIECES = 1 << 13
 """Pieces of the time of a rank that are kept as they are: 8 MB for 32 ranks, 0.25 GB for 1 000."""
@@ -76,16 +76,31 @@ def coarsen_ranks(
             return made
 
 
-def coarsen_to_floors(
+def coarsen_rank(
     rank: RankTracks,
     floors: Mapping[SizeLayer, int],
-    exact_ns: tuple[tuple[int, int], ...],
+    exact_ns: tuple[tuple[int, int], ...] = (),
 ) -> RankTracks:
-    """Merge the rows of a rank as they were merged before, but for some windows of time.
+    """Merge what is short in the rows of a rank.
 
-    floors: at which powers. exact_ns: windows in which nothing is merged.
+    Args:
+        floors: at which power of each layer.
+        exact_ns: windows in which nothing is merged.
     """
-    return _merge(rank, floors, exact_ns)
+    resolutions = {layer: Resolution(power, exact_ns) for layer, power in floors.items()}
+    drawn = [
+        track
+        if _is_to_be_parted(track) or (layer := track.size_layer) not in resolutions
+        else at_resolution(track, resolutions[layer])
+        for track in rank.tracks
+    ]
+    arrows = WholeArrows(drawn)
+    lost = count_arrows(rank.tracks) - arrows.count
+    omissions = rank.omissions
+    if lost:
+        omissions += (Omission(ARROW_REASON, lost, rank.rank, code=OmissionCode.ARROW_CUT),)
+    tracks = tuple(map(arrows.of, drawn))
+    return replace(rank, tracks=tracks, omissions=omissions, floors=floors)
 
 
 def _to_merge(ranks: Sequence[RankTracks]) -> list[Track]:
@@ -99,22 +114,4 @@ def _is_to_be_parted(track: Track) -> bool:
 
 def _apply_plan(ranks: Sequence[RankTracks], plan: Plan) -> tuple[RankTracks, ...]:
     floors = {layer: power for layer, power in plan.powers.items() if power != EXACT}
-    return tuple(_merge(rank, floors, ()) for rank in ranks)
-
-
-def _merge(
-    rank: RankTracks, floors: Mapping[SizeLayer, int], exact_ns: tuple[tuple[int, int], ...]
-) -> RankTracks:
-    resolutions = {layer: Resolution(power, exact_ns) for layer, power in floors.items()}
-    drawn = [
-        track
-        if _is_to_be_parted(track) or (layer := track.size_layer) not in resolutions
-        else at_resolution(track, resolutions[layer])
-        for track in rank.tracks
-    ]
-    whole, _ = without_half_arrows(drawn)
-    lost = count_arrows(rank.tracks) - count_arrows(whole)
-    omissions = rank.omissions
-    if lost:
-        omissions += (Omission(ARROW_REASON, lost, rank.rank, code=OmissionCode.ARROW_CUT),)
-    return replace(rank, tracks=tuple(whole), omissions=omissions, floors=floors)
+    return tuple(coarsen_rank(rank, floors) for rank in ranks)

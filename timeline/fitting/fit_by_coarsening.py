@@ -114,14 +114,20 @@ class _Fitted:
             before = plan
             written, is_good = self._write_plan(plan)
             if written is not None:
-                if best is not None:
-                    best.discard()
-                best = written
+                best = self._larger(best, written)
             if is_good:
                 break
         if best is None:
             best = self._coarsest()
         return best
+
+    def _larger(self, one: Written | None, other: Written) -> Written:
+        """The file that uses more of the limits; the other is removed."""
+        if one is None:
+            return other
+        less, more = sorted((one, other), key=lambda it: self.writer.limits.share(it.parts[0].cost))
+        less.discard()
+        return more
 
     def _coarsest(self) -> Written:
         """The smallest file there is.
@@ -164,9 +170,9 @@ class _Fitted:
         with PieceStore() as store:
             ends = self._ends_of_file(paced, level)
             paced.write(store, ends.cost)
-            self._learn(paced, plan)
             while True:
                 ends = self._ends_of_file(paced, level)
+                self._learn(paced, ends.cost)
                 if paced.holds(ends.cost):
                     break
                 if not paced.shrink(store, ends.cost):
@@ -216,12 +222,12 @@ class _Fitted:
             made.setdefault(self.drawing.facts[run.place].rank, []).append(run.step)
         return made
 
-    def _learn(self, paced: PacedFile, plan: Plan) -> None:
-        """Correct what layers are expected to take by what they took."""
-        for layer, cost in paced.cost_by_layer().items():
-            expected = self.planner.cost_of(layer, plan.powers)
-            if layer != paced.paced and expected.size_bytes and cost.size_bytes:
-                self.planner.ladders[layer].correct(cost.size_bytes / expected.size_bytes)
+    def _learn(self, paced: PacedFile, base: Cost) -> None:
+        """Correct what layers, and all that is not of a layer, are expected to take."""
+        self.planner.base = base
+        for layer, (found, expected) in paced.costs_by_layer().items():
+            if expected.size_bytes and found.size_bytes:
+                self.planner.ladders[layer].correct(found.size_bytes / expected.size_bytes)
 
 
 @dataclass(frozen=True)

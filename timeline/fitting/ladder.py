@@ -10,9 +10,10 @@ from timeline.fitting.coarsen import EXACT, Resolution
 from timeline.fitting.excerpts import Excerpts
 from timeline.fitting.limits import Cost
 from timeline.fitting.resolve import at_resolution
+from timeline.layers import SIZE_LAYERS
 from timeline.tracks.model import Slices, Track, element_count, no_arrows
 
-__all__ = ["COARSEST", "RUNGS", "Ladder", "Measure"]
+__all__ = ["COARSEST", "RUNGS", "Ladder", "Measure", "make_ladders"]
 
 COARSEST = 62
 """The power of two of ns that merges all there is: no time span is longer."""
@@ -53,7 +54,6 @@ class Ladder:
         self._at: dict[int, list[_Sample]] = {floor: self._samples}
         self._costs: dict[int, Cost] = {}
         self._ends: dict[int, float] = {}
-        self.is_whole = all(sample.weight == 1 for sample in self._samples)
 
     @property
     def rungs(self) -> tuple[int, ...]:
@@ -117,6 +117,22 @@ class Ladder:
         return total
 
 
+def make_ladders(
+    tracks: Sequence[Track], measure: Measure, floors: Mapping[str, int]
+) -> dict[str, Ladder]:
+    """A ladder for each layer that is drawn, the most important first."""
+    excerpts = Excerpts()
+    by_layer: dict[str, list[Track]] = {}
+    for track in tracks:
+        if track.size_layer is not None:
+            by_layer.setdefault(track.size_layer, []).append(track)
+    return {
+        layer: Ladder(by_layer[layer], measure, floors.get(layer, EXACT), excerpts)
+        for layer in SIZE_LAYERS
+        if layer in by_layer
+    }
+
+
 def _samples(tracks: Sequence[Track], excerpts: Excerpts) -> Iterator[_Sample]:
     """Runs of the long tracks, evenly spread over all of them, and some of the short tracks."""
     long = [track for track in tracks if len(track.content or ()) > RUN_ELEMENTS]
@@ -160,21 +176,3 @@ def _arrow_ends(tracks: Sequence[Track]) -> int:
     return sum(
         len(track.content.arrows.arrow) for track in tracks if isinstance(track.content, Slices)
     )
-
-
-def make_ladders(
-    tracks: Sequence[Track], measure: Measure, floors: Mapping[str, int]
-) -> dict[str, Ladder]:
-    """A ladder for each layer that is drawn, the most important first."""
-    from timeline.layers import SIZE_LAYERS
-
-    excerpts = Excerpts()
-    by_layer: dict[str, list[Track]] = {}
-    for track in tracks:
-        if track.size_layer is not None:
-            by_layer.setdefault(track.size_layer, []).append(track)
-    return {
-        layer: Ladder(by_layer[layer], measure, floors.get(layer, EXACT), excerpts)
-        for layer in SIZE_LAYERS
-        if layer in by_layer
-    }

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from timeline.encoders.batches import TrackBatch
 from timeline.encoders.perfetto_tracks import PART_ELEMENTS, split_track
 from timeline.encoders.piece_maker import PieceMaker
@@ -85,7 +87,6 @@ class PacedFile:
         self._its = sorted(its, key=lambda unit: (unit.start_ns, unit.number))
         self._fixed = Cost()
         self._written = set[int]()
-        self.rewritten = 0
         powers = {unit.number: plan.powers[unit.layer] for unit in self.units}
         if not self._is_coarsest:
             powers.update(self._planned_powers())
@@ -97,9 +98,11 @@ class PacedFile:
             for unit, made in zip(self.units, resolved, strict=True)
         }
         self._arrows = WholeArrows(self.tracks())
-        self._ends_left = self._share_of_ends_left()
+        every = self._count_paced_ends()
         for number, made in self._made.items():
             self._made[number] = replace(made, tracks=tuple(map(self._arrows.of, made.tracks)))
+        # Which part of the ends of arrows on exact slices of the paced layer is drawn.
+        self._ends_left = self._count_paced_ends() / every if every else 1.0
 
     def tracks(self) -> Iterator[Track]:
         """All tracks with slices or samples, in parts, as they are drawn."""
@@ -115,11 +118,15 @@ class PacedFile:
         self._fixed = fixed
         return self._limits.hold(self.cost)
 
-    def cost_by_layer(self) -> dict[SizeLayer, Cost]:
-        """What each layer takes by now, with its arrows."""
-        made: dict[SizeLayer, Cost] = {}
+    def costs_by_layer(self) -> dict[SizeLayer, tuple[Cost, Cost]]:
+        """What each layer takes by now, and what it was expected to take, with its arrows."""
+        planner, made = self._planner, dict[SizeLayer, tuple[Cost, Cost]]()
         for unit in self.units:
-            made[unit.layer] = made.get(unit.layer, Cost()) + self._made[unit.number].cost
+            its, layer = self._made[unit.number], unit.layer
+            exact = planner.element_cost(layer, planner.ladders[layer].floor) * unit.exact
+            merged = planner.element_cost(layer, its.power) * (unit.elements - unit.exact)
+            found, expected = made.get(layer, (Cost(), Cost()))
+            made[layer] = found + its.cost, expected + exact + merged
         return made
 
     def count_arrows(self) -> int:
@@ -171,7 +178,6 @@ class PacedFile:
                 if coarser == power:
                     break
                 self._make(store, [(unit, coarser)], None)
-                self.rewritten += 1
         return self._limits.hold(self.cost)
 
     @property
@@ -236,12 +242,10 @@ class PacedFile:
             powers[unit.number] = fine if before <= until else coarse
         return powers
 
-    def _share_of_ends_left(self) -> float:
-        """Which part of the ends of arrows on exact slices of the paced layer is drawn."""
+    def _count_paced_ends(self) -> int:
+        """How many ends of arrows are on slices of the paced layer."""
         its = [track for unit in self._its for track in self._made[unit.number].tracks]
-        every = count_elements_of(its) - element_count(its)
-        left = map(self._arrows.of, its)
-        return (count_elements_of(left) - element_count(its)) / every if every else 1.0
+        return count_elements_of(its) - element_count(its)
 
     # -- pacing --------------------------------------------------------------------------------
 
@@ -292,7 +296,6 @@ class PacedFile:
             else:
                 tried.add(unit.number)
             tries -= 1
-            self.rewritten += 1
 
     def _make(
         self, store: PieceStore, powers: Sequence[tuple[Unit, int]], pace: Pace | None
@@ -351,12 +354,13 @@ class PacedFile:
             * unit.elements
             for unit in units
         ]
-        total = sum(expected) or 1.0
+        # Parts end at whole bytes, so that together they are what the piece takes, exactly.
+        ends = np.rint(np.cumsum(expected) * (len(piece) / (sum(expected) or 1.0)))
+        ends[-1] = len(piece)
         store.put(units[0].number, piece)
-        for unit, size_bytes in zip(units, expected, strict=True):
+        for unit, size_bytes in zip(units, np.diff(ends, prepend=0).tolist(), strict=True):
             made = self._made[unit.number]
-            cost = Cost(len(piece) * size_bytes / total, count_elements_of(made.tracks))
-            self._note(unit, replace(made, cost=cost))
+            self._note(unit, replace(made, cost=Cost(size_bytes, count_elements_of(made.tracks))))
 
     def _batch_of(self, units: Sequence[Unit]) -> TrackBatch:
         batches = [self._batch(unit, self._made[unit.number].tracks) for unit in units]

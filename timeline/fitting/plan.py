@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from timeline.fitting.ladder import COARSEST, Ladder
 from timeline.fitting.limits import Cost, Limits
 from timeline.layers import COUNTERS, SIZE_LAYERS, SizeLayer, SliceKind
-from timeline.tracks.model import Samples, Slices, Track
+from timeline.tracks.model import Slices, Track
 
 __all__ = ["Plan", "Planner", "screen_power"]
 
@@ -44,11 +44,6 @@ class Planner:
     exact_share: Mapping[SizeLayer, float] = field(default_factory=dict)
     arrows: Mapping[tuple[SizeLayer, SizeLayer], int] = field(default_factory=dict)
     """How many lead from slices of one layer to those of another, or of the same."""
-
-    @property
-    def layers(self) -> Sequence[SizeLayer]:
-        """Those that are drawn, the most important first."""
-        return list(self.ladders)
 
     def finest(self) -> Plan:
         """The plan that merges nothing that was not merged before."""
@@ -118,11 +113,6 @@ class Planner:
     def end_cost(self) -> Cost:
         """What an end of an arrow takes."""
         return Cost(max((one.end_bytes for one in self.ladders.values()), default=0.0), 1)
-
-    def cost_of(self, layer: SizeLayer, powers: Mapping[SizeLayer, int]) -> Cost:
-        """What a layer is expected to take in a plan, with all ends of arrows on exact slices."""
-        power, ladder = powers[layer], self.ladders[layer]
-        return self._cost(layer, power) + Cost(ladder.end_bytes, 1) * ladder.ends_at(power)
 
     def _is_exact(self, powers: Mapping[SizeLayer, int], layer: SizeLayer) -> bool:
         return powers[layer] <= self.ladders[layer].floor
@@ -206,15 +196,11 @@ def _first_that_fits(count: int, fits: Callable[[int], bool]) -> int:
 
 
 def screen_power(tracks: Sequence[Track]) -> int:
-    """The power of two of ns whose bins are pixels of a screen that shows all of the time."""
+    """The power of two of ns whose bins are pixels of a screen that shows all slices of tracks."""
     bounds = [
         (int(content.start_ns.min()), int(content.end_ns.max()))
         for content in (track.content for track in tracks)
         if isinstance(content, Slices) and len(content)
-    ] + [
-        (int(content.time_ns[0]), int(content.time_ns[-1]))
-        for content in (track.content for track in tracks)
-        if isinstance(content, Samples) and len(content)
     ]
     if not bounds:
         return 0

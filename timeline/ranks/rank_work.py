@@ -46,7 +46,7 @@ from timeline.analysis.work.launching_operators import launcher_figures, with_la
 from timeline.analysis.work.operator_steps import operator_steps
 from timeline.analysis.work.task_sums import sum_tasks
 from timeline.layers import Layer, SizeLayer
-from timeline.options import Args, ClockOptions, StepOperators
+from timeline.options import Args, ClockOptions, ExportOptions, Fit, StepOperators
 from timeline.ranks.rank_records import read_rank
 from timeline.records.counting_rules import INNER
 from timeline.records.tables import GPU, Records
@@ -60,6 +60,7 @@ __all__ = [
     "coarsen_for_file",
     "draw_rank_from_records",
     "draw_rank_from_source",
+    "merging_limit",
 ]
 
 
@@ -75,6 +76,8 @@ MOST_ELEMENTS = 1 << 24
 MOST_STEP_ROWS, LEAST_STEP_ROWS = 20_000, 1_000
 """Rows of operators by step that all ranks together may have, unless every one is asked for, and
 that each may have in any case."""
+LEAST_MERGED_BYTES = 64 << 10
+"""Ranks are merged for files of this size at least: what is smaller takes no memory."""
 LEAST_RANK_BYTES = 1 << 20
 """A rank of this size is sent fast; many small ones are gathered together, which is better."""
 
@@ -134,6 +137,16 @@ class RankRequest:
         )
 
 
+def merging_limit(options: ExportOptions, ranks: int) -> int:
+    """The size of the file that each of so many ranks is merged for; 0 where none is.
+
+    One of several must not fill the file alone.
+    """
+    if ranks < 2 or options.fit is not Fit.COARSEN or not options.limit_bytes:
+        return 0
+    return max(options.limit_bytes, LEAST_MERGED_BYTES)
+
+
 def draw_rank_from_source(source: Source, request: RankRequest) -> DrawnRank:
     """Read a rank and draw what is selected of it.
 
@@ -157,9 +170,9 @@ def draw_rank_from_records(records: Records, request: RankRequest) -> DrawnRank:
     told = replace(records, omissions=omissions_of_drawn(records, request.drawn_layers))
     facts, tracks = _draw_selected(collect_profile_facts(told), records, request)
     if request.floors is not None:
-        from timeline.fitting.coarsen_ranks import coarsen_to_floors
+        from timeline.fitting.coarsen_ranks import coarsen_rank
 
-        return DrawnRank(facts, coarsen_to_floors(tracks, request.floors, request.exact_ns))
+        return DrawnRank(facts, coarsen_rank(tracks, request.floors, request.exact_ns))
     fair_bytes = max(LEAST_RANK_BYTES, request.limit_bytes * DENSEST_RANK // request.ranks)
     most_bytes = min(request.limit_bytes, fair_bytes)
     if most_bytes and element_count(tracks.tracks) * BYTES_OF_ELEMENT > most_bytes:

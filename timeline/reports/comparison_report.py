@@ -15,10 +15,8 @@ from timeline.fitting.limits import LimitName
 from timeline.records.tables import Omission
 from timeline.reports.bookkeeping import bookkeeping_lines
 from timeline.reports.report_rows import (
-    ExactStep,
     OutputFile,
     ResolutionRow,
-    exact_steps_dict,
     spell_omissions,
 )
 from timeline.units import spell_bytes, spell_count
@@ -50,7 +48,6 @@ class ComparisonReport:
     run is moved in time there. gate: how `fail_above` was judged, None where it was not asked for.
     changed: the step that became longest, None without steps. by_layer: whether rows are grouped by
     layer before rank. limited_by: the limit that binds, None where everything is in the file.
-    exact_steps: steps in which nothing is merged, where anything else is.
     """
 
     comparison: Comparison
@@ -69,7 +66,6 @@ class ComparisonReport:
     changed: ChangedStep | None = None
     by_layer: bool = False
     limited_by: LimitName | None = None
-    exact_steps: tuple[ExactStep, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values; the shape is versioned by `schema`."""
@@ -98,7 +94,6 @@ class ComparisonReport:
                 for said, rows, code in spell_omissions(self.omissions)
             ],
             "limited_by": self.limited_by,
-            **exact_steps_dict(self.exact_steps),
             "resolution": [row.to_dict() for row in self.resolutions],
             "warnings": list(self.warnings),
             "png": None if self.png is None else str(self.png),
@@ -123,7 +118,7 @@ class ComparisonReport:
             *bookkeeping_lines(
                 self.omissions,
                 self.resolutions,
-                self.exact_steps,
+                (),
                 (),
                 aligned=False,
                 verbose=verbose,
