@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
+import os
+import stat
 import subprocess
 import sys
 from collections import Counter
@@ -230,9 +232,51 @@ def test_input_cannot_be_the_output(command: Command, shelf: ProfileShelf, tmp_p
     """Not even --force replaces a file of the profile: inputs are never changed."""
     text = shelf.copy("torch-text", tmp_path / "run", ranks=1)
     trace = text.captures[0] / "ASCEND_PROFILER_OUTPUT" / "trace_view.json"
+    unread = trace.with_name("step_trace_time.csv")
+    unread.write_text("the vendor's")
     before = tree_state(text.path)
-    assert command(text.path, "-o", trace, "--force").code == 1
+    for arguments in (("-o", trace), ("--csv", unread), ("--csv", trace.parent / "." / unread.name)):
+        outcome = command(text.path, *arguments, "--force")
+        assert outcome.code == 1
+        assert "is part of the profile" in outcome.err
     assert tree_state(text.path) == before
+
+
+def test_an_earlier_answer_in_a_capture_gives_way(
+    command: Command, shelf: ProfileShelf, tmp_path: Path
+) -> None:
+    """Whoever works in the directory of a capture can ask twice."""
+    capture = shelf.copy("torch-text", tmp_path / "run", ranks=1).captures[0]
+    for _ in range(2):
+        assert command(capture, "-o", capture / "out.pftrace", "--force").code == 0
+
+
+@pytest.mark.skipif(os.name != "posix", reason="has pipes and devices with names")
+@pytest.mark.parametrize("option", ["-o", "--csv"])
+@pytest.mark.parametrize("kind", ["pipe", "link", "link to nothing", "device"])
+def test_only_files_are_replaced(
+    command: Command, profile: Profile, option: str, kind: str
+) -> None:
+    """No pipe, no device, no link and nothing that one points to, not even with --force."""
+    target, other = command.directory / "out.pftrace", command.directory / "other"
+    if kind == "pipe":
+        os.mkfifo(target)
+    elif kind == "device":
+        if os.geteuid():
+            pytest.skip("root alone makes devices")
+        os.mknod(target, stat.S_IFCHR | 0o600, os.makedev(1, 3))
+    else:
+        target.symlink_to(other)
+        if kind == "link":
+            other.write_text("theirs")
+    before = os.lstat(target)
+    outcome = command(profile.path, option, target, "--force")
+    assert outcome.code == 1
+    assert "symbolic link to" in outcome.err or "pipe or device" in outcome.err
+    after = os.lstat(target)
+    assert (before.st_ino, before.st_mode) == (after.st_ino, after.st_mode)
+    assert [path.read_text() for path in (other,) if path.exists()] == ["theirs"] * (kind == "link")
+    assert set(command.files()) <= {target.name, other.name}
 
 
 WRITE_DRAFT = "timeline.fitting.writer.write_draft"

@@ -644,7 +644,7 @@ def test_targets_are_checked_before_anything_is_read(
 
 
 def test_the_input_is_never_a_target(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Not even with --force, and not under another name."""
+    """Not even with --force, and not by a link to it."""
     from simulator.simulation import make_run
     from simulator.writers.tables import write_kernel_details
 
@@ -653,7 +653,7 @@ def test_the_input_is_never_a_target(here: Path, capsys: pytest.CaptureFixture[s
     (here / "a.html").symlink_to(table)
     before = table.read_bytes()
     assert run(here / "profile", "--report", "a.html", "--force") == 1
-    assert "is part of the profile" in capsys.readouterr().err
+    assert "is a symbolic link to" in capsys.readouterr().err
     assert table.read_bytes() == before
 
 

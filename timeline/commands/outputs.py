@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,6 +104,13 @@ def check_targets(
 def _check_file(file: Path, *, may_replace: bool) -> None:
     if file.is_dir():
         raise OutputError(f"{file} is a directory.", do="Name a file.")
+    if file.is_symlink():
+        raise OutputError(
+            f"{file} is a symbolic link to {os.readlink(file)}, which is not replaced.",
+            do="Name that file itself, or another one.",
+        )
+    if file.exists() and not file.is_file():
+        raise OutputError(f"{file} is a pipe or device.", do="Name a file.")
     if file.exists() and not may_replace:
         raise OutputError(
             f"{file} exists.", do="Pass --force to replace it, or -o to name another file."
@@ -113,13 +120,26 @@ def _check_file(file: Path, *, may_replace: bool) -> None:
 
 
 def _check_not_input(target: Path, profile: Path, sources: Sequence[Source]) -> None:
-    """Make sure that no input is changed, not even with --force.
+    """Make sure that nothing of a profile is replaced, read or not, not even with --force.
+
+    Timelines that were written into a capture before may be.
 
     Raises:
         OutputError: the target is part of the profile.
     """
-    if target.exists():
-        for path in (profile, *(path for source in sources for path in source.files)):
-            with contextlib.suppress(OSError):  # its reader will say so
-                if path.samefile(target):
-                    raise OutputError(f"{target} is part of the profile.", do="Name another file.")
+    if not target.exists() or is_ours(target):
+        return
+    captures = {source.identity.directory.resolve() for source in sources}
+    files = (profile, *(path for source in sources for path in source.files))
+    if captures & set(target.resolve().parents) or any(_is_file(path, target) for path in files):
+        raise OutputError(
+            f"{target} is part of the profile, of which nothing is replaced.",
+            do="Name a file elsewhere.",
+        )
+
+
+def _is_file(path: Path, target: Path) -> bool:
+    try:
+        return path.samefile(target)
+    except OSError:  # its reader will say so
+        return False

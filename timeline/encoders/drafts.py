@@ -1,46 +1,122 @@
-"""Files that are complete before they get their names: written beside them, then renamed."""
+"""Files that are complete before they get their names.
+
+Where a file system holds files without names, as most of Linux do, a draft has none, and whatever
+ends the process leaves nothing of it. Elsewhere it lies beside its target and is locked as long as
+its writer lives; the next writer of the same target removes those that nobody locks.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
+import shutil
+import stat
+import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO, ClassVar
 
 from timeline.errors import OutputError
 
 __all__ = ["Draft", "publish_all", "write_draft", "write_drafts"]
 
+HANDLES = Path("/proc/self/fd")
+"""Under which Linux shows open files, those without names too."""
+MOST_OPEN = 64
+"""Drafts that are held open, without a name or locked; the rest of a file in hundreds of parts is
+closed, and is never taken for one whose writer is dead."""
+_LOCKED, _CLOSED = ".part", ".parts"
+
 
 class Draft:
-    """A complete file under a temporary name, to be published or discarded.
+    """A complete file without its name, to be published or discarded.
 
     size_bytes is what the published file will have; `published` is whether it has its name.
     """
 
-    def __init__(self, path: Path, size_bytes: int) -> None:
+    _open: ClassVar[int] = 0
+    """How many drafts are held open."""
+
+    def __init__(self, file: BinaryIO, path: Path | None) -> None:
+        """file: open and complete; path: its name by now, None where it has none."""
         self._path = path
-        self.size_bytes = size_bytes
+        self.size_bytes = os.fstat(file.fileno()).st_size
         self.published = False
+        self._file: BinaryIO | None = file
+        if path is not None and path.suffix == _CLOSED:
+            file.close()
+            self._file = None
+        else:
+            Draft._open += 1
+
+    @classmethod
+    def may_be_open(cls) -> bool:
+        """Whether one more can be held open."""
+        return cls._open < MOST_OPEN
 
     def publish(self, target: Path) -> None:
         """Give the file its name, all at once."""
         try:
-            self._path.replace(target)
+            if self._path is None:
+                self._path = self._named(target)
+            if self._path != target:
+                self._path.replace(target)
             self.published = True
+            self._close()
         except OSError as error:
             self.discard()
             raise OutputError(f"{target}: cannot be written: {error.strerror}.") from error
 
     def discard(self) -> None:
         """Remove the file."""
-        with contextlib.suppress(FileNotFoundError):
-            self._path.unlink()
+        self._close()
+        if self._path is not None:
+            with contextlib.suppress(FileNotFoundError):
+                self._path.unlink()
+
+    def _named(self, target: Path) -> Path:
+        """Give a file without a name that of its target, if that is free, or one beside it."""
+        if self._file is None:
+            raise AssertionError("a draft without a name is open")
+        for path in (target, target.with_name(f".{target.name}.{os.urandom(4).hex()}{_LOCKED}")):
+            try:
+                _link(self._file, path)
+                return path
+            except FileExistsError:
+                continue
+            except OSError:  # a file system without links
+                break
+        copy, path = _open_named(target)
+        with copy:
+            self._file.seek(0)
+            shutil.copyfileobj(self._file, copy)
+        return path
+
+    def _close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+            Draft._open -= 1
+
+
+def _link(file: BinaryIO, path: Path) -> None:
+    """Give an open file a name that is free.
+
+    Raises:
+        FileExistsError: it is not.
+    """
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        # With a directory, what stands under HANDLES is linked, and not that symbolic link.
+        os.link(HANDLES / str(file.fileno()), path.name, dst_dir_fd=directory)
+    finally:
+        os.close(directory)
 
 
 def write_drafts(contents: Sequence[tuple[bytes, Path]]) -> list[tuple[Draft, Path]]:
-    """Write each content beside its target; all of them, or none.
+    """Write each content as a draft of its target; all of them, or none.
 
     Raises:
         OutputError: a directory cannot be written, or the disk is full.
@@ -109,33 +185,94 @@ def _keep_old(target: Path) -> Path | None:
 
 
 def write_draft(pieces: Iterable[bytes], target: Path) -> Draft:
-    """Write all pieces beside the target.
+    """Write all pieces into a draft of the target.
 
     Whatever ends the writing early, an interrupt included, leaves nothing behind.
 
     Raises:
         OutputError: the directory cannot be written, or the disk is full.
     """
+    path: Path | None = None
     try:
-        handle, name = tempfile.mkstemp(
-            prefix=f".{target.name}.", suffix=".part", dir=target.parent
-        )
+        _remove_dead(target)
+        found = _open_unnamed(target.parent)
+        file, path = (found, None) if found is not None else _open_named(target)
     except OSError as error:
         raise OutputError(f"{target}: cannot be written: {error.strerror}.") from error
-    path = Path(name)
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.writelines(pieces)
-            file.flush()
-            os.fsync(file.fileno())
-        path.chmod(0o666 & ~_umask())
-        return Draft(path, path.stat().st_size)
-    except OSError as error:
-        path.unlink(missing_ok=True)
-        raise OutputError(f"{target}: cannot be written: {error.strerror}.") from error
-    except BaseException:
-        path.unlink(missing_ok=True)
+        file.writelines(pieces)
+        file.flush()
+        os.fsync(file.fileno())
+        return Draft(file, path)
+    except BaseException as error:
+        with contextlib.suppress(OSError):  # of a full disk, once more
+            file.close()
+        if path is not None:
+            path.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise OutputError(f"{target}: cannot be written: {error.strerror}.") from error
         raise
+
+
+def _open_unnamed(directory: Path) -> BinaryIO | None:
+    """Open a file without a name; None where that cannot be done, or too many are open."""
+    flag = getattr(os, "O_TMPFILE", None)
+    if flag is None or not Draft.may_be_open() or not HANDLES.is_dir():
+        return None
+    try:
+        handle = os.open(directory, flag | os.O_RDWR, 0o666)
+    except OSError:  # a name may still work; else its error is told
+        return None
+    with contextlib.suppress(OSError):  # a file system without locks
+        _lock(handle, wait=True)
+    return os.fdopen(handle, "w+b")
+
+
+def _open_named(target: Path) -> tuple[BinaryIO, Path]:
+    """Open a file beside the target, which is locked while it is open if so many are."""
+    suffix = _LOCKED if Draft.may_be_open() else _CLOSED
+    while True:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=suffix, dir=target.parent)
+        with contextlib.suppress(OSError):  # a file system without locks: none is removed there
+            _lock(handle, wait=True)
+        # Another writer may have taken it for dead before it was locked.
+        if os.fstat(handle).st_nlink:
+            path = Path(name)
+            path.chmod(0o666 & ~_umask())
+            return os.fdopen(handle, "w+b"), path
+        os.close(handle)
+
+
+def _remove_dead(target: Path) -> None:
+    """Remove drafts of a target whose writers were killed."""
+    for path in _drafts_of(target):
+        with contextlib.suppress(OSError):  # locked by its writer, or gone, or that of another user
+            handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+            try:
+                if stat.S_ISREG(os.fstat(handle).st_mode) and _lock(handle, wait=False):
+                    path.unlink()
+            finally:
+                os.close(handle)
+
+
+def _drafts_of(target: Path) -> Iterator[Path]:
+    pattern = re.compile(rf"\.{re.escape(target.name)}\.[a-z0-9_]{{8}}{re.escape(_LOCKED)}")
+    with contextlib.suppress(OSError):  # a directory that may be written and not read
+        yield from [path for path in target.parent.iterdir() if pattern.fullmatch(path.name)]
+
+
+def _lock(handle: int, *, wait: bool) -> bool:
+    """Lock an open file until it is closed; False where the system has no such locks.
+
+    Raises:
+        OSError: it is locked, or its file system has none.
+    """
+    if sys.platform == "win32":
+        return False
+    import fcntl
+
+    fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    return True
 
 
 def _umask() -> int:

@@ -78,7 +78,7 @@ def test_killed_while_writing(tmp_path: Path, shelf: ProfileShelf) -> None:
         assert ran.returncode == -signal.SIGKILL
         assert (target.read_bytes() if target.exists() else None) == old
         others = {path.name for path in tmp_path.iterdir()} - {target.name}
-        assert all(name.startswith(".out.pftrace.") for name in others)
+        assert len(others) <= (sys.platform != "linux"), "a file without a name is not left"
 
 
 @pytest.mark.parametrize("failing", [0, 1, 2])
