@@ -235,7 +235,11 @@ def test_input_cannot_be_the_output(command: Command, shelf: ProfileShelf, tmp_p
     unread = trace.with_name("step_trace_time.csv")
     unread.write_text("the vendor's")
     before = tree_state(text.path)
-    for arguments in (("-o", trace), ("--csv", unread), ("--csv", trace.parent / "." / unread.name)):
+    for arguments in (
+        ("-o", trace),
+        ("--csv", unread),
+        ("--csv", trace.parent / "." / unread.name),
+    ):
         outcome = command(text.path, *arguments, "--force")
         assert outcome.code == 1
         assert "is part of the profile" in outcome.err

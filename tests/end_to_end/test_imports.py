@@ -184,6 +184,26 @@ def test_sources_open_for_reading_only() -> None:
     assert set(modes) <= {"r", "rb"}
 
 
+NETWORK = frozenset({"ftplib", "http", "http.server", "socket", "socketserver", "urllib.request"})
+RUNS_CODE = frozenset({"ctypes", "marshal", "pickle", "runpy", "shelve"})
+
+
+@every_module
+def test_nothing_of_a_profile_is_run_or_sent(module: Module) -> None:
+    """The viewer alone opens sockets; only what processes pass to each other is unpickled."""
+    imported = set[str]()
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            imported |= {one.name for one in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            imported.add(node.module or "")
+    if module.part != "viewer":
+        assert not imported & NETWORK
+    if module.name != "ranks.shared_columns":
+        assert not imported & RUNS_CODE
+    assert not {name for name, _ in module.calls()} & {"eval", "exec", "system", "popen", "Popen"}
+
+
 @every_module
 def test_opens_with_one_sentence(module: Module) -> None:
     """The first paragraph of a module is one sentence that says what it is for."""

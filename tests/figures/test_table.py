@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import unicodedata
 
 import numpy as np
 import pytest
@@ -32,6 +33,21 @@ def test_csv_reads_back(rows: list[tuple[int | None, str]]) -> None:
     read = list(csv.reader(io.StringIO(_table(rows).to_csv(), newline="")))
     assert read[0] == ["number", "name"]
     assert read[1:] == [["" if number is None else str(number), name] for number, name in rows]
+
+
+@given(rows=ROWS, begins=st.sampled_from(["", "=", "+1", "-1", "@", "\t=", "\r=", "\x1b[2J", "a="]))
+def test_a_safe_csv_holds_no_formula_and_no_controls(
+    rows: list[tuple[int | None, str]], begins: str
+) -> None:
+    """Numbers and harmless names are as they are without it."""
+    rows = [(number, begins + name) for number, name in rows]
+    text = _table(rows).to_csv(safe=True)
+    assert not {unicodedata.category(one) for one in text if one != "\n"} & {"Cc", "Cf", "Zl", "Zp"}
+    for row, (number, name) in zip(list(csv.reader(io.StringIO(text)))[1:], rows, strict=True):
+        assert row[0] == ("" if number is None else str(number))
+        assert not row[1].startswith(("=", "+", "-", "@", "\t", "\r"))
+        if name.isprintable() and not name.startswith(("=", "+", "-", "@")):
+            assert row[1] == name
 
 
 @given(rows=ROWS, seed=st.integers(0, 9))

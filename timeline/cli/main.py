@@ -7,8 +7,9 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
-from timeline.errors import TimelineError
+from timeline.errors import SourceError, TimelineError
 from timeline.printable import say
 from timeline.process import Terminated, interrupted_by_signals, tune_for_one_command
 
@@ -59,6 +60,12 @@ def _run(words: list[str]) -> None:
     A profile of the name of a command is ./compare. Words such as `list` mean an option where no
     path has that name.
     """
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise SourceError(
+            Path(), "the current directory was removed.", do="Change to another one."
+        ) from None
     # Loaded here, after the process is tuned: garbage collection is a tenth of the time of --help.
     from timeline.cli import compare, export, show
     from timeline.cli.parser import WORDS, build_compare_parser, build_parser, build_show_parser

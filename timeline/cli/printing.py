@@ -128,7 +128,7 @@ def print_data(
         print_json(report.to_json())
         return None
     if csv == STDOUT and sys.stdout is not None:
-        sys.stdout.write(table().to_csv())
+        sys.stdout.write(table().to_csv(safe=sys.stdout.isatty()))
     return None if prints.quiet else sys.stderr if csv == STDOUT else sys.stdout
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,7 +105,7 @@ def _check_file(file: Path, *, may_replace: bool) -> None:
         raise OutputError(f"{file} is a directory.", do="Name a file.")
     if file.is_symlink():
         raise OutputError(
-            f"{file} is a symbolic link to {os.readlink(file)}, which is not replaced.",
+            f"{file} is a symbolic link to {file.readlink()}, which is not replaced.",
             do="Name that file itself, or another one.",
         )
     if file.exists() and not file.is_file():

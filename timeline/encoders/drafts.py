@@ -83,11 +83,11 @@ class Draft:
         for path in (target, target.with_name(f".{target.name}.{os.urandom(4).hex()}{_LOCKED}")):
             try:
                 _link(self._file, path)
-                return path
             except FileExistsError:
                 continue
             except OSError:  # a file system without links
                 break
+            return path
         copy, path = _open_named(target)
         with copy:
             self._file.seek(0)

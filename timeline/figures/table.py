@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from timeline.figures.notebook import cell_html, paragraph_html, table_html
 from timeline.figures.short_names import shortened
+from timeline.printable import printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,6 +26,8 @@ MOST_ROWS_SHOWN = 60
 """Rows in a notebook; the rest is counted."""
 MOST_SHOWN = 80
 """Characters in a notebook of what operators are called; paths and sentences are shown whole."""
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""How text begins that spreadsheets take for a formula."""
 OF_OPERATORS = frozenset({"type", "name", "shapes"})
 """Columns that say what an operator is called."""
 
@@ -87,12 +90,20 @@ class Table:
         """A mapping for each row."""
         return [dict(zip(self.columns, row, strict=True)) for row in self]
 
-    def to_csv(self) -> str:
-        """Comma-separated text with a header, lines ended by a line feed; empty where not given."""
+    def to_csv(self, *, safe: bool = False) -> str:
+        """Comma-separated text with a header, lines ended by a line feed; empty where not given.
+
+        Names come from the profile. A spreadsheet runs those that begin like a formula, and a
+        terminal obeys control characters.
+
+        Args:
+            safe: write an apostrophe before what begins like a formula, and control characters as
+                escapes such as \\x1b.
+        """
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(self.columns)
-        writer.writerows(self)
+        writer.writerows(map(_defused, self) if safe else self)
         return text.getvalue()
 
     def to_pandas(self) -> pd.DataFrame:
@@ -155,6 +166,16 @@ class Table:
         rows = (map(cell_html, row) for row in zip(*cells, strict=True))
         note = paragraph_html(*([f"and {rest} more rows"] if rest else []))
         return table_html(self.columns, rows) + note
+
+
+def _defused(row: Iterable[Any]) -> list[Any]:
+    """Values of which no spreadsheet runs any and no terminal obeys any."""
+    return [
+        ("'" if value.startswith(_FORMULA) else "") + printable(value)
+        if isinstance(value, str)
+        else value
+        for value in row
+    ]
 
 
 def join_tables(

@@ -93,6 +93,27 @@ def test_output_that_cannot_be_printed(tmp_path: Path, shelf: ProfileShelf, stdo
         assert (ran.returncode, ran.stderr) == (0, "")
 
 
+@POSIX
+def test_places_that_are_none(tmp_path: Path) -> None:
+    """A directory that was removed under the command, and a pipe or device as PATH, are named."""
+    gone, pipe = tmp_path / "gone", tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, Path("/dev/null")):
+        ran = command(path)
+        assert (ran.returncode, ran.stderr) == (
+            1,
+            f"tlexport: {path}: is a pipe or device. Name a directory or a file.\n",
+        )
+    gone.mkdir()
+    start = f"import os; os.chdir({str(gone)!r}); os.rmdir({str(gone)!r});"
+    start += "from timeline.cli.main import main; raise SystemExit(main(['--list']))"
+    ran = subprocess.run(
+        [sys.executable, "-c", start], text=True, stderr=subprocess.PIPE, timeout=60, check=False
+    )
+    assert ran.returncode == 1
+    assert "the current directory was removed. Change to another one." in ran.stderr
+
+
 def test_a_terminal_of_ascii(tmp_path: Path, shelf: ProfileShelf) -> None:
     """Characters that the terminal lacks are escaped."""
     environment = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}

@@ -142,3 +142,24 @@ def test_a_table_that_grew_since_its_rows_were_counted_is_told(
     told = f"T had {ROWS - 1} rows, and more when they were read"
     with pytest.raises(SourceError, match=told), open_database(path) as database:
         database.integers("T", {"a": -1})
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "WITH RECURSIVE n(a) AS (SELECT 1 UNION ALL SELECT a + 1 FROM n) SELECT a, a AS b FROM n",
+        "SELECT load_extension('nothing') AS a, 1 AS b",
+        "SELECT length(randomblob(1000000000)) AS a, 1 AS b",
+    ],
+)
+def test_a_view_in_place_of_a_table_is_never_run(tmp_path: Path, query: str) -> None:
+    """It could take for ever, or run functions; the table is absent as if it were not there."""
+    path = tmp_path / "hostile.db"
+    with contextlib.closing(sqlite3.connect(path)) as hostile:
+        hostile.execute("CREATE TABLE Other (a INTEGER)")
+        hostile.execute(f"CREATE VIEW T AS {query}")
+        hostile.commit()
+    with open_database(path) as database:
+        assert database.has("Other")
+        assert not database.has("T")
+        assert not len(database.integers("T", {"a": 0})["a"])

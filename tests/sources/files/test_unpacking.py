@@ -155,6 +155,15 @@ def test_no_end_of_members(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "holds more than 99 members" in refused(here, tar_files(files))
 
 
+def test_directories_take_room(here: Path) -> None:
+    """A small archive of nothing but directories makes no more of them than it could hold files."""
+    room = 100 * unpacking.DIRECTORY_BYTES
+    deep = [("/".join(f"{number}" for number in range(60)) + "/a.json", b"")]
+    assert len(unpacked(here, tar_files(deep), most=room)[0]) == 1
+    wide = [(f"{number}/skipped.bin", b"") for number in range(101)]
+    assert "expands to more than" in refused(here, tar_files(wide), most=room)
+
+
 def test_names_from_other_systems(here: Path) -> None:
     """Backslashes are separators; shadows that macOS adds to archives are left in them."""
     content = zip_files(

@@ -32,6 +32,8 @@ MOST_TIMES_LARGER = 200
 ALWAYS_ALLOWED_BYTES = 1 << 30
 LEFT_FREE_BYTES = 256 << 20
 MOST_MEMBERS = 1 << 20
+DIRECTORY_BYTES = 4096
+"""What an empty directory takes on most file systems."""
 _data_filter: Callable[[tarfile.TarInfo, str], object] | None = getattr(
     tarfile, "data_filter", None
 )
@@ -208,10 +210,12 @@ class _Unpacker:
             self._archives.append(member.name)
 
     def _make(self, parts: tuple[str, ...]) -> None:
-        if parts not in self._made:
-            self._paths.take(parts, file=False)
-            self._directory.joinpath(*parts).mkdir(parents=True, exist_ok=True)
-            self._made.add(parts)
+        for count in range(1, len(parts) + 1):
+            if (part := parts[:count]) not in self._made:
+                self._paths.take(part, file=False)
+                self._limit.write(DIRECTORY_BYTES)
+                self._directory.joinpath(*part).mkdir(exist_ok=True)
+                self._made.add(part)
 
     def _write(
         self, member: Member, parts: tuple[str, ...], progressed: Callable[[], None]

@@ -80,10 +80,12 @@ def find_captures(path: Path, unreadable: list[SourceError] | None = None) -> Fo
 
     Raises:
         NoProfileError: there is none.
-        SourceError: the path does not exist, or a directory cannot be read.
+        SourceError: the path does not exist, is no file or directory, or one cannot be read.
     """
     if not path.exists():
         raise SourceError(path, f"does not exist{_sibling_like(path)}", do="Check the PATH.")
+    if not (path.is_file() or path.is_dir()):
+        raise SourceError(path, "is a pipe or device.", do="Name a directory or a file.")
     walk, tables = _Walk(unreadable), tuple[Capture, ...]()
     if path.is_file():
         captures, empty = _captures_of_file(path), list[EmptyOutput]()
