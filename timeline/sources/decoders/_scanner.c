@@ -470,7 +470,8 @@ static int read_number(Cursor *cursor, Token *token, Number *number)
     token->end = cursor->at = at;
     number->fits = count <= MOST_DIGITS;
     if (number->is_whole) {
-        number->value = negative ? -(int64_t)digits : (int64_t)digits;
+        /* Of more digits than fit, which wrap, nothing but the spelling is used. */
+        number->value = (int64_t)(negative ? 0 - digits : digits);
         return READ;
     }
     return real_of(token->begin, at, digits, number->fits, shift, negative, &number->real);

@@ -1,0 +1,60 @@
+/* Harness of _nesting.c: intervals in any order, nested or not. */
+#include "../../../timeline/columns/_nesting.c"
+#include "check.h"
+
+enum { MOST = 64 };
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    Input input = {data, data + size};
+    Py_ssize_t count = next_byte(&input) % MOST;
+    int64_t start[MOST], end[MOST], place[MOST], group[MOST];
+    char is_short[MOST];
+    int is_sorted = next_byte(&input) & 1;
+    for (Py_ssize_t at = 0; at < count; at++) {
+        int64_t first = next_number(&input), second = next_number(&input);
+        if (is_sorted && at && first < start[at - 1])
+            first = start[at - 1];
+        start[at] = first;
+        end[at] = second < first ? first : second;
+        place[at] = next_byte(&input) % 3;
+        is_short[at] = next_byte(&input) & 1;
+    }
+    Intervals all = {start, end, count};
+    Py_ssize_t last = -1;
+    if (group_all(&all, is_short, place, group, &last) == DONE) {
+        CHECK(-1 <= last && last < count);
+        int64_t groups = 0;
+        for (Py_ssize_t at = 0; at < count; at++) {
+            CHECK(0 <= group[at] && group[at] <= groups);
+            groups = group[at] == groups ? groups + 1 : groups;
+        }
+    }
+    int64_t row[2 * MOST], time[2 * MOST], depth[2 * MOST], begin[2 * MOST], stop[2 * MOST];
+    char is_end[2 * MOST], begins[2 * MOST], ends[2 * MOST];
+    Edges edges = {row, time, depth, is_end, 0};
+    int found = order_all(&all, add_edge, &edges);
+    if (found == DONE) {
+        CHECK(edges.count == 2 * count);
+        int64_t open = 0;
+        for (Py_ssize_t at = 0; at < edges.count; at++) {
+            CHECK(0 <= row[at] && row[at] < count);
+            CHECK(!at || time[at - 1] <= time[at]);
+            open -= is_end[at];
+            CHECK(depth[at] == open);
+            open += !is_end[at];
+        }
+        CHECK(open == 0);
+    }
+    Events events = {row, begin, stop, begins, ends, 0, next_number(&input)};
+    if (order_all(&all, add_event, &events) == DONE) {
+        CHECK(events.count <= 2 * count);
+        Py_ssize_t begun = 0, ended = 0;
+        for (Py_ssize_t at = 0; at < events.count; at++) {
+            CHECK(begins[at] || ends[at]);
+            begun += begins[at], ended += ends[at];
+        }
+        CHECK(begun == count && ended == count);
+    }
+    return 0;
+}
