@@ -46,7 +46,12 @@ class Place:
         self.profile, self.out, self.temporary = root / "profile", root / "out", root / "tmp"
         for directory in (self.out, self.temporary):
             directory.mkdir()
-        make = [sys.executable, ROOT / "examples" / "make_profile.py", self.profile, *MADE]
+        make: list[str | Path] = [
+            sys.executable,
+            ROOT / "examples" / "make_profile.py",
+            self.profile,
+            *MADE,
+        ]
         subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
         begin = time.monotonic()
         self.export().wait()

@@ -55,19 +55,15 @@ class PieceMaker:
 
     @cached_property
     def threads(self) -> ThreadPoolExecutor:
-        """Threads of this process, started when they are first used; `close` ends them."""
+        """Threads of this process, started when they are first used, and ended at exit."""
         return ThreadPoolExecutor(THREADS)
-
-    def close(self) -> None:
-        """End the threads."""
-        if "threads" in self.__dict__:
-            self.threads.shutdown()
 
     def __enter__(self) -> PieceMaker:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self.close()
+        if "threads" in self.__dict__:
+            self.threads.shutdown()
 
     def make_file(
         self,

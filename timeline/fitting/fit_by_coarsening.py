@@ -55,8 +55,7 @@ def write_coarsened(
     Raises:
         LimitError: all that can be merged is, and it does not fit.
     """
-    maker = writer.maker(drawing.tracks, first_moment_ns(drawing.tracks))
-    try:
+    with writer.maker(drawing.tracks, first_moment_ns(drawing.tracks)) as maker:
         whole, planner = try_exact(writer, drawing, maker)
         if whole is not None:
             return whole
@@ -66,8 +65,6 @@ def write_coarsened(
         again = drawing if drawn is None else writer.draw(drawn)
         planner.exact_share = exact.shares
         return _Fitted(writer, again, planner, exact, maker, exact_share, drawing).write()
-    finally:
-        maker.close()
 
 
 def _choose_exact(

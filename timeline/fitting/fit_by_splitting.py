@@ -124,11 +124,8 @@ def write_parts(writer: Writer, drawing: Drawing) -> Written:
     """
     limits = writer.limits
     first_ns = first_moment_ns(drawing.tracks)
-    maker = writer.maker(drawing.tracks, first_ns)
-    try:
+    with writer.maker(drawing.tracks, first_ns) as maker:
         whole, planner = try_exact(writer, drawing, maker)
-    finally:
-        maker.close()
     if whole is not None:
         return whole
     everything = planner.finest().expected

@@ -121,11 +121,8 @@ def write_steps(
         LimitError: the summary alone does not fit.
     """
     limits = writer.limits
-    maker = writer.maker(drawing.tracks, first_moment_ns(drawing.tracks))
-    try:
+    with writer.maker(drawing.tracks, first_moment_ns(drawing.tracks)) as maker:
         whole, planner = try_exact(writer, drawing, maker)
-    finally:
-        maker.close()
     if whole is not None:
         return whole
     everything = planner.finest().expected
