@@ -289,8 +289,8 @@ def test_a_million_tasks_fit_exactly(tmp_path: Path, layers: frozenset[Layer]) -
 
 
 def test_the_summary_of_many_ranks_fits_and_loads(tmp_path: Path) -> None:
-    """8,000 ranks x 10 steps in 20 MB; here an eighth of both, unless TLEXPORT_RANKS says more."""
-    ranks = int(os.environ.get("TLEXPORT_RANKS", "1000"))
+    """8,000 ranks x 10 steps in 20 MB; a twentieth of both, unless TLEXPORT_RANKS says more."""
+    ranks = int(os.environ.get("TLEXPORT_RANKS", "400"))
     limit = DEFAULT_LIMIT_BYTES * ranks // 8_000
     sizes = Sizes(
         tasks=20, ops=2, planes=0, calls=0, samples=0, names=20, streams=1, task_ns=300_000

@@ -28,7 +28,7 @@ __all__ = ["Processes", "starting_processes"]
 
 THREADS = Path("/proc/self/task")
 """Has an entry for each thread of this process, those of libraries included."""
-SOON_SECONDS = 0.5
+SOON_SECONDS = 0.2
 """In which the thread that manages processes ends once these have; it needs some milliseconds."""
 _Result = TypeVar("_Result")
 
