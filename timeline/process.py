@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import os
@@ -23,6 +24,9 @@ def tune_for_one_command() -> None:
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gc.set_threshold(COLLECT_AFTER)
+    # The interpreter would look for cycles among all objects that are left before it ends.
+    atexit.unregister(gc.freeze)
+    atexit.register(gc.freeze)
 
 
 _BY_OTHERS = tuple(

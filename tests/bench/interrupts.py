@@ -53,6 +53,13 @@ class Place:
             *MADE,
         ]
         subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
+        # With its bytecode, as it is installed: interrupts wait for the imports.
+        self._environment = os.environ | {
+            "TMPDIR": str(self.temporary),
+            "PYTHONPYCACHEPREFIX": str(root / "bytecode"),
+            "PYTHONDONTWRITEBYTECODE": "",
+        }
+        self.export().wait()
         begin = time.monotonic()
         self.export().wait()
         self.seconds = time.monotonic() - begin
@@ -70,7 +77,7 @@ class Place:
         return subprocess.Popen(
             [*TLEXPORT, self.profile, *options],
             cwd=ROOT,
-            env=os.environ | {"TMPDIR": str(self.temporary)},
+            env=self._environment,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
