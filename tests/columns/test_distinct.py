@@ -97,3 +97,8 @@ def test_rows_by_value_are_those_of_each_value_that_is_wanted(
     assert found == {
         value: [row for row, held in enumerate(values) if held == value] for value in wanted
     }
+    of_each = [(value, rows.tolist()) for value, rows in rows_by_value(column)]
+    assert of_each == [
+        (value, [row for row, held in enumerate(values) if held == value])
+        for value in sorted(set(values))
+    ]

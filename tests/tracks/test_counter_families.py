@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from timeline.tracks.counter_families import MANY, counter_families
+from timeline.tracks.counter_families import MANY, counter_families, natural_order
 
 
 def test_few_counters_have_no_row_above_them() -> None:
@@ -31,3 +31,17 @@ def test_many_that_count_the_same_are_below_one_row_in_order_of_their_numbers() 
 def test_no_counter_is_lost() -> None:
     named = {number: f"{'ab'[number % 2]} {number}" for number in range(3 * MANY)}
     assert sorted(row for _, rows in counter_families(named) for row in rows) == sorted(named)
+
+
+def test_names_sort_by_numbers_of_any_length() -> None:
+    """Numbers may have more digits than Python reads, and other signs that count as digits."""
+    long = "9" * 5_000
+    names = [f"Read {long}", "Read 10", "Read 2", "Read \u00b2", "Read 010", "Read 0"]
+    assert sorted(names, key=natural_order) == [
+        "Read 0",
+        "Read 2",
+        "Read 10",
+        "Read 010",
+        f"Read {long}",
+        "Read \u00b2",
+    ]

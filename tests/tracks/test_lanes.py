@@ -103,3 +103,12 @@ def test_slices_that_nest_share_one_lane(pairs: list[Interval]) -> None:
 
 def test_a_call_that_crosses_another_keeps_its_length_in_the_next_lane() -> None:
     assert nested_lanes(*columns_of([(0, 10), (5, 15), (6, 8)])).tolist() == [0, 1, 0]
+
+
+def test_calls_all_of_which_cross_take_a_lane_each() -> None:
+    """So many that passing over all of them for each lane would take minutes."""
+    number = np.arange(50_000)
+    lane = nested_lanes(number * 10, (number + len(number)) * 10 + 1)
+    assert (lane == number).all()
+    rows = rows_by_lane(number, lane)
+    assert [len(one) for one in rows] == [1] * len(number)

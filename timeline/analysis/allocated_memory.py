@@ -8,6 +8,7 @@ import numpy as np
 
 from timeline.analysis.memory_peaks import BYTES_OF_UNIT
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
+from timeline.columns.distinct import rows_by_value
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Records
@@ -97,9 +98,10 @@ def _samples(records: Records, group: str, ending: str) -> tuple[Int64, Int64]:
     series, samples, pool = records.series, records.samples, records.strings
     best = np.zeros(0, np.int64), np.zeros(0, np.int64)
     code = pool.find(group)
-    for row in () if code is None else np.flatnonzero(series.group == code).tolist():
+    wanted = np.flatnonzero(series.group == (NO_ID if code is None else code))
+    for row, its in rows_by_value(samples.series, wanted):
         unit = BYTES_OF_UNIT.get(pool[series.unit[row]], 0)
-        here = np.flatnonzero((samples.series == row) & np.isfinite(samples.value))
+        here = its[np.isfinite(samples.value[its])]
         if unit and len(here) and pool[series.name[row]].endswith(ending):
             here = here[np.argsort(samples.time_ns[here], kind="stable")]
             values = np.rint(samples.value[here] * unit).astype(np.int64)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from timeline.analysis.cut import device_span_ns
-from timeline.columns.distinct import distinct
+from timeline.columns.distinct import NO_ROWS, distinct, rows_by_value
 from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.counting_rules import CommunicationRule, FreeRule
 from timeline.records.not_given import NO_GRAPH
@@ -53,8 +53,9 @@ def describe_contents(records: Records) -> RankContents:
 
 
 def _steps_by_graph(records: Records) -> dict[int, tuple[int, ...]]:
+    rows_of = dict(rows_by_value(records.steps.graph))
     steps = {
-        graph: tuple(records.steps.iteration[records.steps.graph == graph].tolist())
+        graph: tuple(records.steps.iteration[rows_of.get(graph, NO_ROWS)].tolist())
         for graph in sorted(find_graphs(records))
     }
     return {graph: numbers for graph, numbers in steps.items() if numbers or len(steps) == 1} or {

@@ -9,7 +9,7 @@ import numpy as np
 
 from timeline.analysis.memory_use import MemoryUse, memory_use, without_scope
 from timeline.columns.columns import Int64, Rows
-from timeline.columns.distinct import distinct
+from timeline.columns.distinct import NO_ROWS, distinct, rows_by_value
 from timeline.columns.strings import NO_NAME
 from timeline.layers import Layer
 from timeline.records.not_given import NO_GRAPH
@@ -73,8 +73,9 @@ def _tasks_by_graph(records: Records, graphs: Int64) -> Iterator[tuple[int, Rows
 
     A single graph may have another number than its tasks: then all are its own.
     """
+    tasks_of = dict(rows_by_value(records.tasks.graph))
     for row, graph in enumerate(graphs.tolist()):
-        tasks: Rows = np.flatnonzero(records.tasks.graph == graph)
+        tasks = tasks_of.get(graph, NO_ROWS)
         yield row, tasks if len(tasks) or len(graphs) > 1 else np.arange(len(records.tasks))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from timeline.analysis.step_membership import Membership
 from timeline.columns.columns import Bool, ColumnTable, Int64, Rows, column
-from timeline.columns.distinct import distinct
+from timeline.columns.distinct import rows_by_value
 from timeline.records.tables import Steps
 
 __all__ = ["RecordedSteps", "recorded_steps"]
@@ -43,8 +43,9 @@ def recorded_steps(steps: Steps, membership: Membership) -> RecordedSteps:
     tasks, ops = _counted(membership, len(steps))
     first, cut = np.zeros((2, len(steps)), np.bool_)
     is_there = tasks > 0 if tasks.any() else ops > 0
-    for graph in distinct(steps.graph[is_there]).tolist():
-        rows = np.flatnonzero(is_there & (steps.graph == graph))
+    there = np.flatnonzero(is_there)
+    for _, at in rows_by_value(steps.graph[there]):
+        rows = there[at]
         first[rows[0]] = True
         cut[rows[-1]] = any(_lacks_records(counts[rows]) for counts in (tasks, ops))
     return RecordedSteps(tasks, ops, first, cut)

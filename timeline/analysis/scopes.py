@@ -29,6 +29,9 @@ def find_scopes(start_ns: Int64, end_ns: Int64, names: Codes, strings: StringPoo
     A name a/b/op lies in the scopes a and a/b. Tasks are taken in order of start; each closes the
     scopes it has not in common with the one before and opens its own. A scope runs from the first
     start to the last end of its consecutive tasks; tasks that run at the same time all count.
+
+    An end is noted at the innermost scope, and passed on outwards when that closes: with as many
+    levels as tasks to note it at each would take the square of their number.
     """
     order = np.argsort(start_ns, kind="stable")
     paths = {code: tuple(strings[code].split("/")[:-1]) for code in distinct(names).tolist()}
@@ -42,23 +45,32 @@ def find_scopes(start_ns: Int64, end_ns: Int64, names: Codes, strings: StringPoo
         start_ns[order].tolist(), end_ns[order].tolist(), names[order].tolist(), strict=True
     ):
         path = paths[code]
-        common = _common(open_path, path)
-        del open_scopes[common:]
+        common = len(path) if path is open_path else _common(open_path, path)
+        _close(open_scopes, common, ends)
         for level in range(common, len(path)):
             open_scopes.append(len(starts))
             starts.append(begin)
             ends.append(end)
             labels.append(path[level])
             levels.append(level)
-        for scope in open_scopes:
-            ends[scope] = max(ends[scope], end)
+        if open_scopes:
+            ends[open_scopes[-1]] = max(ends[open_scopes[-1]], end)
         open_path = path
+    _close(open_scopes, 0, ends)
     return Scopes(
         np.array(starts, np.int64),
         np.array(ends, np.int64),
         strings.codes(labels),
         np.array(levels, np.int64),
     )
+
+
+def _close(open_scopes: list[int], levels: int, ends: list[int]) -> None:
+    """Close the scopes below so many levels; what is around each ends no earlier than it."""
+    while len(open_scopes) > levels:
+        closed = open_scopes.pop()
+        if open_scopes:
+            ends[open_scopes[-1]] = max(ends[open_scopes[-1]], ends[closed])
 
 
 def _common(left: tuple[str, ...], right: tuple[str, ...]) -> int:

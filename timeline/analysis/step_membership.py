@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from timeline.columns.chunks import chunks, compute_in_chunks
 from timeline.columns.columns import Int64, Rows
-from timeline.columns.distinct import distinct, distinct_pairs
+from timeline.columns.distinct import NO_ROWS, distinct_pairs, rows_by_value
 from timeline.columns.intervals import open_at
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import CommunicationOps, PlaneTasks, Records, Steps, Tasks
@@ -56,20 +57,22 @@ def assign_steps(records: Records) -> Membership:
 def _of_table(table: Tasks | CommunicationOps | PlaneTasks, steps: Steps) -> Rows:
     if not len(steps):
         return np.full(len(table), NO_STEP, np.intp)
-    return compute_in_chunks(np.intp, lambda rows: _of_rows(rows, steps), table)
+    known = _KnownSteps.of(steps)
+    return compute_in_chunks(np.intp, lambda rows: _of_rows(rows, steps, known), table)
 
 
-def _of_rows(table: Tasks | CommunicationOps | PlaneTasks, steps: Steps) -> Rows:
+def _of_rows(
+    table: Tasks | CommunicationOps | PlaneTasks, steps: Steps, known: _KnownSteps
+) -> Rows:
     found = np.full(len(table), NO_STEP, np.intp)
     named = table.iteration != NO_ID
     if named.any():
-        found[named] = _by_iteration(table.graph[named], table.iteration[named], steps)
-    graph_steps = np.flatnonzero(~steps.host)
+        found[named] = known.by_iteration(table.graph[named], table.iteration[named])
     open_rows = np.flatnonzero(~named)
-    for graph in distinct(steps.graph[graph_steps]).tolist():
-        windows = _windows_of(steps, graph_steps[steps.graph[graph_steps] == graph])
-        rows = open_rows[table.graph[open_rows] == graph]
-        found[rows] = _open_step(windows, table.start_ns[rows])
+    for graph, its in rows_by_value(table.graph[open_rows]):
+        if graph in known.on_device:
+            windows, rows = known.windows(graph), open_rows[its]
+            found[rows] = _open_step(windows, table.start_ns[rows])
     host_steps = np.flatnonzero(steps.host)
     rows = open_rows[(found[open_rows] == NO_STEP) & (table.launch_ns[open_rows] != NO_TIME)]
     if len(host_steps):
@@ -77,14 +80,34 @@ def _of_rows(table: Tasks | CommunicationOps | PlaneTasks, steps: Steps) -> Rows
     return found
 
 
-def _by_iteration(graph: Int64, iteration: Int64, steps: Steps) -> Rows:
-    row_of = {
-        key: row
-        for row, key in enumerate(zip(steps.graph.tolist(), steps.iteration.tolist(), strict=True))
-    }
-    pairs, which = distinct_pairs(graph, iteration)
-    rows = np.array([row_of.get(key, NO_STEP) for key in map(tuple, pairs.tolist())], np.intp)
-    return rows[which]
+@dataclass(frozen=True)
+class _KnownSteps:
+    """Steps by graph and iteration, and those of each graph that are not marked on the host."""
+
+    steps: Steps
+    row_of: Mapping[tuple[int, int], int]
+    on_device: Mapping[int, Rows]
+
+    @classmethod
+    def of(cls, steps: Steps) -> _KnownSteps:
+        keys = zip(steps.graph.tolist(), steps.iteration.tolist(), strict=True)
+        on_device = np.flatnonzero(~steps.host)
+        by_graph = rows_by_value(steps.graph[on_device])
+        return cls(
+            steps,
+            {key: row for row, key in enumerate(keys)},
+            {graph: on_device[rows] for graph, rows in by_graph},
+        )
+
+    def by_iteration(self, graph: Int64, iteration: Int64) -> Rows:
+        """The step of each graph and iteration, NO_STEP where there is none."""
+        pairs, which = distinct_pairs(graph, iteration)
+        keys = map(tuple, pairs.tolist())
+        return np.array([self.row_of.get(key, NO_STEP) for key in keys], np.intp)[which]
+
+    def windows(self, graph: int) -> _Windows:
+        """When the steps of a graph run, which has some."""
+        return _windows_of(self.steps, self.on_device[graph])
 
 
 @dataclass(frozen=True)
@@ -151,10 +174,11 @@ def _device_spans(records: Records, tasks: Rows, ops: Rows) -> tuple[Int64, Int6
 def _steps_of_planes(records: Records, ops: Rows, windows: _Windows) -> Rows:
     planes = records.planes
     found = _of_table(planes, records.steps).copy()
-    for group in distinct(planes.group).tolist():
-        of_group = np.flatnonzero(records.ops.group == group)
-        rows = np.flatnonzero((planes.group == group) & (planes.iteration == NO_ID))
-        if not len(of_group) or not len(rows):
+    ops_of = dict(rows_by_value(records.ops.group))
+    without = np.flatnonzero(planes.iteration == NO_ID)
+    for group, at_rows in rows_by_value(planes.group[without]):
+        of_group, rows = ops_of.get(group, NO_ROWS), without[at_rows]
+        if not len(of_group):
             continue
         # A task may begin in the nanosecond in which its op ends.
         at = open_at(

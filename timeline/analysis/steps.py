@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
-from itertools import pairwise
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from timeline.columns.columns import Bool, Int64
-from timeline.columns.distinct import distinct, distinct_pairs
+from timeline.columns.columns import Bool, Int64, Rows
+from timeline.columns.distinct import NO_ROWS, distinct, distinct_pairs, rows_by_value
 from timeline.columns.strings import StringPool
 from timeline.options import StepOperators
 from timeline.records.not_given import NO_ID, NO_TIME
@@ -34,8 +33,7 @@ def with_steps(records: Records, operators: StepOperators) -> Records:
     steps = [records.steps, _named_by_source(records)]
     if not records.steps.host.any():
         marked = set(records.steps.graph.tolist()) | set(steps[1].graph.tolist())
-        graphs = [graph for graph in distinct(records.tasks.graph).tolist() if graph not in marked]
-        steps += [_derive(records, graph, operators) for graph in graphs]
+        steps += _derive_all(records, marked, operators)
     found = Steps.concat(steps)
     found = found.take(np.lexsort((found.iteration, found.graph, found.start_ns)))
     parts = records.parts
@@ -68,76 +66,96 @@ def _named_by_source(records: Records) -> Steps:
     )
 
 
-def _derive(records: Records, graph: int, operators: StepOperators) -> Steps:
-    tasks = records.tasks.take(records.tasks.graph == graph)
-    tasks = tasks.take(np.argsort(tasks.start_ns, kind="stable"))
-    ops = records.ops.take(records.ops.graph == graph)
-    strings = records.strings
-    if operators.fp_start:
-        heads = np.flatnonzero(_is_operator(tasks, strings, operators.fp_start))
-    else:
-        heads = _runs(
-            np.isin(tasks.name, _codes_with(strings, _GET_NEXT))
-            | np.isin(tasks.op_type, _codes_with(strings, _GET_NEXT))
-        )
-    if not len(heads):
+@dataclass(frozen=True)
+class _Marked:
+    """What the names of tasks (n,) and ops (m,) tell of steps without markers.
+
+    heads: whether a step may begin with the task; of several get_next in a row with the first.
+    backward: whether it may be the last of the backward; reduces: whether the op is an AllReduce.
+    """
+
+    heads: Bool
+    backward: Bool
+    reduces: Bool
+
+    @classmethod
+    def of(cls, records: Records, operators: StepOperators) -> _Marked:
+        tasks, strings = records.tasks, records.strings
+        if operators.fp_start:
+            heads = _is_operator(tasks, strings, operators.fp_start)
+        else:
+            fetching = _codes_with(strings, _GET_NEXT)
+            heads = np.isin(tasks.name, fetching) | np.isin(tasks.op_type, fetching)
+        if operators.bp_end:
+            backward = _is_operator(tasks, strings, operators.bp_end)
+        else:
+            backward = np.isin(tasks.name, _codes_with(strings, (_GRADIENTS.lower(),)))
+        reduces = np.isin(records.ops.name, _codes_with(strings, _ALL_REDUCE))
+        return cls(heads, backward, reduces)
+
+
+def _derive_all(records: Records, marked: set[int], operators: StepOperators) -> Iterator[Steps]:
+    """The steps of each graph whose steps are not marked."""
+    graphs = [graph for graph in distinct(records.tasks.graph).tolist() if graph not in marked]
+    if not graphs:
+        return
+    wanted, marks = np.array(graphs, np.int64), _Marked.of(records, operators)
+    reduces_of = dict(rows_by_value(records.ops.graph, wanted))
+    for graph, rows in rows_by_value(records.tasks.graph, wanted):
+        ordered = rows[np.argsort(records.tasks.start_ns[rows], kind="stable")]
+        its_ops = reduces_of.get(graph, NO_ROWS)
+        reduces = records.ops.take(its_ops[marks.reduces[its_ops]])
+        yield _derive(records.tasks.take(ordered), reduces, marks, ordered, operators)
+
+
+def _derive(
+    tasks: Tasks,
+    reduces: CommunicationOps,
+    marks: _Marked,
+    rows: Rows,
+    operators: StepOperators,
+) -> Steps:
+    """The steps of one graph, of whose tasks in order of start `rows` are those of the marks."""
+    named = marks.heads[rows]
+    first = np.flatnonzero(named) if operators.fp_start else _runs(named)
+    if not len(first):
         return Steps.empty()
-    bounds = np.append(heads, len(tasks))
-    all_reduce = _codes_with(strings, _ALL_REDUCE)
-    reduces = ops.take(np.isin(ops.name, all_reduce))
-    rows = [
-        _derived_step(tasks, reduces, first, stop, strings, operators)
-        for first, stop in pairwise(bounds.tolist())
-    ]
-    start_ns, end_ns, fp_start_ns, bp_end_ns = zip(*rows, strict=True)
+    stop = np.append(first[1:], len(tasks))
+    start_ns = tasks.start_ns[first]
+    end_ns = np.maximum.reduceat(tasks.end_ns, first)
+    computes = np.flatnonzero(tasks.compute)
+    fp_start_ns = start_ns
+    if not operators.fp_start:
+        at = np.append(computes, len(tasks))[np.searchsorted(computes, first, side="right")]
+        fp_start_ns = np.where(at < stop, np.append(tasks.start_ns, NO_TIME)[at], NO_TIME)
+    step = np.searchsorted(start_ns, reduces.start_ns, side="right") - 1
+    inside = step >= 0
+    np.maximum.at(end_ns, step[inside], reduces.end_ns[inside])
+    last_reduce_ns = np.full(len(first), NO_TIME)
+    np.maximum.at(last_reduce_ns, step[inside], reduces.start_ns[inside])
+    bp_end_ns = _last_end_ns(tasks, np.flatnonzero(marks.backward[rows]), first, stop)
+    if not operators.bp_end:
+        until = np.minimum(np.searchsorted(tasks.start_ns, last_reduce_ns), stop)
+        before_ns = _last_end_ns(tasks, computes, first, until)
+        bp_end_ns = np.where(last_reduce_ns == NO_TIME, bp_end_ns, before_ns)
     return Steps.of(
-        len(rows),
+        len(first),
         {
             "start_ns": start_ns,
             "end_ns": end_ns,
             "fp_start_ns": fp_start_ns,
             "bp_end_ns": bp_end_ns,
-            "graph": np.full(len(rows), graph),
-            "iteration": np.arange(1, len(rows) + 1),
+            "graph": np.full(len(first), tasks.graph[0]),
+            "iteration": np.arange(1, len(first) + 1),
         },
     )
 
 
-def _derived_step(
-    tasks: Tasks,
-    reduces: CommunicationOps,
-    first: int,
-    stop: int,
-    strings: StringPool,
-    operators: StepOperators,
-) -> tuple[int, int, int, int]:
-    """Start, end, FP start and BP end of the tasks [first, stop)."""
-    stretch = tasks.take(np.arange(first, stop))
-    computes = np.flatnonzero(stretch.compute)
-    if operators.fp_start:
-        fp_start_ns = int(stretch.start_ns[0])
-    else:
-        after = computes[computes > 0]
-        fp_start_ns = int(stretch.start_ns[after[0]]) if len(after) else int(NO_TIME)
-    next_ns = int(tasks.start_ns[stop]) if stop < len(tasks) else np.iinfo(np.int64).max
-    inside = (reduces.start_ns >= stretch.start_ns[0]) & (reduces.start_ns < next_ns)
-    end_ns = int(max(stretch.end_ns.max(), reduces.end_ns[inside].max(initial=NO_TIME)))
-    bp_end_ns = _bp_end_ns(stretch, reduces.start_ns[inside], strings, operators)
-    return int(stretch.start_ns[0]), end_ns, fp_start_ns, bp_end_ns
-
-
-def _bp_end_ns(
-    stretch: Tasks, reduce_starts_ns: Int64, strings: StringPool, operators: StepOperators
-) -> int:
-    if operators.bp_end:
-        ends = stretch.end_ns[_is_operator(stretch, strings, operators.bp_end)]
-    elif len(reduce_starts_ns):
-        before = stretch.compute & (stretch.start_ns < reduce_starts_ns.max())
-        ends = stretch.end_ns[before][-1:]
-    else:
-        backward = np.isin(stretch.name, _codes_with(strings, (_GRADIENTS.lower(),)))
-        ends = stretch.end_ns[backward][-1:]
-    return int(ends[-1]) if len(ends) else int(NO_TIME)
+def _last_end_ns(tasks: Tasks, rows: Rows, first: Rows, stop: Rows) -> Int64:
+    """The end of the last of some ascending rows in each stretch [first, stop), or NO_TIME."""
+    at = np.searchsorted(rows, stop) - 1
+    last = np.append(rows, -1)[at]
+    return np.where(last >= first, np.append(tasks.end_ns, NO_TIME)[last], NO_TIME)
 
 
 def _is_operator(tasks: Tasks, strings: StringPool, name: str) -> Bool:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from timeline.analysis.ordinary_steps import number_steps, ordinary_steps
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waits.culprit import Culprit
-from timeline.columns.columns import Int64
+from timeline.columns.columns import Int64, Rows
+from timeline.columns.distinct import NO_ROWS, rows_by_value
 
 __all__ = ["StepRun", "telling_steps"]
 
@@ -103,7 +105,8 @@ class _Steps:
         """The rows of all runs that are wanted, some of them again."""
         if asked is not None:
             for iteration in asked:
-                for number in dict.fromkeys(self.number[self.iteration == iteration].tolist()):
+                its = self._rows_of_iteration.get(iteration, NO_ROWS)
+                for number in dict.fromkeys(self.number[its].tolist()):
                     yield from self._everywhere(number, lead, waiter)
             return
         its = np.flatnonzero(self.rank == lead)
@@ -114,9 +117,17 @@ class _Steps:
                 yield from self._everywhere(int(self.number[row]), lead, waiter)
         yield from by_length.tolist()
 
+    @cached_property
+    def _rows_of_iteration(self) -> dict[int, Rows]:
+        return dict(rows_by_value(self.iteration))
+
+    @cached_property
+    def _rows_of_number(self) -> dict[int, Rows]:
+        return dict(rows_by_value(self.number))
+
     def _everywhere(self, number: int, lead: int, waiter: int | None) -> Iterator[int]:
         """A step on the rank that leads, on the one that waits for it, then on all."""
-        rows = np.flatnonzero(self.number == number)
+        rows = self._rows_of_number[number]
         for place in (lead, waiter):
             yield from rows[self.rank[rows] == (-1 if place is None else place)].tolist()
         yield from rows.tolist()

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from timeline.columns.strings import StringPool
 from timeline.encoders.perfetto_tracks import split_track
+from timeline.encoders.used_codes import UsedCodes
 from timeline.layers import SIZE_LAYERS, SizeLayer, SliceKind
 from timeline.tracks.model import ArgKind, Slices, Track
 
@@ -102,13 +101,10 @@ class _ShownStrings(StringPool):
 
     def __init__(self, slices: Slices) -> None:
         super().__init__()
-        shown = np.zeros(len(slices.strings), np.bool_)
-        shown[slices.name] = True
-        for arg in slices.args:
-            if arg.kind is ArgKind.NAME:
-                shown[arg.values] = True
+        columns = [slices.name, *(arg.values for arg in slices.args if arg.kind is ArgKind.NAME)]
+        shown = UsedCodes.of((values, None) for values in columns).codes
         self._size = len(slices.strings)
-        self._shown = {code: slices.strings[code] for code in np.flatnonzero(shown).tolist()}
+        self._shown = {code: slices.strings[code] for code in shown.tolist()}
 
     def __len__(self) -> int:
         return self._size

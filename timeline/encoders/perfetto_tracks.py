@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from timeline.columns.chunks import chunks, one_by_one
+from timeline.columns.chunks import one_by_one
 from timeline.columns.columns import Bool, Float64, Int64, Rows
 from timeline.columns.nesting import Events, nested_events, split_at_gaps
 from timeline.encoders.args_descriptor import ANNOTATIONS, REALS
@@ -25,6 +25,7 @@ from timeline.encoders.protobuf_rows import (
     varint,
 )
 from timeline.encoders.spelled_args import SpelledArg, round_reals, spell_args
+from timeline.encoders.used_codes import NumberOfCode, UsedCodes
 from timeline.layers import ARGS_MESSAGES, MERGED_ARGS, ArgsMessage
 from timeline.tracks.colours import colours_of
 from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Slices, Track
@@ -197,32 +198,31 @@ class _Used:
     """How often slices use each code as a name and in args, and what is spelled beside those."""
 
     slices: Slices
-    events: Int64
-    values: Int64
+    events: UsedCodes
+    values: UsedCodes
     spelled: Mapping[str, SpelledArg]
 
     @classmethod
     def by(cls, slices: Slices) -> _Used:
         """Count it."""
-        size = len(slices.strings)
-        values = np.zeros(size, np.intp)
-        for arg in slices.args:
-            if arg.kind is ArgKind.NAME:
-                values += _uses(arg.values, arg.present, size)
+        values = UsedCodes.of(
+            (arg.values, arg.present) for arg in slices.args if arg.kind is ArgKind.NAME
+        )
         spelled = {one.of.name: one for one in spell_args(slices)}
-        return cls(slices, _uses(slices.name, None, size), values, spelled)
+        return cls(slices, UsedCodes.of([(slices.name, None)]), values, spelled)
 
-    def strings(self, uses: Int64) -> dict[str, int]:
+    def strings(self, used: UsedCodes) -> dict[str, int]:
         """The strings that are used, in order of their codes, and how often."""
-        codes = np.flatnonzero(uses)
-        strings = map(self.slices.strings.__getitem__, codes.tolist())
-        return dict(zip(strings, uses[codes].tolist(), strict=True))
+        strings = map(self.slices.strings.__getitem__, used.codes.tolist())
+        return dict(zip(strings, used.count.tolist(), strict=True))
 
-    def numbered(self, uses: Int64, numbers: Mapping[str, int]) -> Int64:
+    def numbered(self, used: UsedCodes, numbers: Mapping[str, int]) -> NumberOfCode:
         """The numbers of the strings that are used, by code."""
-        iids = np.zeros(len(uses), np.int64)
-        iids[np.flatnonzero(uses)] = [numbers[string] for string in self.strings(uses)]
-        return iids
+        return self.by_code(used, [numbers[string] for string in self.strings(used)])
+
+    def by_code(self, used: UsedCodes, numbers: Sequence[int]) -> NumberOfCode:
+        """Numbers (k,) of the k codes that are used, by code."""
+        return NumberOfCode(used, numbers, len(self.slices.strings), len(self.slices))
 
     def messages(self) -> list[tuple[ArgsMessage, list[Arg]]]:
         """The messages that its args are in."""
@@ -407,7 +407,7 @@ def _encode_slices(
         row = events.row
         begin: list[Piece] = [
             Bytes(_TYPE_BEGIN + track + category + _NAME_IID),
-            Varint(event_iids[slices.name[row]]),
+            Varint(event_iids.of(slices.name[row])),
             *args.encoded(row),
             *_coloured(colour_iids, slices, row),
             *arrows.encoded(row),
@@ -421,18 +421,16 @@ def _encode_slices(
         )
 
 
-def _colour_iids(used: _Used, names: _Names) -> Int64:
+def _colour_iids(used: _Used, names: _Names) -> NumberOfCode:
     """For each code of a name the number of its colour, 0 for none."""
-    iids = np.zeros(len(used.events), np.int64)
-    iids[np.flatnonzero(used.events)] = [
-        0 if colour is None else names.colours[colour] for colour in used.colours().values()
-    ]
-    return iids
+    colours = used.colours().values()
+    iids = [0 if colour is None else names.colours[colour] for colour in colours]
+    return used.by_code(used.events, iids)
 
 
-def _coloured(iids: Int64, slices: Slices, row: Rows) -> list[Piece]:
+def _coloured(iids: NumberOfCode, slices: Slices, row: Rows) -> list[Piece]:
     """The colours of some slices, where their names have one."""
-    its = iids[slices.name[row]]
+    its = iids.of(slices.name[row])
     has = its > 0
     return [Bytes(_CORRELATION_IID, has), Varint(its, has)] if has.any() else []
 
@@ -451,15 +449,6 @@ def _event(
         ],
         present,
     )
-
-
-def _uses(codes: npt.NDArray[Any], present: Bool | None, pool_size: int) -> Int64:
-    """How often each code occurs where it is present."""
-    uses = np.zeros(pool_size, np.intp)
-    for chunk in chunks(len(codes)):
-        used = codes[chunk] if present is None else codes[chunk][present[chunk]]
-        uses += np.bincount(used, minlength=pool_size)
-    return uses
 
 
 class _Args:
@@ -500,7 +489,7 @@ class _Args:
         """An arg itself: a field of the message, or an annotation where that has no such field."""
         values, present = arg.values[row], arg.present[row]
         if arg.kind is ArgKind.NAME:
-            return [self._annotation(arg.name, _text(self._value_iids[values]), arg, row)]
+            return [self._annotation(arg.name, _text(self._value_iids.of(values)), arg, row)]
         if arg.name not in message.fields:
             number: list[Piece] = (
                 [Bytes(_ANNOTATION_INTEGER), Varint(values.astype(np.int64))]

@@ -168,7 +168,8 @@ def _read(
 ) -> JoinedRanks:
     """Read the ranks that can be read; their clocks are joined unless `clock` is given."""
     ranks = [source.identity.rank for source in sources]
-    requests = [replace(request, read_ranks=frozenset(ranks)) for request in requests]
+    every = frozenset(ranks)  # one for all requests: they are kept, and each as long as all ranks
+    requests = [replace(request, read_ranks=every) for request in requests]
     wanted = dict(zip(ranks, requests, strict=True))
     read, drawn = list[Source](), list[DrawnRank]()
     elements = 0

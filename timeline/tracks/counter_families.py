@@ -9,7 +9,7 @@ __all__ = ["MANY", "counter_families", "natural_order"]
 
 MANY = 20
 """Counters of a group from which on they get rows above them by what they count."""
-_NUMBER = re.compile(r"(\d+)")
+_NUMBER = re.compile(r"([0-9]+)")
 
 
 def counter_families(named: Mapping[int, str]) -> list[tuple[str, list[int]]]:
@@ -36,7 +36,13 @@ def _counted(name: str) -> str:
 
 
 def natural_order(text: str) -> tuple[tuple[int, str], ...]:
-    """A key that sorts numbers in names by value: Stream 2 before Stream 10."""
+    """A key that sorts numbers in names by value: Stream 2 before Stream 10.
+
+    Numbers stay text, of which the longer one is greater: they may have any number of digits.
+    """
     return tuple(
-        (int(part), "") if part.isdigit() else (-1, part) for part in _NUMBER.split(text) if part
+        (len(number), number) if at % 2 else (-1, part)
+        for at, part in enumerate(_NUMBER.split(text))
+        if part
+        for number in [part.lstrip("0")]
     )

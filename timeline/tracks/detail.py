@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -11,8 +11,8 @@ from timeline.analysis.scopes import find_scopes
 from timeline.analysis.selected_rank import Missing
 from timeline.analysis.work.task_flops import task_flops
 from timeline.columns.chunks import compute_in_chunks
-from timeline.columns.columns import Int64, Rows, sort_rows, take
-from timeline.columns.distinct import distinct
+from timeline.columns.columns import Int64, Rows, take
+from timeline.columns.distinct import NO_ROWS, distinct, rows_by_value
 from timeline.errors import spell_ids
 from timeline.layers import Layer, SliceKind
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID
@@ -44,9 +44,6 @@ from timeline.units import spell_count
 
 __all__ = ["PAINTERS", "expect_arrows", "paint_arrows"]
 
-_FEW = 1 << 16
-"""Values less far apart than this are sorted as 16-bit numbers."""
-
 
 def _paint_hardware(drawing: LayerDrawing) -> None:
     """Draw every device task on the row of its stream."""
@@ -60,7 +57,7 @@ def _paint_hardware(drawing: LayerDrawing) -> None:
         [*_task_args(tasks), *_flop_args(records)],
         FlowEnd.TASK,
     )
-    for order, (stream, rows) in enumerate(_by_value(tasks.stream)):
+    for order, (stream, rows) in enumerate(rows_by_value(tasks.stream)):
         label = f"Stream {stream}" if stream != NO_ID else "Stream not given"
         drawn = replace(every, rows=rows)
         painter.add_flat_row(
@@ -121,14 +118,14 @@ def _paint_communication(drawing: LayerDrawing) -> None:
         _plane_args(planes),
         FlowEnd.PLANE,
     )
-    found = distinct(np.concatenate([ops.group, planes.group])).tolist()
+    ops_of, planes_of = dict(rows_by_value(ops.group)), dict(rows_by_value(planes.group))
+    found = sorted(ops_of.keys() | planes_of.keys())
     for order, group in enumerate(sorted(found, key=lambda code: natural_order(strings[code]))):
-        op_rows = np.flatnonzero(ops.group == group)
+        op_rows, plane_rows = ops_of.get(group, NO_ROWS), planes_of.get(group, NO_ROWS)
         label = strings[group]
         inside = {strings[code] for code in distinct(ops.group_name[op_rows]).tolist()} - {""}
         called = descriptions.communication_group(", ".join(sorted(inside)))
         folder = painter.add_group(label, parent, order, called, records.rank)
-        plane_rows = np.flatnonzero(planes.group == group)
         meaning = descriptions.OPS_ABOVE_PLANES if len(plane_rows) else descriptions.OPS
         painter.add_flat_row(
             f"{label} Communication",
@@ -139,7 +136,7 @@ def _paint_communication(drawing: LayerDrawing) -> None:
             records.rank,
             meaning,
         )
-        for position, (plane, rows) in enumerate(_by_value(planes.plane[plane_rows]), 1):
+        for position, (plane, rows) in enumerate(rows_by_value(planes.plane[plane_rows]), 1):
             drawn = replace(every_task, rows=plane_rows[rows])
             label = f"Plane {plane}" if plane != NO_ID else "Plane not given"
             painter.add_flat_row(
@@ -193,13 +190,11 @@ def _paint_framework(drawing: LayerDrawing) -> None:
 
 def _host_layers(records: Records, *, runtime: bool) -> list[tuple[str, Rows]]:
     """The host layers that are runtimes, or those that are not, by name, with their rows."""
-    layer, strings = records.host.layer, records.strings
-    named = {strings[code]: code for code in distinct(layer).tolist()}
-    return [
-        (name, take(np.arange(len(layer)), layer == named[name]))
-        for name in sorted(named, key=natural_order)
-        if (name in RUNTIME_LAYERS) is runtime
-    ]
+    strings, runtimes = records.strings, {records.strings.find(name) for name in RUNTIME_LAYERS}
+    layers = distinct(records.host.layer)
+    wanted = layers[np.array([(code in runtimes) is runtime for code in layers.tolist()], bool)]
+    found = {strings[code]: rows for code, rows in rows_by_value(records.host.layer, wanted)}
+    return [(name, found[name]) for name in sorted(found, key=natural_order)]
 
 
 def _paint_host_layer(drawing: LayerDrawing, parent: int, layer: Rows) -> None:
@@ -218,7 +213,7 @@ def _paint_host_layer(drawing: LayerDrawing, parent: int, layer: Rows) -> None:
         ],
         FlowEnd.HOST,
     )
-    for order, (thread, calls) in enumerate(_by_value(take(host.thread, layer))):
+    for order, (thread, calls) in enumerate(rows_by_value(take(host.thread, layer))):
         drawn = replace(every, rows=take(layer, calls))
         painter.add_nested_row(
             f"Thread {thread}" if thread != NO_ID else "Thread not given",
@@ -235,7 +230,7 @@ def _paint_scopes(drawing: LayerDrawing) -> None:
     """Draw the scopes of named operators by stream, outermost on top."""
     painter, records, parent = drawing.painter, drawing.rank.detail, drawing.add_row()
     tasks, strings = records.tasks, records.strings
-    for order, (stream, rows) in enumerate(_by_value(tasks.stream)):
+    for order, (stream, rows) in enumerate(rows_by_value(tasks.stream)):
         scoped = rows[np.array(["/" in strings[code] for code in tasks.name[rows].tolist()], bool)]
         if len(scoped):
             scopes = find_scopes(
@@ -290,23 +285,20 @@ def _paint_counters(drawing: LayerDrawing) -> None:
     """Draw counters by group."""
     painter, records, parent = drawing.painter, drawing.rank.detail, drawing.add_row()
     series, samples, strings = records.series, records.samples, records.strings
-    groups = distinct(series.group).tolist()
-    rows_of = dict(_by_value(samples.series))
-    nothing = np.empty(0, np.intp)
+    groups, rows_of = dict(rows_by_value(series.group)), dict(rows_by_value(samples.series))
     for order, group in enumerate(sorted(groups, key=lambda code: natural_order(strings[code]))):
         label = strings[group]
         folder = painter.add_group(
             label, parent, order, descriptions.counter_group(label), records.rank
         )
-        series_rows = np.flatnonzero(series.group == group).tolist()
-        named = {row: strings[int(series.name[row])] for row in series_rows}
+        named = {row: strings[int(series.name[row])] for row in groups[group].tolist()}
         for place, (family, rows) in enumerate(counter_families(named)):
             above = folder
             if family:
                 described = descriptions.counter_family(family, label)
                 above = painter.add_group(family, folder, place, described, records.rank)
             for position, row in enumerate(rows):
-                at = rows_of.get(row, nothing)
+                at = rows_of.get(row, NO_ROWS)
                 at = at[np.argsort(samples.time_ns[at], kind="stable")]
                 content = Samples(
                     samples.time_ns[at], samples.value[at], strings[int(series.unit[row])]
@@ -378,21 +370,3 @@ def _slice_numbers(painter: Painter, kinds: Int64, rows: Int64) -> Int64:
         return numbers
 
     return compute_in_chunks(np.int64, numbers_of, kinds, rows)
-
-
-def _by_value(values: np.ndarray) -> Iterator[tuple[int, Rows]]:
-    """Each distinct value, ascending, with its rows."""
-    if not len(values):
-        return
-    least, keys = int(values.min()), values
-    if int(values.max()) - least < _FEW:
-        # Short numbers are sorted by their digits, in a tenth of the time.
-        keys = compute_in_chunks(np.uint16, lambda some: some - least, values)
-    order = sort_rows(keys)
-    ordered = keys[order]
-    bounds = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1], [True]]))
-    distinct = values[order[bounds[:-1]]]
-    for value, begin, stop in zip(
-        distinct.tolist(), bounds[:-1].tolist(), bounds[1:].tolist(), strict=True
-    ):
-        yield value, order[begin:stop]

@@ -105,8 +105,7 @@ def nested_lanes(start_ns: Int64, end_ns: Int64) -> Int64:
     for rows in split_at_gaps(start_ns, end_ns):
         # A slice that crosses none changes nothing for others, and there are few that do.
         left = rows[_in_a_crossing(start_ns[rows], end_ns[rows])]
-        while len(left := left[_crossing(start_ns[left], end_ns[left])]):
-            lane[left] += 1
+        lane[left] = _first_that_nest(start_ns[left], end_ns[left])
     return lane
 
 
@@ -137,21 +136,75 @@ def _cross_later_ones(start_ns: Int64, end_ns: Int64) -> Bool:
     return found
 
 
-def _crossing(start_ns: Int64, end_ns: Int64) -> list[int]:
-    """Slices that cross one before them, those aside that do so too; in the same order."""
-    crossing = []
-    stack = [FOREVER_NS]
-    for row, (begin, end) in enumerate(zip(start_ns.tolist(), end_ns.tolist(), strict=True)):
-        while stack[-1] <= begin:
-            stack.pop()
-        if end <= stack[-1]:
-            stack.append(end)
-        else:
-            crossing.append(row)
-    return crossing
+def _first_that_nest(start_ns: Int64, end_ns: Int64) -> list[int]:
+    """The lowest lane of each slice in which nothing open ends before it; in the same order."""
+    found = []
+    stacks: list[list[int]] = [[FOREVER_NS]]
+    closing: list[tuple[int, int]] = []
+    ends = _LaneEnds()
+    for begin, end in zip(start_ns.tolist(), end_ns.tolist(), strict=True):
+        while closing and closing[0][0] <= begin:
+            closed = heapq.heappop(closing)[1]
+            stacks[closed].pop()
+            ends.set(closed, stacks[closed][-1])
+        taken = ends.first_from(end)
+        if taken == len(stacks):
+            stacks.append([FOREVER_NS])
+        stacks[taken].append(end)
+        ends.set(taken, end)
+        heapq.heappush(closing, (end, taken))
+        found.append(taken)
+    return found
+
+
+class _LaneEnds:
+    """When the innermost open slice of each lane ends; the last lane is always free.
+
+    A binary tree: the greater of two ends stands above both, so that finding and setting one takes
+    the logarithm of the number of lanes.
+    """
+
+    def __init__(self) -> None:
+        self._lanes = 1
+        self._latest = [FOREVER_NS] * 2
+
+    def first_from(self, end_ns: int) -> int:
+        """The lowest lane whose open slice does not end before a moment, or that has none."""
+        latest, lanes, at = self._latest, self._lanes, 1
+        while at < lanes:
+            at *= 2
+            if latest[at] < end_ns:
+                at += 1
+        return at - lanes
+
+    def set(self, lane: int, end_ns: int) -> None:
+        """Note when the innermost open slice of a lane ends."""
+        if lane == self._lanes - 1:
+            self._double()
+        latest, at = self._latest, lane + self._lanes
+        latest[at] = end_ns
+        while at > 1:
+            at //= 2
+            greater = max(latest[2 * at], latest[2 * at + 1])
+            if latest[at] == greater:
+                break
+            latest[at] = greater
+
+    def _double(self) -> None:
+        """Make room for as many lanes again, which are free."""
+        latest, lanes = self._latest, self._lanes
+        made = [FOREVER_NS] * (4 * lanes)
+        first = 1
+        while first <= lanes:
+            # A level of the tree becomes the left half of the next one.
+            made[2 * first : 3 * first] = latest[first : 2 * first]
+            first *= 2
+        self._latest, self._lanes = made, 2 * lanes
 
 
 def rows_by_lane(rows: Rows, lane: Int64) -> list[Rows]:
     """The rows of each lane, in their own order; those of one lane where there are none."""
-    most = int(lane.max(initial=0))
-    return [rows[lane == number] for number in range(most + 1)] if most else [rows]
+    if not lane.any():
+        return [rows]
+    order = np.argsort(lane, kind="stable")
+    return np.split(rows[order], np.flatnonzero(np.diff(lane[order])) + 1)

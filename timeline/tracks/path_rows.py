@@ -10,7 +10,7 @@ import numpy as np
 from timeline.analysis.path.critical_path import CriticalPath, Segments
 from timeline.analysis.path.path_items import PathKind
 from timeline.columns.columns import Codes, Rows
-from timeline.columns.distinct import distinct_values
+from timeline.columns.distinct import rows_by_value
 from timeline.columns.group_by import group_numbers
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.layers import SliceKind
@@ -49,9 +49,9 @@ def with_critical_path(tracks: Sequence[Track], path: CriticalPath) -> tuple[Tra
     stays = _Stays.of(path.segments)
     table = _drawn_stays(path, stays, strings)
     first = len(painter.tracks)
-    ranks, row_of = distinct_values(stays.rank)
-    lanes = [np.flatnonzero(row_of == row) for row in range(len(ranks))]
-    for order, (rank, rows) in enumerate(zip(ranks.tolist(), lanes, strict=True)):
+    found = list(rows_by_value(stays.rank))
+    lanes = [rows for _, rows in found]
+    for order, (rank, rows) in enumerate(found):
         # No row of the path is called like that of the rank: old viewers find rows by name alone.
         painter.add_stacked_row(
             f"On {_named_rank(rank, is_profiled=bool(stays.profiled[rows[0]]))}",

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from timeline.analysis.waits.group_members import RankGroup, find_groups
 from timeline.columns.chunks import chunks
-from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
-from timeline.columns.distinct import distinct
+from timeline.columns.columns import Bool, ColumnTable, Int64, Rows, column
+from timeline.columns.distinct import NO_ROWS, distinct, rows_by_value
 from timeline.records.clock import ClockMove
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import CommunicationOps, PlaneTasks, Records
@@ -155,8 +155,9 @@ def _notes(
             rows = np.flatnonzero(told & chosen)
             columns = (op, part.target_rank, part.start_ns, part.end_ns)
             into.append(_Notes(*(values[rows] for values in columns)))
-        for label in distinct(part.group[told]).tolist():
-            rows = np.flatnonzero(told & (part.group == label))
+        telling = np.flatnonzero(told)
+        for label, at in rows_by_value(part.group[telling]):
+            rows = telling[at]
             owns.setdefault(label, set()).update(distinct(part.source_rank[rows]).tolist())
             talked.setdefault(label, set()).update(distinct(part.target_rank[rows]).tolist())
     views = {
@@ -178,27 +179,22 @@ class _OpFinder:
     """
 
     def __init__(self, ops: CommunicationOps) -> None:
-        self._of_group = {
-            label: np.flatnonzero(ops.group == label) for label in distinct(ops.group).tolist()
-        }
+        self._of_group = dict(rows_by_value(ops.group))
         self._ops = ops
 
     def find(self, tasks: PlaneTasks) -> Rows:
         """The row of each task's op, -1 for none."""
         found = np.full(len(tasks), -1, np.intp)
-        for label, its_tasks in self._tasks_by_group(tasks.group):
-            rows = self._of_group[label]
+        for label, its_tasks in rows_by_value(tasks.group):
+            rows = self._of_group.get(label, NO_ROWS)
+            if not len(rows):
+                continue
             start_ns = tasks.start_ns[its_tasks]
             at = np.searchsorted(self._ops.start_ns[rows], start_ns, side="right") - 1
             op = rows[np.maximum(at, 0)]
             runs = (at >= 0) & (start_ns <= self._ops.end_ns[op])
             found[its_tasks[runs]] = op[runs]
         return found
-
-    def _tasks_by_group(self, group: Codes) -> Iterator[tuple[int, Rows]]:
-        for label in distinct(group).tolist():
-            if label in self._of_group:
-                yield label, np.flatnonzero(group == label)
 
 
 def _least(op: Int64, times_ns: Int64, count: int) -> Int64:

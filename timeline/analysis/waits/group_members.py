@@ -10,7 +10,7 @@ import numpy as np
 
 from timeline.columns.chunks import compute_in_chunks
 from timeline.columns.columns import Codes, Int64
-from timeline.columns.distinct import distinct, distinct_pairs
+from timeline.columns.distinct import distinct, distinct_pairs, rows_by_value
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import Records
@@ -177,8 +177,9 @@ def _with_ranks(records: Records, groups: Mapping[int, RankGroup]) -> Records:
 def _global(group: Codes, ranks: Int64, members: Mapping[int, Int64]) -> Int64:
     """Ranks inside groups as ranks among all; those of no member stay."""
     found = ranks.copy()
-    for label, of_group in members.items():
-        rows = np.flatnonzero((group == label) & (ranks >= 0) & (ranks < len(of_group)))
+    for label, its in rows_by_value(group, np.array(sorted(members), group.dtype)):
+        of_group = members[label]
+        rows = its[(ranks[its] >= 0) & (ranks[its] < len(of_group))]
         found[rows] = of_group[ranks[rows]]
     return found
 

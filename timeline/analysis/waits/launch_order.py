@@ -15,7 +15,7 @@ from timeline.analysis.waits.collectives import (
     mix_hashes,
 )
 from timeline.columns.columns import Bool, Int64, Rows, column
-from timeline.columns.distinct import distinct
+from timeline.columns.distinct import distinct, rows_by_value
 from timeline.records.collective_kinds import POINT_TO_POINT
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import Spans
@@ -82,16 +82,13 @@ def _orders(ops_by_rank: Sequence[Collectives]) -> Iterator[dict[int, Rows]]:
         for ops in ops_by_rank
     ]
     parts = [ops.communicator[rows] for ops, rows in zip(ops_by_rank, open_rows, strict=True)]
-    if not parts:
-        return
-    for communicator in distinct(np.concatenate(parts)).tolist():
-        found = {
-            at: rows[part == communicator]
-            for at, (rows, part) in enumerate(zip(open_rows, parts, strict=True))
-            if (part == communicator).any()
-        }
-        if len(found) > 1:
-            yield found
+    found: dict[int, dict[int, Rows]] = {}
+    for at, (rows, part) in enumerate(zip(open_rows, parts, strict=True)):
+        for communicator, its in rows_by_value(part):
+            found.setdefault(communicator, {})[at] = rows[its]
+    for communicator in sorted(found):
+        if len(found[communicator]) > 1:
+            yield found[communicator]
 
 
 def _keys(ops_by_rank: Sequence[Collectives], rows: dict[int, Rows]) -> Iterator[tuple[int, Int64]]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from timeline.analysis.waits.links import LinkTimes, RankLinks
-from timeline.columns.columns import Bool, Codes
-from timeline.columns.distinct import distinct
+from timeline.columns.columns import Rows
+from timeline.columns.distinct import rows_by_value
+from timeline.columns.group_by import group_by
 from timeline.columns.strings import StringPool
 
 __all__ = ["SlowLink", "find_slow_link"]
@@ -53,46 +54,74 @@ def find_slow_link(ranks: Sequence[RankLinks]) -> SlowLink | None:
     if not len(times):
         return None
     kind = np.concatenate(kinds)
-    apart = times.source_rank != times.target_rank
-    found = [
-        _toward(times, int(rank), kind, int(code), strings)
-        for code in distinct(kind[apart].astype(np.int64)).tolist()
-        for rank in distinct(times.target_rank[apart & (kind == code)]).tolist()
+    alike = np.flatnonzero((times.source_rank != times.target_rank) & (times.size_bytes > 0))
+    slow = [
+        one
+        for code, rows in rows_by_value(kind[alike])
+        for one in _slow_ones(times.take(alike[rows]), strings[code])
     ]
-    slow = [one for one in found if one is not None]
     return max(slow, key=lambda one: (one.total_ns, -one.rank), default=None)
 
 
-def _toward(
-    times: LinkTimes, rank: int, kind: Codes, code: int, strings: StringPool
-) -> SlowLink | None:
-    """The links of a kind toward a rank, if they are slow."""
-    alike = (kind == code) & (times.source_rank != times.target_rank) & (times.size_bytes > 0)
-    toward = alike & (times.target_rank == rank)
-    others = alike & (times.target_rank != rank) & (times.source_rank != rank)
-    if not toward.any() or not others.any() or not _have_like_sizes(times, toward, others):
-        return None
-    bandwidth, usual = (_bandwidth(times, rows) for rows in (toward, others))
-    if bandwidth * MUCH_SLOWER > usual:
-        return None
-    excess_ns = times.total_ns[toward] - np.rint(times.size_bytes[toward] / usual).astype(np.int64)
-    sources = times.source_rank[toward]
-    by_source = tuple(
-        (source, int(excess_ns[sources == source].sum())) for source in distinct(sources).tolist()
-    )
-    return SlowLink(rank, strings[code], bandwidth, usual, by_source)
+@dataclass(frozen=True)
+class _Sums:
+    """What some links moved, in how long, in how many tasks, and how many links they are."""
 
+    size_bytes: int
+    total_ns: int
+    count: int
+    links: int
 
-def _bandwidth(times: LinkTimes, rows: Bool) -> float:
-    return float(times.size_bytes[rows].sum() / max(int(times.total_ns[rows].sum()), 1))
+    @classmethod
+    def of(cls, times: LinkTimes, rows: Rows) -> _Sums:
+        """The sums of some rows."""
+        columns = (times.size_bytes, times.total_ns, times.count)
+        size_bytes, total_ns, count = (int(column[rows].sum()) for column in columns)
+        return cls(size_bytes, total_ns, count, len(rows))
 
+    def without(self, some: _Sums) -> _Sums:
+        """The sums of the other links."""
+        return _Sums(
+            self.size_bytes - some.size_bytes,
+            self.total_ns - some.total_ns,
+            self.count - some.count,
+            self.links - some.links,
+        )
 
-def _have_like_sizes(times: LinkTimes, some: Bool, others: Bool) -> bool:
-    """Whether tasks move about as much; where nobody counted them, it is taken for granted."""
-    sizes = []
-    for rows in (some, others):
-        count = int(times.count[rows].sum())
-        if not count:
+    @property
+    def bandwidth(self) -> float:
+        """Bytes per ns."""
+        return self.size_bytes / max(self.total_ns, 1)
+
+    def has_like_sizes(self, others: _Sums) -> bool:
+        """Whether tasks move about as much; where nobody counted them, it is taken for granted."""
+        if not self.count or not others.count:
             return True
-        sizes.append(times.size_bytes[rows].sum() / count)
-    return bool(max(sizes) <= LIKE_SIZE * min(sizes))
+        sizes = (self.size_bytes / self.count, others.size_bytes / others.count)
+        return max(sizes) <= LIKE_SIZE * min(sizes)
+
+
+_NO_LINKS = _Sums(0, 0, 0, 0)
+
+
+def _slow_ones(times: LinkTimes, kind: str) -> Iterator[SlowLink]:
+    """The ranks toward which the links of a kind are slow, ascending."""
+    every = _Sums.of(times, np.arange(len(times)))
+    leaving = {rank: _Sums.of(times, rows) for rank, rows in rows_by_value(times.source_rank)}
+    for rank, rows in rows_by_value(times.target_rank):
+        toward = _Sums.of(times, rows)
+        others = every.without(toward).without(leaving.get(rank, _NO_LINKS))
+        if not others.links or not toward.has_like_sizes(others):
+            continue
+        bandwidth, usual = toward.bandwidth, others.bandwidth
+        if bandwidth * MUCH_SLOWER <= usual:
+            yield SlowLink(rank, kind, bandwidth, usual, _excess_ns(times, rows, usual))
+
+
+def _excess_ns(times: LinkTimes, rows: Rows, usual: float) -> tuple[tuple[int, int], ...]:
+    """By source, what some links would have saved at the usual bandwidth."""
+    excess_ns = times.total_ns[rows] - np.rint(times.size_bytes[rows] / usual).astype(np.int64)
+    sources = times.source_rank[rows]
+    by_source = group_by(len(rows), [sources])
+    found = zip(sources[by_source.first].tolist(), by_source.sum(excess_ns).tolist(), strict=True)
+    return tuple(found)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from timeline.analysis.step_membership import NO_STEP
 from timeline.analysis.work.operators import TaskTypes, computing_rows
 from timeline.columns.columns import Bool, Codes, ColumnTable, Float64, Int64, Rows, column
+from timeline.columns.distinct import rows_by_value
 from timeline.columns.group_by import GroupRuns, group_by
 from timeline.columns.strings import StringPool
 from timeline.records.tables import AI_CORE_FREQUENCY, CounterSamples, Records, Steps
@@ -174,10 +175,11 @@ def _mean_frequency_mhz(records: Records, rows: Rows) -> float | None:
     means = []
     value = records.samples.value
     told = np.isfinite(value) & (value > 0)
-    for series in np.flatnonzero(records.series.group == group).tolist():
-        samples = records.samples.take((records.samples.series == series) & told)
-        if len(samples):
-            held = _HeldValues.of(samples)
+    wanted = np.flatnonzero(records.series.group == group)
+    for _, its in rows_by_value(records.samples.series, wanted):
+        at = its[told[its]]
+        if len(at):
+            held = _HeldValues.of(records.samples.take(at))
             means.append(float((held.sum(end_ns) - held.sum(start_ns)).sum()) / all_ns)
     return sum(means) / len(means) if means else None
 

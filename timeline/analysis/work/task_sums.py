@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, column
-from timeline.columns.distinct import distinct
+from timeline.columns.distinct import NO_ROWS, rows_by_value
 from timeline.columns.group_by import group_by, group_numbers
 from timeline.columns.intervals import open_at
 from timeline.columns.strings import NO_NAME, StringPool
@@ -103,10 +103,11 @@ def _op_names(records: Records) -> Codes:
     """The name of the op of each HCCL task: as told, else that of its group that runs meanwhile."""
     planes, ops = records.planes, records.ops
     names = planes.op.copy()
-    for group in distinct(planes.group).tolist():
-        rows = np.flatnonzero((planes.group == group) & (names == NO_NAME))
-        of_group = np.flatnonzero(ops.group == group)
-        if len(rows) and len(of_group):
+    ops_of = dict(rows_by_value(ops.group))
+    without = np.flatnonzero(names == NO_NAME)
+    for group, at_rows in rows_by_value(planes.group[without]):
+        rows, of_group = without[at_rows], ops_of.get(group, NO_ROWS)
+        if len(of_group):
             # A task may begin in the nanosecond in which its op ends.
             at = open_at(planes.start_ns[rows], ops.start_ns[of_group], ops.end_ns[of_group] + 1)
             names[rows[at >= 0]] = ops.name[of_group[at[at >= 0]]]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import enum
 import re
-from operator import itemgetter
+from bisect import bisect_right
+from dataclasses import dataclass, field
 
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.lane_names import LaneNames
 from timeline.sources.common.overlap_analysis import OVERLAP_PROCESS
 from timeline.sources.decoders.event_values import LaneKey
+from timeline.sources.decoders.trace_events import Metadata
 
 __all__ = [
     "AscendLanes",
@@ -44,8 +46,17 @@ class LaneKind(enum.Enum):
     what computes where tasks do not."""
 
 
+@dataclass
 class AscendLanes(LaneNames):
     """What the names of an Ascend trace tell of its lanes."""
+
+    _heads: dict[object, _Heads] | None = field(default=None, init=False, compare=False)
+    """By process, while no further name is known."""
+
+    def add(self, event: Metadata) -> None:
+        """See `LaneNames.add`."""
+        super().add(event)
+        self._heads = None
 
     def with_more(self, more: LaneNames) -> AscendLanes:
         """These names, and others for what has none of these."""
@@ -98,17 +109,31 @@ class AscendLanes(LaneNames):
         msprof numbers lanes so that the planes of a group follow its op lane; older CANN has one
         op lane, "Communication Kernel", after the planes.
         """
-        heads = [
-            (_order(tid), name)
-            for (pid, tid), name in self.threads.items()
-            if pid == key[0] and name and _PLANE.fullmatch(name) is None
-        ]
-        before = [head for head in heads if head[0] <= _order(key[1])]
-        if not heads:
-            return "Group 0"
-        _, name = max(before, key=itemgetter(0)) if before else min(heads, key=itemgetter(0))
-        match = _GROUP.fullmatch(name)
+        if self._heads is None:
+            self._heads = self._find_heads()
+        heads = self._heads.get(key[0])
+        match = heads and _GROUP.fullmatch(heads.of(_order(key[1])))
         return match[1] if match else "Group 0"
+
+    def _find_heads(self) -> dict[object, _Heads]:
+        named: dict[object, dict[int, str]] = {}
+        for (pid, tid), name in self.threads.items():
+            if name and _PLANE.fullmatch(name) is None:
+                named.setdefault(pid, {}).setdefault(_order(tid), name)
+        return {pid: _Heads(sorted(names), names) for pid, names in named.items()}
+
+
+@dataclass(frozen=True)
+class _Heads:
+    """The lanes of one process that are no planes, by their place."""
+
+    places: list[int]
+    """Ascending."""
+    names: dict[int, str]
+
+    def of(self, place: int) -> str:
+        """The name of the last one at or before a place, of the first where there is none."""
+        return self.names[self.places[max(0, bisect_right(self.places, place) - 1)]]
 
 
 def _order(tid: object) -> int:

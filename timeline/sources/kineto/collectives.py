@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
-from timeline.columns.distinct import distinct, distinct_pairs
+from timeline.columns.distinct import distinct, distinct_pairs, rows_by_value
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.collective_kinds import (
     POINT_TO_POINT,
@@ -214,26 +214,23 @@ def _op_name(said: str, announced: str, of_kernel: str) -> str:
 def _name_as_others(names: Codes, functions: Codes, known: Bool, strings: StringPool) -> Codes:
     """The names, with those of kernels of unknown launch taken from others of their function."""
     found = names.copy()
-    for function in distinct(functions[~known]).tolist():
-        of_function = functions == function
-        others = distinct(names[of_function & known]).tolist()
+    for _, its in rows_by_value(functions, distinct(functions[~known])):
+        others = distinct(names[its[known[its]]]).tolist()
         kinds = {collective_kind(strings[code]) for code in others}
         if len(kinds) == 1 and not kinds & set(POINT_TO_POINT):
-            found[of_function & ~known] = others[0]
+            found[its[~known[its]]] = others[0]
     return found
 
 
 def _groups_by_stream(told: Descriptions, stream: Int64) -> tuple[Codes, Codes]:
     """Label and name of each op's group; where not told, that of its stream if it has but one."""
     label, name = told.group.copy(), told.group_name.copy()
-    for stream_id in distinct(stream[label == NO_NAME]).tolist():
-        here = stream == stream_id
-        groups, _ = distinct_pairs(
-            label[here & (label != NO_NAME)].astype(np.int64),
-            name[here & (label != NO_NAME)].astype(np.int64),
-        )
+    for _, its in rows_by_value(stream, distinct(stream[label == NO_NAME])):
+        is_told = label[its] != NO_NAME
+        at = its[is_told]
+        groups, _ = distinct_pairs(label[at].astype(np.int64), name[at].astype(np.int64))
         if len(groups) == 1:
-            rows = here & (label == NO_NAME)
+            rows = its[~is_told]
             label[rows], name[rows] = groups[0]
     return label, name
 
@@ -246,8 +243,9 @@ def _groups_by_library(
     Every communicator has a stream of its own, and all ranks make them in the same order.
     """
     label, name = label.copy(), name.copy()
-    for code in distinct(library[label == NO_NAME]).tolist():
-        rows = np.flatnonzero((label == NO_NAME) & (library == code))
+    unknown = np.flatnonzero(label == NO_NAME)
+    for code, at in rows_by_value(library[unknown]):
+        rows = unknown[at]
         streams, number_of = np.unique(stream[rows], return_inverse=True)
         spelled = strings[code]
         if len(streams) == 1:

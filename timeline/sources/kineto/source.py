@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from timeline.columns.columns import Int64, Rows, TableBuilder
-from timeline.columns.distinct import distinct
+from timeline.columns.distinct import distinct, distinct_pairs, rows_by_value
 from timeline.columns.strings import StringPool
 from timeline.errors import spell_ids
 from timeline.layers import Layer
@@ -292,7 +292,7 @@ class _Reader:
         if not self._has_host:
             task_call = np.full(len(task_call), NOT_LAUNCHED, np.intp)
         launches = calls.arrows(task_call, self._strings.code(LAUNCH))
-        resolved = self._flows.resolve(lambda key: _lane(host, key))
+        resolved = self._flows.resolve(_lanes_of(host).get)
         drawn = resolved.flows
         if not (drawn.category == self._strings.code(FORWARD_BACKWARD)).any():
             drawn = Flows.concat([drawn, self._numbered.build().arrows(host, self._strings)])
@@ -320,14 +320,14 @@ class _Reader:
         )
 
 
-def _lane(host: HostEvents, key: LaneKey) -> LaneRows | None:
-    """The rows of one thread of the host."""
-    if not (isinstance(key[0], int) and isinstance(key[1], int)):
-        return None
-    rows = np.flatnonzero((host.process == key[0]) & (host.thread == key[1]))
-    if not len(rows):
-        return None
-    return LaneRows(FlowEnd.HOST, rows, host.start_ns[rows], host.end_ns[rows])
+def _lanes_of(host: HostEvents) -> dict[LaneKey, LaneRows]:
+    """The rows of each thread of the host."""
+    pairs, which = distinct_pairs(host.process, host.thread)
+    keys: list[LaneKey] = list(zip(*pairs.T.tolist(), strict=True))
+    return {
+        keys[place]: LaneRows(FlowEnd.HOST, rows, host.start_ns[rows], host.end_ns[rows])
+        for place, rows in rows_by_value(which)
+    }
 
 
 def _several_devices(tasks: Tasks, rank: int) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.constant import constant
-from timeline.columns.distinct import distinct, distinct_pairs
+from timeline.columns.distinct import distinct, distinct_pairs, rows_by_value
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import RUNTIME, Allocations, FlowEnd, Flows, HostEvents, Tasks
@@ -162,11 +162,10 @@ def memory_counters(events: EventRows) -> Iterator[CounterEvents]:
     devices, which = distinct_pairs(
         events.ids(0, "device_type")[rows], events.ids(NO_ID, "memory_device")[rows]
     )
-    _, first = np.unique(which, return_index=True)
-    for place in np.argsort(first).tolist():
+    found = sorted(rows_by_value(which), key=lambda one: int(one[1][0]))
+    for place, of_device in found:
         device_type, device = devices[place].tolist()
         name = _DEVICE_KINDS.get(device_type, f"Device type {device_type}")
-        of_device = np.flatnonzero(which == place)
         yield CounterEvents(
             MEMORY,
             name if device < 0 else f"{name} {device}",

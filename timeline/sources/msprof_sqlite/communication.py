@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from timeline.columns.columns import Codes, ColumnTable, Int64, column
-from timeline.columns.distinct import distinct
+from timeline.columns.distinct import map_values
 from timeline.columns.group_by import distinct_turns, group_by
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.ids import IDS
@@ -261,11 +261,15 @@ class _GroupNames:
 
     def resolve(self, codes: Codes) -> Codes:
         """The names themselves; a hash that nothing explains stays as it is."""
-        hashes = [code for code in distinct(codes).tolist() if _HASH.fullmatch(self._strings[code])]
-        found = codes.copy()
-        for code in hashes:
-            found[codes == code] = self._known().get(code, code)
-        return found
+
+        def resolved(some: Codes) -> Codes:
+            meant = (
+                self._known().get(code, code) if _HASH.fullmatch(self._strings[code]) else code
+                for code in some.tolist()
+            )
+            return np.fromiter(meant, np.int32)
+
+        return map_values(codes, resolved)
 
     def _known(self) -> dict[int, int]:
         if self._by_hash is None:

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from timeline.columns.columns import Bool, Codes, Int64
-from timeline.columns.distinct import distinct, map_values
+from timeline.columns.distinct import map_values
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.ids import IDS
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
@@ -116,12 +116,16 @@ def read_device_tasks(table: LooseTable, device: int, strings: StringPool) -> De
 def _device_types(codes: Codes, strings: StringPool) -> Codes:
     """Types that the device gave as numbers, by name."""
     names = dict(enumerate(_FIRST_QUEUE_TYPES))
-    found = codes.copy()
-    for code in distinct(codes).tolist():
-        number = whole_number(strings[code])
-        if number is not None:
-            found[codes == code] = strings.code(names.get(number, f"Task type {number}"))
-    return found
+
+    def named(some: Codes) -> Codes:
+        numbers = ((code, whole_number(strings[code])) for code in some.tolist())
+        meant = (
+            code if number is None else strings.code(names.get(number, f"Task type {number}"))
+            for code, number in numbers
+        )
+        return np.fromiter(meant, np.int32)
+
+    return map_values(codes, named)
 
 
 def _kinds(host: Codes, device: Codes, strings: StringPool) -> Codes:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from timeline.columns.columns import Codes, ColumnTable, Float64, Int64, Rows, column
-from timeline.columns.distinct import distinct
+from timeline.columns.distinct import NO_ROWS, distinct, rows_by_value
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.ids import IDS
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
@@ -140,11 +140,10 @@ def _op_rows(table: LooseTable, ops: LooseTable) -> Rows:
     launches = table.integers({"timestamp": NO_TIME, "thread_id": NO_ID})
     found = np.full(len(launches["timestamp"]), -1, np.intp)
     threaded = table.has("thread_id") and ops.has("thread_id")
-    for thread in distinct(calls["thread_id"]).tolist():
-        calls_here = np.flatnonzero(calls["thread_id"] == thread)
-        calls_here = calls_here[np.argsort(calls["begin"][calls_here], kind="stable")]
-        here = launches["thread_id"] == thread if threaded else found == -1
-        rows = np.flatnonzero(here)
+    launched_on = dict(rows_by_value(launches["thread_id"])) if threaded else {}
+    for thread, its in rows_by_value(calls["thread_id"]):
+        calls_here = its[np.argsort(calls["begin"][its], kind="stable")]
+        rows = launched_on.get(thread, NO_ROWS) if threaded else np.flatnonzero(found == -1)
         moments = launches["timestamp"][rows]
         at = np.searchsorted(calls["begin"][calls_here], moments, side="right") - 1
         op = calls_here[np.maximum(at, 0)]
