@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from timeline.tracks.counter_families import MANY, counter_families
+from timeline.tracks.counter_families import MANY, counter_families, natural_order
 
 
 def test_few_counters_have_no_row_above_them() -> None:
@@ -31,3 +31,14 @@ def test_many_that_count_the_same_are_below_one_row_in_order_of_their_numbers() 
 def test_no_counter_is_lost() -> None:
     named = {number: f"{'ab'[number % 2]} {number}" for number in range(3 * MANY)}
     assert sorted(row for _, rows in counter_families(named) for row in rows) == sorted(named)
+
+
+def test_names_with_any_digits_have_an_order() -> None:
+    """Numbers by value, however long; a digit that is raised is none of a number."""
+    long = "Stream " + "9" * 5000
+    assert sorted([long, "Stream 010", "Stream 9", "Stream ²"], key=natural_order) == [
+        "Stream 9",
+        "Stream 010",
+        long,
+        "Stream ²",
+    ]

@@ -37,6 +37,9 @@ def _counted(name: str) -> str:
 
 def natural_order(text: str) -> tuple[tuple[int, str], ...]:
     """A key that sorts numbers in names by value: Stream 2 before Stream 10."""
+    # Without leading zeros the longer number is larger; Python makes none of very long ones.
     return tuple(
-        (int(part), "") if part.isdigit() else (-1, part) for part in _NUMBER.split(text) if part
+        (len(value := part.lstrip("0")), value) if part.isdecimal() else (-1, part)
+        for part in _NUMBER.split(text)
+        if part
     )
