@@ -25,6 +25,10 @@ def _main(arguments: list[str]) -> int:
         from tests.fuzz import records_runs
 
         return records_runs.main(arguments[1:])
+    if arguments[:1] == ["options"]:
+        from tests.fuzz import option_sweep
+
+        return option_sweep.main(arguments[1:])
     from tests.fuzz import program
 
     return program.main(arguments)
