@@ -5,12 +5,23 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-__all__ = ["EXTREMES", "INTEGERS", "LONG_CHARACTERS", "ODD_TEXT", "Extreme", "Special"]
+__all__ = [
+    "EXTREMES",
+    "INTEGERS",
+    "LONG_CHARACTERS",
+    "MANY_DIGITS",
+    "ODD_TEXT",
+    "Extreme",
+    "Special",
+]
 
 LONG_CHARACTERS = 1 << 20
 """A name of a megabyte."""
 ODD_TEXT = "\x1b[31m\u202e\u2066<b>&'\"\x07\t\r\n=1+1\ufffe\U0001f389"
 """Control characters, direction marks, and what other programs take for a command."""
+
+
+MANY_DIGITS = "9" * 5000
 
 
 class Special(enum.Enum):
@@ -19,6 +30,8 @@ class Special(enum.Enum):
     ABSENT = "absent"
     TWICE = "twice"
     """Its rows come twice."""
+    DIGITS = "digits"
+    """More digits follow what is there than Python makes a number of."""
     LONG = "long"
     """A name of a megabyte, or so much of it that all rows together stay small."""
 
@@ -47,5 +60,7 @@ EXTREMES = (
     Extreme("N/A", "N/A"),
     Extreme("odd text", ODD_TEXT),
     Extreme("long", Special.LONG),
+    Extreme("digits", Special.DIGITS),
+    Extreme("odd digits", "x\u00b2 \u0663 1\u00b9"),
     Extreme("twice", Special.TWICE),
 )

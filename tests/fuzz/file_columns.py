@@ -17,7 +17,7 @@ from typing import Any
 
 import apsw
 
-from tests.fuzz.extremes import LONG_CHARACTERS, Extreme, Special
+from tests.fuzz.extremes import LONG_CHARACTERS, MANY_DIGITS, Extreme, Special
 
 __all__ = ["Column", "columns_of"]
 
@@ -133,6 +133,8 @@ def _set_in_json(name: str, content: bytes, extreme: Extreme, one: bool) -> byte
 def _as_json(extreme: Extreme, before: Any, rows: int) -> Any:
     if extreme.value is Special.LONG:
         return _long(rows)
+    if extreme.value is Special.DIGITS:
+        return (before if isinstance(before, str) else "") + MANY_DIGITS
     is_number = isinstance(extreme.value, (int, float))
     return str(extreme.value) if is_number and isinstance(before, str) else extreme.value
 
@@ -165,7 +167,7 @@ def _set_in_table(
         if extreme.value is Special.ABSENT:
             del row[index]
         elif extreme.value is not Special.TWICE:
-            row[index] = _as_text(extreme, len(chosen))
+            row[index] = _as_text(extreme, len(chosen), row[index])
     if extreme.value is Special.ABSENT and not one:
         del header[index]
     if extreme.value is Special.TWICE:
@@ -189,7 +191,9 @@ def _set_header(separator: str, content: bytes, extreme: Extreme, one: bool) -> 
     return _table_text([header, *rows], separator)
 
 
-def _as_text(extreme: Extreme, rows: int) -> str:
+def _as_text(extreme: Extreme, rows: int, before: str = "") -> str:
+    if extreme.value is Special.DIGITS:
+        return before + MANY_DIGITS
     if extreme.value is Special.LONG:
         return _long(rows)
     return "" if extreme.value is None else str(extreme.value)
@@ -256,6 +260,11 @@ def _set_in_database(
                 connection.execute(f'ALTER TABLE "{table}" DROP COLUMN "{column}"')
             elif value is Special.TWICE:
                 connection.execute(f'INSERT INTO "{table}" SELECT * FROM "{table}" WHERE {which}')
+            elif value is Special.DIGITS:
+                connection.execute(
+                    f'UPDATE "{table}" SET "{column}" = "{column}" || ? WHERE {which}',
+                    (MANY_DIGITS,),
+                )
             else:
                 if value is Special.LONG:
                     value = _long(1 if one else rows)
