@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import enum
 import math
+import operator
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, SupportsIndex, TypeAlias
 
 from timeline.declarations import NO_COMPLETION, Completion, Group, InCompare, member_of, option
 from timeline.errors import UsageError
 from timeline.ranges import check_id, check_offset
 from timeline.selection import Align, Ids, Kind
-from timeline.units import parse_bytes, parse_count, parse_duration_ns, parse_ids
+from timeline.units import parse_bytes, parse_count, parse_duration_ns, parse_ids, parse_whole
 
 __all__ = [
     "DEFAULT_LIMIT_BYTES",
@@ -62,6 +63,8 @@ GroupBy: TypeAlias = Literal["rank", "layer"]
 DEFAULT_LIMIT_BYTES = 20 * 1024 * 1024
 DEFAULT_MAX_EVENTS = 6_000_000
 """What the viewer loads in reasonable time and memory; see `.github/docs/measurements.md`."""
+LARGEST_LIMIT = 1 << 53
+"""A limit is compared as a float, which holds any number up to here."""
 LEAST_MAX_KERNELS = 4
 """An operator of a few kernels has none inside that say more."""
 
@@ -76,19 +79,31 @@ def _read_group_by(group_by: str | None) -> str:
     return group_by or "rank"
 
 
+def _as_whole(what: str, number: SupportsIndex) -> int:
+    """A number as Python's own, which can be compared with any other."""
+    try:
+        return operator.index(number)
+    except TypeError:
+        raise UsageError(f"{what} {number!r}: it is no whole number.") from None
+
+
 def _read_limit(limit: int | str) -> int:
-    limit_bytes = parse_bytes(limit) if isinstance(limit, str) else limit
+    limit_bytes = parse_bytes(limit) if isinstance(limit, str) else _as_whole("limit", limit)
     if limit_bytes < 0:
         raise UsageError(f"limit {limit}: a size is not negative; 0 is no limit.")
+    if limit_bytes > LARGEST_LIMIT:
+        raise UsageError(f"limit {limit}: it ends at {LARGEST_LIMIT} bytes; 0 is no limit.")
     return limit_bytes
 
 
 def _read_max_events(number: int | str | None) -> int | None:
     if number is None:
         return None
-    found = parse_count(number) if isinstance(number, str) else number
+    found = parse_count(number) if isinstance(number, str) else _as_whole("max-events", number)
     if found < 0:
         raise UsageError(f"max-events {number}: a number is not negative; 0 is no limit.")
+    if found > LARGEST_LIMIT:
+        raise UsageError(f"max-events {number}: it ends at {LARGEST_LIMIT}; 0 is no limit.")
     return found
 
 
@@ -117,9 +132,10 @@ def _read_offset(offset: Mapping[int, int | str] | None) -> dict[int, int]:
 
 
 def _parse_jobs(text: str) -> int:
-    if not text.isdigit() or not int(text):
+    number = parse_whole(text)
+    if not number:
         raise ValueError(f"{text!r} is no number of processes")
-    return int(text)
+    return number
 
 
 def _parse_assignments(texts: list[str]) -> dict[str, int]:
@@ -127,12 +143,13 @@ def _parse_assignments(texts: list[str]) -> dict[str, int]:
 
 
 def _parse_assignment(text: str) -> tuple[str, int]:
-    directory, equals, rank = text.rpartition("=")
-    if not equals or not directory or not rank.isdigit():
+    directory, _, number = text.rpartition("=")
+    rank = parse_whole(number)
+    if not directory or rank is None:
         raise UsageError(
             f"--assign-rank {text}: there is no rank.", do="Write DIR=RANK, as in PROF_0003=3."
         )
-    return directory, int(rank)
+    return directory, rank
 
 
 def _parse_offsets(texts: list[str]) -> dict[int, int]:
@@ -140,12 +157,13 @@ def _parse_offsets(texts: list[str]) -> dict[int, int]:
 
 
 def _parse_offset(text: str) -> tuple[int, int]:
-    rank, equals, time = text.partition("=")
-    if not equals or not rank.isdigit():
+    number, equals, time = text.partition("=")
+    rank = parse_whole(number)
+    if not equals or rank is None:
         raise UsageError(
             f"--offset {text}: there is no rank.", do="Write RANK=TIME, as in 1=+120us."
         )
-    return int(rank), parse_duration_ns(time)
+    return rank, parse_duration_ns(time)
 
 
 def _read_share(share: float | str | None) -> float | None:
@@ -171,8 +189,10 @@ def _read_share(share: float | str | None) -> float | None:
 def _read_max_kernels(number: int | str | None) -> int | None:
     if number is None:
         return None
-    found = int(number) if not isinstance(number, str) or number.strip().isdigit() else -1
-    if found < LEAST_MAX_KERNELS:
+    found = (
+        parse_whole(number.strip()) if isinstance(number, str) else _as_whole("max-kernels", number)
+    )
+    if found is None or found < LEAST_MAX_KERNELS:
         raise UsageError(
             f"max-kernels {number}: it is no number of kernels from {LEAST_MAX_KERNELS} on.",
             do="Write one, as in --max-kernels 10.",

@@ -127,8 +127,13 @@ def _within_range(name: str, ids: frozenset[int]) -> frozenset[int]:
 
 def _read_window(window: Window | str | None) -> Window | None:
     """Read "A:B", each edge empty, a time with a unit, or a percentage."""
-    if not isinstance(window, str):
+    if window is None or isinstance(window, Window):
         return window
+    if not isinstance(window, str):
+        raise UsageError(
+            f"window {window!r}: it is no window.",
+            do="Write START:END, as in 1.2s:1.5s or 30%:60%.",
+        )
     from decimal import Decimal
 
     start_text, colon, end_text = window.partition(":")

@@ -12,6 +12,7 @@ __all__ = [
     "parse_count",
     "parse_duration_ns",
     "parse_ids",
+    "parse_whole",
     "spell_bytes",
     "spell_count",
     "spell_duration",
@@ -27,7 +28,9 @@ __all__ = [
 _BYTES = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _COUNTS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
 _DURATIONS_NS = {"": 1, "ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
-_ID_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+MOST_DIGITS = 40
+"""Digits of a number that somebody types; none that is used has half as many."""
+_ID_RANGE = re.compile(rf"(\d{{1,{MOST_DIGITS}}})(?:-(\d{{1,{MOST_DIGITS}}}))?")
 MOST_IDS = 10_000_000
 """In one range; more would only fill memory."""
 
@@ -76,7 +79,18 @@ def _whole(number: str, scale: int) -> int:
     """A decimal number times its unit, exactly, without what is less than a whole."""
     from decimal import Decimal  # most commands are given no such number
 
+    if len(number) > MOST_DIGITS:
+        raise UsageError(f"{number[:MOST_DIGITS]}... is too large a number.")
     return int(Decimal(number) * scale)
+
+
+def parse_whole(text: str) -> int | None:
+    """A number in decimal digits alone, None for any other text.
+
+    >>> parse_whole("12"), parse_whole("²"), parse_whole("-1")
+    (12, None, None)
+    """
+    return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else None
 
 
 def parse_ids(text: str, noun: str) -> frozenset[int] | None:

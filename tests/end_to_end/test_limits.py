@@ -21,10 +21,9 @@ from tests.support.limited_exports import (
     SUFFIXES,
     Loaded,
     counted_writes,
-    layer_of,
 )
 from tests.support.profile_shelf import ProfileShelf
-from tests.support.row_totals import counter_totals, row_totals
+from tests.support.row_totals import counter_totals, layer_of, row_totals
 from timeline.analysis.invalid_rows import drop_invalid_rows
 from timeline.cli.main import main
 from timeline.commands.export import export

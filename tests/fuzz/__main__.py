@@ -14,7 +14,25 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "examples")]
 
-from tests.fuzz.program import main  # noqa: E402 - found by the line above
+
+def _main(arguments: list[str]) -> int:
+    """Run what the first word names: a sweep, or else targets, which alone need Atheris."""
+    if arguments[:1] == ["sweep"]:
+        from tests.fuzz import sweep
+
+        return sweep.main(arguments[1:])
+    if arguments[:1] == ["records"]:
+        from tests.fuzz import records_runs
+
+        return records_runs.main(arguments[1:])
+    if arguments[:1] == ["options"]:
+        from tests.fuzz import option_sweep
+
+        return option_sweep.main(arguments[1:])
+    from tests.fuzz import program
+
+    return program.main(arguments)
+
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(_main(sys.argv[1:]))

@@ -24,6 +24,7 @@ from timeline.sources.common.counter_tables import database_tables
 
 __all__ = [
     "database_seeds",
+    "few_events",
     "file_seeds",
     "filed_seeds",
     "metadata_seeds",
@@ -112,6 +113,12 @@ def _with_their_own(picked: Sequence[Event], events: Sequence[Event]) -> list[Ev
         )
     ]
     return [*named, *picked, *flows]
+
+
+def few_events(events: Sequence[Event], most: int) -> list[Event]:
+    """Events of each shape, some of them, with the names and flows that belong to them."""
+    picked = _one_of_each(events)
+    return _with_their_own(picked[:: -(-len(picked) // most) or 1], events)
 
 
 def _moment(event: Event) -> tuple[object, ...]:

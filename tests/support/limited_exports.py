@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support.perfetto_sql import TraceProcessor
-from tests.support.row_totals import Row, is_text, rows_of
+from tests.support.row_totals import Row, is_text, layer_of, rows_of
 from tests.support.trace_packets import attributes_of
 from timeline.encoders.drafts import Draft, write_draft
 from timeline.encoders.formats import FORMATS
@@ -106,31 +105,6 @@ class LoadedSlice:
     @property
     def layer(self) -> str:
         return layer_of(self.row)
-
-
-_PARTITION = re.compile(r"(.*: )?(Rank \d+(: .*)?|Where time goes|In total)")
-"""Rows that part the time of a rank: its own, and what stands below where it has no other."""
-
-
-def layer_of(row: Row) -> str:
-    """The layer whose resolution holds on a row; what is not named here is a layer of the host."""
-    way = " ".join(row)
-    if _PARTITION.fullmatch(row[-1]):
-        return "partition"
-    for part, layer in (
-        ("Critical path", "critical_path"),
-        ("Step Trace", "step"),
-        ("Steps", "step"),
-        ("Overlap Analysis", "overlap"),
-        ("Ascend Hardware", "task"),
-        ("Counters", "counters"),
-        ("Not in this file", "note"),
-        (" Plane ", "hccl_task"),
-        ("Communication", "communication_op"),
-    ):
-        if part in way:
-            return layer
-    return "host_call"
 
 
 @contextlib.contextmanager

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tests.support.drawn_slices import drawn_rows
 from tests.support.loaded_picture import TEXT_ROWS
 from tests.support.perfetto_sql import TraceProcessor
 from timeline.encoders.chrome import OVERVIEW
+from timeline.layers import SLICES
+from timeline.records.tables import GPU
 
 __all__ = [
     "CONTINUED",
@@ -16,6 +20,8 @@ __all__ = [
     "RowTotals",
     "counter_totals",
     "is_text",
+    "layer_of",
+    "layer_totals",
     "row_totals",
     "rows_of",
 ]
@@ -24,6 +30,8 @@ CONTINUED = """(
   SELECT int_value FROM args WHERE args.arg_set_id = slice.arg_set_id AND key GLOB '*.continued'
 )"""
 """SQL: 1 of a slice that goes on from the part before, whatever it stands for; else NULL."""
+LAYER_OF_CATEGORY = {spec.category.value: spec.kind.value for spec in SLICES.values()}
+"""The layer of slices by what viewers filter by; pieces of overlap may have others."""
 Row = tuple[str, ...]
 """The names on the way to a row, outermost first; process and thread in JSON."""
 
@@ -96,35 +104,79 @@ def is_text(row: Row) -> bool:
     return row[0] in TEXT_ROWS or (row[0] == OVERVIEW and row[1].partition(": ")[0] in TEXT_ROWS)
 
 
+_PARTITION = re.compile(r"(.*: )?(Rank \d+(: .*)?|Where time goes|In total)")
+"""Rows that part the time of a rank: its own, and what stands below where it has no other."""
+
+
+def layer_of(row: Row) -> str:
+    """The layer whose resolution holds on a row; what is not named here is a layer of the host."""
+    way = " ".join(row)
+    if any(part == GPU or part.startswith(f"{GPU}: ") for part in row):
+        return "task"
+    if _PARTITION.fullmatch(row[-1]):
+        return "partition"
+    for part, layer in (
+        ("Critical path", "critical_path"),
+        ("Step Trace", "step"),
+        ("Steps", "step"),
+        ("Overlap Analysis", "overlap"),
+        ("Ascend Hardware", "task"),
+        ("Counters", "counters"),
+        ("Not in this file", "note"),
+        (" Plane ", "hccl_task"),
+        ("Communication", "communication_op"),
+    ):
+        if part in way:
+            return layer
+    return "host_call"
+
+
 def row_totals(processor: TraceProcessor, *, is_json: bool) -> dict[Row, RowTotals]:
     """What each row with slices holds, lanes together; a merged slice tells what it stands for.
 
     A continued slice is no record of its own, so it adds its length but no count.
     """
+    found: dict[Row, RowTotals] = {}
+    for row, _, totals in _by_category(processor, is_json=is_json):
+        found[row] = found[row] + totals if row in found else totals
+    return found
+
+
+def layer_totals(processor: TraceProcessor, *, is_json: bool) -> dict[str, RowTotals]:
+    """What each layer of slices holds, whatever its rows are called: the category tells it."""
+    found: dict[str, RowTotals] = {}
+    for row, category, totals in _by_category(processor, is_json=is_json):
+        layer = LAYER_OF_CATEGORY.get(category) or layer_of(row)
+        found[layer] = found[layer] + totals if layer in found else totals
+    return found
+
+
+def _by_category(
+    processor: TraceProcessor, *, is_json: bool
+) -> Iterator[tuple[Row, str, RowTotals]]:
+    """The slices of each row and category, in parts; text rows stand for no records."""
     kind = "args" if is_json else "merged"
     rows = rows_of(processor, is_json=is_json)
-    found: dict[Row, RowTotals] = {}
-    for track, *numbers in processor.rows(
+    for track, category, count, busy_high, busy_low, *numbers in processor.rows(
         f"""
         WITH known AS (
-          SELECT track_id, ts, dur,
+          SELECT track_id, ts, dur, category,
             extract_arg(arg_set_id, '{kind}.busy_ns') AS busy,
             coalesce(extract_arg(arg_set_id, '{kind}.count'),
                      extract_arg(arg_set_id, 'communication.count')) AS stands,
             {CONTINUED} AS continued
           FROM slice
         )
-        SELECT track_id,
+        SELECT track_id, category,
           sum(CASE WHEN busy IS NOT NULL THEN stands WHEN continued THEN 0 ELSE 1 END),
-          sum(coalesce(busy, dur)), count(*), count(busy), count(continued), min(ts), max(ts + dur)
-        FROM known GROUP BY track_id
+          sum(coalesce(busy, dur) >> 32), sum(coalesce(busy, dur) & 4294967295),
+          count(*), count(busy), count(continued), min(ts), max(ts + dur)
+        FROM known GROUP BY track_id, category
         """
     ):
-        totals = RowTotals(*numbers)
         row = rows[track]
-        if not is_text(row):  # they stand for no records
-            found[row] = found[row] + totals if row in found else totals
-    return found
+        if not is_text(row):
+            yield row, category, RowTotals(count, (busy_high << 32) + busy_low, *numbers)
 
 
 def counter_totals(processor: TraceProcessor, *, is_json: bool) -> dict[Row, CounterTotals]:

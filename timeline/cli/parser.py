@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -213,6 +214,7 @@ SLIPS = {
 """Options of other programs, which are not spelled like the one that is meant."""
 
 
+_NO_VALUE = re.compile(r"(?:--[^=]+=|-[a-zA-Z])--")
 _DECLARING = (Selection, ViewOptions, ExportOptions, ReadingOptions, PrintOptions)
 """Where the options of the command line are declared, in the order of its help."""
 _DECLARING_COMPARE = (
@@ -288,6 +290,11 @@ class Parser(argparse.ArgumentParser):
         Raises:
             UsageError: they have no meaning; the message names the nearest that has.
         """
+        for word in arguments or ():
+            if word == "--":
+                break
+            if _NO_VALUE.fullmatch(word):  # argparse would make an empty list of it
+                self.error(f"{word}: -- is no value")
         asked, rest = self.parse_known_args(arguments)
         if rest and not rest[0].startswith("-"):
             self._refuse_word(rest[0], asked)

@@ -27,19 +27,23 @@ SPELLERS: Sequence[tuple[str, Callable[[Any], str]]] = (
 """What spells a number, by the unit that its name ends with."""
 DIGITS = 4
 """Digits of a real number that are drawn."""
+_MOST_POWER = 300
+"""Beyond this power of ten on either side of one, rounding would leave what a float holds."""
 
 
 def round_reals(values: Float64) -> Float64:
-    """Finite real numbers, rounded to the nearest with few digits; others stay.
+    """Finite real numbers, rounded to the nearest with few digits; others and the extreme stay.
 
     >>> round_reals(np.array([0.223045894482905, 645.604, -12345.6, 0.0])).tolist()
     [0.223, 645.6, -12350.0, 0.0]
     """
-    usual = np.isfinite(values) & (values != 0)
-    size = np.floor(np.log10(np.abs(np.where(usual, values, 1.0))))
-    behind = DIGITS - 1 - size
+    size = np.abs(values)
+    usual = (size >= 10.0**-_MOST_POWER) & (size <= 10.0**_MOST_POWER)
+    behind = DIGITS - 1 - np.floor(np.log10(np.where(usual, size, 1.0)))
     scale = 10.0 ** np.abs(behind)
-    less = np.where(behind >= 0, np.round(values * scale) / scale, np.round(values / scale) * scale)
+    # Multiplied by a power of ten from one on, or divided by it, which is exact more often.
+    times, by = np.where(behind >= 0, scale, 1.0), np.where(behind >= 0, 1.0, scale)
+    less = np.round(np.where(usual, values, 1.0) * times / by) * by / times
     return np.where(usual, less, values)
 
 

@@ -29,6 +29,8 @@ def choose_ranks(sources: Sequence[Source], selection: Selection, path: Path) ->
     known = [source.identity.rank for source in sources]
     if selection.ranks is None:
         return tuple(sources)
+    if not selection.ranks:
+        raise SelectionError("no rank is selected.", do="Name one with --ranks.")
     check_known("rank", selection.ranks, known, path)
     return tuple(source for source in sources if source.identity.rank in selection.ranks)
 

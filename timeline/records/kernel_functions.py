@@ -12,7 +12,7 @@ _UNNAMED = re.compile(
 _BRACKET = re.compile(r"->|[<>(){}\[\]]")
 _CLOSING = {"<": ">", "(": ")", "{": "}", "[": "]"}
 _MANGLED = re.compile(r"_ZL?(N[rVK]*)?")
-_SOURCE_NAME = re.compile(r"L?([1-9]\d*)")
+_SOURCE_NAME = re.compile(r"L?([1-9][0-9]{0,8})")
 _UNNAMED_PART = re.compile(r"_GLOBAL__N|_INTERNAL_")
 _PUNCTUATION = re.compile(r"[()<>{}\[\],*&\s]+")
 

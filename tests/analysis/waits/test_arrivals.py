@@ -12,10 +12,16 @@ from hypothesis import strategies as st
 
 from tests.support.simulated_cluster import NOTIFY_NS, TRANSFER_NS, Cluster, simulate
 from timeline.analysis.waits.collectives import RankCollectives, rank_collectives
-from timeline.analysis.waits.group_members import find_groups, group_number, with_global_ranks
+from timeline.analysis.waits.group_members import (
+    find_groups,
+    group_in_name,
+    group_number,
+    with_global_ranks,
+)
 from timeline.analysis.waits.last_arrivals import TIE_NS
 from timeline.analysis.waits.links import rank_links
 from timeline.analysis.waits.waiting import Waiting, measure_waiting
+from timeline.columns.strings import StringPool
 from timeline.records.clock import ClockMove
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import GroupMembers, PlaneTasks, Records
@@ -265,3 +271,12 @@ def test_links_of_several_groups_are_not_mixed(told: bool) -> None:
     assert links.times.count.tolist() == [3, 3]
     assert links.times.target_rank.tolist() == ([1, 2] if told else [1, 1])
     assert groups == (["", ""] if told else ["Group 000", "Group 001"])
+
+
+def test_the_name_of_a_group_may_be_endless_digits() -> None:
+    """Numbers of groups have 64 bits: what is longer is a name, and tells no digits."""
+    members = GroupMembers.of(1, {"group": [1], "size": [2], "rank": [0]})
+    strings = StringPool()
+    strings.code("9" * 5000)
+    assert find_groups(Records(0, strings, members=members)) == {}
+    assert group_in_name(f"hcom_allReduce__{'9' * 5000}_0_1") == ""

@@ -16,7 +16,13 @@ from timeline.errors import NoProfileError, RankIdentityError, SourceError
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.common.json_kinds import GLANCE_BYTES, JsonKind, kind_of_json
 from timeline.sources.finding.discovery import FindingOptions, discover
-from timeline.sources.kineto.header import KinetoHeader, KinetoName, read_header, read_name
+from timeline.sources.kineto.header import (
+    KinetoHeader,
+    KinetoName,
+    find_moment_ns,
+    read_header,
+    read_name,
+)
 from timeline.sources.source import ReadRequest
 
 EVENT = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 10, "dur": 5}
@@ -379,3 +385,10 @@ def test_a_listing_refuses_nothing(tmp_path: Path, capsys: pytest.CaptureFixture
     lines = capsys.readouterr().out.splitlines()
     assert any("not clear" in line and "rank0_of_rank8.json" in line for line in lines)
     assert any("old.json" in line for line in lines)
+
+
+def test_a_time_of_endless_digits_is_no_moment(tmp_path: Path) -> None:
+    """Python makes no number of so many, and no clock counts so far."""
+    path = write(tmp_path / "trace.pt.trace.json")
+    path.write_text(path.read_text().replace('"ts": 10', f'"ts": {"9" * 5000}'))
+    assert find_moment_ns(path) is None

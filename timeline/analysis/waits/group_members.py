@@ -24,7 +24,9 @@ __all__ = [
     "with_global_ranks",
 ]
 
-_NUMBERED = re.compile(r"__(\d+)_\d+_\d+$")
+_NUMBER = re.compile(r"[0-9]{1,20}")
+"""The numbers of groups have 64 bits."""
+_NUMBERED = re.compile(r"__([0-9]{1,20})_[0-9]+_[0-9]+$")
 _LAST_DIGITS = 1000
 """Names of ops end in so many of the group's numbers, less one."""
 
@@ -86,7 +88,7 @@ class _Told:
         return told
 
     def _add(self, name: str, group: RankGroup) -> None:
-        number = int(name) if name.isdecimal() else group_number(name)
+        number = int(name) if _NUMBER.fullmatch(name) else group_number(name)
         self.by_name[name] = self.by_name[str(number)] = group
         self.by_digits.setdefault(number % _LAST_DIGITS, set()).add(name)
 

@@ -25,6 +25,7 @@ _OUTER_SINCE = (1, 2)
 _VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})(?:\.\d{1,9})?")
 _INSIGHT_TABLES = ("status_info", "connectionCats")
 """What MindStudio Insight leaves in a database beside an OVERLAP_ANALYSIS by its own rule."""
+_STEP = re.compile(r"[0-9]{1,18}")
 _STEPS = "analysis.db"
 """The sums of steps beside a database, which companions read too, as figures to compare with."""
 OPS_SINCE = datetime(2024, 10, 24, tzinfo=timezone.utc)
@@ -125,7 +126,7 @@ def read_communication_sums(database: Path) -> dict[int, int]:
         rows = sums.rows(f"SELECT step, communication FROM {table}")
     times_ns = moments_ns([str(microseconds).encode() for _, microseconds in rows]).tolist()
     for (step, _), time_ns in zip(rows, times_ns, strict=True):
-        number = int(step) if str(step).isdecimal() else NO_ID
+        number = int(step) if _STEP.fullmatch(str(step)) else NO_ID
         if time_ns != NO_TIME:
             found[number] = found.get(number, 0) + time_ns
     return found

@@ -41,7 +41,7 @@ __all__ = [
 MOST_HEAD_BYTES = 1 << 24
 """What stands before the events grows with the number of process groups."""
 _DISTRIBUTED, _BASE = b"distributedInfo", b"baseTimeNanoseconds"
-_MOMENT = re.compile(rb'"ts"\s*:\s*"?([1-9][0-9]*)')
+_MOMENT = re.compile(rb'"ts"\s*:\s*"?([1-9][0-9]{0,18})(?![0-9])')
 
 
 @dataclass(frozen=True)

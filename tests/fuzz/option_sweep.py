@@ -1,0 +1,192 @@
+"""The sweep of options: each of the command, and each keyword of the library, at its extremes.
+
+    python -m tests.fuzz options [--seconds 300]
+
+The command must answer with an exit code, and the library with a TimelineError or a TypeError,
+which is for values of another type than a keyword has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import tempfile
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from simulator.simulation import make_run
+from tests.fuzz.extremes import INTEGERS, ODD_TEXT
+from tests.fuzz.findings import Fault, fault_of
+from tests.fuzz.oracles import check_export, load, tree_hash
+from tests.fuzz.promises import BrokenPromise
+from tests.support.profile_shelf import WRITERS
+from timeline.cli.main import main as command
+from timeline.cli.parser import PrintOptions
+from timeline.commands.compare import compare
+from timeline.commands.export import export
+from timeline.declarations import options_in
+from timeline.errors import TimelineError, TimelineWarning
+from timeline.options import CompareOptions, ExportOptions, ReadingOptions
+from timeline.selection import Selection
+
+__all__ = ["OptionCase", "main", "option_cases", "try_option"]
+
+LAYOUT = "torch-db"
+TEXTS = (
+    *map(str, INTEGERS),
+    *("", " ", "NaN", "inf", "1e308", "1e999999", "0x10", "-", "--", "all", "none", "0-", "-1--2"),
+    *("0,1", "1-0", "0-18446744073709551615", "1:2", ":", "0:0", "99999999999s", "1e30s:2e30s"),
+    *("100%", "-5%", "1e9%", "0%:0%", "0=1", "1=9223372036s", "1=-99999999999s", "x=3", "=", "٣"),
+    *("\u00b2", "\u00b2=1us", "x=\u00b2", "9" * 5000, "0=" + "9" * 5000, "x=" + "9" * 5000),
+    *("9" * 400, "0=" + "9" * 400, ODD_TEXT.replace("\n", ""), "\udcff", "n" * 70_000),
+)
+"""Values of flags."""
+VALUES: tuple[Any, ...] = (
+    *INTEGERS,
+    *(float("nan"), float("inf"), 0.5, None, True, "", "N/A", ODD_TEXT, "0-3", "\x00", (), [1, 1]),
+    *({}, {0: 1 << 63}, {"x": 1 << 63}, [1 << 64], [-1], range(1 << 40), b"1"),
+)
+"""Values of keywords, of their types and of others."""
+UNTOUCHED = frozenset({"executor", "open", "offline", "jobs"})
+"""Options that start servers or processes; `jobs` is tried with small numbers alone."""
+
+
+@dataclass(frozen=True)
+class OptionCase:
+    """One option with one value; where: the command, or the function of the library."""
+
+    where: str
+    option: str
+    value: Any
+
+    @property
+    def name(self) -> str:
+        """What is tried, for people."""
+        return f"{self.where} {self.option} {repr(self.value)[:80]}"
+
+
+def option_cases() -> Iterator[OptionCase]:
+    """Every option with every value, of both commands and of both functions."""
+    for where, declaring in (
+        ("tlexport", (Selection, ExportOptions, ReadingOptions, PrintOptions)),
+        ("tlexport compare", (Selection, ExportOptions, ReadingOptions, CompareOptions)),
+    ):
+        for one in declaring:
+            for option in options_in(one):
+                if option.keyword in UNTOUCHED or (
+                    where.endswith("compare") and option.compare is None
+                ):
+                    continue
+                takes_value = not isinstance(option.default, bool)
+                for text in TEXTS if takes_value else ("",):
+                    yield OptionCase(where, option.flags[-1], text)
+    for where in ("timeline.export", "timeline.compare"):
+        more = () if where.endswith("export") else (CompareOptions,)
+        for one in (Selection, ExportOptions, ReadingOptions, *more):
+            for option in options_in(one):
+                if option.keyword in UNTOUCHED or (
+                    where.endswith("compare") and option.compare is None
+                ):
+                    continue
+                for value in VALUES:
+                    yield OptionCase(where, option.keyword, value)
+
+
+def write_profile(directory: Path) -> Path:
+    """A profile of two ranks, as small as it gets."""
+    capture = directory / "capture"
+    capture.mkdir()
+    WRITERS[LAYOUT](make_run(ranks=2, steps=2, ops_per_step=3, planes=1), capture)
+    return capture
+
+
+def try_option(case: OptionCase, capture: Path, output: Path) -> str | Fault:
+    """What comes of an option: drawn, refused, or what it shows."""
+    before = tree_hash(capture)
+    try:
+        said = _run(case, capture, output)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it is the finding
+        said = fault_of(error)
+    if tree_hash(capture) != before:
+        return fault_of(BrokenPromise("the input is not what it was"))
+    for path in output.iterdir():
+        path.unlink()
+    return said
+
+
+def _run(case: OptionCase, capture: Path, output: Path) -> str | Fault:
+    target = output / "made.pftrace"
+    profiles = [capture] if case.where.endswith("export") else [capture, capture]
+    with contextlib.chdir(output):
+        if case.where.startswith("tlexport"):
+            words = [*case.where.split()[1:], *map(str, profiles), "--force", "-j", "1"]
+            flag = [f"{case.option}={case.value}"] if case.option.startswith("--") else []
+            if case.option in ("--output", "--csv", "--report", "--png", "--markdown"):
+                flag = [case.option, case.value]
+            elif case.value == "":
+                flag = [case.option]
+            with (
+                contextlib.redirect_stdout(io.StringIO()),
+                contextlib.redirect_stderr(io.StringIO()),
+            ):
+                try:
+                    code = command([*words, *flag])
+                except SystemExit as error:
+                    code = 2 if error.code not in (None, 0) else 0
+            if code not in (0, 1, 2, 3, 4, 5):
+                raise BrokenPromise(f"the exit code is {code}")
+            return "drew" if code == 0 else "refused"
+        function: Callable[..., Any] = export if case.where.endswith("export") else compare
+        keywords = {"output": str(target), "force": True, "jobs": 1, case.option: case.value}
+        keywords["kind"] = keywords.get("kind", "detail")
+        try:
+            report = function(*profiles, **keywords)
+        except (TimelineError, TypeError):
+            return "refused"
+        report.to_json()
+        if case.where.endswith("export"):
+            check_export(load(report), selects=case.option in ("steps", "window", "graphs"))
+        return "drew"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Try all options in all places; 1 if anything was found."""
+    parser = argparse.ArgumentParser(prog="tests/fuzz options", description="Sweep options.")
+    parser.add_argument("--seconds", type=float, default=300)
+    parser.add_argument("--only", default="", help="only cases whose name contains this")
+    options = parser.parse_args(arguments)
+    warnings.simplefilter("error")
+    warnings.simplefilter("ignore", TimelineWarning)
+    said: Counter[str] = Counter()
+    kinds: Counter[str] = Counter()
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="tlexport-options-") as name:
+        capture, output = write_profile(Path(name)), Path(name) / "written"
+        output.mkdir()
+        for case in option_cases():
+            if options.only not in case.name:
+                continue
+            if time.monotonic() - began > options.seconds:
+                break
+            found = try_option(case, capture, output)
+            if isinstance(found, Fault):
+                if not kinds[found.kind]:
+                    print(f"{case.name}: {found.kind}\n{found.told}", flush=True)
+                kinds[found.kind] += 1
+                said["broke"] += 1
+            else:
+                said[found] += 1
+    runs, seconds = sum(said.values()), time.monotonic() - began
+    print(
+        f"{runs} runs of options, {runs / seconds:.1f}/s; {said['drew']} were drawn, "
+        f"{said['refused']} refused; {said['broke']} faults of {len(kinds)} kinds"
+    )
+    return 1 if kinds else 0

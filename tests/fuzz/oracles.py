@@ -1,0 +1,245 @@
+"""What every export promises, checked on its report and on its files as they are loaded."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.promises import BrokenPromise
+from tests.support.limited_exports import LEAST_LIMIT, LEAST_SHARE, Loaded
+from tests.support.row_totals import Row, RowTotals, counter_totals, layer_totals, row_totals
+from timeline.columns import nesting
+from timeline.encoders import protobuf_rows
+from timeline.fitting import coarsen
+from timeline.reports.export_report import ExportReport
+from timeline.reports.report_rows import OutputFile
+from timeline.sources.decoders import scanner, sqlite_rows
+
+__all__ = [
+    "LoadedExport",
+    "check_directory",
+    "check_export",
+    "check_limited",
+    "check_sums",
+    "load",
+    "tree_hash",
+    "without_compiled",
+]
+
+
+@dataclass(frozen=True)
+class LoadedExport:
+    """An export's files in the trace processor, with what each of their rows holds."""
+
+    report: ExportReport
+    files: tuple[Loaded, ...]
+    rows: tuple[Mapping[Row, RowTotals], ...]
+
+    @property
+    def slices(self) -> int:
+        """How many slices are drawn in all files."""
+        return sum(output.slices for output in self.report.outputs)
+
+
+def load(report: ExportReport) -> LoadedExport:
+    """Load all files of an export.
+
+    Raises:
+        BrokenPromise: the trace processor drops something of one, or counts other elements than
+            the report tells.
+    """
+    files = tuple(Loaded.of(output.path) for output in report.outputs)
+    for output, loaded in zip(report.outputs, files, strict=True):
+        _check_loaded(output, loaded, limited=report.limited_by is not None)
+    return LoadedExport(
+        report, files, tuple(row_totals(one.processor, is_json=one.is_json) for one in files)
+    )
+
+
+def _promise(kept: bool, broken: str) -> None:
+    if not kept:
+        raise BrokenPromise(broken)
+
+
+def _check_loaded(output: OutputFile, loaded: Loaded, *, limited: bool) -> None:
+    errors = loaded.processor.import_errors()
+    _promise(not errors, f"the trace processor says {errors}")
+    ((slices, unended),) = loaded.processor.rows(
+        "SELECT count(*), count(dur < 0 OR NULL) FROM slice"
+    )
+    _promise(not unended, f"{unended} slices do not end")
+    _promise(slices == output.slices, f"{output.slices} slices are told, {slices} are loaded")
+    ((samples,),) = loaded.processor.rows("SELECT count(*) FROM counter")
+    ends = output.elements - slices - samples
+    # Where slices are merged while a file is written, ends of lost arrows may be left in it.
+    arrows = loaded.flows()
+    exact = not limited and arrows * 2 == ends
+    _promise(
+        exact or (limited and arrows * 2 <= ends),
+        f"{ends} ends of arrows are told, {arrows} arrows are loaded, {samples} samples",
+    )
+    size = output.path.stat().st_size
+    _promise(size == output.size_bytes, f"{output.size_bytes} bytes are told, {size} are there")
+
+
+def check_export(made: LoadedExport, *, selects: bool = False) -> None:
+    """Check what holds of any export: limits, the parts of time, and what the report adds up to.
+
+    selects: whether steps or a window are selected, between which time is in no part.
+
+    Raises:
+        BrokenPromise: something of that does not.
+    """
+    report = made.report
+    for output in report.outputs:
+        if report.limit_bytes:
+            _promise(output.size_bytes <= report.limit_bytes, "the limit of bytes is exceeded")
+        if report.max_events:
+            _promise(output.elements <= report.max_events, "the limit of events is exceeded")
+    for row in report.overlap:
+        numbers = (row.computing_ns, row.communication_ns, row.not_overlapped_ns, row.free_ns)
+        _promise(min(numbers) >= 0, f"a part of time is negative: {row}")
+        free = row.idle_ns + (row.copies_ns or 0) + (row.outside_ns or 0)
+        _promise(free == row.free_ns, f"copies, outside and idle are not free: {row}")
+        _promise(row.not_overlapped_ns <= row.communication_ns, f"more is not overlapped: {row}")
+    if len(made.files) == 1 and not report.resolutions:
+        _check_parts_of_time(made, selects=selects)
+    if report.resolutions and len(made.files) == 1:
+        _check_resolutions(made)
+
+
+_PARTS = {
+    "Computing": "computing_ns",
+    "Exposed communication": "not_overlapped_ns",
+    "Free": "free_ns",
+}
+
+
+def _check_parts_of_time(made: LoadedExport, *, selects: bool) -> None:
+    """The rows of overlap of each rank are as long as the report says, and leave no gap."""
+    (rows,) = made.rows
+    if made.files[0].is_json or made.report.by_layer:
+        return
+    # Of ranks without tasks the parts are drawn step by step, from tables.
+    filed = {one.rank for one in made.report.ranks if not one.tasks}
+    for told in made.report.overlap:
+        if told.step is not None or told.rank in filed:
+            continue
+        drawn = {
+            name: rows[way]
+            for name in _PARTS
+            if (way := (f"Rank {told.rank}", "Overlap Analysis", name)) in rows
+        }
+        if not drawn:
+            continue
+        for name, key in _PARTS.items():
+            length = drawn[name].busy_ns if name in drawn else 0
+            _promise(
+                length == getattr(told, key), f"rank {told.rank}: {name} is {length}, told {told}"
+            )
+        total = sum(one.busy_ns for one in drawn.values())
+        span = max(one.last_ns for one in drawn.values()) - min(
+            one.first_ns for one in drawn.values()
+        )
+        _promise(
+            selects or total == span, f"rank {told.rank}: its parts are {total} ns of {span} ns"
+        )
+
+
+def _check_resolutions(made: LoadedExport) -> None:
+    """Exact slices, merged ones and those they became, by layer, are those that are drawn."""
+    (loaded,) = made.files
+    drawn: dict[str, list[int]] = {}
+    totals = layer_totals(loaded.processor, is_json=loaded.is_json)
+    for layer, total in totals.items():
+        exact = total.drawn - total.merged
+        drawn[layer] = [exact, total.count - exact + total.continued, total.merged]
+    for counter in counter_totals(loaded.processor, is_json=loaded.is_json).values():
+        drawn.setdefault("counters", [0, 0, 0])[0] += counter.count
+    told = {row.layer: [row.exact, row.merged, row.merged_into] for row in made.report.resolutions}
+    if "counters" in told:
+        told["counters"][1] = drawn.setdefault("counters", [0, 0, 0])[1]
+    _promise(told == drawn, f"resolutions are {drawn}, told {told}")
+
+
+def check_limited(made: LoadedExport, exact: LoadedExport) -> None:
+    """Check an export that merges slices against the exact one of the same selection.
+
+    Raises:
+        BrokenPromise: a row stands for other slices than in the exact file, or a limit is not used.
+    """
+    if len(made.files) != 1:
+        return
+    (found,), (wanted,) = made.rows, exact.rows
+    plain = {row: replace(one, drawn=0, merged=0) for row, one in found.items()}
+    whole = {row: replace(one, drawn=0, merged=0) for row, one in wanted.items()}
+    for row in whole.keys() | plain.keys():
+        _promise(
+            plain.get(row) == whole.get(row),
+            f"row {row} holds {plain.get(row)}, the exact one {whole.get(row)}",
+        )
+    report = made.report
+    (output,) = report.outputs
+    if report.limited_by == "bytes" and report.limit_bytes >= LEAST_LIMIT:
+        share = output.size_bytes / report.limit_bytes
+        _promise(share >= LEAST_SHARE, f"of the limit of bytes {share:.2f} is used")
+
+
+def check_sums(made: LoadedExport, wanted: Mapping[str, Sequence[int]]) -> None:
+    """Check how many records each layer draws, and how long they take together, in ns.
+
+    Raises:
+        BrokenPromise: they are others.
+    """
+    found: dict[str, list[int]] = {}
+    for loaded in made.files:
+        totals = layer_totals(loaded.processor, is_json=loaded.is_json)
+        for layer, total in totals.items():
+            sums = found.setdefault(layer, [0, 0])
+            sums[0] += total.count
+            sums[1] += total.busy_ns
+    for layer, rows in wanted.items():
+        drawn = found.get(layer, [0, 0])
+        _promise(list(rows) == drawn, f"{layer}: {drawn} are drawn of {list(rows)}")
+
+
+def tree_hash(root: Path) -> str:
+    """The names and contents of everything below a directory."""
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*")):
+        digest.update(f"{path.relative_to(root)}\0".encode(errors="surrogateescape"))
+        if path.is_file():
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def check_directory(directory: Path, expected: Sequence[Path] = ()) -> None:
+    """Check that a directory holds nothing but what was asked for.
+
+    Raises:
+        BrokenPromise: something was left there.
+    """
+    left = sorted(path.name for path in directory.iterdir() if path not in expected)
+    _promise(not left, f"left behind: {left}")
+
+
+@contextlib.contextmanager
+def without_compiled() -> Iterator[None]:
+    """While it is open, nothing compiled is used, as where there was no compiler."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scanner, "Scanner", None)
+        patch.setattr(sqlite_rows, "_rows", None)
+        patch.setattr(nesting, "_nesting", None)
+        patch.setattr(protobuf_rows, "encode", None)
+        patch.setattr(coarsen, "sum_names", None)
+        patch.setattr(coarsen, "groups_by_stack", None)
+        sqlite_rows._is_loaded.cache_clear()
+        try:
+            yield
+        finally:
+            sqlite_rows._is_loaded.cache_clear()
