@@ -1,9 +1,14 @@
-"""Proves that saying why devices wait and idle grows with the records, not with their square."""
+"""Proves that work grows with the records, not with their square, whatever there is much of."""
 
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
+import pytest
+
+from tests.support.grown_records import DIMENSIONS
+from tests.support.grown_ways import WAYS
 from tests.support.random_records import Sizes, random_records
 from timeline.analysis.path.path_steps import critical_path
 from timeline.analysis.questions import Questions
@@ -14,6 +19,13 @@ from timeline.selection import SUMMARY_LAYERS, Selection
 
 MOST_GROWTH = 10.0
 """Of the time for four times as much: four is linear, and sixteen the square."""
+MOST_BEND = 3.2
+"""How much more from 2n to 4n than from n to 2n: twice is linear, and four times the square."""
+MOST_DOUBLED = 2.6
+"""Of the time for twice as much, where that from n to 2n is lost in noise: two is linear."""
+NOISE_SECONDS = 0.1
+ROUNDS = 4
+"""The least of so many is taken, as far as one is not enough."""
 REQUEST = RankRequest(
     Selection(layers=SUMMARY_LAYERS),
     draw=False,
@@ -41,3 +53,25 @@ def test_four_times_as_many_random_records_take_about_four_times_as_long() -> No
         for steps in (200, 800)
     )
     assert _seconds(many) < MOST_GROWTH * _seconds(few)
+
+
+@pytest.mark.parametrize("name", DIMENSIONS)
+def test_the_detail_of_much_of_one_kind(name: str, tmp_path: Path) -> None:
+    """What is measured, drawn and encoded of n, 2n and 4n; `tests.bench.growing` does larger."""
+    dimension = DIMENSIONS[name]
+    sizes = [max(1, dimension.least * times // 16) for times in (1, 2, 4)]
+
+    def once(size: int) -> float:
+        shape = dimension.shape(size)
+        begin = time.process_time()
+        WAYS["detail"](shape, tmp_path)
+        return time.process_time() - begin
+
+    least = [float("inf")] * 3
+    for _ in range(ROUNDS):
+        least = [min(before, once(size)) for before, size in zip(least, sizes, strict=True)]
+        few, some, many = least
+        is_straight = many - some < MOST_BEND * max(some - few, 0) + NOISE_SECONDS
+        if is_straight or many < MOST_DOUBLED * some:
+            return
+    pytest.fail(f"{sizes} take {least} s")

@@ -146,6 +146,7 @@ class ColumnTable:
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
     _dtypes: ClassVar[dict[str, np.dtype[Any]]]
     """Of the columns, in their order."""
+    _empty: ClassVar[ColumnTable]
 
     def __init_subclass__(cls) -> None:
         dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
@@ -197,8 +198,11 @@ class ColumnTable:
 
     @classmethod
     def empty(cls: type[_Table]) -> _Table:
-        """A table without rows."""
-        return cls(**{name: np.empty(0, dtype) for name, dtype in cls._dtypes.items()})
+        """A table without rows: the same for all who ask, since most ranks lack many tables."""
+        if "_empty" not in vars(cls):
+            cls._empty = cls(**{name: np.empty(0, dtype) for name, dtype in cls._dtypes.items()})
+        found: _Table = vars(cls)["_empty"]
+        return found
 
     @classmethod
     def concat(cls: type[_Table], parts: Iterable[_Table]) -> _Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,26 @@ import numpy.typing as npt
 
 __all__ = ["constant", "is_constant"]
 
+SHORT = 256
+"""Columns of up to so many rows are one object for all who hold the same: small ranks have hundreds
+of them, and an array takes 200 bytes."""
+
 
 def constant(value: float, count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Make a read-only column of `count` rows that all hold `value`; it takes the memory of one."""
-    made: npt.NDArray[Any] = np.ndarray((count,), dtype, np.array(value, dtype), strides=(0,))
+    cell = np.array(value, dtype)
+    if count <= SHORT and not cell.dtype.hasobject:
+        return _short(cell.tobytes(), count, cell.dtype)
+    return _repeated(cell, count)
+
+
+@lru_cache(maxsize=4096)
+def _short(cell: bytes, count: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    return _repeated(np.frombuffer(cell, dtype), count)
+
+
+def _repeated(cell: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
+    made: npt.NDArray[Any] = np.ndarray((count,), cell.dtype, cell, strides=(0,))
     made.flags.writeable = False
     return made
 

@@ -1,0 +1,30 @@
+"""Proves that codes are counted and numbered alike, however many strings there are."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from timeline.encoders.used_codes import NumberOfCode, UsedCodes
+
+CODES = st.lists(st.integers(0, 20) | st.sampled_from([5_000, 90_000]), max_size=40)
+STRINGS = 100_000
+
+
+@given(CODES, CODES, st.integers(0, 1 << 16))
+def test_codes_are_counted_where_they_are_present(
+    first: list[int], second: list[int], rows: int
+) -> None:
+    present = np.arange(len(second)) % 3 > 0
+    columns = [(np.array(first, np.int32), None), (np.array(second, np.int32), present)]
+    used = UsedCodes.of(columns)
+    wanted = Counter(first) + Counter(np.array(second, np.int32)[present].tolist())
+    found = dict(zip(used.codes.tolist(), used.count.tolist(), strict=True))
+    assert found == wanted
+    assert list(found) == sorted(found)
+    numbers = NumberOfCode(used, range(1, len(found) + 1), STRINGS, rows)
+    asked = np.array([*found, 30, 99_999], np.int32)
+    assert numbers.of(asked).tolist() == [*range(1, len(found) + 1), 0, 0]
