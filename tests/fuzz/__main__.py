@@ -2,6 +2,10 @@
 
     python tests/fuzz [json csv sqlite metadata ...] [--seconds 60] [--runs 100000] [--corpus DIR]
 
+Or sweeps extremes, which needs no Atheris; each has a --help of its own:
+
+    python tests/fuzz sweep | records | options [--seconds 600]
+
 A name stands for all targets that begin with it. What is found is made as small as possible and
 lies in DIR/TARGET-findings; inputs that reach new code are kept in DIR/TARGET for the next time.
 """

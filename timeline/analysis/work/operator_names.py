@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import string
 
 __all__ = ["operator_type"]
 
+MOST_CHARACTERS = 4096
+"""Longer names are of no operator, and some patterns take the square of their length."""
 _NUMBERED = re.compile(r"-op\d+$")
 _NUMBERS = "0123456789_"
 _PLACE = re.compile(r"(?:stream \d+ )?task \d+(?: context \d+)? \(.*\)")
@@ -25,9 +28,8 @@ _TYPE = re.compile(r"[A-Z][A-Za-z0-9]*")
 """How types are written; other names, as of kernels that are no operators, stay as they are."""
 _VERSIONED = re.compile(r"(.*V\d)\d*$")
 """Versions have one digit: TopKV241 is the copy 41 of TopKV2."""
-_COPY_NUMBER = re.compile(r"\d+$")
-_COPIES = re.compile(r"(?:_\d+)+$")
-_MANGLED = re.compile(r"_Z(\d+)(.+)")
+_COPIES = re.compile(r"(?:[0-9]+_)+")
+_MANGLED = re.compile(r"_Z([0-9]{1,9})(.+)")
 _NAMED_OTHERWISE = {"atomic_memset": "MemSet"}
 """Types of operators that a graph adds by itself, by their names."""
 
@@ -46,6 +48,8 @@ def operator_type(name: str) -> str:
     >>> operator_type("Add_ee98c6628030785f610b924ab1557b31_high_performance_210000000")
     'Add'
     """
+    if len(name) > MOST_CHARACTERS:
+        return name
     if _PLACE.fullmatch(name):
         return ""
     last = _NUMBERED.sub("", name.rpartition("/")[2]) or name
@@ -59,14 +63,16 @@ def operator_type(name: str) -> str:
         kernel = shorter
     if kernel != symbol:
         kernel = kernel.removeprefix("te_")
-    kind = _COPIES.sub("", kernel) or kernel
+    copies = _COPIES.match(kernel[::-1])  # from the end, since searching for it takes a square
+    kind = (kernel[: -copies.end()] if copies else kernel) or kernel
     if part := _PART.fullmatch(kind):
         kind = part[1]
     if not _TYPE.fullmatch(kind):
         return _NAMED_OTHERWISE.get(kind.partition("-")[0], kind)
-    kind = _INSIDE.sub("", kind)
+    if inside := _INSIDE.match(kind):
+        kind = kind[inside.end() :]
     versioned = _VERSIONED.match(kind)
-    return versioned[1] if versioned else _COPY_NUMBER.sub("", kind)
+    return versioned[1] if versioned else kind.rstrip(string.digits)
 
 
 def _function(symbol: str) -> str:
