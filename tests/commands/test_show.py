@@ -187,7 +187,7 @@ def test_files_without_a_verdict(command: Command, profile: Profile) -> None:
     assert "no trace that tlexport wrote" in refused(b"Hello")
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_damaged_files(suffix: str, profile: Profile, tmp_path: Path, data: st.DataObject) -> None:

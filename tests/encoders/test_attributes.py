@@ -103,7 +103,7 @@ def test_cut_files(form: Format, tmp_path: Path) -> None:
     assert told > 10
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_damaged_files(form: Format, tmp_path: Path, data: st.DataObject) -> None:
     """Whatever bytes a file has, it is read or refused."""
@@ -118,7 +118,7 @@ def test_damaged_files(form: Format, tmp_path: Path, data: st.DataObject) -> Non
         assert str(tmp_path) in str(error)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     beginning=st.sampled_from(
         [

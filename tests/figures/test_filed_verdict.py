@@ -127,7 +127,7 @@ def test_any_size_is_kept(ranks: int, steps: int, word: str, most_bytes: int) ->
         assert kept.get(name, 0) + found.left_out.get(name, 0) == rows, name
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     column=st.one_of(
         st.lists(st.integers(-(2**63), 2**63 - 1) | st.none(), min_size=1),

@@ -64,7 +64,7 @@ def _run(words: list[str]) -> None:
         Path.cwd()
     except FileNotFoundError:
         raise SourceError(
-            Path(), "the current directory was removed.", do="Change to another one."
+            Path(), "the current directory was removed.", do="Move to another one."
         ) from None
     # Loaded here, after the process is tuned: garbage collection is a tenth of the time of --help.
     from timeline.cli import compare, export, show

@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import stat
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -267,10 +266,10 @@ def _lock(handle: int, *, wait: bool) -> bool:
     Raises:
         OSError: it is locked, or its file system has none.
     """
-    if sys.platform == "win32":
+    try:
+        import fcntl
+    except ImportError:  # Windows
         return False
-    import fcntl
-
     fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     return True
 

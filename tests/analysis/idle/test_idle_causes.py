@@ -302,7 +302,7 @@ def measured(made: Records) -> Measured:
     return Measured(member, overlap, apart.totals(), measure_idle(made, member, overlap, apart))
 
 
-@settings(max_examples=600)
+@settings(max_examples=200)
 @given(made=records())
 def test_each_idle_nanosecond_has_its_cause_and_call(made: Records) -> None:
     """Of the selection and of each step: sums, gaps and calls are those of every nanosecond."""

@@ -99,7 +99,7 @@ def _rank(draw: st.DrawFn, own: int, ops: Sequence[int]) -> PathRank:
 
 
 @given(_ranks(), st.lists(st.integers(0, LAST + 80), min_size=2, max_size=5))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_paths_of_any_items_are_whole_and_end(ranks: list[PathRank], moments: list[int]) -> None:
     """Whatever is claimed of items, each path adds up to its time, without gap or overlap."""
     ends_ns = np.sort(np.array(moments, np.int64))

@@ -131,7 +131,7 @@ held_parts = st.builds(Held, st.integers(0, 12), st.integers(0, 12), st.integers
     offset_ns=st.sampled_from([0, 50_000, 10_000_000_000]),
     steps=st.booleans(),
 )
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_pairs_are_true_or_none(
     held: list[Held], seed: int, kinds: tuple[str, ...], offset_ns: int, steps: bool
 ) -> None:

@@ -111,7 +111,7 @@ def test_places_that_are_none(tmp_path: Path) -> None:
         [sys.executable, "-c", start], text=True, stderr=subprocess.PIPE, timeout=60, check=False
     )
     assert ran.returncode == 1
-    assert "the current directory was removed. Change to another one." in ran.stderr
+    assert "the current directory was removed. Move to another one." in ran.stderr
 
 
 def test_a_terminal_of_ascii(tmp_path: Path, shelf: ProfileShelf) -> None:

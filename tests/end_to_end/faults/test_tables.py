@@ -76,7 +76,7 @@ TABLE_CASES: dict[str, tuple[Callable[[Table], None], Outcome, str]] = {
     "end before start": (lambda table: table.cell("length", b"-5"), LOST, ""),
     "short row": (cut_short, LOST, ""),
     "not UTF-8": (lambda table: table.cell("name", b"\xff\xc3"), KEPT, ""),
-    "name of 10 MB": (lambda table: table.cell("name", b"x" * 10_000_000), KEPT, ""),
+    "name of 1 MB": (lambda table: table.cell("name", b"x" * 1_000_000), KEPT, ""),
 }
 
 

@@ -133,7 +133,7 @@ def given_args(draw: st.DrawFn, table: Given) -> list[EventObject]:
 
 
 @pytest.mark.parametrize("table", GIVEN, ids=lambda table: table.table)
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(st.data())
 def test_columns_hold_what_the_args_give(write: Writer, table: Given, data: st.DataObject) -> None:
     """Whatever the args of the other events of the lane are, and whichever are held together."""

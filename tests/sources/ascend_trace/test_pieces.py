@@ -177,7 +177,7 @@ def traces(draw: st.DrawFn) -> Trace:
     return Trace(events, metadata, mixed, draw(st.integers(0, len(mixed))))
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(traces())
 def test_records_depend_neither_on_pieces_nor_on_the_place_of_names(
     write: Writer, trace: Trace
@@ -191,7 +191,7 @@ def test_records_depend_neither_on_pieces_nor_on_the_place_of_names(
                 assert content(read(path)) == plain
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(traces())
 def test_records_do_not_depend_on_how_an_export_is_sliced(write: Writer, trace: Trace) -> None:
     """Files of one export share their names, wherever these lie."""
@@ -203,7 +203,7 @@ def test_records_do_not_depend_on_how_an_export_is_sliced(write: Writer, trace: 
             assert content(read(first, second)) == plain
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(traces())
 def test_args_that_are_not_wanted_are_the_only_ones_absent(write: Writer, trace: Trace) -> None:
     """A column is as it would be otherwise, or it holds nothing."""

@@ -224,7 +224,7 @@ def test_times_that_are_no_whole_nanoseconds(shelf: ProfileShelf) -> None:
     )
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(
     ticks=st.lists(st.integers(0, 2**64 - 1) | st.integers(10**12, 10**13), min_size=1),
     megahertz=st.sampled_from(

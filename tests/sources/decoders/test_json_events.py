@@ -370,7 +370,7 @@ def test_a_damaged_place_is_named_by_its_offset(
 
 
 @given(st.data())
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_random_damage_is_told_and_never_a_traceback(
     write: Callable[[bytes], Path], data: st.DataObject
 ) -> None:
