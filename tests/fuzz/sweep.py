@@ -34,6 +34,7 @@ from timeline.errors import TimelineError, TimelineWarning
 
 __all__ = ["Case", "Sweeper", "Tally", "cases", "main"]
 
+FOUND = Path("fuzz-corpus", "sweep.jsonl")
 LONGEST_SECONDS = 30
 MEMORY = Path("/dev/shm")
 
@@ -206,7 +207,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=10**9, help="of each seed (no limit)")
     parser.add_argument("--part", default="1/1", help="which of how many parts of the seeds (1/1)")
     parser.add_argument("--order", type=int, default=1, help="seed of the random order (1)")
-    parser.add_argument("--found", type=Path, default=Path("sweep-found.jsonl"), help="findings")
+    parser.add_argument("--found", type=Path, default=FOUND, help=f"findings ({FOUND})")
     parser.add_argument("--only", default="", help="only cases whose name contains this")
     return parser.parse_args(arguments)
 
@@ -223,6 +224,7 @@ def main(arguments: Sequence[str]) -> int:
     seeds = seeds[part - 1 :: parts]
     tally, kinds = Tally(), dict[str, str]()
     until = time.monotonic() + options.seconds
+    options.found.parent.mkdir(parents=True, exist_ok=True)
     with options.found.open("a") as found:
         rounds = 0
         while time.monotonic() < until and rounds < 1000:

@@ -68,8 +68,9 @@ def _lowest_use(flops: Table) -> Iterator[str]:
     ]
     if rows:
         row = min(rows, key=lambda row: row["utilization"])
+        work = "" if row["flop"] is None else f": its operators compute {spell_flop(row['flop'])}"
         at = "" if row["flop_per_s"] is None else f", at {spell_flop(row['flop_per_s'])}/s"
         yield (
             f"Rank {row['rank']} uses {row['utilization']:.1%} of the FLOP/s of its device between "
-            f"forward and backward: its operators compute {spell_flop(row['flop'])}{at}."
+            f"forward and backward{work}{at}."
         )
