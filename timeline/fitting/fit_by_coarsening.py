@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import chain
 
 from timeline.analysis.telling_steps import StepRun
@@ -18,7 +17,6 @@ from timeline.fitting.exact_runs import ASKED_SHARE, SHARE, ExactRuns, choose_ex
 from timeline.fitting.limits import Cost, count_elements_of
 from timeline.fitting.paced_file import AIM, PacedFile
 from timeline.fitting.plan import Plan, Planner
-from timeline.fitting.resolve import count_arrows
 from timeline.fitting.writer import (
     Drawing,
     Kept,
@@ -133,7 +131,6 @@ class _Fitted:
             LimitError: it is too large.
         """
         self.exact, self.planner.exact_share, self.drawing = ExactRuns(), {}, self.before
-        self.__dict__.pop("_arrows", None)
         written, _ = self._write_plan(self.planner.coarsest())
         if written is None:
             exact = self.writer.exact(self.drawing)
@@ -188,7 +185,7 @@ class _Fitted:
         """What comes first and last in the file as it is by now."""
         writer, layers = self.writer, paced.layers()
         omissions = self.drawing.omissions
-        lost = self._arrows - paced.count_arrows()
+        lost = self.drawing.arrows - paced.count_arrows()
         if lost:
             omissions += (Omission(ARROW_REASON, lost, code=OmissionCode.ARROW_CUT),)
         is_merged = lost > 0 or any(layer.merged for layer in layers)
@@ -206,11 +203,6 @@ class _Fitted:
         packing = self.maker.packing
         ends_bytes = len(opening) + len(closing) + len(packing.before) + len(packing.after(()))
         return _Ends(kept, made, opening, closing, Cost(ends_bytes, count_elements_of(made.said)))
-
-    @cached_property
-    def _arrows(self) -> int:
-        """How many arrows there are."""
-        return count_arrows(self.drawing.tracks)
 
     def _exact_steps(self) -> dict[int, list[int]]:
         """The steps that stay exact, by rank."""

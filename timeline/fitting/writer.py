@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from timeline.analysis.rank_facts import RankFacts
@@ -17,6 +18,7 @@ from timeline.errors import LimitError
 from timeline.fitting.coarsen_ranks import lowest_floors
 from timeline.fitting.drawn_layer import DrawnLayer
 from timeline.fitting.limits import Cost, LimitName, Limits, count_elements_of
+from timeline.fitting.resolve import count_arrows
 from timeline.layers import SizeLayer
 from timeline.options import ExportOptions
 from timeline.progress import Progress
@@ -150,6 +152,11 @@ class Drawing:
     """At which power layers were merged before."""
     kept_steps: tuple[int, ...] | None = None
     """Steps whose detail is drawn; None for all."""
+
+    @cached_property
+    def arrows(self) -> int:
+        """How many arrows there are."""
+        return count_arrows(self.tracks)
 
     @property
     def steps(self) -> tuple[int, ...]:
