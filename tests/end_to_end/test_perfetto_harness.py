@@ -65,6 +65,21 @@ def test_each_load_is_a_new_instance(trace_processor: Load) -> None:
     assert second.rows("SELECT count(*) FROM slice") == [(0,)]
 
 
+def test_nothing_is_left_of_the_trace_before(trace_processor: Load) -> None:
+    tables = "SELECT name FROM sqlite_master ORDER BY name"
+    first = trace_processor(trace_of())
+    held = first.rows(tables), first.memory_bytes
+    del first
+    other = trace_processor(NESTED)
+    assert other.rows("CREATE PERFETTO TABLE made AS SELECT 1 AS one; SELECT one FROM made")
+    with pytest.raises(TraceProcessorError):
+        other.rows("SELECT * FROM nowhere")
+    del other
+    again = trace_processor(trace_of())
+    assert (again.rows(tables), again.memory_bytes) == held
+    assert again.rows("SELECT count(*) FROM slice") == [(0,)]
+
+
 def test_cells_keep_their_type_and_precision(trace_processor: Load) -> None:
     query = "SELECT 9223372036854775807, -5, 2.5, 'é', '', NULL, x'00ff'"
     assert trace_processor(b"").rows(query) == [(2**63 - 1, -5, 2.5, "é", "", None, b"\x00\xff")]

