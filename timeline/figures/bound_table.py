@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from timeline.analysis.path.bounds import most_won_by_waiting, most_won_on_path
@@ -34,15 +36,15 @@ def bound_table(figures: Figures) -> Table:
     if not len(path):
         return Table({})
     kind = path["kind"].astype(str)
-    may_idle = path.take(np.isin(kind, _MAY_IDLE))
-    may_copy = path.take(np.isin(kind, [*_MAY_IDLE, PathKind.COPY.label]))
+    may_idle = _Lossy.of(figures, path, np.isin(kind, _MAY_IDLE))
     made = {
-        cause: _bound(figures, path, may_idle, figures.idle.take(figures.idle["cause"] == cause))
+        cause: _bound(figures, may_idle, figures.idle.take(figures.idle["cause"] == cause))
         for cause in dict.fromkeys(figures.idle["cause"].tolist() if len(figures.idle) else ())
     }
     copies = _copies(figures)
     if len(copies):
-        made[COPIES] = _bound(figures, path, may_copy, copies)
+        may_copy = _Lossy.of(figures, path, np.isin(kind, [*_MAY_IDLE, PathKind.COPY.label]))
+        made[COPIES] = _bound(figures, may_copy, copies)
     if (waiting_ns := _waiting_bound(figures, path)) is not None:
         made[WAITING] = waiting_ns
     on_host = np.isin(kind, _OF_HOST)
@@ -69,32 +71,51 @@ def _of_ordinary(table: Table, figures: Figures) -> Table:
     steps = figures.steps
     if not len(steps) or not steps["ordinary"].any():
         return table.take(_filled(table, "step") == NO_ID)
-    chosen = steps.take(steps["ordinary"] == 1)
-    return table.take(np.isin(_filled(table, "step"), chosen["step"]))
+    ordinary = steps["step"][steps["ordinary"] == 1]
+    return table.take(np.isin(_filled(table, "step"), ordinary))
 
 
-def _bound(figures: Figures, path: Table, segments: Table, lost: Table) -> int:
+@dataclass(frozen=True)
+class _Lossy:
+    """The part of a path in which time may be lost to some causes.
+
+    segments: its rows; step_ranks and before_ns: the rank of each ordinary step of each rank, and
+    how much of the part lies before the own work of the rank in that step.
+    """
+
+    segments: Table
+    step_ranks: Int64
+    before_ns: Int64
+
+    @classmethod
+    def of(cls, figures: Figures, path: Table, rows: Bool) -> _Lossy:
+        segments, steps = path.take(rows), _ordinary_steps(figures)
+        if not len(steps):
+            return cls(segments, np.empty(0, np.int64), np.empty(0, np.int64))
+        before_ns = np.minimum(_on_path(segments, steps), _before_own_start(path, steps))
+        return cls(segments, steps["rank"], before_ns)
+
+
+def _bound(figures: Figures, lossy: _Lossy, lost: Table) -> int:
     """The bound of a cause.
 
     What is lost between steps is known of the whole selection alone: of that, it is no more than
     paths are there on the rank.
 
-    segments: those of the path in which time may be lost to it. lost: rank, step (masked for the
-    whole selection) and total_ns of the cause.
+    lost: rank, step (masked for the whole selection) and total_ns of the cause.
     """
     inside = _of_ordinary(lost, figures)
-    most_ns = most_won_on_path(_on_path(segments, inside), inside["total_ns"])
-    steps = _ordinary_steps(figures)
-    if not len(steps):
+    most_ns = most_won_on_path(_on_path(lossy.segments, inside), inside["total_ns"])
+    if not len(lossy.step_ranks):
         return most_ns
     by_rank = group_by(len(lost), [lost["rank"]])
     of_all = np.ma.getmaskarray(lost["step"])
     between_ns = by_rank.sum(np.where(of_all, lost["total_ns"], -lost["total_ns"]))
     ranks = lost["rank"][by_rank.first]
     gaps_ns = np.zeros(len(ranks), np.int64)
-    before_ns = np.minimum(_on_path(segments, steps), _before_own_start(path, steps))
-    known = np.isin(steps["rank"], ranks)
-    np.add.at(gaps_ns, np.searchsorted(ranks, steps["rank"][known]), before_ns[known])
+    known = np.isin(lossy.step_ranks, ranks)
+    at = np.searchsorted(ranks, lossy.step_ranks[known])
+    np.add.at(gaps_ns, at, lossy.before_ns[known])
     return most_ns + most_won_on_path(gaps_ns, np.maximum(between_ns, 0))
 
 
@@ -131,11 +152,11 @@ def _copies(figures: Figures) -> Table:
 
 def _on_path(path: Table, rows: Table) -> Int64:
     """How long the path of the step of each row is on its rank."""
-    known = path.take(path["profiled"].astype(np.bool_))
-    step = np.concatenate([_filled(known, "step"), _filled(rows, "step")])
-    rank = np.concatenate([_filled(known, "rank"), rows["rank"]])
+    known = np.flatnonzero(path["profiled"])
+    step = np.concatenate([_filled(path, "step")[known], _filled(rows, "step")])
+    rank = np.concatenate([_filled(path, "rank")[known], rows["rank"]])
     groups = group_by(len(step), [step, rank])
-    spent_ns = np.concatenate([known["duration_ns"], np.zeros(len(rows), np.int64)])
+    spent_ns = np.concatenate([path["duration_ns"][known], np.zeros(len(rows), np.int64)])
     on_path_ns: Int64 = groups.sum(spent_ns)[groups.group[len(known) :]]
     return on_path_ns
 
