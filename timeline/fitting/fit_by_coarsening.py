@@ -11,6 +11,7 @@ from timeline.analysis.telling_steps import StepRun
 from timeline.encoders.piece_maker import PieceMaker
 from timeline.encoders.piece_store import PieceStore
 from timeline.encoders.pieces import Piece
+from timeline.errors import LimitError
 from timeline.fitting.drawn_layer import describe_resolutions
 from timeline.fitting.exact_file import compression_level, try_exact
 from timeline.fitting.exact_runs import ASKED_SHARE, SHARE, ExactRuns, choose_exact_runs
@@ -112,9 +113,11 @@ class _Fitted:
                 best = self._larger(best, written)
             if is_good:
                 break
-        if best is None:
-            best = self._coarsest()
-        return best
+        if best is not None:
+            return best
+        if self.exact.runs or before is None or before.powers != self.planner.coarsest().powers:
+            return self._coarsest()
+        raise self._too_small_error()
 
     def _larger(self, one: Written | None, other: Written) -> Written:
         """The file that uses more of the limits; the other is removed."""
@@ -133,11 +136,15 @@ class _Fitted:
         self.exact, self.planner.exact_share, self.drawing = ExactRuns(), {}, self.before
         written, _ = self._write_plan(self.planner.coarsest())
         if written is None:
-            exact = self.writer.exact(self.drawing)
-            exact.discard()
-            least = min(self.least, exact.parts[0].cost, key=self.writer.limits.share)
-            raise too_small_error(self.writer.limits, least)
+            raise self._too_small_error()
         return written
+
+    def _too_small_error(self) -> LimitError:
+        """What to say where the smallest file is too large; with nothing merged it may be less."""
+        exact = self.writer.exact(self.drawing)
+        exact.discard()
+        least = min(self.least, exact.parts[0].cost, key=self.writer.limits.share)
+        return too_small_error(self.writer.limits, least)
 
     def _write_plan(self, plan: Plan) -> tuple[Written | None, bool]:
         """Write by a plan: the file, None where it exceeds the limits; and whether it is good."""

@@ -24,13 +24,19 @@ RUN_ELEMENTS = 1 << 15
 SAMPLED_RUNS = 8
 """Runs of the long tracks of a layer, and as many elements of its short tracks."""
 
+TRACK_ELEMENTS = 1 << 8
+"""As many elements as take the time that a track takes, however short it is."""
+
 Measure = Callable[[Sequence[Track]], int]
 """The bytes that the slices and samples of tracks take in a file, together with their arrows."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Sample:
-    """Tracks that are encoded together, each of which counts `weight` times."""
+    """Tracks that are encoded together, each of which counts `weight` times.
+
+    Two are equal only where they are one: comparing tracks would compare all that they hold.
+    """
 
     tracks: tuple[Track, ...]
     weight: float
@@ -52,7 +58,8 @@ class Ladder:
         self._measure = measure
         self._samples = list(_samples(tracks, excerpts))
         self._at: dict[int, list[_Sample]] = {floor: self._samples}
-        self._costs: dict[int, Cost] = {}
+        self._costs: dict[_Sample, Cost] = {}
+        self._factor = 1.0
         self._ends: dict[int, float] = {}
 
     @property
@@ -62,10 +69,10 @@ class Ladder:
 
     def at(self, power: int) -> Cost:
         """The bytes and elements at a power, without any arrows."""
-        power = max(power, self.floor)
-        if power not in self._costs:
-            self._costs[power] = self._cost(self._resolved(power))
-        return self._costs[power]
+        total = Cost()
+        for sample in self._resolved(max(power, self.floor)):
+            total += self._cost(sample)
+        return replace(total, size_bytes=total.size_bytes * self._factor)
 
     def ends_at(self, power: int) -> float:
         """How many ends of arrows lie on slices that are not merged at a power."""
@@ -84,37 +91,32 @@ class Ladder:
             return 0.0
         samples = self._resolved(self.floor)
         with_arrows = sum(sample.weight * self._measure(sample.tracks) for sample in samples)
-        return max(0.0, with_arrows - self.at(self.floor).size_bytes) / ends
+        return max(0.0, with_arrows * self._factor - self.at(self.floor).size_bytes) / ends
 
     def correct(self, factor: float) -> None:
         """Note that the layer takes so many times the bytes that were expected."""
-        self._costs = {
-            power: replace(cost, size_bytes=cost.size_bytes * factor)
-            for power, cost in self._costs.items()
-        }
-        measure = self._measure
-        self._measure = lambda tracks: round(measure(tracks) * factor)
+        self._factor *= factor
 
     def _resolved(self, power: int) -> list[_Sample]:
         """The samples at a power, made from those at the next finer one that is known."""
         if power not in self._at:
             finer = max(known for known in self._at if known < power)
-            resolution = Resolution(power)
-            self._at[power] = [
-                replace(
-                    sample,
-                    tracks=tuple(at_resolution(track, resolution) for track in sample.tracks),
-                )
-                for sample in self._at[finer]
-            ]
+            self._at[power] = [_at_power(sample, power) for sample in self._at[finer]]
         return self._at[power]
 
-    def _cost(self, samples: Sequence[_Sample]) -> Cost:
-        total = Cost()
-        for sample in samples:
+    def _cost(self, sample: _Sample) -> Cost:
+        if sample not in self._costs:
             bare = [_without_arrows(track) for track in sample.tracks]
-            total += Cost(self._measure(bare), element_count(bare)) * sample.weight
-        return total
+            self._costs[sample] = Cost(self._measure(bare), element_count(bare)) * sample.weight
+        return self._costs[sample]
+
+
+def _at_power(sample: _Sample, power: int) -> _Sample:
+    """A sample at a power; the same where nothing of it is merged."""
+    resolution = Resolution(power)
+    tracks = tuple(at_resolution(track, resolution) for track in sample.tracks)
+    same = all(made is track for made, track in zip(tracks, sample.tracks, strict=True))
+    return sample if same else replace(sample, tracks=tracks)
 
 
 def make_ladders(
@@ -144,7 +146,8 @@ def _samples(tracks: Sequence[Track], excerpts: Excerpts) -> Iterator[_Sample]:
         for run in chosen:
             yield _Sample((run,), every / element_count(chosen))
     if short:
-        each = max(1, -(-element_count(short) // (SAMPLED_RUNS * RUN_ELEMENTS)))
+        work = element_count(short) + TRACK_ELEMENTS * len(short)
+        each = -(-work // (SAMPLED_RUNS * RUN_ELEMENTS))
         ordered = sorted(short, key=lambda track: len(track.content or ()))
         some = tuple(ordered[each // 2 :: each]) or tuple(ordered)
         yield _Sample(some, element_count(short) / element_count(some))

@@ -30,7 +30,7 @@ def at_resolution(track: Track, resolution: Resolution) -> Track:
     """A track with what is shorter than the resolution merged, or its samples thinned."""
     content = track.content
     made: Slices | Samples | None = content
-    if resolution.power != EXACT:
+    if resolution.power != EXACT and len(content or ()) > 1:
         if isinstance(content, Slices):
             made = draw_coarse(coarsen(as_coarse(content), content, resolution), content)
         elif isinstance(content, Samples):
