@@ -24,7 +24,7 @@ RUN_ELEMENTS = 1 << 15
 SAMPLED_RUNS = 8
 """Runs of the long tracks of a layer, and as many elements of its short tracks."""
 
-TRACK_ELEMENTS = 1 << 8
+TRACK_ELEMENTS = 1 << 11
 """As many elements as take the time that a track takes, however short it is."""
 
 Measure = Callable[[Sequence[Track]], int]
