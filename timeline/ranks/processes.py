@@ -90,6 +90,10 @@ class Processes(ProcessPoolExecutor):
         with signals_held():
             manager = vars(self)["_executor_manager_thread"]
             ends = [vars(self)[queue] for queue in ("_result_queue", "_call_queue")]
+            if vars(self)["_broken"]:
+                # A worker that was starting when another one died was not ended with the others.
+                for child in ours:
+                    child.kill()
             super().shutdown(wait, cancel_futures=cancel_futures)
             if wait or manager is None:
                 return
