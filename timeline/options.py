@@ -12,12 +12,13 @@ import math
 import operator
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal, SupportsIndex, TypeAlias
 
 from timeline.declarations import NO_COMPLETION, Completion, Group, InCompare, member_of, option
 from timeline.errors import UsageError
+from timeline.frozen import dataclass
 from timeline.ranges import check_id, check_offset
 from timeline.selection import Align, Ids, Kind
 from timeline.units import parse_bytes, parse_count, parse_duration_ns, parse_ids, parse_whole

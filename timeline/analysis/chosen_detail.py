@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from timeline.analysis.cut import cut, cut_window, device_span_ns
 from timeline.analysis.selected_rank import Missing, SelectedRank
 from timeline.columns.columns import Bool, ColumnTable, Int64
 from timeline.columns.distinct import distinct
+from timeline.frozen import dataclass
 from timeline.records.clock import ClockMove
 from timeline.records.tables import Omission, OmissionCode, Records
 from timeline.selection import Selection

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from timeline.analysis.recorded_steps import RecordedSteps, recorded_steps
@@ -11,6 +9,7 @@ from timeline.analysis.step_membership import NO_STEP, Membership, assign_steps
 from timeline.analysis.step_trace import StepTrace, step_trace
 from timeline.columns.columns import Bool, Int64, Rows
 from timeline.columns.intervals import IntervalSet, union
+from timeline.frozen import dataclass
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import Records
 from timeline.selection import Selection

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from itertools import pairwise
 
 import numpy as np
 
 from timeline.columns.chunks import chunks, rows_where
 from timeline.columns.columns import Bool, Int64, Rows, take
+from timeline.frozen import dataclass
 from timeline.layers import HOST_LAYERS, Layer
 from timeline.ranges import FURTHEST_NS
 from timeline.records.counting_rules import FreeRule

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from timeline.columns.columns import Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.strings import StringPool
+from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import Records
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from timeline.columns.columns import Bool, Codes, Int64, Rows, sort_rows
 from timeline.columns.group_by import group_numbers
 from timeline.columns.strings import NO_NAME, StringPool
+from timeline.frozen import dataclass
 from timeline.records.profiler_tables.memory_graphs import (
     Life,
     MemoryGraphs,

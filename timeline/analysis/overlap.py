@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from timeline.analysis.step_membership import Membership
 from timeline.columns.columns import Bool, Columnar, ColumnTable, Int64, Rows, column
 from timeline.columns.intervals import IntervalSet, subtract, union
+from timeline.frozen import dataclass
 from timeline.records.counting_rules import INNER, FreeRule
 from timeline.records.tables import Records, Spans, Tasks
 

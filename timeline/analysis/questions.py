@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from timeline.frozen import dataclass
 from timeline.layers import HOST_LAYERS, Layer
 
 if TYPE_CHECKING:

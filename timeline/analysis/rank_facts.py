@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,6 +36,7 @@ from timeline.analysis.work.task_sums import TaskSums
 from timeline.columns.columns import Int64
 from timeline.columns.distinct import distinct
 from timeline.columns.intervals import IntervalSet, union
+from timeline.frozen import dataclass
 from timeline.layers import LAYERS, Layer, LayerSpec
 from timeline.records.clock import ClockMove
 from timeline.records.counting_rules import CommunicationRule, FreeRule

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from timeline.columns.columns import Codes, Int64
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
+from timeline.frozen import dataclass
 
 __all__ = ["Scopes", "find_scopes"]
 

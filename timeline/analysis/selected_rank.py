@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from timeline.analysis.cut import Cut
 from timeline.analysis.idle.idle_causes import RankIdle
 from timeline.analysis.overlap import Overlap, OverlapTotals
+from timeline.frozen import dataclass
 from timeline.layers import Layer
 from timeline.records.tables import Records
 

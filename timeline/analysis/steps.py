@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from timeline.columns.columns import Bool, Int64, Rows
 from timeline.columns.distinct import NO_ROWS, distinct, distinct_pairs, rows_by_value
 from timeline.columns.strings import StringPool
+from timeline.frozen import dataclass
 from timeline.options import StepOperators
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import CommunicationOps, Records, Steps, Tasks

@@ -6,13 +6,13 @@ import argparse
 import re
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 from timeline.commands.next_command import COMMANDS
 from timeline.declarations import Group, InCompare, Option, option, options_in
 from timeline.errors import UsageError, did_you_mean
+from timeline.frozen import dataclass
 from timeline.options import CompareOptions, ExportOptions, ReadingOptions
 from timeline.printable import wrapped
 from timeline.selection import Selection

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,6 +12,7 @@ from timeline.columns.columns import Bool, Codes, Int64, Rows
 from timeline.columns.constant import is_constant
 from timeline.columns.distinct import distinct_values
 from timeline.columns.spill import spillable
+from timeline.frozen import dataclass
 
 __all__ = ["GroupBy", "GroupRuns", "distinct_turns", "group_by", "group_numbers"]
 

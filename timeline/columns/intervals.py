@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from timeline.columns.columns import Columnar, Int64, Rows, rows_of_runs, take
+from timeline.frozen import dataclass
 
 __all__ = [
     "IntervalSet",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from timeline.columns.columns import Bool, Int64, Rows, take
 from timeline.columns.spill import spillable
+from timeline.frozen import dataclass
 
 try:
     from timeline.columns import _nesting

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
@@ -43,6 +42,7 @@ from timeline.figures.step_times import step_times_ns
 from timeline.figures.table import Table
 from timeline.fitting.fit import fit
 from timeline.fitting.writer import FileNotes, Kept, Written
+from timeline.frozen import dataclass
 from timeline.keywords import ChangeKeywords, CompareKeywords, ReadingKeywords
 from timeline.options import CompareOptions, ExportOptions, ReadingOptions
 from timeline.profile import Profile

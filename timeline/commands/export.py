@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,6 +42,7 @@ from timeline.figures.rank_tables import Figures
 from timeline.figures.verdict import Verdict
 from timeline.fitting.fit import fit
 from timeline.fitting.writer import Describe, FileNotes, Kept, Written, selected_steps
+from timeline.frozen import dataclass
 from timeline.keywords import ExportKeywords
 from timeline.layers import Layer
 from timeline.options import ExportOptions, Fit, ReadingOptions

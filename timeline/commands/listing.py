@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -11,6 +11,7 @@ import orjson
 from timeline.analysis.contents import RankContents, describe_contents
 from timeline.commands.next_command import typed_path
 from timeline.errors import spell_ids
+from timeline.frozen import dataclass
 from timeline.options import StepOperators
 from timeline.printable import command_line
 from timeline.profile import Profile

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from timeline.columns.strings import StringPool
 from timeline.encoders.perfetto_tracks import split_track
 from timeline.encoders.used_codes import UsedCodes
+from timeline.frozen import dataclass
 from timeline.layers import SIZE_LAYERS, SizeLayer, SliceKind
 from timeline.tracks.model import ArgKind, Slices, Track
 

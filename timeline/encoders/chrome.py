@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import orjson
 
 from timeline.encoders.batches import TrackBatch
 from timeline.encoders.spelled_args import SpelledArg, round_reals, spell_args
+from timeline.frozen import dataclass
 from timeline.tracks.model import Arg, ArgKind, Samples, Slices, Timeline, Track
 from timeline.tracks.partition import is_partition
 from timeline.tracks.root_rows import seen_name

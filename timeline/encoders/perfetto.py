@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from timeline.encoders.args_descriptor import descriptor_bytes
 from timeline.encoders.batches import TrackBatch
 from timeline.encoders.perfetto_tracks import clock_ns, encode_tracks, track_uuid
+from timeline.frozen import dataclass
 from timeline.ranges import check_order
 from timeline.tracks.model import Samples, Timeline, Track
 

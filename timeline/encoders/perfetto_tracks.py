@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, pairwise
 from typing import Any
 
@@ -26,6 +26,7 @@ from timeline.encoders.protobuf_rows import (
 )
 from timeline.encoders.spelled_args import SpelledArg, round_reals, spell_args
 from timeline.encoders.used_codes import NumberOfCode, UsedCodes
+from timeline.frozen import dataclass
 from timeline.layers import ARGS_MESSAGES, MERGED_ARGS, ArgsMessage
 from timeline.tracks.colours import colours_of
 from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Slices, Track

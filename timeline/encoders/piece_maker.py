@@ -6,13 +6,13 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
 
 from timeline.encoders.batches import TEXT_SEQUENCE, TrackBatch, batch_tracks, in_file_order
 from timeline.encoders.formats import Format
 from timeline.encoders.pieces import BEST_LEVEL, Packing, Piece, TraceEncoder, join_pieces
+from timeline.frozen import dataclass
 from timeline.tracks.model import Timeline, Track
 
 __all__ = ["EncodingWorkers", "PieceMaker", "encode_timeline"]

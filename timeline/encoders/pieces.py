@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from zlib_ng import zlib_ng
 
 from timeline.encoders.batches import TrackBatch
 from timeline.encoders.protobuf_rows import varint
+from timeline.frozen import dataclass
 from timeline.tracks.model import Timeline, Track
 
 __all__ = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.columns import Bool, Float64, Int64
+from timeline.frozen import dataclass
 
 try:
     from timeline.encoders._wire import encode

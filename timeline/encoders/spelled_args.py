@@ -6,13 +6,13 @@ A rate or a share comes of a division, so that further digits would say nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.columns import Bool, Float64, Rows
+from timeline.frozen import dataclass
 from timeline.layers import SLICES
 from timeline.tracks.model import Arg, ArgKind, Slices
 from timeline.units import spell_bytes, spell_duration, spell_rate

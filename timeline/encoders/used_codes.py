@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy.typing as npt
 from timeline.columns.chunks import chunks
 from timeline.columns.columns import Bool, Codes, Int64
 from timeline.columns.distinct import DENSE, dense_range, distinct_values
+from timeline.frozen import dataclass
 
 __all__ = ["NumberOfCode", "UsedCodes"]
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 
 from timeline.figures.table import Table
+from timeline.frozen import dataclass
 
 __all__ = ["NEVER_TOLD", "Advice", "advice_table", "worst_first", "worst_of_each"]
 

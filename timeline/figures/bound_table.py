@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from timeline.analysis.path.bounds import most_won_by_waiting, most_won_on_path
@@ -12,6 +10,7 @@ from timeline.columns.columns import Bool, Int64
 from timeline.columns.group_by import group_by
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
+from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID
 
 __all__ = ["COPIES", "HOST", "WAITING", "bound_table"]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from timeline.analysis.idle.idle_sums import IdleCause
 from timeline.figures.bound_table import COPIES, WAITING, bound_table
 from timeline.figures.rank_tables import Figures
+from timeline.frozen import dataclass
 
 __all__ = ["Bound", "bounds_sentence", "find_bounds"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table, join_columns
 from timeline.figures.time_tables import extent_ns
 from timeline.figures.verdict import slowest_rank_of_each_step
+from timeline.frozen import dataclass
 from timeline.units import spell_count
 
 __all__ = ["Comparison", "most_waited_for"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any, TypeVar
 
 import msgspec
@@ -22,6 +22,7 @@ from timeline.figures.notebook import paragraph_html
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict
+from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID
 
 __all__ = ["CHECKSUM", "MOST_BYTES", "TEXT", "DamagedVerdictError", "FiledVerdict"]

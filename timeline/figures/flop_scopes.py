@@ -5,10 +5,11 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 
 from timeline.figures.table import Table
+from timeline.frozen import dataclass
 
 __all__ = ["ROOT", "ScopeNode", "operator_scopes", "scope_tree"]
 

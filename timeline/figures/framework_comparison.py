@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from timeline.figures.operator_maps import mapped
 from timeline.figures.table import Table
+from timeline.frozen import dataclass
 
 __all__ = [
     "MOST_MODULES",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from timeline.columns.columns import Int64
+from timeline.frozen import dataclass
 from timeline.units import spell_duration
 
 __all__ = ["LEAST_STEPS", "Gate"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from timeline.analysis.idle.idle_sums import IdleCause
 from timeline.figures.rank_tables import Figures
 from timeline.figures.short_names import shortened
 from timeline.figures.table import Table
+from timeline.frozen import dataclass
 from timeline.printable import printable
 from timeline.units import spell_like, spell_short
 

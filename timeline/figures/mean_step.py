@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from timeline.columns.group_by import group_by
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.figures.time_tables import PARTS, extent_ns
+from timeline.frozen import dataclass
 
 __all__ = ["MeanStep", "mean_steps"]
 

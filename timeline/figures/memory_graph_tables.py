@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.columns.columns import Codes, ColumnTable, Int64
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.figures.table import Table, join_tables
+from timeline.frozen import dataclass
 from timeline.records.not_given import NO_GRAPH, NO_ID
 from timeline.records.profiler_tables.memory_graphs import MemoryGraphs
 from timeline.records.profiler_tables.step_trace import StepPoints

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from timeline.columns.columns import Float64, Int64
 from timeline.figures.table import Table
+from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID
 
 __all__ = ["MOST_CURVES", "OperatorCurves", "operator_curves"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy.typing as npt
 from timeline.columns.columns import Int64
 from timeline.columns.quartiles import quartiles_by_group
 from timeline.figures.table import Table
+from timeline.frozen import dataclass
 
 __all__ = ["ONE_RUN_ONLY", "SPREAD", "RunOperators", "pair_operators"]
 

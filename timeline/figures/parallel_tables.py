@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from timeline.analysis.rank_facts import RankFacts
 from timeline.figures.step_trace_table import OF_FILE, OF_STEPS, mean_time_ns
 from timeline.figures.table import Table
+from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.profiler_tables.cluster import (
     ParallelSource,

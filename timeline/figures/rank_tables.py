@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from timeline.analysis.ordinary_steps import ordinary_steps
 from timeline.analysis.path.critical_path import CriticalPath
@@ -54,6 +54,7 @@ from timeline.figures.waiting_tables import (
     waited_for_table,
     waiting_table,
 )
+from timeline.frozen import dataclass
 
 __all__ = ["Figures"]
 

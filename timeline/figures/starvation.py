@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from timeline.figures.data_tables import Bottleneck
 from timeline.figures.mean_step import mean_steps
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
+from timeline.frozen import dataclass
 
 __all__ = ["LEAST_SHARE", "find_starved"]
 

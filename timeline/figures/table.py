@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy.typing as npt
 
 from timeline.figures.notebook import cell_html, paragraph_html, table_html
 from timeline.figures.short_names import shortened
+from timeline.frozen import dataclass
 from timeline.printable import printable
 
 if TYPE_CHECKING:

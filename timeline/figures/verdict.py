@@ -9,7 +9,7 @@ What those hold is summed for each rank: device time of ranks and steps in
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ from timeline.figures.starvation import find_starved
 from timeline.figures.table import Table
 from timeline.figures.time_tables import extent_ns
 from timeline.figures.untimed_words import untimed_sentences
+from timeline.frozen import dataclass
 from timeline.units import spell_duration, spell_like, spell_short
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from timeline.columns.columns import Bool, Codes, Int64, Rows, concat_columns, t
 from timeline.columns.constant import constant
 from timeline.columns.group_by import GroupRuns
 from timeline.columns.nesting import find_parents, order_edges, split_at_gaps
+from timeline.frozen import dataclass
 from timeline.tracks.model import MERGED, Coarse, Samples, Slices
 
 try:

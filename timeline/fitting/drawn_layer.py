@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from timeline.errors import spell_ids
 from timeline.fitting.coarsen import Resolution
 from timeline.fitting.resolve import Drawn
+from timeline.frozen import dataclass
 from timeline.layers import NOUNS, SizeLayer
 from timeline.tracks.model import Samples, Slices, Track
 from timeline.units import spell_duration

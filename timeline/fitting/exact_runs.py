@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from timeline.analysis.telling_steps import StepRun
 from timeline.columns.columns import Int64
 from timeline.fitting.limits import Cost, Limits
+from timeline.frozen import dataclass
 from timeline.layers import SizeLayer
 from timeline.tracks.model import Samples, Slices, Track
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 
 from timeline.analysis.telling_steps import StepRun
@@ -27,6 +27,7 @@ from timeline.fitting.writer import (
     first_moment_ns,
     too_small_error,
 )
+from timeline.frozen import dataclass
 from timeline.records.tables import Omission, OmissionCode
 from timeline.tracks.model import ARROW_REASON, element_count
 from timeline.tracks.rank_tracks import DrawnRank

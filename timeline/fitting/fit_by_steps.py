@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from timeline.analysis.telling_steps import StepRun
 from timeline.columns.columns import Int64
 from timeline.fitting.exact_file import try_exact
 from timeline.fitting.writer import Drawing, Writer, Written, first_moment_ns, too_small_error
+from timeline.frozen import dataclass
 from timeline.layers import SliceKind
 from timeline.records.not_given import NO_TIME
 from timeline.tracks.model import Slices, Track

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from timeline.fitting.coarsen import EXACT, Resolution
 from timeline.fitting.excerpts import Excerpts
 from timeline.fitting.limits import Cost
 from timeline.fitting.resolve import at_resolution
+from timeline.frozen import dataclass
 from timeline.layers import SIZE_LAYERS
 from timeline.tracks.model import Slices, Track, element_count, no_arrows
 

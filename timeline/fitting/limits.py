@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from timeline.frozen import dataclass
 from timeline.options import ExportOptions
 from timeline.tracks.model import Slices, Track
 from timeline.units import spell_bytes, spell_number

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from timeline.columns.columns import Bool, Codes, Int64, Rows
 from timeline.columns.distinct import distinct_pairs
 from timeline.columns.strings import ExtendedPool, StringPool
+from timeline.frozen import dataclass
 from timeline.layers import NOUNS
 from timeline.tracks.model import MERGED, Arg, ArgKind, Arrows, Coarse, Slices
 

@@ -8,7 +8,7 @@ allows, given what those before them took.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from timeline.fitting.pace import Pace
 from timeline.fitting.plan import Plan, Planner
 from timeline.fitting.resolve import WholeArrows, at_resolution, count_drawn
 from timeline.fitting.units import Unit, make_units
+from timeline.frozen import dataclass
 from timeline.layers import SIZE_LAYERS, SizeLayer
 from timeline.tracks.model import Track, element_count
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from timeline.fitting.ladder import COARSEST, Ladder
 from timeline.fitting.limits import Cost, Limits
+from timeline.frozen import dataclass
 from timeline.layers import COUNTERS, SIZE_LAYERS, SizeLayer, SliceKind
 from timeline.tracks.model import Slices, Track
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct
 from timeline.fitting.coarsen import EXACT, Resolution, as_coarse, coarsen, thin
 from timeline.fitting.merged_slices import draw_coarse
+from timeline.frozen import dataclass
 from timeline.layers import SIZE_LAYERS, SizeLayer
 from timeline.tracks.model import MERGED, Arrows, Samples, Slices, Track
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from timeline.encoders.batches import FIRST_SEQUENCE, layer_place
 from timeline.encoders.perfetto_tracks import PART_ELEMENTS, split_track
 from timeline.fitting.exact_runs import ExactRuns
+from timeline.frozen import dataclass
 from timeline.layers import SizeLayer
 from timeline.tracks.model import Slices, Track, element_count
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from timeline.fitting.coarsen_ranks import lowest_floors
 from timeline.fitting.drawn_layer import DrawnLayer
 from timeline.fitting.limits import Cost, LimitName, Limits, count_elements_of
 from timeline.fitting.resolve import count_arrows
+from timeline.frozen import dataclass
 from timeline.layers import SizeLayer
 from timeline.options import ExportOptions
 from timeline.progress import Progress

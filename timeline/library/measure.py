@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ import numpy as np
 from timeline.analysis.questions import Questions
 from timeline.errors import TimelineWarning, in_python
 from timeline.figures.table import Table
+from timeline.frozen import dataclass
 from timeline.options import ReadingOptions
 from timeline.progress import Progress
 from timeline.records.tables import Omission

@@ -6,7 +6,7 @@ What only a comparison shows is imported where it is asked for.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +45,7 @@ from timeline.analysis.work.computed_work import computed_work
 from timeline.analysis.work.launching_operators import launcher_figures, with_launchers
 from timeline.analysis.work.operator_steps import operator_steps
 from timeline.analysis.work.task_sums import sum_tasks
+from timeline.frozen import dataclass
 from timeline.layers import Layer, SizeLayer
 from timeline.options import Args, ClockOptions, ExportOptions, Fit, StepOperators
 from timeline.ranks.rank_records import read_rank

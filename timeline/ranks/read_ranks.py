@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from timeline.analysis.chosen_detail import ChosenDetail
@@ -16,6 +16,7 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waits.launch_order import match_by_order
 from timeline.analysis.waits.waiting import Waiting, measure_waiting
 from timeline.errors import SelectionError
+from timeline.frozen import dataclass
 from timeline.layers import Layer
 from timeline.options import ClockOptions, ReadingOptions
 from timeline.progress import Progress

@@ -14,7 +14,6 @@ import pickle
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
@@ -24,6 +23,7 @@ import numpy.typing as npt
 
 from timeline.columns.constant import constant, is_constant
 from timeline.columns.spill import align, watch_mapping, write_at
+from timeline.frozen import dataclass
 
 __all__ = ["SharedArguments", "SharedResult", "close_shared_file", "open_shared_file"]
 

@@ -8,12 +8,13 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, wait
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, TypeVar, cast
 
 from timeline.encoders.piece_maker import EncodingWorkers
 from timeline.errors import TimelineError, WorkerError
+from timeline.frozen import dataclass
 from timeline.options import ReadingOptions
 from timeline.progress import UPDATE_SECONDS, Progress, RanksRead, Silent
 from timeline.ranks.read_counts import LocalCounts, ReadCounts, SharedCounts, counted_here

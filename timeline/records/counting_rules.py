@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import reduce
+
+from timeline.frozen import dataclass
 
 __all__ = ["INNER", "CommunicationRule", "FreeRule"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from timeline.figures.comparison import Comparison
 from timeline.figures.gate import Gate
 from timeline.figures.notebook import cell_html, link_html, paragraph_html, table_html
 from timeline.fitting.limits import LimitName
+from timeline.frozen import dataclass
 from timeline.records.tables import Omission
 from timeline.reports.bookkeeping import bookkeeping_lines
 from timeline.reports.report_rows import (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict
 from timeline.figures.waiting_tables import waiting_dicts
 from timeline.fitting.limits import LimitName
+from timeline.frozen import dataclass
 from timeline.records.tables import Omission
 from timeline.reports.bookkeeping import bookkeeping_lines
 from timeline.reports.check_text import check_lines, unused_lines

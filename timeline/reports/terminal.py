@@ -6,7 +6,6 @@ import io
 import os
 import shutil
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TextIO
 
 from rich.console import Console, RenderableType, detect_legacy_windows
@@ -14,6 +13,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from timeline.figures.short_names import CUT, shortened, two_lines
+from timeline.frozen import dataclass
 from timeline.printable import encoded, printable, wrapped
 
 __all__ = [

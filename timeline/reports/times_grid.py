@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from timeline.figures.table import Table
+from timeline.frozen import dataclass
 from timeline.reports.terminal import GAP, ONE_LINE_WIDTH, Display
 from timeline.units import spell_share, spell_short
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from timeline.frozen import dataclass
 from timeline.sources.source import PROF, SQLITE, Clock, Identity, Source
 
 if TYPE_CHECKING:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.columns import Bool, Codes, Columnar, Float64, Int64, Rows, rows_of_runs
 from timeline.columns.strings import StringPool
+from timeline.frozen import dataclass
 from timeline.layers import COUNTERS, SLICES, Category, SizeLayer, SliceKind
 from timeline.records.clock import ClockMove
 

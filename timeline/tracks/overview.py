@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.columns.columns import Int64
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
+from timeline.frozen import dataclass
 from timeline.layers import SliceKind
 from timeline.records.not_given import NO_GRAPH
 from timeline.tracks import descriptions

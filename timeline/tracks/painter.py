@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from timeline.analysis.selected_rank import DrawOptions, SelectedRank
 from timeline.columns.columns import Bool, Codes, Float64, Int64, Rows, sort_rows, take
 from timeline.columns.constant import constant, is_constant
 from timeline.columns.strings import NO_NAME, StringPool
+from timeline.frozen import dataclass
 from timeline.layers import Category, LayerSpec, SliceKind
 from timeline.records.tables import FlowEnd
 from timeline.tracks.lanes import flat_lanes, nested_lanes, rows_by_lane

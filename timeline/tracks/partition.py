@@ -7,7 +7,7 @@ communication into waiting and transfer.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from timeline.columns.columns import Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.distinct import distinct_pairs
 from timeline.columns.intervals import IntervalSet, open_at
 from timeline.columns.strings import NO_NAME, StringPool
+from timeline.frozen import dataclass
 from timeline.layers import SliceKind
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.tracks import descriptions

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from timeline.analysis.rank_facts import RankFacts
+from timeline.frozen import dataclass
 from timeline.layers import SizeLayer
 from timeline.options import Args
 from timeline.records.clock import ClockMove

@@ -8,9 +8,10 @@ have none in a folded group, so each needs one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeAlias
 
+from timeline.frozen import dataclass
 from timeline.tracks.model import Track
 
 __all__ = [

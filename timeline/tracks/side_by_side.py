@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from timeline.analysis.rank_facts import RankFacts
 from timeline.columns.columns import Int64
 from timeline.columns.strings import StringPool
+from timeline.frozen import dataclass
 from timeline.layers import SliceKind
 from timeline.tracks import descriptions
 from timeline.tracks.assemble import with_ranks

@@ -12,10 +12,12 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from http import HTTPStatus
 from mimetypes import MimeTypes
 from pathlib import Path
+
+from timeline.frozen import dataclass
 
 __all__ = ["HOST", "PORT", "Offer", "TraceServer"]
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from timeline.encoders.chrome import OVERVIEW
+from timeline.frozen import dataclass
 from timeline.layers import Layer, spec_of
 from timeline.tracks.partition import PARTITION
 from timeline.viewer.queries import definitions

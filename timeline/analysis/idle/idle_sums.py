@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from timeline.analysis.step_membership import NO_STEP
 from timeline.columns.columns import Codes, ColumnTable, Int64, column
 from timeline.columns.distinct import distinct_values
 from timeline.columns.strings import NO_NAME, StringPool
+from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import Spans
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from timeline.columns.columns import Bool, Int64, Rows, column, rows_of_runs, sort_rows
 from timeline.columns.intervals import IntervalSet, union
 from timeline.columns.nesting import latest_open
+from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import Spans
 

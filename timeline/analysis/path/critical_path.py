@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ from timeline.analysis.path.op_arrivals import OpArrivals
 from timeline.analysis.path.path_items import PathItems, PathKind, RankPath
 from timeline.columns.columns import Bool, Codes, Int64, Rows, column
 from timeline.columns.strings import NO_NAME, StringPool
+from timeline.frozen import dataclass
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import Spans
 

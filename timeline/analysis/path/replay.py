@@ -6,7 +6,7 @@ An estimate: it holds as far as a run keeps to the rules below, which real ones 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from timeline.analysis.waits.shared_ops import Segments
 from timeline.columns.columns import Bool, Codes, Int64, Rows
 from timeline.columns.group_by import group_by
 from timeline.columns.strings import StringPool
+from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID, NO_TIME
 
 __all__ = ["Replay", "ReplayedRank", "estimate_gain_ns"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from timeline.analysis.waits.group_members import RankGroup, find_groups
 from timeline.columns.chunks import chunks
 from timeline.columns.columns import Bool, ColumnTable, Int64, Rows, column
 from timeline.columns.distinct import NO_ROWS, distinct, rows_by_value
+from timeline.frozen import dataclass
 from timeline.records.clock import ClockMove
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import CommunicationOps, PlaneTasks, Records

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from timeline.columns.columns import Bool, Codes, Int64, Rows, column
 from timeline.columns.distinct import distinct, distinct_pairs
 from timeline.columns.intervals import covered_until, union
 from timeline.columns.strings import NO_NAME, StringPool
+from timeline.frozen import dataclass
 from timeline.records.clock import ClockMove
 from timeline.records.collective_kinds import KINDS, UNKNOWN_OP, collective_kind
 from timeline.records.data_types import element_bytes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct
 from timeline.columns.group_by import group_by
 from timeline.columns.intervals import union
+from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID
 
 __all__ = ["Culprit", "HeldUp", "Waiter", "find_culprit"]

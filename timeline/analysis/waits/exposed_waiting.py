@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waits.waiting import Waits
 from timeline.columns.columns import Bool, ColumnTable, Int64, column
 from timeline.columns.intervals import IntervalSet, covered_until, reached_at, subtract, union
+from timeline.frozen import dataclass
 from timeline.records.not_given import NO_TIME
 
 __all__ = ["ExposedParts", "delayed_until", "split_exposed", "split_exposed_steps"]

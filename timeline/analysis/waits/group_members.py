@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from timeline.columns.chunks import compute_in_chunks
 from timeline.columns.columns import Codes, Int64
 from timeline.columns.distinct import distinct, distinct_pairs, rows_by_value
 from timeline.columns.strings import NO_NAME, StringPool
+from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import Records
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from timeline.analysis.step_membership import NO_STEP
 from timeline.analysis.work.computing_causes import ComputingCause, computing_causes
 from timeline.columns.columns import Int64
 from timeline.columns.intervals import union
+from timeline.frozen import dataclass
 from timeline.records.tables import Records
 
 __all__ = ["Cause", "Lateness", "fetching_ns", "find_lateness"]

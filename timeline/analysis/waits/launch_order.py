@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from timeline.analysis.waits.collectives import (
 )
 from timeline.columns.columns import Bool, Int64, Rows, column
 from timeline.columns.distinct import distinct, rows_by_value
+from timeline.frozen import dataclass
 from timeline.records.collective_kinds import POINT_TO_POINT
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import Spans

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from timeline.columns.chunks import chunks
 from timeline.columns.columns import Codes, ColumnTable, Int64, column
 from timeline.columns.group_by import group_by
 from timeline.columns.strings import NO_NAME, StringPool
+from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID
 from timeline.records.profiler_tables.cluster import LinkSums
 from timeline.records.tables import Records

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from timeline.columns.columns import Rows
 from timeline.columns.distinct import rows_by_value
 from timeline.columns.group_by import group_by
 from timeline.columns.strings import StringPool
+from timeline.frozen import dataclass
 
 __all__ = ["SlowLink", "find_slow_link"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 
 import numpy as np
@@ -16,6 +16,7 @@ from timeline.analysis.waits.shared_ops import Segments, SharedOps, find_shared_
 from timeline.columns.columns import Bool, ColumnTable, Float64, Int64, Rows, column
 from timeline.columns.distinct import distinct
 from timeline.columns.group_by import group_by
+from timeline.frozen import dataclass
 from timeline.records.collective_kinds import POINT_TO_POINT
 from timeline.records.not_given import NO_ID, NO_TIME
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
@@ -11,6 +10,7 @@ import numpy.typing as npt
 
 from timeline.columns.columns import Columnar, Int64, Rows, sort_rows
 from timeline.columns.nesting import latest_open, open_around
+from timeline.frozen import dataclass
 
 __all__ = ["NO_CALL", "CallTree"]
 

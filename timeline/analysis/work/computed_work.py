@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import blake2b
 
 import numpy as np
@@ -15,6 +15,7 @@ from timeline.columns.columns import Bool, Codes, ColumnTable, Float64, Int64, R
 from timeline.columns.distinct import rows_by_value
 from timeline.columns.group_by import GroupRuns, group_by
 from timeline.columns.strings import StringPool
+from timeline.frozen import dataclass
 from timeline.records.tables import AI_CORE_FREQUENCY, CounterSamples, Records, Steps
 
 __all__ = ["NO_WORK", "RankWork", "WorkTimes", "computed_work"]

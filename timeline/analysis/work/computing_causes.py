@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from timeline.analysis.work.computed_work import NO_WORK, RankWork
 from timeline.columns.columns import Codes, ColumnTable, Float64, Int64, Rows, column
 from timeline.columns.distinct import distinct_values
 from timeline.columns.strings import NO_NAME, StringPool
+from timeline.frozen import dataclass
 from timeline.records.not_given import FLOAT_NOT_GIVEN
 
 __all__ = [

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from timeline.analysis.step_membership import Membership
 from timeline.columns.columns import Int64
+from timeline.frozen import dataclass
 from timeline.records.tables import Records
 
 __all__ = ["KernelWaits", "kernel_waits"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,6 +19,7 @@ from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct
 from timeline.columns.group_by import group_by
 from timeline.columns.strings import NO_NAME, StringPool
+from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import FORWARD_BACKWARD, GPU, CommunicationOps, FlowEnd, Records, Tasks
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import TypeVar
 
 import numpy as np
 
 from timeline.columns.columns import ColumnTable
 from timeline.columns.strings import StringPool
+from timeline.frozen import dataclass
 from timeline.records.not_given import NO_GRAPH, NO_ID
 
 __all__ = ["ProfilerTables"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from timeline.errors import spell_ids
 from timeline.figures.cluster_advice import mean_rows
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
+from timeline.frozen import dataclass
 from timeline.printable import printable
 from timeline.reports.html.bandwidth_tables import links_of_known_ends
 from timeline.reports.html.page_table import (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from timeline.figures.advice import worst_first
 from timeline.figures.data_advice import ABOUT_DATA
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
+from timeline.frozen import dataclass
 from timeline.printable import printable
 from timeline.reports.html.page_table import (
     Cell,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import matplotlib as mpl
@@ -17,6 +16,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from timeline.columns.columns import Int64, Rows
 from timeline.figures.operator_curves import OperatorCurves
 from timeline.figures.table import Table
+from timeline.frozen import dataclass
 from timeline.reports.html.memory_curves import MemoryCurve
 from timeline.reports.html.palette import BETWEEN, LIGHT, PARTS, PHASES, QUEUES, SIDES, Part
 from timeline.reports.html.step_grid import NOT_GIVEN, StepGrid, run_length

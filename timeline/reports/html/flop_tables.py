@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from timeline.columns.columns import Rows
 from timeline.figures.flop_scopes import ScopeNode, operator_scopes, scope_tree
 from timeline.figures.table import Table
+from timeline.frozen import dataclass
 from timeline.printable import printable
 from timeline.reports.html.page_table import (
     Column,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy.typing as npt
 from timeline.figures.memory_graph_tables import MOST_AT_PEAK
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
+from timeline.frozen import dataclass
 from timeline.printable import printable
 from timeline.reports.html.drawing import MOST_DRAWN
 from timeline.reports.html.memory_curves import MemoryCurve

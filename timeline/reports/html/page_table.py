@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy.typing as npt
 
 from timeline.columns.columns import Int64
 from timeline.figures.short_names import shortened
+from timeline.frozen import dataclass
 from timeline.printable import printable
 from timeline.reports.html.drawing import Scale
 

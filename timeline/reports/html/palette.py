@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from timeline.figures.table import Table
+from timeline.frozen import dataclass
 
 __all__ = [
     "ALONE",

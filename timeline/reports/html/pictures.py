@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from timeline.columns.columns import Rows
 from timeline.figures.operator_curves import OperatorCurves
 from timeline.figures.short_names import shortened
 from timeline.figures.table import Table
+from timeline.frozen import dataclass
 from timeline.printable import printable
 from timeline.reports.html.drawing import (
     MOST_BARS,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from timeline.frozen import dataclass
 from timeline.printable import printable
 from timeline.records.tables import Omission, rows_by_reason
 from timeline.reports.export_report import ExportReport

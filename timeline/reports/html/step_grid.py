@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from timeline.columns.group_by import group_by
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.figures.time_tables import extent_ns
+from timeline.frozen import dataclass
 from timeline.reports.html.palette import PARTS, Part, shown_parts
 
 __all__ = ["NOT_GIVEN", "StepGrid", "run_length", "with_parts"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,6 +10,7 @@ from matplotlib.figure import Figure
 
 from timeline.columns.columns import Int64
 from timeline.figures.wait_matrix import WaitMatrix
+from timeline.frozen import dataclass
 from timeline.reports.html.drawing import MOST_DRAWN, Scale, draw_columns
 from timeline.reports.html.heat_map import draw_matrix
 from timeline.reports.html.pictures import Margins, Picture, draw_picture

@@ -5,8 +5,9 @@ from __future__ import annotations
 import enum
 import re
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from timeline.frozen import dataclass
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.lane_names import LaneNames
 from timeline.sources.common.overlap_analysis import OVERLAP_PROCESS

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
+from timeline.frozen import dataclass
 from timeline.records.tables import Records
 from timeline.sources.capture import (
     Capture,

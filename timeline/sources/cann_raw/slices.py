@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.columns import Bool
+from timeline.frozen import dataclass
 from timeline.records.tables import Omission
 from timeline.sources.cann_raw.format import SLICE
 from timeline.sources.common.losses import LossLog

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct, map_values
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError
+from timeline.frozen import dataclass
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID
 from timeline.records.tables import Omission, OmissionCode, Records, StepParts, Steps, Tasks
 from timeline.records.task_kinds import COPY_TYPES, compute_by_type

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct, distinct_as_met, distinct_values
 from timeline.columns.interner import Interner
 from timeline.columns.strings import StringPool
+from timeline.frozen import dataclass
 from timeline.records.tables import CounterSamples, CounterSeries
 from timeline.sources.common.counters import factor_of, name_and_unit
 from timeline.sources.decoders.event_columns import ArgValues, EventColumns

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
+from timeline.frozen import dataclass
 from timeline.records.tables import AI_CORE_FREQUENCY
 
 __all__ = [

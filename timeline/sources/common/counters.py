@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from timeline.columns.distinct import distinct
 from timeline.columns.group_by import group_by
 from timeline.columns.interner import Interner
 from timeline.columns.strings import StringPool
+from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import CounterSamples, CounterSeries
 from timeline.sources.common.counter_tables import CounterTable

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.columns import Float64, Int64
+from timeline.frozen import dataclass
 from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.sources.common.decimals import whole_number

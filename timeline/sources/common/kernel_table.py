@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, Tabl
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import NO_NAME, StringPool
+from timeline.frozen import dataclass
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import Omission, Tasks
 from timeline.sources.common.decimals import interval_ns, moments_ns

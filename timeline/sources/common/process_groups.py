@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import orjson
 
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
+from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import GroupMembers
 from timeline.sources.common.decimals import whole_number

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from timeline.columns.columns import Bool, Codes, Float64, Int64
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError
+from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Allocations, Omission, OmissionCode
 from timeline.sources.common.counters import SIZES, CounterBuilder, column_name, column_unit

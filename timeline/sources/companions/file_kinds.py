@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
 
+from timeline.frozen import dataclass
 from timeline.sources.common.counter_tables import OPERATOR_MEMORY, csv_tables
 
 __all__ = ["CompanionKind", "Use", "find_kind", "kinds_for"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from timeline.columns.columns import Bool, Codes, Float64, Int64
 from timeline.columns.group_by import group_by
 from timeline.errors import SourceError
+from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Omission, OmissionCode
 from timeline.sources.common.counter_tables import CounterTable

@@ -6,10 +6,11 @@ What reads them is imported where there are any.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
+from timeline.frozen import dataclass
 from timeline.layers import Layer
 from timeline.records.tables import Records
 from timeline.records.vendor import UnusedFile

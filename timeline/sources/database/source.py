@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from timeline.columns.constant import constant
 from timeline.columns.group_by import distinct_turns, group_by
 from timeline.columns.strings import NO_NAME
 from timeline.errors import SourceError
+from timeline.frozen import dataclass
 from timeline.layers import HOST_LAYERS, Layer
 from timeline.records.counting_rules import CommunicationRule, FreeRule
 from timeline.records.ids import IDS

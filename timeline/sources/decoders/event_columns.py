@@ -5,13 +5,14 @@ from __future__ import annotations
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.columns import Bool, Codes, Float64, Int64, Rows
+from timeline.frozen import dataclass
 from timeline.sources.common.decimals import real
 from timeline.sources.decoders.event_values import JsonValues
 from timeline.sources.decoders.trace_events import text

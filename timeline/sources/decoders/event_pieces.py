@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import GenericAlias
 from typing import Any, Generic, TypeVar, get_args
 
 import msgspec
 
+from timeline.frozen import dataclass
 from timeline.sources.decoders.json_values import end_of_value
 from timeline.sources.decoders.trace_events import Other
 

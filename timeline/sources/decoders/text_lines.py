@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -12,6 +11,7 @@ import numpy.typing as npt
 
 from timeline.columns.columns import Int64
 from timeline.errors import SourceError
+from timeline.frozen import dataclass
 from timeline.sources.common.losses import LossLog
 from timeline.sources.files.opened import UTF8_MARK, open_profile_file
 

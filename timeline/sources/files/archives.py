@@ -11,11 +11,11 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, BinaryIO
 
 from timeline.errors import SourceError
+from timeline.frozen import dataclass
 from timeline.sources.files.opened import decompress_stream
 
 __all__ = ["BLOCK_BYTES", "READ_AHEAD_BYTES", "Member", "MemberKind", "read_members"]

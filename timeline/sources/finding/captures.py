@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from timeline.errors import NoProfileError, SourceError, did_you_mean
+from timeline.frozen import dataclass
 from timeline.sources import formats
 from timeline.sources.capture import (
     DEVICE_DIRECTORY,

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from timeline.errors import NoProfileError, SourceError, UsageError, did_you_mean, spell_ids
+from timeline.frozen import dataclass
 from timeline.sources import formats
 from timeline.sources.capture import Capture, Claim, Evidence, FormatKind, Root
 from timeline.sources.common.msprof_files import find_sessions

@@ -8,11 +8,12 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from timeline.errors import NoProfileError, SourceError, TimelineError, UsageError
+from timeline.frozen import dataclass
 from timeline.records.tables import Records
 from timeline.sources.files.member_names import archive_stem, is_archive
 from timeline.sources.files.opened import source_errors_for, uncompressed_database_name

@@ -5,10 +5,11 @@ from __future__ import annotations
 import shlex
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from timeline.errors import RankIdentityError, spell_ids
+from timeline.frozen import dataclass
 from timeline.sources.capture import NOT_DISTRIBUTED, Claim
 
 __all__ = ["ResolvedRanks", "resolve_ranks"]

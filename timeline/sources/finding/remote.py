@@ -6,12 +6,13 @@ import contextlib
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from timeline.errors import SourceError, UsageError
+from timeline.frozen import dataclass
 from timeline.records.tables import Records
 from timeline.sources.files.remote_errors import remote_failures
 from timeline.sources.files.remote_path import RemotePath, without_credentials

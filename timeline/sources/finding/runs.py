@@ -5,11 +5,12 @@ from __future__ import annotations
 import shlex
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
 from timeline.errors import spell_ids
+from timeline.frozen import dataclass
 from timeline.sources.capture import NO_EXTENT, Claim, Extent
 from timeline.sources.files.remote_path import path_as_shown
 from timeline.sources.finding.times import named_time, read_time, recorded_time

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timezone
 from pathlib import Path
 
 from timeline.errors import SourceError
@@ -27,7 +27,9 @@ def named_time(claim: Claim) -> Extent:
     if not claim.taken:
         return NO_EXTENT
     try:
-        moment = datetime.strptime(claim.taken[:14] + "+0000", "%Y%m%d%H%M%S%z")
+        day = (int(claim.taken[:4]), int(claim.taken[4:6]), int(claim.taken[6:8]))
+        time = (int(claim.taken[8:10]), int(claim.taken[10:12]), int(claim.taken[12:14]))
+        moment = datetime(*day, *time, tzinfo=timezone.utc)
     except ValueError:
         return NO_EXTENT
     return int(moment.timestamp()) * 10**9 + int(claim.taken[14:]) * 10**6, None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from timeline.errors import SourceError
+from timeline.frozen import dataclass
 from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.json_kinds import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter as Multiset
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ from timeline.columns.columns import Int64, Rows, TableBuilder
 from timeline.columns.distinct import distinct, distinct_pairs, rows_by_value
 from timeline.columns.strings import StringPool
 from timeline.errors import spell_ids
+from timeline.frozen import dataclass
 from timeline.layers import Layer
 from timeline.records.clock import ClockMove
 from timeline.records.not_given import NO_ID

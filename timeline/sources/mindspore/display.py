@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 from timeline.columns.columns import Codes, TableBuilder
 from timeline.columns.constant import constant
 from timeline.columns.strings import NO_NAME, StringPool
+from timeline.frozen import dataclass
 from timeline.records.not_given import NO_GRAPH, NO_ID
 from timeline.records.tables import (
     CommunicationOps,

@@ -6,12 +6,12 @@ the rest without a word; the file stays valid.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from timeline.errors import spell_ids
+from timeline.frozen import dataclass
 from timeline.records.tables import Omission, OmissionCode, Steps
 from timeline.units import spell_bytes
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from timeline.columns.columns import Codes, ColumnTable, Int64, column
 from timeline.columns.strings import NO_NAME, StringPool
+from timeline.frozen import dataclass
 from timeline.records.not_given import NO_GRAPH, NO_ID
 from timeline.records.tables import Tasks
 from timeline.sources.common.framework_raw import FRAMEWORK_COLUMNS, Tensors, tensors_of_text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from timeline.columns.columns import Bool, Codes, Int64
 from timeline.columns.constant import constant
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
+from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import CommunicationOps, Omission, OmissionCode, PlaneTasks
 from timeline.sources.common.decimals import interval_ns

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy.typing as npt
 from timeline.columns.columns import Bool, Codes, Int64
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError
+from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import Omission, OmissionCode, Records, Tasks
 from timeline.sources.common.decimals import whole_number

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.constant import constant
 from timeline.columns.strings import StringPool
+from timeline.frozen import dataclass
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import CommunicationOps, Omission, StepPart, StepParts, Steps
 from timeline.sources.common.losses import LossLog

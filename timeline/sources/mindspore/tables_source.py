@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from timeline.columns.strings import StringPool
+from timeline.frozen import dataclass
 from timeline.records.tables import Records
 from timeline.sources.files.opened import find_file
 from timeline.sources.mindspore.format import MINDSPORE_TABLES

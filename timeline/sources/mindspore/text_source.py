@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
+from timeline.frozen import dataclass
 from timeline.layers import Layer
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import CommunicationOps, OmissionCode, Records

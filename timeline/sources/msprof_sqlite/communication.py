@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from timeline.columns.columns import Codes, ColumnTable, Int64, column
 from timeline.columns.distinct import map_values
 from timeline.columns.group_by import distinct_turns, group_by
 from timeline.columns.strings import NO_NAME, StringPool
+from timeline.frozen import dataclass
 from timeline.records.ids import IDS
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import CommunicationOps, GroupMembers, PlaneTasks, Tasks

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import numpy.typing as npt
 import orjson
 
 from timeline.columns.columns import Bool, Int64
+from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.profiler_tables.data_preparation import (
     PipelineOperations,

@@ -6,12 +6,13 @@ import csv
 import enum
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from decimal import Decimal
 from pathlib import Path
 from typing import NamedTuple
 
 from timeline.columns.columns import ColumnTable
+from timeline.frozen import dataclass
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.text_lines import read_lines
 from timeline.sources.profiler_tables.builder import TablesBuilder

@@ -6,9 +6,9 @@ import enum
 import functools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from timeline.frozen import dataclass
 from timeline.sources.files.opened import files_by_name
 from timeline.sources.files.remembered import remember_by_directory
 

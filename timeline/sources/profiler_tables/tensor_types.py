@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from timeline.frozen import dataclass
 from timeline.sources.common.decimals import whole_number
 
 __all__ = ["DataTypes"]

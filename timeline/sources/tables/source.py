@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ from timeline.columns.columns import Int64
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError, spell_ids
+from timeline.frozen import dataclass
 from timeline.layers import Layer
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import Omission, OmissionCode, Records, StepParts, Steps

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
+from timeline.frozen import dataclass
 from timeline.records.joining import join_records
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import Records

@@ -1,0 +1,133 @@
+"""Frozen dataclasses whose methods are written when one of them is first called.
+
+The standard library writes and compiles six methods of each frozen dataclass where it is declared,
+which takes 0.3 to 0.4 ms (Python 3.11). A small command declares 300 and makes instances of some:
+it would spend a quarter of its time on methods that nobody calls.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import MISSING, Field, FrozenInstanceError
+from typing import TYPE_CHECKING, Any, TypeVar
+
+__all__ = ["dataclass"]
+
+_Kind = TypeVar("_Kind", bound=type)
+_UNDERSTOOD = {"repr", "eq", "kw_only"}
+"""Options of frozen dataclasses that are understood here; with others the library makes them."""
+_FACTORY = object()
+"""Stands for an argument that is not given and whose value a function makes."""
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass  # to type checkers they are those of the standard library
+else:
+
+    def dataclass(kind=None, /, *, frozen=False, **options):
+        """Declare a dataclass, as the decorator of the standard library does."""
+        if not frozen or not options.keys() <= _UNDERSTOOD:
+            return dataclasses.dataclass(kind, frozen=frozen, **options)
+
+        def declare(kind: _Kind) -> _Kind:
+            return _declare(kind, **options)
+
+        return declare if kind is None else declare(kind)
+
+
+def _declare(kind: _Kind, *, repr: bool = True, eq: bool = True, kw_only: bool = False) -> _Kind:  # noqa: A002 - the library's own word
+    """Note the fields of a class and give it methods that are written when they are called."""
+    dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(kind)
+    names = ["__init__", *(["__repr__"] if repr else []), *(["__eq__", "__hash__"] if eq else [])]
+    methods = {name: _write_when_called(kind, name) for name in names if name not in vars(kind)}
+    for name, method in (methods | _REFUSALS).items():
+        setattr(kind, name, method)
+    return kind
+
+
+def _write_when_called(kind: type, name: str) -> Callable[..., Any]:
+    def method(self: Any, *args: Any, **keywords: Any) -> Any:
+        if vars(kind)[name] is method:
+            setattr(kind, name, _write(kind, name))
+        return getattr(kind, name)(self, *args, **keywords)
+
+    return method
+
+
+def _write(kind: type, name: str) -> Callable[..., Any]:
+    """Write and compile a method, in the words of the standard library."""
+    fields = dataclasses.fields(kind)
+    match name:
+        case "__init__":
+            return _write_init(kind, fields)
+        case "__repr__":
+            said = ", ".join(f"{one.name}={{self.{one.name}!r}}" for one in fields if one.repr)
+            head, body = "self", [f'return f"{{type(self).__qualname__}}({said})"']
+        case "__eq__":
+            head, body = (
+                "self, other",
+                [
+                    "if other.__class__ is not self.__class__: return NotImplemented",
+                    f"return {_compared('self', fields)} == {_compared('other', fields)}",
+                ],
+            )
+        case _:
+            head, body = "self", [f"return hash({_compared('self', fields)})"]
+    return _compile(kind, name, head, body, {})
+
+
+def _write_init(kind: type, fields: tuple[Field[Any], ...]) -> Callable[..., Any]:
+    known: dict[str, Any] = {"_set": object.__setattr__, "_factory": _FACTORY}
+    in_order: list[str] = []
+    by_name: list[str] = []
+    body: list[str] = []
+    for one in fields:
+        value = argument = one.name
+        if one.default_factory is not MISSING:
+            known[f"_make_{one.name}"] = one.default_factory
+            argument = f"{one.name}=_factory"
+            value = f"_make_{one.name}()"
+            if one.init:
+                value = f"{value} if {one.name} is _factory else {one.name}"
+        elif one.default is not MISSING:
+            known[f"_default_{one.name}"] = one.default
+            argument = f"{one.name}=_default_{one.name}"
+            value = one.name if one.init else f"_default_{one.name}"
+        if one.init:
+            (by_name if one.kw_only else in_order).append(argument)
+        if one.init or value != one.name:
+            body.append(f'_set(self, "{one.name}", {value})')
+    if hasattr(kind, "__post_init__"):
+        body.append("self.__post_init__()")
+    head = ", ".join(["self", *in_order, *(["*", *by_name] if by_name else [])])
+    return _compile(kind, "__init__", head, body or ["pass"], known)
+
+
+def _compared(whose: str, fields: tuple[Field[Any], ...]) -> str:
+    values = "".join(f"{whose}.{one.name}, " for one in fields if one.compare)
+    return f"({values})"
+
+
+def _compile(
+    kind: type, name: str, head: str, body: list[str], known: dict[str, Any]
+) -> Callable[..., Any]:
+    text = "\n ".join([f"def {name}({head}):", *body])
+    exec(text, known)
+    method: Callable[..., Any] = known[name]
+    method.__qualname__ = f"{kind.__qualname__}.{name}"
+    method.__module__ = kind.__module__
+    return method
+
+
+def _refuse_to_set(self: object, name: str, value: object) -> None:
+    raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+
+def _refuse_to_delete(self: object, name: str) -> None:
+    raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+
+_REFUSALS: dict[str, Callable[..., Any]] = {
+    "__setattr__": _refuse_to_set,
+    "__delattr__": _refuse_to_delete,
+}
