@@ -22,6 +22,7 @@ from tests.support.limited_exports import (
     Loaded,
     counted_writes,
 )
+from tests.support.perfetto_sql import TraceProcessor
 from tests.support.random_intervals import EPOCH_NS
 from tests.support.random_records import Sizes, random_records
 from tests.support.row_totals import row_totals
@@ -40,6 +41,7 @@ from timeline.ranks.rank_work import RankRequest, draw_rank_from_records
 from timeline.records.tables import HostEvents, Records, Steps, Tasks
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Selection
 from timeline.tracks.rank_tracks import DrawnRank
+from timeline.viewer.queries import definitions
 
 
 def shares_of(
@@ -324,3 +326,20 @@ def test_the_summary_of_many_ranks_fits_and_loads(tmp_path: Path) -> None:
     assert computing == sum(
         int((record.tasks.end_ns - record.tasks.start_ns).sum()) for record in records
     ), "tasks of one stream do not overlap, so computing is their sum"
+    assert folded_ranks(loaded.processor) == {
+        f"Ranks {first:03}-{first + 99:03}": min(100, ranks - first)
+        for first in range(0, ranks, 100)
+    }, "of no rank is anything said, so all are folded"
+    loaded.processor.rows(definitions(("drawn_rows",)))
+    drawn = loaded.processor.rows("SELECT DISTINCT rank FROM drawn_rows WHERE rank IS NOT NULL")
+    assert sorted(rank for (rank,) in drawn) == list(range(ranks))
+
+
+def folded_ranks(processor: TraceProcessor) -> dict[str, int]:
+    """The root rows that hold ranks, and how many."""
+    found = processor.rows(
+        "SELECT folder.name, count(*) FROM track JOIN track AS folder ON folder.id ="
+        " track.parent_id WHERE folder.parent_id IS NULL AND track.name GLOB 'Rank [0-9]*'"
+        " AND NOT folder.name GLOB '*Steps*' GROUP BY folder.name"
+    )
+    return {str(name): int(count) for name, count in found}

@@ -229,7 +229,7 @@ class _Comparer:
             partial(self._describe, comparison),
             base.clock.wall_offset_ns,
             self._base.progress,
-            _Arrangement(len(base.ranks), comparison, options.groups_by_layer),
+            _Arrangement(len(base.ranks), comparison, options.groups_by_layer, form.folds),
         )
         try:
             report = self._report(compared, written)
@@ -400,6 +400,7 @@ class _Arrangement:
     ranks: int
     comparison: Comparison
     by_layer: bool
+    folds_ranks: bool
 
     def __call__(self, facts: Sequence[RankFacts], rows: Sequence[RankTracks]) -> tuple[Track, ...]:
         """The rows of both runs, side by side, from the facts and rows of all ranks."""
@@ -409,7 +410,14 @@ class _Arrangement:
         )
         differences = _differences(self.comparison.steps, base.facts)
         remarks = remarks_of_comparison(self.comparison)
-        return side_by_side(base, new, differences, remarks, by_layer=self.by_layer)
+        return side_by_side(
+            base,
+            new,
+            differences,
+            remarks,
+            by_layer=self.by_layer,
+            folds_ranks=self.folds_ranks,
+        )
 
 
 _RUNS = ("base", "new")

@@ -160,6 +160,7 @@ def _write_export(
                 partial(
                     assemble,
                     by_layer=options.groups_by_layer,
+                    folds_ranks=form.folds,
                     path=joined.path,
                     highlights=highlights_of(found.verdict, len(joined.ranks)),
                 ),

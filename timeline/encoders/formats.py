@@ -26,6 +26,7 @@ MOST_JSON_NS = (1 << 42) * 1000
 class Format:
     """A way to write a timeline: its name and suffix, how it is encoded, and how compressed.
 
+    folds: whether rows below rows below others are folded with them where it is opened.
     sent: whether batches are worth being sent to other processes, whatever else those do.
     batch_elements: slices and samples that fill a batch; as many as any batch has if None.
     """
@@ -37,6 +38,7 @@ class Format:
     _start_ns: Callable[[int], int]
     most_ns: int | None = None
     """The longest span whose every time the format holds exactly; None for any."""
+    folds: bool = False
     sent: bool = False
     batch_elements: int | None = None
 
@@ -89,8 +91,8 @@ def _at_zero(_first_ns: int) -> int:
 
 
 FORMATS = (
-    Format("pftrace", ".pftrace", _perfetto, PACKETS, _perfetto_clock_ns, sent=True),
-    Format("pftrace", ".pftrace.gz", _perfetto, GZIPPED, _perfetto_clock_ns, sent=True),
+    Format("pftrace", ".pftrace", _perfetto, PACKETS, _perfetto_clock_ns, folds=True, sent=True),
+    Format("pftrace", ".pftrace.gz", _perfetto, GZIPPED, _perfetto_clock_ns, folds=True, sent=True),
     Format(
         "json",
         ".json",

@@ -19,9 +19,8 @@ def highlights_of(verdict: Verdict, ranks: int) -> Highlights:
     if culprit is not None and culprit.profiled and ranks > 1:
         is_starved = verdict.starved is not None
         remarks["", culprit.rank] = IDLES_FOR_DATA if is_starved else SLOWS_OTHERS
-    if slowest is None:
-        return Highlights(remarks)
-    return Highlights(remarks, SlowStep(slowest.graph, slowest.slowest))
+    step = None if slowest is None else SlowStep(slowest.graph, slowest.slowest)
+    return Highlights(remarks, step, verdict.telling_ranks)
 
 
 def remarks_of_comparison(comparison: Comparison) -> dict[RunRank, str]:

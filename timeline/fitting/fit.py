@@ -49,7 +49,7 @@ def fit(
     """
     if not any(rank.facts.profile.timed for rank in ranks):
         return Written((), tuple(rank.facts for rank in ranks), Kept())
-    arrange = arrange or partial(assemble, by_layer=options.groups_by_layer)
+    arrange = arrange or partial(assemble, by_layer=options.groups_by_layer, folds_ranks=form.folds)
     writer = Writer(options, target, form, describe, wall_offset_ns, progress, arrange, workers)
     try:
         drawing = writer.draw(ranks)

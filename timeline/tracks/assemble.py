@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,6 +21,7 @@ from timeline.tracks.root_rows import (
     Highlights,
     RunRank,
     layer_row,
+    rank_folders,
     rank_rows,
     seen_name,
 )
@@ -33,16 +34,25 @@ def assemble(
     ranks: Sequence[RankTracks],
     *,
     by_layer: bool,
+    folds_ranks: bool = False,
     path: CriticalPath | None = None,
     highlights: Highlights = NOTHING_TO_POINT_AT,
 ) -> tuple[Track, ...]:
     """Put the rows of all ranks beside those of the overview, grouped by layer or by rank.
 
-    path: is drawn too, where there is one.
+    folds_ranks: whether many ranks are folded below rows of a hundred. path: is drawn too, where
+    there is one.
     """
     painter = Painter()
     paint_overview(painter, facts, highlights.step)
-    made = with_ranks(painter.tracks, {"": ranks}, highlights.ranks, by_layer=by_layer)
+    made = with_ranks(
+        painter.tracks,
+        {"": ranks},
+        highlights.ranks,
+        by_layer=by_layer,
+        folds_ranks=folds_ranks,
+        telling=highlights.telling,
+    )
     return made if path is None else with_critical_path(made, path)
 
 
@@ -52,14 +62,19 @@ def with_ranks(
     remarks: Mapping[RunRank, str],
     *,
     by_layer: bool,
+    folds_ranks: bool = False,
+    telling: Collection[int] = (),
 ) -> tuple[Track, ...]:
     """The tracks, which have no arrows, and the rows of all ranks of each run, by its name.
 
-    remarks: what is said of some ranks.
+    remarks: what is said of some ranks. folds_ranks: whether many others are folded, but
+    for those that are telling.
     """
     names = rank_rows({run: [rank.rank for rank in ranks] for run, ranks in runs.items()}, remarks)
     made = list(tracks)
     folders = _layer_folders(made, runs) if by_layer else {}
+    folder_of = rank_folders(names, telling) if folds_ranks and not by_layer else {}
+    folders |= _rank_folders(made, folder_of.values())
     order_of = {name: order for order, name in enumerate(sorted(names.values()))}
     last_arrow = 0
     for run, ranks in runs.items():
@@ -80,6 +95,8 @@ def with_ranks(
                         order=order_of[name],
                         parent=folders[track.name],
                     )
+                elif folder := folder_of.get((run, rank.rank)):
+                    moved = replace(track, order=order_of[name], parent=folders[folder])
                 else:
                     moved = track
                 content = _with_arrows_after(track.content, first_arrow, between)
@@ -103,6 +120,16 @@ def _layer_folders(made: list[Track], runs: Mapping[str, Sequence[RankTracks]]) 
     return {
         track.name: painter.add_group(layer_row(place, track.name), None, 0, track.description)
         for place, track in enumerate(sorted(layers.values(), key=lambda track: track.order), 1)
+    }
+
+
+def _rank_folders(made: list[Track], names: Iterable[str]) -> dict[str, int]:
+    """Add a row without a parent for each folder of ranks; their ids by their names."""
+    painter = Painter()
+    painter.tracks = made
+    return {
+        name: painter.add_group(name, None, 0, descriptions.MANY_RANKS)
+        for name in dict.fromkeys(names)
     }
 
 

@@ -20,6 +20,7 @@ __all__ = [
     "IDLE_BY_CAUSE",
     "ITERATIONS",
     "LENGTHS_OF_STEPS",
+    "MANY_RANKS",
     "NOTES",
     "NOT_IN_THIS_FILE",
     "OPS",
@@ -68,6 +69,7 @@ PARTITION = (
     "Where the time of the rank goes; nothing is counted twice. Waiting is for the last rank of a "
     "collective while nothing computes. Unfold for all that the rank did."
 )
+MANY_RANKS = "Ranks of which nothing is said above, folded so that the others are found."
 ALL_OF_RANK = "All that is drawn of one rank, of which nothing ran on the device."
 SUMS_OF_RANK = "What the time of the rank is made of."
 LENGTHS_OF_STEPS = (

@@ -7,7 +7,7 @@ have none in a folded group, so each needs one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TypeAlias
 
@@ -29,6 +29,7 @@ __all__ = [
     "in_order",
     "layer_row",
     "named_rank",
+    "rank_folders",
     "rank_rows",
     "seen_name",
 ]
@@ -38,6 +39,11 @@ WHAT_CHANGED = "   What changed"
 STEPS = "  Steps"
 CRITICAL_PATH = " Critical path"
 NOTES = " Notes"
+
+MOST_BESIDE = 128
+"""Rows of ranks that stand beside each other. Version 52 keeps all rows that are not folded in its
+document, and takes about 3 ms a rank for each redraw, as while one scrolls."""
+RANKS_OF_FOLDER = 100
 
 SLOWS_OTHERS = "slows the others"
 IDLES_FOR_DATA = "waits for data"
@@ -56,10 +62,14 @@ class SlowStep:
 
 @dataclass(frozen=True)
 class Highlights:
-    """What names of rows and slices point at: ranks, each with a remark, and the slowest step."""
+    """What names of rows and slices point at: ranks, each with a remark, and the slowest step.
+
+    telling: ranks to look at, with a remark or without.
+    """
 
     ranks: Mapping[RunRank, str] = field(default_factory=dict)
     step: SlowStep | None = None
+    telling: Collection[int] = ()
 
 
 NOTHING_TO_POINT_AT = Highlights()
@@ -88,6 +98,28 @@ def rank_rows(
         remark = remarks.get((run, rank))
         names[run, rank] = f"{name}: {remark}" if remark else name
     return names
+
+
+def rank_folders(names: Mapping[RunRank, str], telling: Collection[int] = ()) -> dict[RunRank, str]:
+    """The rows, folded at first, that hold ranks without a remark, where there are many ranks.
+
+    Args:
+        names: those of the rows of ranks.
+        telling: ranks that are not folded either.
+
+    >>> [*rank_folders({("", rank): f"Rank {rank:03}" for rank in range(130)}).values()][99:101]
+    ['Ranks 000-099', 'Ranks 100-199']
+    """
+    if len(names) <= MOST_BESIDE:
+        return {}
+    width = max(len(str(rank)) for _, rank in names)
+    folders = dict[RunRank, str]()
+    for (run, rank), name in names.items():
+        if seen_name(name) == name and rank not in telling:
+            first = rank // RANKS_OF_FOLDER * RANKS_OF_FOLDER
+            last = first + RANKS_OF_FOLDER - 1
+            folders[run, rank] = f"Ranks {first:0{width}}-{last:0{width}}"
+    return folders
 
 
 def named_rank(name: str) -> int | None:

@@ -51,15 +51,20 @@ def side_by_side(
     remarks: Mapping[RunRank, str],
     *,
     by_layer: bool,
+    folds_ranks: bool = False,
 ) -> tuple[Track, ...]:
     """The rows of both runs on one time axis: rank by rank, that of the base above the new one.
 
-    remarks: what is said of some ranks.
+    remarks: what is said of some ranks. folds_ranks: whether many others are folded.
     """
     painter = Painter()
     _paint_steps(painter, base, new, differences)
     return with_ranks(
-        painter.tracks, {BASE: base.ranks, NEW: new.ranks}, remarks, by_layer=by_layer
+        painter.tracks,
+        {BASE: base.ranks, NEW: new.ranks},
+        remarks,
+        by_layer=by_layer,
+        folds_ranks=folds_ranks,
     )
 
 

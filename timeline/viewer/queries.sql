@@ -22,8 +22,8 @@ WITH RECURSIVE
       track_id,
       CASE WHEN at = 0 THEN name END AS label,
       CASE WHEN name GLOB 'Rank [0-9]*' THEN name END AS rank_name,
-      -- The outermost name that is not a rank's.
-      CASE WHEN name NOT GLOB 'Rank [0-9]*' THEN at END AS layer_at
+      -- The outermost name that is neither a rank's nor that of many ranks.
+      CASE WHEN name NOT GLOB 'Rank [0-9]*' AND name NOT GLOB 'Ranks [0-9]*-*' THEN at END AS layer_at
     FROM ways
     WHERE name IS NOT NULL
   ),

@@ -36,7 +36,8 @@ def rows_of_ranks(ranks: Iterable[int], *, by_layer: bool, is_json: bool) -> str
     rows of other layers, or in .json other processes, are called the same.
     """
     which = "|".join(map(str, ranks))
-    above = rf"{OVERVIEW} \d+ > " if is_json else rf"\d+ {PARTITION} > " if by_layer else " *"
+    folder = r"(Ranks \d+-\d+ > )? *"
+    above = rf"{OVERVIEW} \d+ > " if is_json else rf"\d+ {PARTITION} > " if by_layer else folder
     return rf"^{above}Rank 0*({which})\b[^>]*$"
 
 
