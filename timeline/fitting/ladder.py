@@ -22,7 +22,7 @@ RUNGS = (EXACT, 6, *range(8, 35), 36, 38, 40, 44, COARSEST)
 """The powers at which a layer may be drawn."""
 RUN_ELEMENTS = 1 << 15
 """Slices or samples that follow each other in a sample: with fewer, names weigh too much."""
-SAMPLED_RUNS = 8
+SAMPLED_RUNS = 4
 """Runs of the long tracks of a layer, and as many elements of its short tracks."""
 
 TRACK_ELEMENTS = 1 << 11
