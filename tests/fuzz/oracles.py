@@ -12,7 +12,7 @@ import pytest
 
 from tests.fuzz.promises import BrokenPromise
 from tests.support.limited_exports import LEAST_LIMIT, LEAST_SHARE, Loaded
-from tests.support.row_totals import Row, RowTotals, counter_totals, layer_totals, row_totals
+from tests.support.row_totals import TraceTotals, trace_totals
 from timeline.columns import nesting
 from timeline.encoders import protobuf_rows
 from timeline.fitting import coarsen
@@ -34,11 +34,11 @@ __all__ = [
 
 @dataclass(frozen=True)
 class LoadedExport:
-    """An export's files in the trace processor, with what each of their rows holds."""
+    """An export's files in the trace processor, with what was counted of each."""
 
     report: ExportReport
     files: tuple[Loaded, ...]
-    rows: tuple[Mapping[Row, RowTotals], ...]
+    totals: tuple[TraceTotals, ...]
 
     @property
     def slices(self) -> int:
@@ -54,11 +54,10 @@ def load(report: ExportReport) -> LoadedExport:
             the report tells.
     """
     files = tuple(Loaded.of(output.path) for output in report.outputs)
-    for output, loaded in zip(report.outputs, files, strict=True):
-        _check_loaded(output, loaded, limited=report.limited_by is not None)
-    return LoadedExport(
-        report, files, tuple(row_totals(one.processor, is_json=one.is_json) for one in files)
-    )
+    totals = tuple(trace_totals(one.processor, is_json=one.is_json) for one in files)
+    for output, found in zip(report.outputs, totals, strict=True):
+        _check_loaded(output, found, limited=report.limited_by is not None)
+    return LoadedExport(report, files, totals)
 
 
 def _promise(kept: bool, broken: str) -> None:
@@ -66,22 +65,20 @@ def _promise(kept: bool, broken: str) -> None:
         raise BrokenPromise(broken)
 
 
-def _check_loaded(output: OutputFile, loaded: Loaded, *, limited: bool) -> None:
-    errors = loaded.processor.import_errors()
-    _promise(not errors, f"the trace processor says {errors}")
-    ((slices, unended),) = loaded.processor.rows(
-        "SELECT count(*), count(dur < 0 OR NULL) FROM slice"
+def _check_loaded(output: OutputFile, found: TraceTotals, *, limited: bool) -> None:
+    _promise(not found.errors, f"the trace processor says {found.errors}")
+    _promise(not found.unended, f"{found.unended} slices do not end")
+    _promise(
+        found.slices == output.slices,
+        f"{output.slices} slices are told, {found.slices} are loaded",
     )
-    _promise(not unended, f"{unended} slices do not end")
-    _promise(slices == output.slices, f"{output.slices} slices are told, {slices} are loaded")
-    ((samples,),) = loaded.processor.rows("SELECT count(*) FROM counter")
-    ends = output.elements - slices - samples
+    ends = output.elements - found.slices - found.samples
     # Where slices are merged while a file is written, ends of lost arrows may be left in it.
-    arrows = loaded.flows()
+    arrows = found.flows
     exact = not limited and arrows * 2 == ends
     _promise(
         exact or (limited and arrows * 2 <= ends),
-        f"{ends} ends of arrows are told, {arrows} arrows are loaded, {samples} samples",
+        f"{ends} ends of arrows are told, {arrows} arrows are loaded, {found.samples} samples",
     )
     size = output.path.stat().st_size
     _promise(size == output.size_bytes, f"{output.size_bytes} bytes are told, {size} are there")
@@ -122,7 +119,7 @@ _PARTS = {
 
 def _check_parts_of_time(made: LoadedExport, *, selects: bool) -> None:
     """The rows of overlap of each rank are as long as the report says, and leave no gap."""
-    (rows,) = made.rows
+    rows = made.totals[0].rows
     if made.files[0].is_json or made.report.by_layer:
         return
     # Of ranks without tasks the parts are drawn step by step, from tables.
@@ -153,13 +150,12 @@ def _check_parts_of_time(made: LoadedExport, *, selects: bool) -> None:
 
 def _check_resolutions(made: LoadedExport) -> None:
     """Exact slices, merged ones and those they became, by layer, are those that are drawn."""
-    (loaded,) = made.files
+    (totals,) = made.totals
     drawn: dict[str, list[int]] = {}
-    totals = layer_totals(loaded.processor, is_json=loaded.is_json)
-    for layer, total in totals.items():
+    for layer, total in totals.layers.items():
         exact = total.drawn - total.merged
         drawn[layer] = [exact, total.count - exact + total.continued, total.merged]
-    for counter in counter_totals(loaded.processor, is_json=loaded.is_json).values():
+    for counter in totals.counters.values():
         drawn.setdefault("counters", [0, 0, 0])[0] += counter.count
     told = {row.layer: [row.exact, row.merged, row.merged_into] for row in made.report.resolutions}
     if "counters" in told:
@@ -175,7 +171,7 @@ def check_limited(made: LoadedExport, exact: LoadedExport) -> None:
     """
     if len(made.files) != 1:
         return
-    (found,), (wanted,) = made.rows, exact.rows
+    found, wanted = made.totals[0].rows, exact.totals[0].rows
     plain = {row: replace(one, drawn=0, merged=0) for row, one in found.items()}
     whole = {row: replace(one, drawn=0, merged=0) for row, one in wanted.items()}
     for row in whole.keys() | plain.keys():
@@ -197,9 +193,8 @@ def check_sums(made: LoadedExport, wanted: Mapping[str, Sequence[int]]) -> None:
         BrokenPromise: they are others.
     """
     found: dict[str, list[int]] = {}
-    for loaded in made.files:
-        totals = layer_totals(loaded.processor, is_json=loaded.is_json)
-        for layer, total in totals.items():
+    for totals in made.totals:
+        for layer, total in totals.layers.items():
             sums = found.setdefault(layer, [0, 0])
             sums[0] += total.count
             sums[1] += total.busy_ns
