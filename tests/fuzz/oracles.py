@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from timeline.columns import nesting
 from timeline.encoders import protobuf_rows
 from timeline.fitting import coarsen
 from timeline.reports.export_report import ExportReport
-from timeline.reports.report_rows import OutputFile
+from timeline.reports.report_rows import OutputFile, ResolutionRow
 from timeline.sources.decoders import scanner, sqlite_rows
 
 __all__ = [
@@ -25,6 +25,8 @@ __all__ = [
     "check_directory",
     "check_export",
     "check_limited",
+    "check_resolutions",
+    "check_same_rows",
     "check_sums",
     "load",
     "tree_hash",
@@ -107,7 +109,7 @@ def check_export(made: LoadedExport, *, selects: bool = False) -> None:
     if len(made.files) == 1 and not report.resolutions:
         _check_parts_of_time(made, selects=selects)
     if report.resolutions and len(made.files) == 1:
-        _check_resolutions(made)
+        check_resolutions(report.resolutions, made.totals[0])
 
 
 _PARTS = {
@@ -148,16 +150,19 @@ def _check_parts_of_time(made: LoadedExport, *, selects: bool) -> None:
         )
 
 
-def _check_resolutions(made: LoadedExport) -> None:
-    """Exact slices, merged ones and those they became, by layer, are those that are drawn."""
-    (totals,) = made.totals
+def check_resolutions(rows: Sequence[ResolutionRow], totals: TraceTotals) -> None:
+    """Check that exact slices, merged ones and those they became, by layer, are those drawn.
+
+    Raises:
+        BrokenPromise: others are told.
+    """
     drawn: dict[str, list[int]] = {}
     for layer, total in totals.layers.items():
         exact = total.drawn - total.merged
         drawn[layer] = [exact, total.count - exact + total.continued, total.merged]
     for counter in totals.counters.values():
         drawn.setdefault("counters", [0, 0, 0])[0] += counter.count
-    told = {row.layer: [row.exact, row.merged, row.merged_into] for row in made.report.resolutions}
+    told = {row.layer: [row.exact, row.merged, row.merged_into] for row in rows}
     if "counters" in told:
         told["counters"][1] = drawn.setdefault("counters", [0, 0, 0])[1]
     _promise(told == drawn, f"resolutions are {drawn}, told {told}")
@@ -171,14 +176,7 @@ def check_limited(made: LoadedExport, exact: LoadedExport) -> None:
     """
     if len(made.files) != 1:
         return
-    found, wanted = made.totals[0].rows, exact.totals[0].rows
-    plain = {row: replace(one, drawn=0, merged=0) for row, one in found.items()}
-    whole = {row: replace(one, drawn=0, merged=0) for row, one in wanted.items()}
-    for row in whole.keys() | plain.keys():
-        _promise(
-            plain.get(row) == whole.get(row),
-            f"row {row} holds {plain.get(row)}, the exact one {whole.get(row)}",
-        )
+    check_same_rows(made.totals[0], exact.totals[0])
     report = made.report
     (output,) = report.outputs
     if report.limited_by == "bytes" and report.limit_bytes >= LEAST_LIMIT:
@@ -186,14 +184,29 @@ def check_limited(made: LoadedExport, exact: LoadedExport) -> None:
         _promise(share >= LEAST_SHARE, f"of the limit of bytes {share:.2f} is used")
 
 
-def check_sums(made: LoadedExport, wanted: Mapping[str, Sequence[int]]) -> None:
-    """Check how many records each layer draws, and how long they take together, in ns.
+def check_same_rows(merged: TraceTotals, exact: TraceTotals) -> None:
+    """Check that each row stands for the same, whatever is merged.
+
+    Raises:
+        BrokenPromise: one stands for other records, or another time.
+    """
+    plain = {row: replace(one, drawn=0, merged=0) for row, one in merged.rows.items()}
+    whole = {row: replace(one, drawn=0, merged=0) for row, one in exact.rows.items()}
+    for row in whole.keys() | plain.keys():
+        _promise(
+            plain.get(row) == whole.get(row),
+            f"row {row} holds {plain.get(row)}, the exact one {whole.get(row)}",
+        )
+
+
+def check_sums(every: Iterable[TraceTotals], wanted: Mapping[str, Sequence[int]]) -> None:
+    """Check how many records each layer draws in files, and how long they take together, in ns.
 
     Raises:
         BrokenPromise: they are others.
     """
     found: dict[str, list[int]] = {}
-    for totals in made.totals:
+    for totals in every:
         for layer, total in totals.layers.items():
             sums = found.setdefault(layer, [0, 0])
             sums[0] += total.count
