@@ -1,7 +1,8 @@
 """Short runs from extreme records on: drawing, fitting and encoding, and decoding of what came.
 
-There is no profile, report or trace processor, and next to no rows: so many runs as these are no
-others. What they check of a file, `tests/support/decoded_trace.py` decodes.
+There is no profile, report or trace processor, and next to no rows: of no other runs there are so
+many. Each drawing is written in several ways, in full and within limits, and every file is decoded
+by `tests/support/decoded_trace.py` and checked; each file is a run.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import gzip
 import json
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -25,9 +27,9 @@ from timeline.analysis.selected_rank import DrawOptions
 from timeline.commands.results import resolution_row
 from timeline.declarations import fill
 from timeline.encoders.formats import format_of
-from timeline.errors import TimelineError
+from timeline.errors import LimitError
 from timeline.fitting.fit import fit
-from timeline.fitting.writer import FileNotes, Kept, Written
+from timeline.fitting.writer import FileNotes, Kept, Part
 from timeline.layers import Layer
 from timeline.options import Args, ExportOptions, ReadingOptions
 from timeline.progress import Silent
@@ -44,8 +46,9 @@ __all__ = ["RANKS", "DrawingRun", "sums_of"]
 
 RANKS = (0, 0, 0, 1, (1 << 16) - 1, 1 << 31, 1 << 53, LARGEST_ID)
 JOINED_IN = 16
-"""Runs of which one joins ranks, which takes as long as several of others."""
-LIMITED_IN = 5
+"""Numbers of which one joins ranks, which takes as long as several of others."""
+LIMITED_IN = 3
+"""Drawings of which one is written within limits too, for the same reason."""
 ALL = (*DETAIL_LAYERS, Layer.SCOPES)
 SUMMED = {
     "task": Layer.HARDWARE,
@@ -53,10 +56,15 @@ SUMMED = {
     "communication_op": Layer.COMMUNICATION,
 }
 """The layers whose sums are compared, by what draws them."""
+_LIMITED = (
+    *(("bytes", "coarsen"), ("events", "coarsen"), ("both", "coarsen")) * 2,
+    *(("bytes", "split"), ("both", "split"), ("events", "error")),
+)
+"""Which limits there are, and what is done where they do not hold everything."""
 _ABOUT = FileNotes((("io.tlexport.kind", Kind.DETAIL.value),))
 
 
-@functools.cache
+@functools.lru_cache(maxsize=64)
 def _options(args: Args, by_layer: bool, fit_way: str, **limits: int) -> ExportOptions:
     """What a file is written by; the same for many runs."""
     group_by = "layer" if by_layer else "rank"
@@ -96,45 +104,53 @@ class DrawingRun:
             selected["window"] = random.choice(("20%:70%", "0ns:1us", "1ns:9000000000s"))
         self._layers, self._whole = layers, len(selected) == 1
         self._args = random.choice((Args.ALL, Args.ALL, Args.DEFAULT, Args.NONE))
-        self._by_layer = random.random() < 0.2
         self._merges_graphs = random.random() < 0.7
-        suffix = random.choice((*(".pftrace",) * 10, ".pftrace.gz", ".json"))
-        self._target = directory / f"drawn{suffix}"
+        self._directory = directory
         self._selection = Selection(**selected)
         self.drew = False
-        self.slices = 0
+        self.files = 0
+        """Files that were written and checked."""
 
     def run(self) -> None:
-        """Draw the records, write them in full and perhaps within a limit, and check what came.
+        """Draw the records, write them in full and within limits, and check what came.
 
         Raises:
             TimelineError: they are refused.
             BrokenPromise: what never may be happened.
         """
+        random = self._random
         request = RankRequest(
             self._selection,
             options=DrawOptions(self._layers, self._merges_graphs),
             args=self._args,
             ranks=len(self._sources),
-            target=self._target,
+            target=self._directory / "drawn.pftrace",
         )
         drawn, records = self._drawn(request)
-        whole, kept, size_bytes, elements = self._written(
-            drawn, _options(self._args, self._by_layer, "coarsen")
-        )
-        if kept is None or whole is None:
+        by_layer = random.random() < 0.2
+        whole = self._written(drawn, _options(self._args, by_layer, "coarsen"), ".pftrace")
+        if whole is None:
             return
-        self.drew = whole.slices > 0
-        if self._whole and not self._is_json:
-            sums = sums_of(records)
-            known = {name for name, layer in SUMMED.items() if layer in self._layers}
-            check_sums([whole], {name: row for name, row in sums.items() if name in known})
-        if self._random.randrange(LIMITED_IN) == 0:
-            self._fit(drawn, whole, size_bytes, elements)
+        self.drew = whole.totals.slices > 0
+        if not self.drew and not whole.totals.samples:
+            return
+        sums = self._sums(records)
+        check_sums([whole.totals], sums)
+        for by in (by_layer, not by_layer):
+            suffix = random.choice((".pftrace", ".pftrace", ".pftrace.gz", ".json"))
+            args = random.choice((Args.ALL, Args.DEFAULT, Args.NONE))
+            other = self._written(drawn, _options(args, by, "coarsen"), suffix)
+            if other is not None and suffix != ".json":
+                check_sums([other.totals], sums)
+        if random.randrange(LIMITED_IN) == 0:
+            self._limit(drawn, whole, by_layer, random.choice(_LIMITED))
 
-    @property
-    def _is_json(self) -> bool:
-        return self._target.suffix == ".json"
+    def _sums(self, records: list[Records]) -> dict[str, list[int]]:
+        """What is drawn of records as a whole, where all of a layer is."""
+        if not self._whole:
+            return {}
+        known = {name for name, layer in SUMMED.items() if layer in self._layers}
+        return {name: row for name, row in sums_of(records).items() if name in known}
 
     def _drawn(self, request: RankRequest) -> tuple[tuple[DrawnRank, ...], list[Records]]:
         """The drawn ranks, and their records as they were valid."""
@@ -144,68 +160,84 @@ class DrawingRun:
             return (draw_rank_from_records(records, request),), [records]
         reading = ReadingOptions(jobs=1)
         with worker_pool_for(self._sources, reading, Silent()) as workers:
-            joined = read_ranks(self._sources, request, workers, self._target.parent)
+            joined = read_ranks(self._sources, request, workers, self._directory)
         return joined.ranks, [
             drop_invalid_rows(source.read(request.read_request)) for source in self._sources
         ]
 
-    def _fit(
-        self, drawn: tuple[DrawnRank, ...], whole: TraceTotals, size_bytes: int, elements: int
+    def _limit(
+        self, drawn: tuple[DrawnRank, ...], whole: _Written, by_layer: bool, way: tuple[str, str]
     ) -> None:
-        random = self._random
-        share = random.choice((0.3, 0.6, 0.8, 0.95, 1.0))
+        """Write within shares of what the whole takes, which may be too small for anything."""
+        limit, fit_way = way
+        share = self._random.choice((0.3, 0.6, 0.8, 0.95, 1.0))
         limits = {}
-        if random.random() < 0.7:
-            limits["limit"] = max(1, int(size_bytes * share))
-        if not limits or random.random() < 0.3:
-            limits["max_events"] = max(1, int(elements * share))
-        way = random.choice(("coarsen", "coarsen", "coarsen", "split", "error"))
-        options = _options(self._args, self._by_layer, way, **limits)
+        if limit != "events":
+            limits["limit"] = max(1, int(whole.size_bytes * share))
+        if limit != "bytes":
+            limits["max_events"] = max(1, int(whole.elements * share))
+        options = _options(self._args, by_layer, fit_way, **limits)
         try:
-            part, kept, *_ = self._written(drawn, options)
-        except TimelineError:
+            part = self._written(drawn, options, ".pftrace")
+        except LimitError:
             return
-        if part is not None and kept is not None and way == "coarsen" and not self._is_json:
-            if kept.layers:
-                check_resolutions([resolution_row(layer) for layer in kept.layers], part)
-            check_same_rows(part, whole)
+        if part is not None and fit_way == "coarsen":
+            if part.kept.layers:
+                rows = [resolution_row(layer) for layer in part.kept.layers]
+                check_resolutions(rows, part.totals)
+            check_same_rows(part.totals, whole.totals)
 
     def _written(
-        self, drawn: tuple[DrawnRank, ...], options: ExportOptions
-    ) -> tuple[TraceTotals | None, Kept | None, int, int]:
-        """Write drawn ranks; what the last file holds, what it keeps, its bytes and elements."""
-        form = format_of(self._target)
+        self, drawn: tuple[DrawnRank, ...], options: ExportOptions, suffix: str
+    ) -> _Written | None:
+        """Write drawn ranks and check each file; what is in the last one, None without any."""
+        target = self._directory / f"drawn{suffix}"
+        self.files += 1
         written = fit(
-            drawn, lambda _: (), options, self._target, form, lambda _: _ABOUT, 0, Silent()
+            drawn, lambda _: (), options, target, format_of(target), lambda _: _ABOUT, 0, Silent()
         )
-        totals, size_bytes, elements = None, 0, 0
+        found: _Written | None = None
         for part in written.parts:
-            part.draft.publish(self._target)
-            data = self._target.read_bytes()
-            size_bytes, elements = len(data), part.elements
-            totals = self._checked(data, part.slices, elements, written)
-            if size_bytes != part.draft.size_bytes:
+            part.draft.publish(target)
+            data = target.read_bytes()
+            if len(data) != part.draft.size_bytes:
                 raise BrokenPromise("another size is told than is there")
-            if options.limit_bytes and size_bytes > options.limit_bytes:
+            if options.limit_bytes and len(data) > options.limit_bytes:
                 raise BrokenPromise("the limit of bytes is exceeded")
-            if options.most_events and elements > options.most_events:
+            if options.most_events and part.elements > options.most_events:
                 raise BrokenPromise("the limit of events is exceeded")
-        return totals, written.kept, size_bytes, elements
-
-    def _checked(self, data: bytes, slices: int, elements: int, written: Written) -> TraceTotals:
-        """Check that a file holds what is told of it."""
-        data = gzip.decompress(data) if self._target.suffix == ".gz" else data
-        try:
-            found = _json_totals(data) if self._is_json else decode_totals(data)
-        except DamagedTraceError as error:
-            raise BrokenPromise(str(error)) from error
-        ends = elements - found.slices - found.samples
-        if found.slices != slices:
-            raise BrokenPromise(f"{slices} slices are told, {found.slices} are there")
-        limited = written.kept.limited_by is not None
-        if found.flows * 2 > ends or (not limited and found.flows * 2 != ends):
-            raise BrokenPromise(f"{ends} ends of arrows are told, {found.flows} arrows are there")
+            totals = _totals(data, suffix)
+            _check_told(totals, part, limited=written.kept.limited_by is not None)
+            found = _Written(totals, written.kept, len(data), part.elements)
         return found
+
+
+@dataclass(frozen=True)
+class _Written:
+    """What a file holds, what it keeps, and what it takes of limits."""
+
+    totals: TraceTotals
+    kept: Kept
+    size_bytes: int
+    elements: int
+
+
+def _totals(data: bytes, suffix: str) -> TraceTotals:
+    if suffix == ".json":
+        return _json_totals(data)
+    try:
+        return decode_totals(gzip.decompress(data) if suffix.endswith(".gz") else data)
+    except DamagedTraceError as error:
+        raise BrokenPromise(str(error)) from error
+
+
+def _check_told(found: TraceTotals, part: Part, *, limited: bool) -> None:
+    """Check that a file holds what is told of it."""
+    if found.slices != part.slices:
+        raise BrokenPromise(f"{part.slices} slices are told, {found.slices} are there")
+    ends = part.elements - found.slices - found.samples
+    if found.flows * 2 > ends or (not limited and found.flows * 2 != ends):
+        raise BrokenPromise(f"{ends} ends of arrows are told, {found.flows} arrows are there")
 
 
 def _value(layer: Layer) -> str:

@@ -2,9 +2,9 @@
 
     python tests/fuzz records [--runs 100000] [--seconds 600] [--processes 2]
 
-A run is one number, which gives the records, the options and what is checked. Most are short, as in
-`tests/fuzz/drawing_runs.py`; one of a hundred exports with all reports, is loaded in the trace
-processor and checked in all ways.
+A number gives the records, the options and what is checked. Most runs are short, some to a number,
+as in `tests/fuzz/drawing_runs.py`; one number of a hundred is exported with all reports, loaded in
+the trace processor and checked in all ways.
 """
 
 from __future__ import annotations
@@ -104,6 +104,7 @@ class RecordsRun:
         self._share = random.choice((0, 0, 0.3, 0.6, 0.8, 0.95, 1.0))
         self._events = random.random() < 0.3
         self._fit = random.choice(("coarsen", "coarsen", "steps", "split", "error"))
+        self.files = 0
         self.deep = random.randrange(DEEP_IN) == 0
         self.drew = False
 
@@ -139,6 +140,7 @@ class RecordsRun:
         return options["kind"] == "detail" and not {"window", "steps"} & options.keys()
 
     def _export(self, name: str, options: Mapping[str, Any]) -> ExportReport:
+        self.files += 1
         report = export_records(self.sources, self._directory / f"{name}{self._suffix}", options)
         report.to_json()
         for line in report.lines():
@@ -167,9 +169,10 @@ class RecordsRun:
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """What a run shows: a fault if there is one, and what came of it."""
+    """What a run shows: a fault if there is one, what came of it, and how many files it wrote."""
 
     fault: Fault | None
+    files: int = 1
     drew: bool = False
     refused: bool = False
     loaded: bool = False
@@ -202,8 +205,10 @@ def outcome_of(number: int, directory: Path, *, whole: bool | None = None) -> Ru
             except BrokenPromise as error:
                 fault = fault_of(error)
         path.unlink()
-    drew = run is not None and run.drew
-    return RunOutcome(fault, drew, refused, whole, whole and run is not None and run.deep)
+    if run is None:
+        return RunOutcome(fault, refused=refused)
+    deep = isinstance(run, RecordsRun) and run.deep
+    return RunOutcome(fault, run.files, run.drew, refused, whole, deep)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -250,7 +255,7 @@ def _run_some(options: argparse.Namespace, part: int) -> None:
                 done += 1
                 tidy(done)
                 counts = Counts(
-                    runs=1,
+                    runs=outcome.files,
                     inputs=1,
                     drew=outcome.drew,
                     refused=outcome.refused,
