@@ -525,14 +525,15 @@ def test_a_limit_that_no_part_can_keep_is_an_error_that_says_which_would_do(
 
 def test_both_limits_that_no_part_can_keep_are_named(shelf: ProfileShelf, tmp_path: Path) -> None:
     """A moment that exceeds both needs both to be raised, and then every part keeps both."""
-    profile, target = shelf.get("torch-db", **RUN), tmp_path / "timeline.pftrace"
+    profile = shelf.get("torch-db", ranks=1, steps=1, ops_per_step=3, planes=1)
+    target = tmp_path / "timeline.pftrace"
 
     def split(limit: int, most: int) -> ExportReport:
         way = {"kind": Kind.DETAIL, "fit": Fit.SPLIT}
         return export(profile.path, target, limit=limit, max_events=most, **way)
 
     with pytest.raises(LimitError, match="Raise limit and max_events") as caught:
-        split(1_000, 1)
+        split(2_000, 20)
     assert list(tmp_path.iterdir()) == [], "parts that were written before are left"
     said = str(caught.value)
     (limit,), (most,) = (re.findall(rf"(\d+) {unit}", said)[-1:] for unit in ("bytes", "events"))
