@@ -37,7 +37,8 @@ __all__ = [
 ]
 
 
-_Key, _Value = TypeVar("_Key"), TypeVar("_Value")
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 
 
 class Fit(enum.Enum):

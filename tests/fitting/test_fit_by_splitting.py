@@ -529,8 +529,9 @@ def test_both_limits_that_no_part_can_keep_are_named(shelf: ProfileShelf, tmp_pa
     target = tmp_path / "timeline.pftrace"
 
     def split(limit: int, most: int) -> ExportReport:
-        way = {"kind": Kind.DETAIL, "fit": Fit.SPLIT}
-        return export(profile.path, target, limit=limit, max_events=most, **way)
+        return export(
+            profile.path, target, kind=Kind.DETAIL, fit=Fit.SPLIT, limit=limit, max_events=most
+        )
 
     with pytest.raises(LimitError, match="Raise limit and max_events") as caught:
         split(2_000, 20)
