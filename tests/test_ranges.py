@@ -105,6 +105,11 @@ def test_no_move_wraps() -> None:
         ClockMove(FURTHEST_NS + 1)
 
 
+def test_any_two_moments_lie_as_far_apart_as_a_trace_can_tell() -> None:
+    """A picture that begins before zero is moved there, and then ends at their difference."""
+    assert np.iinfo(np.int64).max >= FURTHEST_NS - -FURTHEST_NS
+
+
 @pytest.mark.parametrize("time_ns", [0, 2**62, 2**63 - 5, 2**63 + 5, -(2**64)])
 @pytest.mark.parametrize("move", [ClockMove(), ClockMove(5), ClockMove(-7, 90_000, 11)])
 def test_the_way_back_ends(move: ClockMove, time_ns: int) -> None:

@@ -14,7 +14,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import Literal, SupportsIndex, TypeAlias
+from typing import Literal, SupportsIndex, TypeAlias, TypeVar
 
 from timeline.declarations import NO_COMPLETION, Completion, Group, InCompare, member_of, option
 from timeline.errors import UsageError
@@ -36,6 +36,10 @@ __all__ = [
     "ReadingOptions",
     "StepOperators",
 ]
+
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 
 
 class Fit(enum.Enum):
@@ -126,10 +130,28 @@ def _read_path(path: str | os.PathLike[str] | None) -> Path | None:
 
 
 def _read_offset(offset: Mapping[int, int | str] | None) -> dict[int, int]:
+    given = _read_mapping("offset", offset)
     return {
         rank: parse_duration_ns(time) if isinstance(time, str) else time
-        for rank, time in (offset or {}).items()
+        for rank, time in given.items()
     }
+
+
+def _read_ranks_of(assigned: Mapping[str, int] | None) -> dict[str, int]:
+    return _read_mapping("assign_rank", assigned)
+
+
+def _read_mapping(keyword: str, given: Mapping[_Key, _Value] | None) -> dict[_Key, _Value]:
+    """A mapping that was given as a keyword; none is empty.
+
+    Raises:
+        TypeError: it is of another type.
+    """
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{keyword} is a mapping, and not {type(given).__name__}")
+    return dict(given)
 
 
 def _parse_jobs(text: str) -> int:
@@ -519,7 +541,7 @@ class ReadingOptions:
         help="the rank of a capture that does not tell it; may be repeated",
         metavar="DIR=RANK",
         repeated=_parse_assignments,
-        read=lambda assigned: dict(assigned or {}),
+        read=_read_ranks_of,
         spell=lambda assigned: [f"{directory}={rank}" for directory, rank in assigned.items()],
         completion=Completion(directories=True),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -520,3 +521,23 @@ def test_a_limit_that_no_part_can_keep_is_an_error_that_says_which_would_do(
     )
     report = export_detail(profile.path, target, named)
     assert all(output.size_bytes <= named for output in report.outputs)
+
+
+def test_both_limits_that_no_part_can_keep_are_named(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """A moment that exceeds both needs both to be raised, and then every part keeps both."""
+    profile = shelf.get("torch-db", ranks=1, steps=1, ops_per_step=3, planes=1)
+    target = tmp_path / "timeline.pftrace"
+
+    def split(limit: int, most: int) -> ExportReport:
+        return export(
+            profile.path, target, kind=Kind.DETAIL, fit=Fit.SPLIT, limit=limit, max_events=most
+        )
+
+    with pytest.raises(LimitError, match="Raise limit and max_events") as caught:
+        split(2_000, 20)
+    assert list(tmp_path.iterdir()) == [], "parts that were written before are left"
+    said = str(caught.value)
+    (limit,), (most,) = (re.findall(rf"(\d+) {unit}", said)[-1:] for unit in ("bytes", "events"))
+    for output in split(int(limit), int(most)).outputs:
+        assert output.size_bytes <= int(limit)
+        assert output.elements <= int(most)

@@ -5,6 +5,7 @@
 Or sweeps extremes, which needs no Atheris; each has a --help of its own:
 
     python tests/fuzz sweep | records | options [--seconds 600]
+    python tests/fuzz counts
 
 A name stands for all targets that begin with it. What is found is made as small as possible and
 lies in DIR/TARGET-findings; inputs that reach new code are kept in DIR/TARGET for the next time.
@@ -33,6 +34,10 @@ def _main(arguments: list[str]) -> int:
         from tests.fuzz import option_sweep
 
         return option_sweep.main(arguments[1:])
+    if arguments[:1] == ["counts"]:
+        from tests.fuzz import ledger
+
+        return ledger.main(arguments[1:])
     from tests.fuzz import program
 
     return program.main(arguments)

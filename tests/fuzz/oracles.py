@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,12 +12,12 @@ import pytest
 
 from tests.fuzz.promises import BrokenPromise
 from tests.support.limited_exports import LEAST_LIMIT, LEAST_SHARE, Loaded
-from tests.support.row_totals import Row, RowTotals, counter_totals, layer_totals, row_totals
+from tests.support.row_totals import TraceTotals, trace_totals
 from timeline.columns import nesting
 from timeline.encoders import protobuf_rows
 from timeline.fitting import coarsen
 from timeline.reports.export_report import ExportReport
-from timeline.reports.report_rows import OutputFile
+from timeline.reports.report_rows import OutputFile, ResolutionRow
 from timeline.sources.decoders import scanner, sqlite_rows
 
 __all__ = [
@@ -25,6 +25,8 @@ __all__ = [
     "check_directory",
     "check_export",
     "check_limited",
+    "check_resolutions",
+    "check_same_rows",
     "check_sums",
     "load",
     "tree_hash",
@@ -34,11 +36,11 @@ __all__ = [
 
 @dataclass(frozen=True)
 class LoadedExport:
-    """An export's files in the trace processor, with what each of their rows holds."""
+    """An export's files in the trace processor, with what was counted of each."""
 
     report: ExportReport
     files: tuple[Loaded, ...]
-    rows: tuple[Mapping[Row, RowTotals], ...]
+    totals: tuple[TraceTotals, ...]
 
     @property
     def slices(self) -> int:
@@ -54,11 +56,10 @@ def load(report: ExportReport) -> LoadedExport:
             the report tells.
     """
     files = tuple(Loaded.of(output.path) for output in report.outputs)
-    for output, loaded in zip(report.outputs, files, strict=True):
-        _check_loaded(output, loaded, limited=report.limited_by is not None)
-    return LoadedExport(
-        report, files, tuple(row_totals(one.processor, is_json=one.is_json) for one in files)
-    )
+    totals = tuple(trace_totals(one.processor, is_json=one.is_json) for one in files)
+    for output, found in zip(report.outputs, totals, strict=True):
+        _check_loaded(output, found, limited=report.limited_by is not None)
+    return LoadedExport(report, files, totals)
 
 
 def _promise(kept: bool, broken: str) -> None:
@@ -66,22 +67,20 @@ def _promise(kept: bool, broken: str) -> None:
         raise BrokenPromise(broken)
 
 
-def _check_loaded(output: OutputFile, loaded: Loaded, *, limited: bool) -> None:
-    errors = loaded.processor.import_errors()
-    _promise(not errors, f"the trace processor says {errors}")
-    ((slices, unended),) = loaded.processor.rows(
-        "SELECT count(*), count(dur < 0 OR NULL) FROM slice"
+def _check_loaded(output: OutputFile, found: TraceTotals, *, limited: bool) -> None:
+    _promise(not found.errors, f"the trace processor says {found.errors}")
+    _promise(not found.unended, f"{found.unended} slices do not end")
+    _promise(
+        found.slices == output.slices,
+        f"{output.slices} slices are told, {found.slices} are loaded",
     )
-    _promise(not unended, f"{unended} slices do not end")
-    _promise(slices == output.slices, f"{output.slices} slices are told, {slices} are loaded")
-    ((samples,),) = loaded.processor.rows("SELECT count(*) FROM counter")
-    ends = output.elements - slices - samples
+    ends = output.elements - found.slices - found.samples
     # Where slices are merged while a file is written, ends of lost arrows may be left in it.
-    arrows = loaded.flows()
+    arrows = found.flows
     exact = not limited and arrows * 2 == ends
     _promise(
         exact or (limited and arrows * 2 <= ends),
-        f"{ends} ends of arrows are told, {arrows} arrows are loaded, {samples} samples",
+        f"{ends} ends of arrows are told, {arrows} arrows are loaded, {found.samples} samples",
     )
     size = output.path.stat().st_size
     _promise(size == output.size_bytes, f"{output.size_bytes} bytes are told, {size} are there")
@@ -110,7 +109,7 @@ def check_export(made: LoadedExport, *, selects: bool = False) -> None:
     if len(made.files) == 1 and not report.resolutions:
         _check_parts_of_time(made, selects=selects)
     if report.resolutions and len(made.files) == 1:
-        _check_resolutions(made)
+        check_resolutions(report.resolutions, made.totals[0])
 
 
 _PARTS = {
@@ -122,7 +121,7 @@ _PARTS = {
 
 def _check_parts_of_time(made: LoadedExport, *, selects: bool) -> None:
     """The rows of overlap of each rank are as long as the report says, and leave no gap."""
-    (rows,) = made.rows
+    rows = made.totals[0].rows
     if made.files[0].is_json or made.report.by_layer:
         return
     # Of ranks without tasks the parts are drawn step by step, from tables.
@@ -151,17 +150,19 @@ def _check_parts_of_time(made: LoadedExport, *, selects: bool) -> None:
         )
 
 
-def _check_resolutions(made: LoadedExport) -> None:
-    """Exact slices, merged ones and those they became, by layer, are those that are drawn."""
-    (loaded,) = made.files
+def check_resolutions(rows: Sequence[ResolutionRow], totals: TraceTotals) -> None:
+    """Check that exact slices, merged ones and those they became, by layer, are those drawn.
+
+    Raises:
+        BrokenPromise: others are told.
+    """
     drawn: dict[str, list[int]] = {}
-    totals = layer_totals(loaded.processor, is_json=loaded.is_json)
-    for layer, total in totals.items():
+    for layer, total in totals.layers.items():
         exact = total.drawn - total.merged
         drawn[layer] = [exact, total.count - exact + total.continued, total.merged]
-    for counter in counter_totals(loaded.processor, is_json=loaded.is_json).values():
+    for counter in totals.counters.values():
         drawn.setdefault("counters", [0, 0, 0])[0] += counter.count
-    told = {row.layer: [row.exact, row.merged, row.merged_into] for row in made.report.resolutions}
+    told = {row.layer: [row.exact, row.merged, row.merged_into] for row in rows}
     if "counters" in told:
         told["counters"][1] = drawn.setdefault("counters", [0, 0, 0])[1]
     _promise(told == drawn, f"resolutions are {drawn}, told {told}")
@@ -175,14 +176,7 @@ def check_limited(made: LoadedExport, exact: LoadedExport) -> None:
     """
     if len(made.files) != 1:
         return
-    (found,), (wanted,) = made.rows, exact.rows
-    plain = {row: replace(one, drawn=0, merged=0) for row, one in found.items()}
-    whole = {row: replace(one, drawn=0, merged=0) for row, one in wanted.items()}
-    for row in whole.keys() | plain.keys():
-        _promise(
-            plain.get(row) == whole.get(row),
-            f"row {row} holds {plain.get(row)}, the exact one {whole.get(row)}",
-        )
+    check_same_rows(made.totals[0], exact.totals[0])
     report = made.report
     (output,) = report.outputs
     if report.limited_by == "bytes" and report.limit_bytes >= LEAST_LIMIT:
@@ -190,16 +184,30 @@ def check_limited(made: LoadedExport, exact: LoadedExport) -> None:
         _promise(share >= LEAST_SHARE, f"of the limit of bytes {share:.2f} is used")
 
 
-def check_sums(made: LoadedExport, wanted: Mapping[str, Sequence[int]]) -> None:
-    """Check how many records each layer draws, and how long they take together, in ns.
+def check_same_rows(merged: TraceTotals, exact: TraceTotals) -> None:
+    """Check that each row stands for the same, whatever is merged.
+
+    Raises:
+        BrokenPromise: one stands for other records, or another time.
+    """
+    plain = {row: replace(one, drawn=0, merged=0) for row, one in merged.rows.items()}
+    whole = {row: replace(one, drawn=0, merged=0) for row, one in exact.rows.items()}
+    for row in whole.keys() | plain.keys():
+        _promise(
+            plain.get(row) == whole.get(row),
+            f"row {row} holds {plain.get(row)}, the exact one {whole.get(row)}",
+        )
+
+
+def check_sums(every: Iterable[TraceTotals], wanted: Mapping[str, Sequence[int]]) -> None:
+    """Check how many records each layer draws in files, and how long they take together, in ns.
 
     Raises:
         BrokenPromise: they are others.
     """
     found: dict[str, list[int]] = {}
-    for loaded in made.files:
-        totals = layer_totals(loaded.processor, is_json=loaded.is_json)
-        for layer, total in totals.items():
+    for totals in every:
+        for layer, total in totals.layers.items():
             sums = found.setdefault(layer, [0, 0])
             sums[0] += total.count
             sums[1] += total.busy_ns

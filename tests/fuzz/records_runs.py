@@ -1,26 +1,29 @@
-"""Runs from extreme records on: facts, drawing, fitting and encoding, without a profile on disk.
+"""Runs from extreme records on: drawing, fitting and encoding, without a profile on disk.
 
-    python -m tests.fuzz records [--runs 100000] [--seconds 600] [--first 0]
+    python tests/fuzz records [--runs 100000] [--seconds 600] [--processes 2]
 
-A run is one number, which gives the records, the options and what is checked.
+A number gives the records, the options and what is checked. Most runs are short, some to a number,
+as in `tests/fuzz/drawing_runs.py`; one number of a hundred is exported with all reports, loaded in
+the trace processor and checked in all ways.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import tempfile
 import time
-import warnings
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
 
+from tests.fuzz.drawing_runs import RANKS, DrawingRun, sums_of
 from tests.fuzz.findings import Fault, fault_of
+from tests.fuzz.ledger import CORPUS, Counts, Ledger
+from tests.fuzz.long_runs import Sweeping, in_processes, run_unhindered
 from tests.fuzz.oracles import (
     LoadedExport,
     check_directory,
@@ -30,12 +33,12 @@ from tests.fuzz.oracles import (
     load,
     without_compiled,
 )
-from tests.fuzz.promises import BrokenPromise, check_trace
+from tests.fuzz.promises import BrokenPromise
 from tests.support.extreme_records import ExtremeShape, ExtremeSource
 from timeline.analysis.invalid_rows import drop_invalid_rows
 from timeline.commands.export import export
 from timeline.encoders.formats import FORMATS
-from timeline.errors import TimelineError, TimelineWarning
+from timeline.errors import TimelineError
 from timeline.options import ReadingOptions
 from timeline.profile import Profile
 from timeline.progress import Silent
@@ -45,14 +48,15 @@ from timeline.selection import DETAIL_LAYERS
 from timeline.sources.finding.discovery import Discovered
 from timeline.sources.source import ReadRequest
 
-__all__ = ["RecordsRun", "export_records", "main"]
+__all__ = ["RecordsRun", "RunOutcome", "export_records", "main", "outcome_of"]
 
 SUFFIXES = tuple(form.suffix for form in FORMATS)
-LOADED_IN = 4
-"""Runs of which one is loaded in the trace processor and checked in all ways."""
-DEEP_IN = 50
-TOLD_EVERY = 500
-RANKS = (0, 0, 0, 1, (1 << 16) - 1, 1 << 31, 1 << 53, LARGEST_ID)
+WHOLE_IN = 100
+"""Runs of which one goes through the whole program from records on."""
+DEEP_IN = 5
+"""Whole runs of which one is done again in all ways that must not change anything."""
+BLOCK = 250
+"""Numbers that a process takes at a time, so that no two have the same."""
 MEMORY = Path("/dev/shm")
 _EVERYTHING = ReadRequest(DETAIL_LAYERS)
 
@@ -100,8 +104,8 @@ class RecordsRun:
         self._share = random.choice((0, 0, 0.3, 0.6, 0.8, 0.95, 1.0))
         self._events = random.random() < 0.3
         self._fit = random.choice(("coarsen", "coarsen", "steps", "split", "error"))
-        self.loads = random.randrange(LOADED_IN) == 0
-        self._deep = random.randrange(DEEP_IN) == 0
+        self.files = 0
+        self.deep = random.randrange(DEEP_IN) == 0
         self.drew = False
 
     def run(self) -> None:
@@ -114,9 +118,9 @@ class RecordsRun:
         whole = self._export("whole", self._options)
         self.drew = any(output.slices for output in whole.outputs)
         loaded = self._loaded(whole)
-        if loaded is not None and self._draws_all():
-            check_sums(loaded, self._sums())
-        if self._deep:
+        if self._draws_all():
+            check_sums(loaded.totals, self._sums())
+        if self.deep:
             self._again(whole)
         if not self._share or not whole.outputs:
             return
@@ -128,8 +132,7 @@ class RecordsRun:
             options["limit"] = max(1, int(output.size_bytes * self._share))
         part = self._export("part", options)
         made = self._loaded(part)
-        coarsened = self._fit == "coarsen" and part.limited_by is not None
-        if coarsened and made is not None and loaded is not None:
+        if self._fit == "coarsen" and part.limited_by is not None:
             check_limited(made, loaded)
 
     def _draws_all(self) -> bool:
@@ -137,40 +140,21 @@ class RecordsRun:
         return options["kind"] == "detail" and not {"window", "steps"} & options.keys()
 
     def _export(self, name: str, options: Mapping[str, Any]) -> ExportReport:
+        self.files += 1
         report = export_records(self.sources, self._directory / f"{name}{self._suffix}", options)
         report.to_json()
         for line in report.lines():
             line.encode()
         return report
 
-    def _loaded(self, report: ExportReport) -> LoadedExport | None:
-        if self.loads:
-            made = load(report)
-            check_export(made, selects=bool({"steps", "window"} & self._options.keys()))
-            return made
-        for output in report.outputs:
-            if output.path.stat().st_size != output.size_bytes:
-                raise BrokenPromise("another size is told than is there")
-            if output.path.name.endswith(".pftrace"):
-                check_trace(output.path)
-            elif output.path.name.endswith(".json"):
-                json.loads(output.path.read_bytes())
-        return None
+    def _loaded(self, report: ExportReport) -> LoadedExport:
+        made = load(report)
+        check_export(made, selects=bool({"steps", "window"} & self._options.keys()))
+        return made
 
     def _sums(self) -> dict[str, list[int]]:
         """How many valid rows each layer has, and how long they are together."""
-        wanted: dict[str, list[int]] = {}
-        for source in self.sources:
-            records = drop_invalid_rows(source.read(_EVERYTHING))
-            for layer, table in (
-                ("task", records.tasks),
-                ("hccl_task", records.planes),
-                ("communication_op", records.ops),
-            ):
-                sums = wanted.setdefault(layer, [0, 0])
-                sums[0] += len(table)
-                sums[1] += int((table.end_ns - table.start_ns).astype(object).sum() or 0)
-        return wanted
+        return sums_of([drop_invalid_rows(source.read(_EVERYTHING)) for source in self.sources])
 
     def _again(self, whole: ExportReport) -> None:
         before = [output.path.read_bytes() for output in whole.outputs]
@@ -183,12 +167,29 @@ class RecordsRun:
             raise BrokenPromise("without what is compiled the bytes are others")
 
 
-def fault_of_run(number: int, directory: Path) -> tuple[Fault | None, RecordsRun | None, bool]:
-    """What a run shows, the run, and whether it was refused; nothing of it is left."""
+@dataclass(frozen=True)
+class RunOutcome:
+    """What a run shows: a fault if there is one, what came of it, and how many files it wrote."""
+
+    fault: Fault | None
+    files: int = 1
+    drew: bool = False
+    refused: bool = False
+    loaded: bool = False
+    deep: bool = False
+
+
+def outcome_of(number: int, directory: Path, *, whole: bool | None = None) -> RunOutcome:
+    """What a run shows; nothing of it is left.
+
+    whole: whether it goes through the whole program; if not given, its number decides.
+    """
     fault: Fault | None = None
-    run, refused = None, False
+    run: RecordsRun | DrawingRun | None = None
+    refused = False
+    whole = number % WHOLE_IN == 0 if whole is None else whole
     try:
-        run = RecordsRun(number, directory)
+        run = RecordsRun(number, directory) if whole else DrawingRun(number, directory)
         run.run()
     except TimelineError:
         refused = True
@@ -204,49 +205,63 @@ def fault_of_run(number: int, directory: Path) -> tuple[Fault | None, RecordsRun
             except BrokenPromise as error:
                 fault = fault_of(error)
         path.unlink()
-    return fault, run, refused
+    if run is None:
+        return RunOutcome(fault, refused=refused)
+    deep = isinstance(run, RecordsRun) and run.deep
+    return RunOutcome(fault, run.files, run.drew, refused, whole, deep)
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run as many as asked for; 1 if anything was found."""
     parser = argparse.ArgumentParser(prog="tests/fuzz records", description="Extreme records.")
-    parser.add_argument("--runs", type=int, default=100_000)
-    parser.add_argument("--seconds", type=float, default=600)
-    parser.add_argument("--first", type=int, default=0, help="number of the first run (0)")
+    parser.add_argument("--runs", type=int, default=10**9, help="of each process (no limit)")
+    parser.add_argument("--seconds", type=float, default=600, help="of all (600)")
+    parser.add_argument("--processes", type=int, default=1, help="that run at once (1)")
+    parser.add_argument("--corpus", type=Path, default=CORPUS, help=f"of counts ({CORPUS})")
+    parser.add_argument("--numbers", type=int, nargs="*", help="run these again, and count nothing")
     options = parser.parse_args(arguments)
-    warnings.simplefilter("error")
-    warnings.simplefilter("ignore", TimelineWarning)
-    kinds: Counter[str] = Counter()
-    runs = refusals = drew = loaded = 0
-    began = time.monotonic()
+    if options.numbers:
+        return _run_again(options.numbers)
+    return in_processes(_run_some, options, "records", options.processes)
 
-    def tell() -> str:
-        seconds = time.monotonic() - began
-        return (
-            f"{runs} runs from records on, {runs / seconds:.1f}/s; {drew} "
-            f"({drew / max(runs, 1):.0%}) drew a slice, {refusals} "
-            f"({refusals / max(runs, 1):.0%}) were refused in some way, {loaded} were loaded; "
-            f"{sum(kinds.values())} faults of {len(kinds)} kinds"
-        )
 
+def _run_again(numbers: Sequence[int]) -> int:
+    found = 0
+    with tempfile.TemporaryDirectory(prefix="tlexport-records-") as name:
+        for number in numbers:
+            fault = outcome_of(number, Path(name)).fault
+            found += fault is not None
+            print(f"run {number}: {'holds' if fault is None else fault.told}")
+    return int(found > 0)
+
+
+def _run_some(options: argparse.Namespace, part: int) -> None:
+    """Run numbers that nobody had, until the time is over."""
+    ledger = Ledger(options.corpus)
     place = MEMORY if MEMORY.is_dir() else None
-    with tempfile.TemporaryDirectory(prefix="tlexport-records-", dir=place) as name:
-        for number in range(options.first, options.first + options.runs):
-            if time.monotonic() - began > options.seconds:
-                break
-            fault, run, refused = fault_of_run(number, Path(name))
-            runs += 1
-            refusals += refused
-            if run is not None:
-                drew += run.drew
-                loaded += run.loads
-            if fault is not None:
-                if not kinds[fault.kind]:
-                    print(f"run {number}: {fault.kind}\n{fault.told}", flush=True)
-                kinds[fault.kind] += 1
-            if runs % TOLD_EVERY == 0:
-                print(tell(), flush=True)
-    for kind, count in kinds.most_common():
-        print(f"{count} x {kind}")
-    print(tell())
-    return 1 if kinds else 0
+    sweeping = Sweeping("records", ledger, options.corpus / "records.jsonl", options.seconds)
+    with (
+        tempfile.TemporaryDirectory(prefix="tlexport-records-", dir=place) as name,
+        run_unhindered() as tidy,
+    ):
+        done = 0
+        while done < options.runs and not sweeping.is_over():
+            first = ledger.take("records", "next", BLOCK)
+            for number in range(first, first + min(BLOCK, options.runs - done)):
+                if sweeping.is_over():
+                    break
+                began = time.monotonic()
+                outcome = outcome_of(number, Path(name))
+                done += 1
+                tidy(done)
+                counts = Counts(
+                    runs=outcome.files,
+                    inputs=1,
+                    drew=outcome.drew,
+                    refused=outcome.refused,
+                    loaded=outcome.loaded,
+                    deep=outcome.deep,
+                    seconds=time.monotonic() - began,
+                )
+                sweeping.add(counts, outcome.fault, {"run": number})
+    sweeping.end()

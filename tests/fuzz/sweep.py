@@ -1,46 +1,56 @@
-"""The sweep: each column of each layout set to each extreme, one run of the whole program each.
+"""The sweep: each column of each layout set to each extreme, and any two of them at once.
 
-    python -m tests.fuzz sweep [--seconds 600] [--runs N] [--part 1/2] [--seeds NAME ...]
+    python tests/fuzz sweep [--seconds 600] [--processes 2] [--seeds NAME ...]
 
-Every run exports a small profile in which one column has one extreme value in all of its rows or in
-one of them, loads the file in the trace processor, and checks what exports promise. What breaks is
-written to a file, a line of JSON each, with all that shows it again.
+Every input is a small profile in which one column or two have an extreme value in all of their rows
+or in one of them. The whole program draws it, the file is loaded in the trace processor, and all
+that exports promise is checked. No input comes twice, however often the sweep is started: what was
+run is in the corpus, with the counts. What breaks is written to a file there, a line of JSON each,
+with all that shows it again.
 """
 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import re
 import signal
-import sys
 import tempfile
 import time
-import warnings
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from types import FrameType
-from typing import Any
 
 from tests.fuzz.extremes import EXTREMES, Extreme
 from tests.fuzz.file_columns import Column, columns_of
 from tests.fuzz.findings import Fault, fault_of
+from tests.fuzz.input_tree import InputTree, SeenInputs
+from tests.fuzz.ledger import CORPUS, Counts, Ledger
+from tests.fuzz.long_runs import Sweeping, in_processes, run_unhindered
 from tests.fuzz.sweep_seeds import Seed, made_seeds, real_seeds
-from tests.fuzz.whole_program import WholeProgram
-from timeline.errors import TimelineError, TimelineWarning
+from tests.fuzz.whole_program import Drawn, WholeProgram
+from timeline.errors import TimelineError
 
-__all__ = ["Case", "Sweeper", "Tally", "cases", "main"]
+__all__ = ["Case", "Change", "Outcome", "Sweeper", "main"]
 
-FOUND = Path("fuzz-corpus", "sweep.jsonl")
 LONGEST_SECONDS = 30
 MEMORY = Path("/dev/shm")
+PAIR_IN = 4
+"""Cases of which one changes two columns at once."""
+MOST_TRIES = 50
+"""Cases without a change that was not met before, after which a seed is left for another one."""
+TURN_SECONDS = 12.0
+USUAL_SECONDS = 0.08
+"""Seeds that take longer than this have shorter turns."""
+EMPTY_SHARE = 0.03
+"""Of their turn have seeds that hold no slice."""
 
 
 @dataclass(frozen=True)
-class Case:
+class Change:
     """One change of one file of a profile."""
 
     path: Path
@@ -59,54 +69,26 @@ class Case:
         return f"{self.place} = {self.extreme.name} in {'one row' if self.one else 'all rows'}"
 
 
-@dataclass
-class Tally:
-    """What came of runs.
+@dataclass(frozen=True)
+class Case:
+    """Changes of a profile that are made at once."""
 
-    reached: columns of which some value changed the file, and where it was merely refused or told.
-    """
+    changes: tuple[Change, ...]
 
-    runs: int = 0
-    refused: int = 0
-    drew: int = 0
-    checked: int = 0
-    skipped: int = 0
-    seconds: float = 0.0
-    faults: Counter[str] = field(default_factory=Counter)
-    columns: set[str] = field(default_factory=set)
-    reached: set[str] = field(default_factory=set)
-    refusing: set[str] = field(default_factory=set)
-
-    def __str__(self) -> str:
-        rate = self.runs / self.seconds if self.seconds else 0.0
-        runs = max(self.runs, 1)
-        return (
-            f"{self.runs} runs of the whole program, {rate:.1f}/s; {self.drew} "
-            f"({self.drew / runs:.0%}) drew a slice, {self.refused} ({self.refused / runs:.0%}) "
-            f"were refused, {self.checked} were checked in depth; {len(self.columns)} columns, "
-            f"of which {len(self.reached)} reach the picture and "
-            f"{len(self.refusing - self.reached)} are only refused; "
-            f"{sum(self.faults.values())} faults of {len(self.faults)} kinds"
-        )
+    @property
+    def name(self) -> str:
+        """What is changed, for people."""
+        return " and ".join(change.name for change in self.changes)
 
 
-def cases(capture: Path, random: Random | None = None) -> Iterator[Case]:
-    """All changes of a capture; in random order if one is given."""
-    columns: dict[str, tuple[Path, Column]] = {}
-    for path in sorted(capture.rglob("*")):
-        if path.is_file():
-            for column in columns_of(path):
-                place = f"{re.sub('[0-9]+', '#', path.name)}: {column.name}"
-                columns.setdefault(place, (path, column))
-    every = [
-        Case(path, column, extreme, one)
-        for extreme in EXTREMES
-        for one in (False, True)
-        for path, column in columns.values()
-    ]
-    if random is not None:
-        random.shuffle(every)
-    yield from every
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a case: a fault, what was drawn, or neither where it was refused."""
+
+    case: Case
+    counts: Counts
+    drawn: Drawn | None = None
+    fault: Fault | None = None
 
 
 class _TookTooLong(Exception):  # noqa: N818 - it is no error of the profile
@@ -116,8 +98,8 @@ class _TookTooLong(Exception):  # noqa: N818 - it is no error of the profile
 class Sweeper:
     """Runs cases of one seed, in a directory that is removed with it."""
 
-    def __init__(self, seed: Seed, tally: Tally, random: Random) -> None:
-        self._seed, self._tally = seed, tally
+    def __init__(self, seed: Seed, random: Random) -> None:
+        self.seed, self._random = seed, random
         self._place = tempfile.TemporaryDirectory(
             prefix="tlexport-sweep-", dir=MEMORY if MEMORY.is_dir() else None
         )
@@ -125,76 +107,192 @@ class Sweeper:
         capture = root / "capture"
         capture.mkdir()
         seed.write(capture)
-        self._capture = capture
+        self._tree = InputTree(capture)
         self._program = WholeProgram(capture, root)
-        self._cases = cases(capture, random)
+        self._columns = self._find_columns()
+        self._singles = self._every_change()
         self._began: float | None = None
-        self.plain = self._run(None)
+        began = time.process_time()
+        self.plain = self._run(Case(()), {}, everything=True)
+        self.seconds = time.process_time() - began
+        """What the profile takes as it is, with everything that is checked."""
 
     def close(self) -> None:
         """Remove all files."""
         self._place.cleanup()
 
-    def sweep(self, only: str = "") -> Iterator[tuple[Case, Fault | None]]:
-        """Run each case whose name contains a text; gives what broke, if anything did."""
-        for case in self._cases:
-            if only not in case.name:
-                continue
-            before = case.path.read_bytes()
-            changed = case.column.change(before, case.extreme, case.one)
-            if changed is None or changed == before:
-                self._tally.skipped += 1
-                continue
-            place = f"{self._seed.name}: {case.place}"
-            self._tally.columns.add(place)
-            case.path.write_bytes(changed)
-            try:
-                found = self._run(case)
-            finally:
-                case.path.write_bytes(before)
-            if isinstance(found, Fault):
-                self._tally.faults[found.kind] += 1
-                yield case, found
-            elif found is None:
-                self._tally.refusing.add(place)
-                yield case, None
-            else:
-                if found != self.plain:
-                    self._tally.reached.add(place)
-                yield case, None
+    @property
+    def places(self) -> list[str]:
+        """All columns."""
+        return list(self._columns)
 
-    def _run(self, case: Case | None) -> bytes | Fault | None:
-        """What a run draws, None where it is refused."""
-        tally = self._tally
+    def sweep(self, seen: SeenInputs, part: int = 0, parts: int = 1) -> Iterator[Outcome]:
+        """Run cases whose input nobody ran, in random order, until there are no more.
+
+        part, parts: inputs are dealt to so many processes, and this is one of them.
+        """
+        useless = 0
+        while useless < MOST_TRIES:
+            case = self._next_case()
+            changed = self._changed(case)
+            useless += 1
+            if changed is None:
+                continue
+            key = self._tree.key(changed)
+            if key % parts == part and seen.add(key):
+                useless = 0
+                yield self._run(case, changed, chance=key)
+
+    def again(self, name: str) -> Outcome | None:
+        """Run the case of a name, whoever ran it before; None where it changes nothing."""
+        wanted = name.split(" and ")
+        named = {change.name: change for change in self._every_change() if change.name in wanted}
+        if len(named) < len(set(wanted)):
+            return None
+        case = Case(tuple(named[one] for one in wanted))
+        changed = self._changed(case)
+        if changed is None:
+            return None
+        return self._run(case, changed, chance=self._tree.key(changed), everything=True)
+
+    def _find_columns(self) -> dict[str, tuple[Path, Column]]:
+        """The columns by their place, each in the first file that has it."""
+        columns: dict[str, tuple[Path, Column]] = {}
+        for path in self._tree.paths:
+            for column in columns_of(path):
+                place = f"{re.sub('[0-9]+', '#', path.name)}: {column.name}"
+                columns.setdefault(place, (path, column))
+        return columns
+
+    def _every_change(self) -> list[Change]:
+        """All changes of one column, in random order."""
+        every = [
+            Change(path, column, extreme, one)
+            for extreme in EXTREMES
+            for one in (False, True)
+            for path, column in self._columns.values()
+        ]
+        self._random.shuffle(every)
+        return every
+
+    def _next_case(self) -> Case:
+        if self._singles and self._random.randrange(PAIR_IN):
+            return Case((self._singles.pop(),))
+        if not self._columns:
+            return Case(())
+        columns = list(self._columns.values())
+        return Case(
+            tuple(
+                Change(
+                    *self._random.choice(columns),
+                    self._random.choice(EXTREMES),
+                    self._random.random() < 0.5,
+                )
+                for _ in range(2)
+            )
+        )
+
+    def _changed(self, case: Case) -> dict[Path, bytes] | None:
+        """The files that a case changes; None where all of it cannot be done or changes nothing."""
+        changed: dict[Path, bytes] = {}
+        for change in case.changes:
+            before = changed.get(change.path) or self._tree.content(change.path)
+            try:
+                after = change.column.change(before, change.extreme, change.one)
+            except (ValueError, IndexError, KeyError):  # the first change took away the second's
+                return None
+            if after is None or after == before:
+                return None
+            changed[change.path] = after
+        return changed or None
+
+    def _run(
+        self,
+        case: Case,
+        changed: Mapping[Path, bytes],
+        *,
+        chance: int = 0,
+        everything: bool = False,
+    ) -> Outcome:
+        program = self._program
+        runs, loaded, deep = program.runs, program.loaded, program.deep
+        drawn: Drawn | None = None
+        fault: Fault | None = None
+        began = time.monotonic()
         self._began = time.process_time()
         signal.signal(signal.SIGPROF, self._tick)
         signal.setitimer(signal.ITIMER_PROF, 1.0, 1.0)
-        began = time.monotonic()
-        before = self._program.runs, self._program.drew, self._program.checked
-        refused = self._program.refused
         try:
-            return self._program.run(None if case is None else case.name)
+            with self._tree.holding(changed):
+                drawn = program.run(chance, everything=everything)
         except TimelineError:
-            self._program.refused += 1
-            return None
+            pass
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - whatever it is, it is the finding
             found = fault_of(error)
-            return Fault(re.sub(r"\d+", "#", found.kind)[:600], found.told)
+            fault = Fault(re.sub(r"\d+", "#", found.kind)[:600], found.told)
         finally:
             self._began = None
             signal.setitimer(signal.ITIMER_PROF, 0)
-            tally.runs += self._program.runs - before[0]
-            tally.drew += self._program.drew - before[1]
-            tally.checked += self._program.checked - before[2]
-            tally.refused += self._program.refused - refused
-            tally.seconds += time.monotonic() - began
+        counts = Counts(
+            runs=program.runs - runs,
+            inputs=1,
+            drew=drawn is not None and drawn.has_slices,
+            refused=drawn is None and fault is None,
+            loaded=program.loaded - loaded,
+            deep=program.deep - deep,
+            seconds=time.monotonic() - began,
+        )
+        return Outcome(case, counts, drawn, fault)
 
     def _tick(self, signum: int, frame: FrameType | None) -> None:
         if self._began is not None and time.process_time() - self._began > LONGEST_SECONDS:
             self._began = None
             raise _TookTooLong(f"took more than {LONGEST_SECONDS} s")
+
+
+class _Reached:
+    """For each column of each seed the most that any change of it alone led to, in a file."""
+
+    RANKS = ("nothing", "refused", "reaches")
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._found: dict[str, int] = {}
+
+    def note(self, seed: str, places: Sequence[str], found: str) -> None:
+        """Note what a change of columns led to."""
+        for place in places:
+            key, rank = f"{seed}: {place}", self.RANKS.index(found)
+            self._found[key] = max(rank, self._found.get(key, 0))
+
+    def keep(self) -> None:
+        """Add what was noted to the file, which other processes add to as well."""
+        with self._path.with_suffix(".lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            kept = json.loads(self._path.read_text("utf-8")) if self._path.exists() else {}
+            for key, rank in self._found.items():
+                before = self.RANKS.index(kept.get(key, self.RANKS[0]))
+                kept[key] = self.RANKS[max(rank, before)]
+            beside = self._path.with_suffix(".part")
+            beside.write_text(json.dumps(kept, indent=0, ensure_ascii=True), encoding="utf-8")
+            beside.replace(self._path)
+            self._found = {key: self.RANKS.index(value) for key, value in kept.items()}
+
+    def __str__(self) -> str:
+        ranks = list(self._found.values())
+        reach, refused = ranks.count(2), ranks.count(1)
+        return (
+            f"{len(ranks)} columns were changed: {reach} reach the picture, {refused} are only "
+            f"refused, {len(ranks) - reach - refused} do neither"
+        )
+
+    def unreached(self) -> list[str]:
+        """The columns of which no change reached the picture."""
+        return sorted(
+            f"{key} ({self.RANKS[rank]})" for key, rank in self._found.items() if rank < 2
+        )
 
 
 # -- the command ---------------------------------------------------------------------------------
@@ -204,81 +302,111 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tests/fuzz sweep", description="Sweep all columns.")
     parser.add_argument("--seeds", nargs="*", default=[], help="their names (default: all)")
     parser.add_argument("--seconds", type=float, default=600, help="of all (600)")
-    parser.add_argument("--runs", type=int, default=10**9, help="of each seed (no limit)")
-    parser.add_argument("--part", default="1/1", help="which of how many parts of the seeds (1/1)")
-    parser.add_argument("--order", type=int, default=1, help="seed of the random order (1)")
-    parser.add_argument("--found", type=Path, default=FOUND, help=f"findings ({FOUND})")
-    parser.add_argument("--only", default="", help="only cases whose name contains this")
+    parser.add_argument("--runs", type=int, default=10**9, help="inputs of each process (no limit)")
+    parser.add_argument("--processes", type=int, default=1, help="that run at once (1)")
+    parser.add_argument("--corpus", type=Path, default=CORPUS, help=f"of counts ({CORPUS})")
+    parser.add_argument("--case", help="run the case of this name again, and count nothing")
+    parser.add_argument("--unreached", action="store_true", help="list columns that are not drawn")
     return parser.parse_args(arguments)
 
 
 def main(arguments: Sequence[str]) -> int:
     """Sweep the seeds in turns until the time is over; 1 if anything was found."""
     options = _parse(arguments)
-    warnings.simplefilter("error")
-    warnings.simplefilter("ignore", TimelineWarning)
-    part, parts = map(int, options.part.split("/"))
-    seeds = [*made_seeds(), *real_seeds()]
-    if options.seeds:
-        seeds = [seed for seed in seeds if seed.name in options.seeds]
-    seeds = seeds[part - 1 :: parts]
-    tally, kinds = Tally(), dict[str, str]()
-    until = time.monotonic() + options.seconds
-    options.found.parent.mkdir(parents=True, exist_ok=True)
-    with options.found.open("a") as found:
-        rounds = 0
-        while time.monotonic() < until and rounds < 1000:
-            for number, seed in enumerate(seeds):
-                left = (until - time.monotonic()) / (len(seeds) - number)
-                if left <= 0:
-                    break
-                _sweep_one(seed, tally, Random(options.order + rounds), left, options, kinds, found)
-                print(f"{seed.name}: {tally}", flush=True)
-            rounds += 1
-            if options.runs < 10**9:
-                break
-    unreached = sorted(tally.columns - tally.reached)
-    print("Columns that do not reach the picture:", *unreached, sep="\n  ")
-    print(tally)
-    for kind, name in kinds.items():
-        print(f"{tally.faults[kind]} x {kind}\n    {name}")
-    return 1 if tally.faults else 0
+    if options.case:
+        return _run_again(options)
+    found = in_processes(_sweep, options, "sweep", options.processes)
+    reached = _Reached(options.corpus / "columns.json")
+    reached.keep()
+    if options.unreached:
+        print(*reached.unreached(), sep="\n")
+    print(reached)
+    return found
 
 
-def _sweep_one(
-    seed: Seed,
-    tally: Tally,
-    random: Random,
-    seconds: float,
-    options: argparse.Namespace,
-    kinds: dict[str, str],
-    found: Any,
-) -> None:
-    until = time.monotonic() + seconds
-    try:
-        sweeper = Sweeper(seed, tally, random)
-    except TimelineError:
-        return
-    try:
-        if isinstance(sweeper.plain, Fault):
-            kind = sweeper.plain.kind
-            if kind not in kinds:
-                kinds[kind] = f"{seed.name} as it is"
-                told = {"seed": seed.name, "case": None, "kind": kind, "told": sweeper.plain.told}
-                found.write(json.dumps(told) + "\n")
-                found.flush()
-            tally.faults[kind] += 1
-        for done, (case, fault) in enumerate(sweeper.sweep(options.only)):
-            if fault is not None and fault.kind not in kinds:
-                kinds[fault.kind] = f"{seed.name}: {case.name}"
-                told = {"seed": seed.name, "case": case.name, "kind": fault.kind}
-                found.write(json.dumps(told | {"told": fault.told}) + "\n")
-                found.flush()
-            if time.monotonic() > until or done > options.runs:
-                break
-    finally:
+def _seeds(names: Sequence[str]) -> list[Seed]:
+    return [seed for seed in (*made_seeds(), *real_seeds()) if not names or seed.name in names]
+
+
+def _run_again(options: argparse.Namespace) -> int:
+    shown = 0
+    for seed in _seeds(options.seeds):
+        sweeper = Sweeper(seed, Random(0))
+        outcome = sweeper.again(options.case)
+        if outcome is not None:
+            shown += outcome.fault is not None
+            said = "drawn" if outcome.drawn else "refused"
+            print(f"{seed.name}: {outcome.fault.told if outcome.fault else said}")
         sweeper.close()
+    return int(shown > 0)
 
 
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+def _sweep(options: argparse.Namespace, part: int) -> None:
+    """Sweep the seeds in turns, each until its turn or the time is over."""
+    ledger = Ledger(options.corpus)
+    seen = SeenInputs(options.corpus / "sweep-inputs.bin")
+    reached = _Reached(options.corpus / "columns.json")
+    random = Random(ledger.take("sweep", "rounds"))
+    sweeping = Sweeping("sweep", ledger, options.corpus / "sweep.jsonl", options.seconds)
+    sweepers: dict[str, Sweeper | None] = {}
+    seeds, inputs = _seeds(options.seeds), 0
+    with run_unhindered() as tidy:
+        while seeds and not sweeping.is_over() and inputs < options.runs:
+            random.shuffle(seeds)
+            for seed in seeds:
+                sweeper = _sweeper_of(seed, sweepers, random, sweeping)
+                if sweeper is None:
+                    continue
+                turn = min(_turn_seconds(sweeper), sweeping.seconds_left)
+                until = time.monotonic() + turn
+                for outcome in sweeper.sweep(seen, part, options.processes):
+                    inputs += 1
+                    tidy(inputs)
+                    _note(reached, sweeper, outcome)
+                    shown = {"seed": seed.name, "case": outcome.case.name}
+                    sweeping.add(outcome.counts, outcome.fault, shown)
+                    if time.monotonic() > until or inputs >= options.runs:
+                        break
+                reached.keep()
+                seen.keep()
+                if sweeping.is_over() or inputs >= options.runs:
+                    break
+            seeds = [seed for seed in seeds if sweepers.get(seed.name, True) is not None]
+    sweeping.end()
+    for sweeper in sweepers.values():
+        if sweeper is not None:
+            sweeper.close()
+
+
+def _sweeper_of(
+    seed: Seed, sweepers: dict[str, Sweeper | None], random: Random, sweeping: Sweeping
+) -> Sweeper | None:
+    """The sweeper of a seed; None where the seed itself is refused or shows a fault."""
+    if seed.name not in sweepers:
+        made = Sweeper(seed, random)
+        if made.plain.fault is not None:
+            sweeping.add(Counts(), made.plain.fault, {"seed": seed.name, "case": None})
+        sweepers[seed.name] = made if made.plain.drawn is not None else None
+    return sweepers[seed.name]
+
+
+def _turn_seconds(sweeper: Sweeper) -> float:
+    drawn = sweeper.plain.drawn
+    share = 1.0 if drawn is not None and drawn.has_slices else EMPTY_SHARE
+    runs = max(1, sweeper.plain.counts.runs)
+    return TURN_SECONDS * share * min(1.0, USUAL_SECONDS * runs / sweeper.seconds)
+
+
+def _note(reached: _Reached, sweeper: Sweeper, outcome: Outcome) -> None:
+    """Note whether the change of one column reached the picture."""
+    if len(outcome.case.changes) != 1:
+        return
+    places = [change.place for change in outcome.case.changes]
+    plain, drawn = sweeper.plain.drawn, outcome.drawn
+    if drawn is None:
+        found = "refused"
+    elif plain is not None and drawn.way == plain.way and drawn.content != plain.content:
+        found = "reaches"
+    else:
+        found = "nothing"
+    reached.note(sweeper.seed.name, places, found)

@@ -18,10 +18,10 @@ from tests.support.profile_shelf import MAIN_LAYOUTS, VARIANTS, WRITERS
 
 __all__ = ["Seed", "made_seeds", "real_seeds"]
 
-KEPT_ROWS = 24
+KEPT_ROWS = 16
 KEPT_LINES = 12
 KEPT_BYTES = 64 * 48
-MOST_EVENTS = 120
+MOST_EVENTS = 80
 MOST_JSON_BYTES = 32_768
 _JOINS = ("globalTaskId", "connectionId", "opId", "correlationId")
 """Columns by which tables of databases find each other."""

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fuzz.oracles import check_export, check_limited, load
-from tests.fuzz.records_runs import export_records, fault_of_run
+from tests.fuzz.records_runs import export_records, outcome_of
 from tests.support.extreme_records import ExtremeSource, extreme_sources
 from timeline.encoders.formats import FORMATS
 from timeline.errors import TimelineError
@@ -17,10 +17,18 @@ from timeline.errors import TimelineError
 
 @pytest.mark.parametrize("first", (0, 15))
 def test_runs_of_the_program_find_nothing(tmp_path: Path, first: int) -> None:
-    """The first of those that `python -m tests.fuzz records` makes."""
+    """The first of those that `python tests/fuzz records` makes and that load what they write."""
     for number in range(first, first + 15):
-        fault, _, _ = fault_of_run(number, tmp_path)
+        fault = outcome_of(number, tmp_path, whole=True).fault
         assert fault is None, f"run {number}: {fault.told}"
+
+
+def test_short_runs_of_the_program_find_nothing(tmp_path: Path) -> None:
+    """The first ones that draw and encode alone; most of them draw something."""
+    outcomes = [outcome_of(number, tmp_path, whole=False) for number in range(150)]
+    for number, outcome in enumerate(outcomes):
+        assert outcome.fault is None, f"run {number}: {outcome.fault.told}"
+    assert sum(outcome.drew for outcome in outcomes) > 75
 
 
 @given(extreme_sources(), st.sampled_from([form.suffix for form in FORMATS]), st.floats(0.1, 1.1))

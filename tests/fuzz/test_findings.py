@@ -130,3 +130,13 @@ def test_metadata(shelf: ProfileShelf, tmp_path: Path, file: str, text: str) -> 
     except TimelineError:
         return
     assert [source.identity.rank for source in found.sources] == [0]
+
+
+def test_a_first_event_beyond_the_range_of_times(shelf: ProfileShelf, tmp_path: Path) -> None:
+    profile = shelf.copy("kineto", tmp_path / "run", ranks=1)
+    (path,) = profile.path.rglob("*.json")
+    head, key, events = path.read_bytes().partition(b'"traceEvents": [')
+    early = b'{"ph": "M", "name": "process_name", "pid": 1, "ts": %d},' % (1 << 62)
+    assert key
+    path.write_bytes(head + key + early + events)
+    assert len(discover(profile.path).sources) == 1

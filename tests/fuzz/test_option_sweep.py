@@ -45,10 +45,11 @@ def test_the_command_refuses(option: str, value: str, capture: Path, tmp_path: P
     [
         *(("ranks", ()), ("window", 0), ("limit", "9" * 400), ("max_events", 1 << 64)),
         *(("limit", 0.5), ("max_events", float("nan"))),
+        *(("offset", 0), ("offset", True), ("assign_rank", "N/A"), ("assign_rank", [1, 1])),
     ],
 )
 def test_the_library_refuses(option: str, value: Any, capture: Path, tmp_path: Path) -> None:
-    """No rank at all, and what is no window and no limit."""
+    """No rank at all, and what is no window, no limit and no mapping."""
     case = OptionCase("timeline.export", option, value)
     assert try_option(case, capture, tmp_path) == "refused"
 

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
-import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
+from tests.fuzz.findings import Fault
+from tests.fuzz.option_sweep import option_cases, try_option
 from tests.fuzz.oracles import (
     LoadedExport,
     check_directory,
     check_export,
     check_limited,
     load,
-    tree_hash,
     without_compiled,
 )
 from tests.fuzz.promises import BrokenPromise
@@ -33,7 +35,7 @@ from timeline.reports.terminal_comparison import comparison_text
 from timeline.reports.terminal_filed import filed_text
 from timeline.reports.terminal_verdict import verdict_text
 
-__all__ = ["OTHERS", "WHOLE", "WholeProgram"]
+__all__ = ["OTHERS", "WHOLE", "Drawn", "WholeProgram"]
 
 WHOLE: Mapping[str, Any] = {
     "kind": "detail",
@@ -59,13 +61,35 @@ OTHERS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     (".pftrace", {"max_events": 0.5, "args": "none", "layers": "hardware,communication,steps"}),
 )
 """Other ways to draw it, by suffix; a limit below one is a share of what the whole takes."""
-OTHER_WAY_IN = 3
-"""Runs of which one is drawn in another way too."""
+LIMITLESS = tuple(
+    (suffix, changes)
+    for suffix, changes in OTHERS
+    if not any(isinstance(changes.get(key), float) for key in ("limit", "max_events"))
+)
+"""Those that need no other picture to be compared with."""
+ANOTHER_WAY_IN = 4
+"""Inputs of which one is drawn in another way instead of in full."""
+LIMITED_IN = 8
+"""Inputs, drawn in full, of which one is drawn within a limit too."""
+ODD_OPTION_IN = 24
+"""Inputs of which one is drawn again with an option at an extreme."""
 DEEP_IN = 50
-"""Runs of which one is done again in all ways that must not change anything."""
-COMPARED_IN = 12
+"""Inputs of which one is done again in all ways that must not change anything, and compared."""
+ON_CLUSTER_IN = 1000
+TOLD_IN = 8
 _DISPLAY = Display(80, "utf-8", terminal=False)
-PAGE_IN = 40
+PAGE_IN = 200
+_BESIDE = tempfile.gettempdir()
+"""Where a cluster keeps what it needs, while the program has a directory of its own."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What an input came to: how it was drawn, the bytes, and whether they hold a slice."""
+
+    way: str
+    content: bytes
+    has_slices: bool
 
 
 class WholeProgram:
@@ -77,72 +101,76 @@ class WholeProgram:
         self._output.mkdir()
         self._temporary = root / "temporary"
         self._temporary.mkdir()
-        self._seen = 0
-        self.runs = self.drew = self.checked = self.refused = 0
-        """Exports and comparisons; those that drew a slice; inputs checked in depth; refusals."""
+        self._cases = [case for case in option_cases() if case.where == "timeline.export"]
+        self.runs = self.loaded = self.deep = 0
+        """Exports and comparisons; those that were loaded; inputs checked in depth."""
 
-    def run(self, name: str | None) -> bytes:
-        """Run everything for a capture as it is now; gives a digest of what is drawn.
+    def run(self, chance: int, *, everything: bool = False) -> Drawn:
+        """Run everything for a capture as it is now.
+
+        chance: a number of the input, which decides what is done. everything: whether all is done,
+        but for what takes long.
 
         Raises:
             TimelineError: it is refused.
             BrokenPromise: what never may be happened.
         """
-        chance = zlib.crc32((name or "").encode())
-        before = tree_hash(self._capture)
         try:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(tempfile, "tempdir", str(self._temporary))
-                return self._run(name, chance)
+                return self._run(Random(chance), everything=everything)
         finally:
             for path in self._output.iterdir():
                 path.unlink()
-            if tree_hash(self._capture) != before:
-                raise BrokenPromise("the input is not what it was")
             check_directory(self._temporary)
 
-    def _run(self, name: str | None, chance: int) -> bytes:
+    def _run(self, random: Random, *, everything: bool) -> Drawn:
+        if not everything and random.randrange(ANOTHER_WAY_IN) == 0:
+            number = random.randrange(len(LIMITLESS))
+            suffix, changes = LIMITLESS[number]
+            other = self._export(f"other{suffix}", {**WHOLE, **changes})
+            self._say(other.report, random)
+            return _drawn(f"{number}", other)
         whole = self._export("whole.pftrace", WHOLE)
-        drawn = self._bytes(whole)
-        self._say(whole.report, chance)
-        if name is None or chance % OTHER_WAY_IN == 0:
-            self._other_way(whole, chance // OTHER_WAY_IN)
-        if chance // 7 % COMPARED_IN == 0:
+        drawn = _drawn("whole", whole)
+        self._say(whole.report, random)
+        if everything or random.randrange(LIMITED_IN) == 0:
+            self._other_way(whole, random)
+        if everything or random.randrange(DEEP_IN) == 0:
             self._compare()
-        if name is None or chance // 11 % DEEP_IN == 0:
-            self._deep(drawn, jobs=chance // 13 % 8 == 0)
-        return hashlib.sha256(drawn).digest()
-
-    def _bytes(self, made: LoadedExport) -> bytes:
-        return b"".join(output.path.read_bytes() for output in made.report.outputs)
+            on_cluster = random.randrange(ON_CLUSTER_IN // DEEP_IN) == 0
+            self._deep(drawn.content, on_cluster=on_cluster)
+        if random.randrange(ODD_OPTION_IN) == 0:
+            self._with_odd_option(random)
+        return drawn
 
     def _export(self, name: str, options: Mapping[str, Any]) -> LoadedExport:
         self.runs += 1
         target = self._output / name
         report = export(self._capture, target, **options)
         made = load(report)
-        self.drew += bool(made.slices)
+        self.loaded += 1
         check_export(made, selects=bool({"steps", "window"} & options.keys()))
         return made
 
-    def _say(self, report: ExportReport, chance: int) -> None:
-        """Everything that is said of it; a page of some."""
+    def _say(self, report: ExportReport, random: Random) -> None:
+        """Everything that is said of it; tables of some, and a page of few."""
         report.to_json()
         for line in (*report.lines(), *report.verbose_lines()):
             line.encode()
-        verdict_text(report.verdict, report.figures, _DISPLAY, verbose=True).encode()
         report.step_times().to_csv()
-        if chance // 5 % PAGE_IN == 0:
+        if random.randrange(TOLD_IN) == 0:
+            verdict_text(report.verdict, report.figures, _DISPLAY, verbose=True).encode()
+            for output in report.outputs:
+                filed_text(read_verdict(output.path), _DISPLAY, verbose=True)
+        if random.randrange(PAGE_IN) == 0:
             self.runs += 1
             page = self._output / "page.html"
             export(self._capture, self._output / "page.pftrace", **WHOLE, report=page)
             page.read_text("utf-8")
-        if chance // 3 % PAGE_IN == 0:
-            for output in report.outputs:
-                filed_text(read_verdict(output.path), _DISPLAY, verbose=True)
 
-    def _other_way(self, whole: LoadedExport, chance: int) -> None:
-        suffix, changes = OTHERS[chance % len(OTHERS)]
+    def _other_way(self, whole: LoadedExport, random: Random) -> None:
+        suffix, changes = random.choice(OTHERS)
         options = {**WHOLE, **changes}
         for key, found in (
             ("limit", sum(output.size_bytes for output in whole.report.outputs)),
@@ -153,11 +181,17 @@ class WholeProgram:
         try:
             made = self._export(f"other{suffix}", options)
         except TimelineError:
-            self.refused += 1
             return
         if made.report.limited_by is not None and options.get("fit", "coarsen") == "coarsen":
             exact = self._export(f"exact{suffix}", {**options, "limit": 0, "max_events": 0})
             check_limited(made, exact)
+
+    def _with_odd_option(self, random: Random) -> None:
+        """Any option with any value is refused by name, or draws what it says."""
+        self.runs += 1
+        found = try_option(random.choice(self._cases), self._capture, self._output)
+        if isinstance(found, Fault):
+            raise BrokenPromise(f"with an odd option: {found.kind} {found.told}")
 
     def _compare(self) -> None:
         """A profile and itself: nothing changed."""
@@ -168,28 +202,62 @@ class WholeProgram:
                 self._capture, self._capture, self._output / "compare.pftrace", **keywords
             )
         except LimitError:
-            self.refused += 1
             return
-        self.drew += any(output.slices for output in report.outputs)
         report.to_json()
         comparison_markdown(report).encode()
         comparison_text(report.comparison, _DISPLAY, verbose=True).encode()
         _check_no_change(report)
 
-    def _deep(self, drawn: bytes, *, jobs: bool) -> None:
-        """The same bytes again, without what is compiled, and for two processes."""
-        self.checked += 1
-        again = self._bytes(self._export("whole.pftrace", WHOLE))
-        if again != drawn:
+    def _deep(self, drawn: bytes, *, on_cluster: bool) -> None:
+        """The same bytes again, without what is compiled, for two processes, and on a cluster."""
+        self.deep += 1
+        if self._again({}) != drawn:
             raise BrokenPromise("the same profile is drawn in other bytes")
         with without_compiled():
-            plain = self._bytes(self._export("whole.pftrace", WHOLE))
+            plain = self._again({})
         if plain != drawn:
             raise BrokenPromise("without what is compiled the bytes are others")
-        if jobs:
-            several = self._bytes(self._export("whole.pftrace", {**WHOLE, "jobs": 2}))
-            if several != drawn:
-                raise BrokenPromise("for two processes the bytes are others")
+        if self._again({"jobs": 2}) != drawn:
+            raise BrokenPromise("for two processes the bytes are others")
+        if not on_cluster:
+            return
+        with _cluster() as address:
+            clustered = self._again({"executor": address})
+        if clustered != drawn:
+            raise BrokenPromise("on a cluster the bytes are others")
+
+    def _again(self, changes: Mapping[str, Any]) -> bytes:
+        self.runs += 1
+        target = self._output / "again.pftrace"
+        return _written(export(self._capture, target, **{**WHOLE, **changes}))
+
+
+@contextmanager
+def _cluster() -> Iterator[str]:
+    """The address of a Dask cluster of threads of this process."""
+    import dask
+    import distributed
+
+    with (
+        tempfile.TemporaryDirectory(prefix="tlexport-cluster-", dir=_BESIDE) as directory,
+        dask.config.set({"temporary-directory": directory}),
+        distributed.LocalCluster(
+            n_workers=1,
+            threads_per_worker=1,
+            processes=False,
+            protocol="tcp",
+            dashboard_address=None,
+        ) as cluster,
+    ):
+        yield str(cluster.scheduler_address).replace("tcp://", "dask://")
+
+
+def _written(report: ExportReport) -> bytes:
+    return b"".join(output.path.read_bytes() for output in report.outputs)
+
+
+def _drawn(way: str, made: LoadedExport) -> Drawn:
+    return Drawn(way, _written(made.report), made.slices > 0)
 
 
 def _check_no_change(report: ComparisonReport) -> None:

@@ -61,7 +61,7 @@ def test_every_column_of_ids_is_described_once() -> None:
         ("graph", (0, 65_535, NO_GRAPH), NONE_IN_ALL),
         ("context", (0, 65_535, NO_CONTEXT), NONE_IN_ALL),
         ("thread", (0, -2, 65_535, -(2**40)), (-1, 2**32 - 1, 2**63 - 1)),
-        ("launch_ns", (0, -5, 2**62), (-(2**63), 2**63 - 1, 2**62 + 1)),
+        ("launch_ns", (0, -5, 2**62 - 1), (-(2**63), 2**63 - 1, 2**62)),
     ],
 )
 def test_an_id_is_kept_or_becomes_none(

@@ -76,12 +76,15 @@ _Table = TypeVar("_Table", bound=ColumnTable)
 
 @dataclass(frozen=True)
 class ExtremeShape:
-    """What extremes are drawn from: one number gives one rank of records, always the same."""
+    """What extremes are drawn from: one number gives one rank of records, always the same.
+
+    calm: the share of columns that hold what profiles hold; empty: that of tables without rows.
+    """
 
     seed: int
     rows: int = MOST_ROWS
     calm: float = 0.6
-    """The share of columns that hold what profiles hold."""
+    empty: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -243,6 +246,8 @@ class _Maker:
     # -- columns -----------------------------------------------------------------------------------
 
     def _count(self) -> int:
+        if self._shape.empty and self._random.random() < self._shape.empty:
+            return 0
         return int(self._random.integers(0, self._shape.rows + 1))
 
     def _stirred(self) -> bool:

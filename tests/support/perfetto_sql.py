@@ -45,6 +45,8 @@ _ENOSYS = 52
 _CLOCK_REALTIME = 0
 _CONSOLE_CHARACTERS = 2000
 _MOST_UNUSED = 4
+_EMPTY_PACKET = b"\x0a\x00"
+"""The least that makes the module ready for packets, which takes it as long as a small trace."""
 
 _NULL, _VARINT, _FLOAT64, _STRING, _BLOB = 1, 2, 3, 4, 5  # QueryResult.CellsBatch.CellType
 
@@ -54,9 +56,11 @@ class TraceProcessorError(RuntimeError):
 
 
 class _Instance:
-    """A running module, which can be put back to where it had loaded nothing."""
+    """A running module, which can be put back to where it had loaded nothing but a beginning."""
 
-    def __init__(self) -> None:
+    def __init__(self, beginning: bytes) -> None:
+        """beginning: what every trace begins with that it is used for; empty for any trace."""
+        self.beginning = beginning
         engine, module = _compiled_module()
         self.host = _Host()
         self._store = wasmtime.Store(engine)
@@ -67,6 +71,9 @@ class _Instance:
         _export(exports, "emscripten_stack_init", wasmtime.Func)(self._store)
         _export(exports, "__wasm_call_ctors", wasmtime.Func)(self._store)
         self._request_address = self._connect(exports)
+        if beginning:
+            self.request(_append_request(0, beginning).SerializeToString())
+            self.host.forget()
         content = ctypes.string_at(self._address(), self.memory_bytes)
         self._memory_bytes = len(content)
         self._content = content.rstrip(b"\0")
@@ -106,26 +113,29 @@ class _Instance:
         self.host.forget()
 
 
-_unused: list[_Instance] = []
-"""Instances to be taken before a new one is started, which takes ten times as long as a reset."""
+_unused: dict[bytes, list[_Instance]] = {}
+"""Instances by their beginning, to be taken before a new one is started, which takes ten times as
+long as a reset."""
 
 
 def _keep(instance: _Instance) -> None:
     """Keep an instance that nobody uses any more, unless it has become large or there are some."""
-    if not instance.has_grown and len(_unused) < _MOST_UNUSED:
-        _unused.append(instance)
+    kept = _unused.setdefault(instance.beginning, [])
+    if not instance.has_grown and len(kept) < _MOST_UNUSED:
+        kept.append(instance)
 
 
 class TraceProcessor:
     """A real trace processor holding one trace."""
 
-    def __init__(self) -> None:
+    def __init__(self, beginning: bytes = b"") -> None:
+        """beginning: what the trace begins with and need not be appended."""
         self._sequence = itertools.count()
-        if _unused:
-            self._instance = _unused.pop()
+        if unused := _unused.get(beginning):
+            self._instance = unused.pop()
             self._instance.reset()
         else:
-            self._instance = _Instance()
+            self._instance = _Instance(beginning)
         self._given_back = weakref.finalize(self, _keep, self._instance)
         self._given_back.atexit = False
 
@@ -133,11 +143,13 @@ class TraceProcessor:
     def load(cls, data: bytes) -> TraceProcessor:
         """Import one whole trace into a new instance.
 
-        data: the file's bytes, in any format the trace processor detects.
+        data: the file's bytes, in any format the trace processor detects. One of packets gets an
+        empty packet before it, to which an instance is put back that has read one.
         Raises TraceProcessorError when the trace cannot be read at all; damage that it can step
         over is counted in `import_errors` instead.
         """
-        processor = cls()
+        is_packets = data.startswith(_EMPTY_PACKET[:1]) and data[:64].lstrip()[:1] not in b"[{"
+        processor = cls(_EMPTY_PACKET if is_packets else b"")
         for start in range(0, len(data), _CHUNK_BYTES):
             processor._append(data[start : start + _CHUNK_BYTES])
         processor._finalize()
@@ -178,8 +190,7 @@ class TraceProcessor:
         return str(self._call(request)[0].status.human_readable_version)
 
     def _append(self, chunk: bytes) -> None:
-        request = _rpc_stream()
-        self._new_message(request, "TPM_APPEND_TRACE_DATA").append_trace_data = chunk
+        request = _append_request(next(self._sequence), chunk)
         _check(*(reply.append_result.error for reply in self._call(request)))
 
     def _finalize(self) -> None:
@@ -188,9 +199,7 @@ class TraceProcessor:
         _check(*(reply.finalize_data_result.error for reply in self._call(request)))
 
     def _new_message(self, request: _Message, method: str) -> _Message:
-        message = request.msg.add(seq=next(self._sequence))
-        message.request = message.TraceProcessorMethod.Value(method)
-        return message
+        return _add_message(request, next(self._sequence), method)
 
     def _call(self, request: _Message) -> Sequence[_Message]:
         """Send a request stream and return the reply messages, already checked."""
@@ -422,6 +431,18 @@ def _rpc_stream_class() -> Callable[[], _Message]:
 
 def _rpc_stream() -> _Message:
     return _rpc_stream_class()()
+
+
+def _add_message(request: _Message, number: int, method: str) -> _Message:
+    message = request.msg.add(seq=number)
+    message.request = message.TraceProcessorMethod.Value(method)
+    return message
+
+
+def _append_request(number: int, chunk: bytes) -> _Message:
+    request = _rpc_stream()
+    _add_message(request, number, "TPM_APPEND_TRACE_DATA").append_trace_data = chunk
+    return request
 
 
 def _imported_functions(module: wasmtime.Module) -> Iterator[tuple[str, wasmtime.FuncType]]:

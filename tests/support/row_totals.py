@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 from tests.support.drawn_slices import drawn_rows
 from tests.support.loaded_picture import TEXT_ROWS
@@ -18,12 +20,14 @@ __all__ = [
     "CounterTotals",
     "Row",
     "RowTotals",
+    "TraceTotals",
     "counter_totals",
     "is_text",
     "layer_of",
     "layer_totals",
     "row_totals",
     "rows_of",
+    "trace_totals",
 ]
 
 CONTINUED = """(
@@ -85,6 +89,44 @@ class CounterTotals:
         )
 
 
+@dataclass(frozen=True)
+class TraceTotals:
+    """All that is counted of a loaded trace, by one query.
+
+    errors: what was lost or wrong while it was loaded; slices, unended, samples, flows: how many
+    there are, those of text rows too; by_category: the slices of each row and category, in parts,
+    without text rows; counters: the samples of each counter.
+    """
+
+    errors: tuple[tuple[str, int], ...]
+    slices: int
+    unended: int
+    samples: int
+    flows: int
+    by_category: tuple[tuple[Row, str, RowTotals], ...]
+    counters: Mapping[Row, CounterTotals]
+
+    @cached_property
+    def rows(self) -> dict[Row, RowTotals]:
+        """What each row with slices holds, lanes together; a merged slice tells what it stands for.
+
+        A continued slice is no record of its own, so it adds its length but no count.
+        """
+        found: dict[Row, RowTotals] = {}
+        for row, _, totals in self.by_category:
+            found[row] = found[row] + totals if row in found else totals
+        return found
+
+    @cached_property
+    def layers(self) -> dict[str, RowTotals]:
+        """What each layer of slices holds, whatever its rows are called: the category tells it."""
+        found: dict[str, RowTotals] = {}
+        for row, category, totals in self.by_category:
+            layer = LAYER_OF_CATEGORY.get(category) or layer_of(row)
+            found[layer] = found[layer] + totals if layer in found else totals
+        return found
+
+
 def rows_of(processor: TraceProcessor, *, is_json: bool) -> dict[int, Row]:
     """The row of each track; lanes of a row share it."""
     if not is_json:
@@ -131,33 +173,13 @@ def layer_of(row: Row) -> str:
     return "host_call"
 
 
-def row_totals(processor: TraceProcessor, *, is_json: bool) -> dict[Row, RowTotals]:
-    """What each row with slices holds, lanes together; a merged slice tells what it stands for.
-
-    A continued slice is no record of its own, so it adds its length but no count.
-    """
-    found: dict[Row, RowTotals] = {}
-    for row, _, totals in _by_category(processor, is_json=is_json):
-        found[row] = found[row] + totals if row in found else totals
-    return found
-
-
-def layer_totals(processor: TraceProcessor, *, is_json: bool) -> dict[str, RowTotals]:
-    """What each layer of slices holds, whatever its rows are called: the category tells it."""
-    found: dict[str, RowTotals] = {}
-    for row, category, totals in _by_category(processor, is_json=is_json):
-        layer = LAYER_OF_CATEGORY.get(category) or layer_of(row)
-        found[layer] = found[layer] + totals if layer in found else totals
-    return found
-
-
-def _by_category(
-    processor: TraceProcessor, *, is_json: bool
-) -> Iterator[tuple[Row, str, RowTotals]]:
-    """The slices of each row and category, in parts; text rows stand for no records."""
+def trace_totals(processor: TraceProcessor, *, is_json: bool) -> TraceTotals:
+    """Count all of a trace."""
     kind = "args" if is_json else "merged"
-    rows = rows_of(processor, is_json=is_json)
-    for track, category, count, busy_high, busy_low, *numbers in processor.rows(
+    parts: dict[str, list[tuple[Any, ...]]] = {
+        part: [] for part in ("slices", "counter", "flows", "error")
+    }
+    for part, *cells in processor.rows(
         f"""
         WITH known AS (
           SELECT track_id, ts, dur, category,
@@ -167,27 +189,57 @@ def _by_category(
             {CONTINUED} AS continued
           FROM slice
         )
-        SELECT track_id, category,
+        SELECT 'slices', track_id, category,
           sum(CASE WHEN busy IS NOT NULL THEN stands WHEN continued THEN 0 ELSE 1 END),
           sum(coalesce(busy, dur) >> 32), sum(coalesce(busy, dur) & 4294967295),
-          count(*), count(busy), count(continued), min(ts), max(ts + dur)
+          count(*), count(busy), count(continued), min(ts), max(ts + dur), count(dur < 0 OR NULL)
         FROM known GROUP BY track_id, category
+        UNION ALL
+        SELECT 'counter', track_id, count(*), min(value), max(value), min(ts), max(ts),
+          0, 0, 0, 0, 0
+        FROM counter GROUP BY track_id
+        UNION ALL SELECT 'flows', count(*), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 FROM flow
+        UNION ALL
+        SELECT 'error', name, value, 0, 0, 0, 0, 0, 0, 0, 0, 0 FROM stats
+        WHERE value > 0 AND severity IN ('error', 'data_loss')
         """
     ):
-        row = rows[track]
-        if not is_text(row):
-            yield row, category, RowTotals(count, (busy_high << 32) + busy_low, *numbers)
-
-
-def counter_totals(processor: TraceProcessor, *, is_json: bool) -> dict[Row, CounterTotals]:
-    """The samples of each counter."""
+        parts[part].append(tuple(cells))
     rows = rows_of(processor, is_json=is_json)
-    found: dict[Row, CounterTotals] = {}
-    for track, *numbers in processor.rows(
-        "SELECT track_id, count(*), min(value), max(value), min(ts), max(ts)"
-        " FROM counter GROUP BY track_id"
-    ):
-        totals = CounterTotals(*numbers)
-        row = rows[track]
-        found[row] = found[row] + totals if row in found else totals
-    return found
+    by_category = []
+    slices = unended = 0
+    for track, category, count, busy_high, busy_low, *numbers, open_ended in parts["slices"]:
+        totals = RowTotals(count, (busy_high << 32) + busy_low, *numbers)
+        slices += totals.drawn
+        unended += open_ended
+        if not is_text(rows[track]):
+            by_category.append((rows[track], category, totals))
+    counters: dict[Row, CounterTotals] = {}
+    for track, *found, _, _, _, _, _ in parts["counter"]:
+        samples, row = CounterTotals(*found), rows[track]
+        counters[row] = counters[row] + samples if row in counters else samples
+    ((flows, *_),) = parts["flows"]
+    return TraceTotals(
+        tuple((str(name), int(value)) for name, value, *_ in parts["error"]),
+        slices,
+        unended,
+        sum(found.count for found in counters.values()),
+        int(flows),
+        tuple(by_category),
+        counters,
+    )
+
+
+def row_totals(processor: TraceProcessor, *, is_json: bool) -> dict[Row, RowTotals]:
+    """What each row with slices holds: `TraceTotals.rows`."""
+    return trace_totals(processor, is_json=is_json).rows
+
+
+def layer_totals(processor: TraceProcessor, *, is_json: bool) -> dict[str, RowTotals]:
+    """What each layer of slices holds: `TraceTotals.layers`."""
+    return trace_totals(processor, is_json=is_json).layers
+
+
+def counter_totals(processor: TraceProcessor, *, is_json: bool) -> Mapping[Row, CounterTotals]:
+    """The samples of each counter."""
+    return trace_totals(processor, is_json=is_json).counters

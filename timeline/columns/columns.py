@@ -75,6 +75,8 @@ def take(values: npt.NDArray[Any], rows: Bool | Rows) -> npt.NDArray[Any]:
     """Copy the values of the rows that a mask (n,) or positions (k,) choose."""
     if is_constant(values) and len(values):
         count = int(np.count_nonzero(rows)) if rows.dtype == np.bool_ else len(rows)
+        if count == len(values):
+            return values
         return constant(values[0], count, values.dtype)
     if rows.dtype == np.bool_:
         return spillable(values[rows])
@@ -154,7 +156,9 @@ class ColumnTable:
 
     def __init__(self, *in_order: npt.NDArray[Any], **by_name: npt.NDArray[Any]) -> None:
         dtypes = self._dtypes
-        columns = {**dict(zip(dtypes, in_order, strict=False)), **by_name}
+        columns = by_name
+        if in_order:
+            columns = {**dict(zip(dtypes, in_order, strict=False)), **by_name}
         if len(in_order) + len(by_name) != len(dtypes) or columns.keys() != dtypes.keys():
             raise TypeError(f"{type(self).__name__} takes its columns, each once: {[*dtypes]}.")
         lengths, made = set[int](), vars(self)  # which no method guards, and is faster to fill
@@ -223,6 +227,8 @@ class ColumnTable:
         """Copy the rows that a mask (n,) or positions (k,) choose."""
         if rows.dtype == np.bool_ and rows.all():
             return self
+        if not len(rows):
+            return type(self).empty()
         return type(self)(**{name: take(getattr(self, name), rows) for name in self._dtypes})
 
 

@@ -25,6 +25,8 @@ __all__ = [
     "rows_by_value",
 ]
 
+FEW_ROWS = 32
+"""So many rows are looked at one by one."""
 FEW_VALUES = 8
 """So many values are compared with each row sooner than rows are sorted by them."""
 
@@ -68,12 +70,26 @@ def distinct_values(values: npt.NDArray[_Integer]) -> tuple[npt.NDArray[_Integer
     """The distinct values (k,), ascending, and for each row where its value is among them (n,)."""
     if is_constant(values):
         return values[:1].copy(), constant(0, len(values), np.intp)
+    if len(values) <= FEW_ROWS:
+        return _distinct_of_few(values)
     if (dense := dense_range(values)) is None:
         found, which = np.unique(values, return_inverse=True)
         return found, which.reshape(-1)
     least, _ = dense
     found, position = _numbered(values, *dense)
     return found, compute_in_chunks(np.intp, lambda some: position[some - least], values)
+
+
+def _distinct_of_few(
+    values: npt.NDArray[_Integer],
+) -> tuple[npt.NDArray[_Integer], Rows]:
+    """The same of a few rows: to call NumPy takes longer than to look at each."""
+    rows = values.tolist()
+    number = {value: place for place, value in enumerate(sorted(set(rows)))}
+    found = np.array(list(number), values.dtype)
+    if len(number) == 1:
+        return found, constant(0, len(rows), np.intp)
+    return found, np.array([number[value] for value in rows], np.intp)
 
 
 def distinct_as_met(values: npt.NDArray[_Integer]) -> tuple[npt.NDArray[_Integer], Rows]:

@@ -58,12 +58,14 @@ def group_by(count: int, keys: Iterable[Int64 | Codes]) -> GroupBy:
 
 def group_numbers(count: int, keys: Iterable[Int64 | Codes]) -> Int64:
     """The number of each row's group, (n,), in ascending order of the keys."""
-    group = np.zeros(count, np.int64)
+    group: Int64 | None = None
     for key in keys:
         if not is_constant(key):
             found, which = distinct_values(key)
-            _, group = distinct_values(group * len(found) + which)
-    return group
+            if group is not None:
+                _, which = distinct_values(group * len(found) + which)
+            group = which
+    return np.zeros(count, np.int64) if group is None else group
 
 
 def distinct_turns(

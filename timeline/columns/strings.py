@@ -56,6 +56,8 @@ class StringPool:
 
     def _keep_up(self) -> None:
         """Note the strings that were seen for the first time."""
+        if len(self._codes) == len(self._strings):
+            return
         fresh = list(islice(reversed(self._codes), len(self._codes) - len(self._strings)))
         self._strings += reversed(fresh)
 

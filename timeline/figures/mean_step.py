@@ -132,23 +132,25 @@ def _ordinary(steps: Table) -> Table | None:
     """The ordinary steps with device work, and what passed before each; None without any."""
     if not len(steps):
         return None
-    there = steps.take(np.ma.filled(steps["span_ns"], 0) > 0)
-    there = there.take(np.lexsort((np.ma.filled(there["device_start_ns"], 0), there["rank"])))
-    if not len(there) or not (there["ordinary"] == 1).any():
+    span_ns = np.ma.filled(steps["span_ns"], 0)
+    start_ns = np.ma.filled(steps["device_start_ns"], 0)
+    ranks = np.asarray(steps["rank"])
+    rows = np.flatnonzero(span_ns > 0)
+    rows = rows[np.lexsort((start_ns[rows], ranks[rows]))]
+    chosen = np.ma.filled(steps["ordinary"], 0)[rows] == 1
+    if not chosen.any():
         return None
-    between = {"between_ns": _between_ns(there)}
-    return Table({**there.columns, **between}).take(there["ordinary"] == 1)
+    between_ns = _between_ns(ranks[rows], start_ns[rows], span_ns[rows])
+    return Table({**steps.take(rows[chosen]).columns, "between_ns": between_ns[chosen]})
 
 
-def _between_ns(steps: Table) -> Int64:
+def _between_ns(ranks: Int64, start_ns: Int64, span_ns: Int64) -> Int64:
     """From the last device end of all steps before to the start of each, on its rank; at least 0.
 
-    Rows are in order of rank, then start.
+    Rows, at least one, are in order of rank, then start.
     """
-    start_ns = np.ma.filled(steps["device_start_ns"], 0)
-    end_ns = start_ns + np.ma.filled(steps["span_ns"], 0)
-    between_ns = np.zeros(len(steps), np.int64)
-    ranks = np.asarray(steps["rank"])
+    end_ns = start_ns + span_ns
+    between_ns = np.zeros(len(ranks), np.int64)
     heads = np.flatnonzero(np.diff(ranks, prepend=ranks[0] - 1))
     for first, last in zip(heads, [*heads[1:], len(ranks)], strict=True):
         reach_ns = np.maximum.accumulate(end_ns[first:last])

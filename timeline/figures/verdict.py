@@ -400,21 +400,22 @@ def slowest_rank_of_each_step(steps: Table, *, ordinary: bool = False) -> Table:
     """
     if not len(steps):
         return steps
-    known = steps.take(np.ma.filled(steps["span_ns"], 0) > 0)
-    graph = np.ma.filled(known["graph"], -1)
-    if not has_several_graphs(known["rank"], graph):
+    span_ns = np.ma.filled(steps["span_ns"], 0)
+    rows = np.flatnonzero(span_ns > 0)
+    graph = np.ma.filled(steps["graph"], -1)
+    if not has_several_graphs(steps["rank"][rows], graph[rows]):
         graph = np.zeros_like(graph)
     if ordinary:
-        chosen = known["ordinary"] == 1
-        known, graph = known.take(chosen), graph[chosen]
-        if not len(known):
-            return known
-    order = np.lexsort((-np.asarray(known["span_ns"]), known["step"], graph))
-    known, graph = known.take(order), graph[order]
-    first = np.ones(len(known), np.bool_)
-    first[1:] = (np.diff(graph) != 0) | (np.diff(known["step"]) != 0)
-    longest = known.take(first)
-    return longest.take(np.argsort(longest["start_ns"], kind="stable"))
+        rows = rows[np.ma.filled(steps["ordinary"], 0)[rows] == 1]
+        if not len(rows):
+            return steps.take(rows)
+    step = np.asarray(steps["step"])
+    rows = rows[np.lexsort((-span_ns[rows], step[rows], graph[rows]))]
+    first = np.ones(len(rows), np.bool_)
+    first[1:] = (np.diff(graph[rows]) != 0) | (np.diff(step[rows]) != 0)
+    longest = rows[first]
+    start_ns = np.asarray(steps["start_ns"])[longest]
+    return steps.take(longest[np.argsort(start_ns, kind="stable")])
 
 
 def _mean_of(times_ns: Int64) -> int | None:

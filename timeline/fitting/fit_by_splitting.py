@@ -112,6 +112,8 @@ def cut_moments(tracks: Sequence[Track], parts: int, start_ns: int, end_ns: int)
 
 TARGET_FILL = 0.93
 """How much of the limits parts are aimed at: estimates err by a few percent."""
+GROWTH = 1.25
+"""Limits that would do are looked for in such steps at least."""
 PART_REASON = "arrows from one part to another"
 """Why arrows are left out that a cut goes through."""
 
@@ -201,29 +203,33 @@ def _too_small_for_parts(
         return part.cost
 
     limits = writer.limits
-    names_bytes = limits.binding(least) == "bytes"
-    while True:
-        enough = _raised(limits, least)
-        needed = _cut_to_fit(drawing.tracks, moments, enough, cost_of)
-        if enough.hold(needed):
-            break
-        least = max(needed, least * 1.25, key=limits.share)
-    needed_text = (
-        f"{int(enough.size_bytes)} bytes" if names_bytes else f"{int(enough.elements)} events"
-    )
+    enough = _raised(limits, least)
+    while not enough.hold(needed := _cut_to_fit(drawing.tracks, moments, enough, cost_of)):
+        enough = _raised(enough, needed, GROWTH)
+    raised = []
+    if enough.size_bytes > limits.size_bytes:
+        raised.append((f"{int(enough.size_bytes)} bytes", "--limit"))
+    if enough.elements > limits.elements:
+        raised.append((f"{int(enough.elements)} events", "--max-events"))
+    needs, options = (" and ".join(words) for words in zip(*raised, strict=True))
     return LimitError(
         f"the limit of {limits.spelled(least)[0]} cannot hold one moment of this selection "
-        f"in a part; {needed_text} would do.",
-        do=f"Raise {'--limit' if names_bytes else '--max-events'}, or take fewer --ranks or "
-        "--layers.",
+        f"in a part; {needs} would do.",
+        do=f"Raise {options}, or take fewer --ranks or --layers.",
     )
 
 
-def _raised(limits: Limits, least: Cost) -> Limits:
-    """The limits, of which that which binds is raised so that something fits."""
-    if limits.binding(least) == "bytes":
-        return replace(limits, size_bytes=max(limits.size_bytes, math.ceil(least.size_bytes)))
-    return replace(limits, elements=max(limits.elements, math.ceil(least.elements)))
+def _raised(limits: Limits, cost: Cost, growth: float = 1.0) -> Limits:
+    """The limits, of which those that do not hold a cost are raised so that they do.
+
+    growth: how many times they are at least what they were.
+    """
+    size_bytes, elements = limits.size_bytes, limits.elements
+    if 0 < size_bytes < cost.size_bytes:
+        size_bytes = max(math.ceil(cost.size_bytes), size_bytes * growth)
+    if 0 < elements < cost.elements:
+        elements = max(math.ceil(cost.elements), elements * growth)
+    return Limits(size_bytes, elements)
 
 
 def parts_beside(target: Path, form: Format) -> list[Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -86,22 +87,20 @@ def with_ranks(
                 rank = _with_root(rank, name)  # noqa: PLW2901
             first_id = len(made)
             for track in rank.tracks:
-                if track.parent is not None:
-                    moved = replace(track, parent=track.parent + first_id)
-                elif by_layer:
-                    moved = replace(
-                        track,
-                        name=seen_name(name),
-                        order=order_of[name],
-                        parent=folders[track.name],
-                    )
-                elif folder := folder_of.get((run, rank.rank)):
-                    moved = replace(track, order=order_of[name], parent=folders[folder])
-                else:
-                    moved = track
                 content = _with_arrows_after(track.content, first_arrow, between)
                 last_arrow = max(last_arrow, _last_arrow(content))
-                made.append(replace(moved, id=track.id + first_id, content=content))
+                place: dict[str, Any] = {}
+                if track.parent is not None:
+                    place = {"parent": track.parent + first_id}
+                elif by_layer:
+                    place = {
+                        "name": seen_name(name),
+                        "order": order_of[name],
+                        "parent": folders[track.name],
+                    }
+                elif folder := folder_of.get((run, rank.rank)):
+                    place = {"order": order_of[name], "parent": folders[folder]}
+                made.append(replace(track, id=track.id + first_id, content=content, **place))
             first_arrow += rank.arrows
     return tuple(made)
 

@@ -13,6 +13,7 @@ import orjson
 
 from timeline.errors import SourceError
 from timeline.frozen import dataclass
+from timeline.ranges import FURTHEST_NS
 from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.json_kinds import (
@@ -106,7 +107,7 @@ def find_moment_ns(path: Path) -> int | None:
         return None
     base = whole_number(head_values(text).get(_BASE, b"0").decode("ascii", "replace"))
     moment_ns = int(found[1]) * 1000 + (base or 0)
-    return moment_ns if moment_ns > EARLIEST_WALL_NS else None
+    return moment_ns if EARLIEST_WALL_NS < moment_ns <= FURTHEST_NS else None
 
 
 def _head(path: Path) -> dict[bytes, bytes]:

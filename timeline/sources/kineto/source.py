@@ -87,13 +87,14 @@ _NO_TOTALS = "memory events without totals"
 _SAME_STEPS = "steps with the number of another step"
 _OTHERS = "trace events of a kind that is not drawn"
 _CODES = {
+    _OTHERS: OmissionCode.NOT_DRAWN,
     _ANNOTATIONS: OmissionCode.REPEATED,
     _MARKS: OmissionCode.NOT_DRAWN,
     _HALF: OmissionCode.ARROW_HALF,
     _NO_TOTALS: OmissionCode.NO_TIME,
     _SAME_STEPS: OmissionCode.REPEATED,
-    _OTHERS: OmissionCode.NOT_DRAWN,
 }
+"""Why records are left out, in the order in which it is told: events come in parts of any size."""
 _LAYERS = {
     _ANNOTATIONS: frozenset({Layer.FRAMEWORK}),
     _MARKS: frozenset({Layer.FRAMEWORK}),
@@ -193,9 +194,8 @@ class _Reader:
         of_memory = instants.by_name(np.bool_, lambda name: name == _MEMORY_EVENT)
         is_known = instants.at(~of_memory).by_category(np.bool_, lambda category: not category)
         known = int(np.count_nonzero(is_known))
-        for reason, count in ((_MARKS, known), (_OTHERS, len(is_known) - known)):
-            if count:  # reasons are told in the order in which they were met
-                self._left_out[reason] += count
+        self._left_out[_MARKS] += known
+        self._left_out[_OTHERS] += len(is_known) - known
         memory = instants.at(of_memory)
         samples = list(memory_counters(memory))
         self._left_out[_NO_TOTALS] += len(memory) - sum(len(one.time_ns) for one in samples)
@@ -313,11 +313,12 @@ class _Reader:
                 rows,
                 rank,
                 loss=reason in _LOSSES,
-                code=_CODES[reason],
+                code=code,
                 layers=drawing,
             )
-            for reason, rows in self._left_out.items()
-            if rows and (not (drawing := _LAYERS.get(reason, _ANY)) or drawing & layers)
+            for reason, code in _CODES.items()
+            if (rows := self._left_out[reason])
+            and (not (drawing := _LAYERS.get(reason, _ANY)) or drawing & layers)
         )
 
 
