@@ -177,7 +177,8 @@ def list_profile(profile: Profile, selection: Selection) -> Listing:
             read = list(workers.results(sources, _contents, [reading.operators] * len(sources)))
     finally:
         profile.progress.finish()
-    check_any([source for source, _ in read], workers.failures, profile.path)
+    here = [source for source, _ in read]
+    check_any(here, workers.failures, profile.path, "List one of the --ranks to see its reason.")
     ranks = (
         ListedRank(source, workers.sizes_bytes[source.identity.rank], contents)
         for source, contents in read
