@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -19,6 +20,10 @@ from timeline.process import (
 )
 
 __all__ = ["main"]
+
+SCARCE = frozenset({errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""Of open files, processes and memory there are no more, which is nobody's file."""
+FEWER_JOBS = "Use fewer --jobs, or allow more (ulimit -a tells the limits)."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,10 +49,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if error.filename is not None:
             say(f"tlexport: {error.filename}: {error.strerror}.", stream=sys.stderr)
             return 1
+        if error.errno in SCARCE:
+            say(f"tlexport: cannot go on: {error.strerror}. {FEWER_JOBS}", stream=sys.stderr)
+            return 1
         # No file: it is the terminal or pipe that failed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             say(f"tlexport: cannot print: {error.strerror}.", stream=sys.stderr)
+        return 1
+    except MemoryError:
+        say(f"tlexport: there is not enough memory. {FEWER_JOBS}", stream=sys.stderr)
         return 1
     return 0
 
