@@ -13,6 +13,7 @@ from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import ProfileShelf
 from tests.support.run_command import OPERATOR_VARIABLES
 from timeline.commands.export import export
+from timeline.selection import Kind
 
 resource = pytest.importorskip("resource", reason="limits are set as on POSIX")
 
@@ -31,7 +32,7 @@ def export_with(
 ) -> subprocess.CompletedProcess[str]:
     """An export of detail in a process that may have so much of something."""
     environment = {name: it for name, it in os.environ.items() if name not in OPERATOR_VARIABLES}
-    words = [limit, str(most), profile, "--kind", "detail", "-o", target, *more]
+    words = [limit, str(most), str(profile), "--kind", "detail", "-o", str(target), *more]
     return subprocess.run(
         [sys.executable, "-c", LIMITED.format(before=before), *words],
         env=environment,
@@ -92,18 +93,18 @@ def test_two_writers_of_one_output_leave_a_whole_one(
 ) -> None:
     """Exports that differ: one of them is there in the end, and nothing beside it."""
     profile = shelf.get("mindspore-2.1", ranks=2).path
-    kinds = ("detail", "summary")
+    kinds = (Kind.DETAIL, Kind.SUMMARY)
     for kind in kinds:
-        export(profile, tmp_path / f"{kind}.pftrace", kind=kind)
+        export(profile, tmp_path / f"{kind.value}.pftrace", kind=kind)
     together = tmp_path / "together"
     together.mkdir()
     target = together / "a.pftrace"
     if forced:
         target.write_bytes(b"mine")
+    command = [sys.executable, "-m", "timeline", *["--force"] * forced]
     writers = [
         subprocess.Popen(
-            [sys.executable, "-m", "timeline", profile, "--kind", kind, "-q", "-o", target]
-            + ["--force"] * forced,
+            [*command, str(profile), "--kind", kind.value, "-q", "-o", str(target)],
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -112,5 +113,7 @@ def test_two_writers_of_one_output_leave_a_whole_one(
     said = [writer.communicate(timeout=60)[1] for writer in writers]
     codes = sorted(writer.returncode for writer in writers)
     assert codes == [0, 0] or (not forced and codes == [0, 1]), said
-    assert target.read_bytes() in [(tmp_path / f"{kind}.pftrace").read_bytes() for kind in kinds]
+    assert target.read_bytes() in [
+        (tmp_path / f"{kind.value}.pftrace").read_bytes() for kind in kinds
+    ]
     assert list(together.iterdir()) == [target]

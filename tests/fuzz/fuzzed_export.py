@@ -94,12 +94,12 @@ class FuzzedExport:
             filed_text(read_verdict(output.path), _DISPLAY, verbose=True)
 
     def _compare(self, random: Random) -> None:
-        pair = [self._capture, self._sound]
-        random.shuffle(pair)
+        pair = (self._capture, self._sound)
+        base, new = pair if random.random() < 1 / 2 else pair[::-1]
         target = self._output / f"compared{random.choice(SUFFIXES)}"
         known = {name: 0 for path in pair for name in _numbered(path)}
         layers = random.choice(LAYERS)
-        report = compare(*pair, target, layers=layers, assign_rank=known, jobs=1, force=True)
+        report = compare(base, new, target, layers=layers, assign_rank=known, jobs=1, force=True)
         report.to_json()
         filed_text(read_verdict(target), _DISPLAY, verbose=True)
 
