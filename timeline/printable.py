@@ -10,9 +10,11 @@ import unicodedata
 from collections.abc import Sequence
 from typing import TextIO
 
-__all__ = ["command_line", "encoded", "printable", "printable_json", "say", "wrapped"]
+__all__ = ["command_line", "encoded", "printable", "printable_json", "say", "valid_text", "wrapped"]
 
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7e]")
+_NO_TEXT = re.compile(r"[\ud800-\udfff]")
+_NO_BYTE = re.compile(r"[\ud800-\udc7f\udd00-\udfff]")
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 _BLANKS = re.compile(r"(?<=\S) +(?=\S)(?!(?<=\d )(?:\d{3}|[num]?s|[KMG]?B)\b)")
 """Not those within a number, nor between it and its unit."""
@@ -59,6 +61,18 @@ def printable_json(text: str, encoding: str) -> str:
 def encoded(text: str, encoding: str) -> str:
     """The text with all characters escaped that the encoding lacks."""
     return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def valid_text(text: str) -> str:
+    """Text that files can hold: names of files may hold bytes that are no text, here as \\xff."""
+    if not _NO_TEXT.search(text):
+        return text
+    spelled = _NO_BYTE.sub(_escaped_match, text).encode("utf-8", "surrogateescape")
+    return spelled.decode("utf-8", "backslashreplace")
+
+
+def _escaped_match(match: re.Match[str]) -> str:
+    return _escaped(match[0])
 
 
 def command_line(words: Sequence[str]) -> str:

@@ -7,10 +7,25 @@ import contextlib
 import gc
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 
-__all__ = ["ENDING", "Terminated", "interrupted_by_signals", "signals_held", "tune_for_one_command"]
+from timeline.printable import say
+
+__all__ = [
+    "ENDING",
+    "Terminated",
+    "ended_by_signals",
+    "interrupted_by_signals",
+    "say_interrupted",
+    "signals_held",
+    "tune_for_one_command",
+]
+
+NOTHING_WRITTEN = "nothing was written."
+SIGNALLED = 128
+"""What shells add to the number of the signal that ended a command."""
 
 COLLECT_AFTER = 200_000
 """New objects before cycles are looked for; imports alone make half as many, and no garbage."""
@@ -69,6 +84,42 @@ def _raise(number: int, _frame: object) -> None:
     # Who asks again, as schedulers do, does not keep the first from being carried out.
     signal.signal(number, signal.SIG_IGN)
     raise Terminated(number)
+
+
+@contextlib.contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """End the process at once by a signal: while it imports modules, and has nothing to undo.
+
+    An exception would not do: NumPy takes one in its import for a broken installation, and one in
+    a callback of the import system is lost. Where a program has a use of its own for a signal, or
+    this is not the main thread, nothing changes.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.getsignal(number) for number in ENDING if is_main}
+    ours = [number for number, do in before.items() if do in (_raise, signal.default_int_handler)]
+    for number in ours:
+        signal.signal(number, _end)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, before[number])
+
+
+def _end(number: int, _frame: object) -> None:
+    os._exit(say_interrupted(number))
+
+
+def say_interrupted(number: int, outcome: str = NOTHING_WRITTEN) -> int:
+    """Say by what kind of signal the command ends, and what became of its output.
+
+    Returns:
+        The exit code that says it too.
+    """
+    what = "interrupted" if number == signal.SIGINT else "terminated"
+    with contextlib.suppress(OSError):  # a terminal that is closed shows nothing
+        say(f"tlexport: {what}; {outcome}", stream=sys.stderr)
+    return SIGNALLED + number
 
 
 @contextlib.contextmanager

@@ -24,6 +24,7 @@ from pathlib import Path
 
 from tests.bench.runs import TLEXPORT
 from tests.support.places import ROOT
+from tests.support.sessions import session_of
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
 ENDED_SECONDS, GONE_SECONDS, GIVEN_UP_SECONDS = 1.0, 2.0, 15.0
@@ -104,7 +105,7 @@ class Place:
             if time.monotonic() > until:
                 wrong.append("left a process")
                 for each in running:
-                    os.kill(each, signal.SIGKILL)
+                    os.kill(each.pid, signal.SIGKILL)
                 break
             time.sleep(0.01)
         process.wait()
@@ -118,20 +119,6 @@ class Place:
             wrong.append("left a temporary file")
         subprocess.run(["rm", "-rf", *self.temporary.iterdir()], check=True)
         return Ended(seconds, tuple(wrong), was_done)
-
-
-def session_of(leader: int) -> list[int]:
-    """The processes of a session that still run."""
-    found = []
-    for directory in Path("/proc").iterdir():
-        if directory.name.isdigit():
-            try:
-                fields = (directory / "stat").read_text().rpartition(")")[2].split()
-            except OSError:  # it ended meanwhile
-                continue
-            if int(fields[3]) == leader and fields[0] != "Z":
-                found.append(int(directory.name))
-    return found
 
 
 def main() -> None:

@@ -288,3 +288,15 @@ def test_small_limits(command: Command, shelf: ProfileShelf, suffix: str) -> Non
     assert outcome.code == 0
     assert (command.directory / f"out{suffix}").stat().st_size <= least
     assert command("show", f"out{suffix}").out.startswith(said_of(outcome.out))
+
+
+def test_a_comparison_without_collectives_is_shown(
+    command: Command, shelf: ProfileShelf, tmp_path: Path
+) -> None:
+    """Raw data names none, so that nothing of them is counted."""
+    path = shelf.get("raw", ranks=1).path
+    target = tmp_path / "both.pftrace"
+    assert command("compare", path, path, "-o", target).code == 0
+    shown = command("show", target)
+    assert (shown.code, shown.err) == (0, "")
+    assert "exactly as long as before" in shown.out

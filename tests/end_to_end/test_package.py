@@ -35,6 +35,7 @@ C_SOURCES = frozenset(
     f"timeline/{name}"
     for name in (
         "_build.py",
+        "columns/_columns.h",
         "columns/_nesting.c",
         "encoders/_wire.c",
         "fitting/_merging.c",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.perfetto_sql import TraceProcessor
 from tests.support.places import ROOT
 from tests.support.profile_shelf import ProfileShelf
 from timeline.printable import command_line
@@ -114,6 +116,34 @@ def test_a_profile_whose_path_the_terminal_cannot_show(shelf: ProfileShelf, tmp_
     for more in ((), ("--list", "--json")):
         ran = tlexport(profile, "--force", *more, cwd=tmp_path, environment=environment)
         assert "\\u8bad\\u7ec3" in ran.stdout.decode("cp1252")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are bytes on Linux alone")
+@pytest.mark.parametrize("name", [b"b\xff", "训练".encode()], ids=["bytes", "Chinese"])
+def test_a_directory_of_any_name_is_read_in_any_locale(
+    shelf: ProfileShelf, tmp_path: Path, name: bytes
+) -> None:
+    """SQLite is asked by a URI, and what is no text is escaped in files and reports."""
+    (tmp_path / "runs").mkdir()
+    shelf.copy("torch-db", tmp_path / "runs" / os.fsdecode(name), ranks=1)
+    shelf.copy("torch-db", tmp_path / "runs" / "other", ranks=1)
+    narrow = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    for words in (
+        (b".", b"--list"),
+        (name, b"-o", name + b".pftrace", b"--report", name + b".html"),
+        (b"compare", name, b"other", b"-o", b"both.json"),
+    ):
+        ran = subprocess.run(
+            [os.fsencode(sys.executable), b"-m", b"timeline", *words, b"--json"],
+            cwd=tmp_path / "runs",
+            env=os.environ | {"PYTHONPATH": str(ROOT)} | narrow,
+            capture_output=True,
+        )
+        assert ran.returncode == 0, ran.stderr
+        said = json.dumps(json.loads(ran.stdout), ensure_ascii=False).replace("\\\\", "\\")
+        assert name.decode("utf-8", "backslashreplace") in said
+    for path in (tmp_path / "runs").glob("*.pftrace"):
+        assert TraceProcessor.load(path.read_bytes()).import_errors() == []
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

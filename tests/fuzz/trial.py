@@ -16,26 +16,20 @@ from pathlib import Path
 from types import FrameType
 
 from tests.fuzz.findings import Fault, fault_of
-from tests.fuzz.promises import BrokenPromise, check_records, check_trace, check_valid
+from tests.fuzz.fuzzed_export import WAYS, FuzzedExport
+from tests.fuzz.promises import BrokenPromise, check_records, check_valid
 from tests.fuzz.target import Target
 from timeline.analysis.invalid_rows import drop_invalid_rows
-from timeline.commands.export import export
 from timeline.errors import TimelineError
-from timeline.layers import Layer
-from timeline.options import Args, Fit
-from timeline.selection import Kind, Selection
 
 __all__ = ["Trial", "limit_memory"]
 
 LONGEST_SECONDS = 10
 MOST_MEMORY_BYTES = 1 << 30
-ONE_EXPORT_IN = 128
-"""Inputs of which one goes through the whole program, chosen by its content."""
+ONE_EXPORT_IN = 32
+"""Inputs of which one goes through the whole program, in a way that its content chooses."""
 ONE_LOOK_IN = 8
 """Inputs of which one is compared with the file afterwards."""
-SMALL_LIMIT_BYTES = 6 * 1024
-"""A limit that many small pictures exceed, so that they are merged, trimmed or split."""
-FITS = (Fit.COARSEN, Fit.COARSEN, Fit.STEPS, Fit.SPLIT)
 
 
 class _TookTooLong(Exception):  # noqa: N818 - it is no error of the profile
@@ -47,16 +41,23 @@ class Trial:
 
     def __init__(self, target: Target, directory: Path) -> None:
         self._target = target
-        self._capture = directory / "capture"
-        self._capture.mkdir()
+        self._capture, sound, output = (
+            directory / name for name in ("run/capture", "run/sound", "written")
+        )
+        for place in (self._capture, sound, output):
+            place.mkdir(parents=True)
         self._files: Sequence[Path] = target.capture(self._capture)
-        self._output = directory / "written"
-        self._output.mkdir()
+        target.capture(sound)
+        self._program = FuzzedExport(self._capture, sound, output)
         self._unraisable: list[BaseException] = []
         self._began: float | None = None
         self._tree = self._names()
         self.refused = self.exported = 0
         """Inputs that were no profile, and those that went through the whole program."""
+        self.ways: Sequence[int] = range(WAYS)
+        """The ways through the whole program that are tried where everything is."""
+        self.way = 0
+        """The last one that was tried."""
         gc.collect()
         gc.freeze()
         sys.unraisablehook = self._note_unraisable
@@ -96,9 +97,27 @@ class Trial:
         finally:
             if everything or chance % ONE_LOOK_IN == 0:
                 self._look(data)
-        if everything or chance // ONE_LOOK_IN % ONE_EXPORT_IN == 0:
+        if everything:
             self.exported += 1
-            self._export(chance // ONE_LOOK_IN // ONE_EXPORT_IN)
+            self._export_in_all_ways()
+        elif chance // ONE_LOOK_IN % ONE_EXPORT_IN == 0:
+            self.exported += 1
+            self._export(chance // ONE_LOOK_IN // ONE_EXPORT_IN % WAYS)
+
+    def _export_in_all_ways(self) -> None:
+        """Run the whole program in all ways; what some refuse, others may draw."""
+        refusal: TimelineError | None = None
+        for way in self.ways:
+            try:
+                self._export(way)
+            except TimelineError as error:
+                refusal = error
+        if refusal is not None:
+            raise refusal
+
+    def _export(self, way: int) -> None:
+        self.way = way
+        self._program.run(way)
 
     def _look(self, data: bytes) -> None:
         """Nothing in the capture changed, and nothing came or went."""
@@ -110,29 +129,6 @@ class Trial:
 
     def _names(self) -> list[str]:
         return [name for _, _, files in os.walk(self._capture) for name in sorted(files)]
-
-    def _export(self, chance: int) -> None:
-        """Run the whole program on the capture, with room for everything and with little."""
-        selection = Selection(layers=Layer)
-        kinds = (Kind.DETAIL, Kind.SUMMARY)
-        for limit_bytes, name in ((0, "all.pftrace"), (SMALL_LIMIT_BYTES, "part.pftrace")):
-            try:
-                report = export(
-                    self._capture,
-                    self._output / name,
-                    selection=selection,
-                    kind=kinds[chance % 8 == 7],
-                    limit=limit_bytes,
-                    fit=FITS[chance // 8 % len(FITS)],
-                    args=(Args.ALL, Args.DEFAULT)[chance // 32 % 2],
-                    force=True,
-                    jobs=1,
-                )
-                for written in report.outputs:
-                    check_trace(written.path)
-            finally:
-                for path in self._output.iterdir():
-                    path.unlink()
 
     # -- limits ------------------------------------------------------------------------------------
 

@@ -4,8 +4,8 @@
     python -m tests.fuzz.worker shrink TARGET FINDINGS
     python -m tests.fuzz.worker try TARGET FILE...
 
-Only the modules that read, keep and draw records are instrumented: new code in them is what makes
-an input worth keeping. The counts lie in STATE, a mapped file, so they outlive the process.
+All of the package is instrumented: new code that an input reaches makes it worth keeping. The
+counts lie in STATE, a mapped file, so they outlive the process.
 """
 
 from __future__ import annotations
@@ -33,28 +33,13 @@ COUNTS = struct.Struct("<5Q")
 """Executions, refused, through the whole program, faults; microseconds since the first."""
 SCRATCH = next(place for place in ("/dev/shm", None) if place is None or Path(place).is_dir())
 """Where captures lie: in memory, if there is such a place."""
-INSTRUMENTED = ("sources", "records", "columns", "analysis", "tracks")
 HARD_LIMIT_SECONDS = 45
 """After this long in code that is not Python the process is given up."""
 SHRINK_SECONDS = 45
+WARMING = 3
+"""So many seeds are tried first, all ways shared out among them."""
 MOST_TRIES = 5
 """Some changes change nothing; the same input again would be a run for nothing."""
-
-
-def _instrumented() -> contextlib.AbstractContextManager[object]:
-    """Atheris chooses by package; so all other modules of it are named."""
-    import timeline
-
-    root = Path(timeline.__file__).parent
-    others = []
-    for path in root.rglob("*.py"):
-        parts = path.relative_to(root).with_suffix("").parts
-        if parts[0] not in INSTRUMENTED:
-            others.append(".".join(("timeline", *parts)).removesuffix(".__init__"))
-    made: contextlib.AbstractContextManager[object] = atheris.instrument_imports(
-        include=["timeline"], exclude=others
-    )
-    return made
 
 
 @contextlib.contextmanager
@@ -65,15 +50,19 @@ def _trial(
 
     Fuzzing ends the process at once, so then the place is one that the parent clears.
     """
-    with _instrumented() if instrumented else contextlib.nullcontext():
+    kept = atheris.instrument_imports(include=["timeline"])
+    with kept if instrumented else contextlib.nullcontext():
         from tests.fuzz import targets  # noqa: F401 - it registers them
         from tests.fuzz.target import TARGETS
         from tests.fuzz.trial import Trial, limit_memory
     target = TARGETS[name]
     with tempfile.TemporaryDirectory(prefix="tlexport-fuzz-", dir=place) as directory:
         trial = Trial(target, Path(directory))
-        for seed in target.seeds()[:3]:
+        every = trial.ways
+        for number, seed in enumerate(target.seeds()[:WARMING]):
+            trial.ways = every[number::WARMING]
             trial.fault(seed, everything=True)
+        trial.ways = every
         limit_memory()
         trial.watch()
         yield target, trial
@@ -151,7 +140,9 @@ def shrink(name: str, findings: str) -> None:
             if fault is None:
                 continue
             kept.add(data, fault)
+            every, trial.ways = trial.ways, [trial.way]
             small = target.form.shrink(data, _still(trial, fault.kind))
+            trial.ways = every
             shown = trial.fault(small, everything=True)
             if shown is not None:
                 kept.add(small, shown)

@@ -10,15 +10,15 @@ import subprocess
 import sysconfig
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.support.made_source import Interrupt, made_sources
 from tests.support.profile_shelf import ProfileShelf
-from tests.support.ranks_in_processes import PROC, contents, made_pool, ranks_read, wait_until
+from tests.support.ranks_in_processes import contents, made_pool, ranks_read, wait_until
+from tests.support.sessions import PROC, SessionProcess, session_of
 from timeline.process import interrupted_by_signals
 from timeline.ranks import processes
 
@@ -42,32 +42,6 @@ def large(shelf: ProfileShelf, tmp_path_factory: pytest.TempPathFactory) -> Iter
     shutil.rmtree(path)
 
 
-@dataclass(frozen=True)
-class SessionProcess:
-    """A process of a session: its parent, its CPU time, and its command line."""
-
-    pid: int
-    parent: int
-    cpu_seconds: float
-    command: str
-
-
-def session_of(leader: int) -> list[SessionProcess]:
-    """The processes of a session that still run."""
-    found = []
-    for directory in PROC.iterdir():
-        if directory.name.isdigit():
-            with contextlib.suppress(OSError):  # it ended meanwhile
-                fields = (directory / "stat").read_text().rpartition(")")[2].split()
-                state, parent, session = fields[0], int(fields[1]), int(fields[3])
-                ticks = int(fields[11]) + int(fields[12])
-                if session == leader and state != "Z":
-                    command = (directory / "cmdline").read_text().replace("\0", " ")
-                    seconds = ticks / os.sysconf("SC_CLK_TCK")
-                    found.append(SessionProcess(int(directory.name), parent, seconds, command))
-    return found
-
-
 def workers_of(leader: int) -> list[SessionProcess]:
     """The processes that read ranks; the one beside them only keeps count of what they share."""
     return [
@@ -89,12 +63,14 @@ def is_reading(leader: int) -> bool:
 
 
 @contextlib.contextmanager
-def export_of(profile: Path, here: Path) -> Iterator[subprocess.Popen[str]]:
-    """An export by two processes, in a session of its own of which nothing outlives the test."""
-    tlexport = Path(sysconfig.get_path("scripts")) / "tlexport"
+def tlexport(
+    here: Path, *arguments: str | Path, **environment: str
+) -> Iterator[subprocess.Popen[str]]:
+    """The command in a session of its own, of which nothing outlives the test."""
     process = subprocess.Popen(
-        [tlexport, profile, "--kind", "detail", "-j", "2", "-o", here / "timeline.pftrace"],
-        env=os.environ | {"PYTHONFAULTHANDLER": "1"},
+        [Path(sysconfig.get_path("scripts")) / "tlexport", *arguments],
+        cwd=here,
+        env=os.environ | {"PYTHONFAULTHANDLER": "1"} | environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -103,11 +79,21 @@ def export_of(profile: Path, here: Path) -> Iterator[subprocess.Popen[str]]:
     try:
         yield process
     finally:
-        while running := session_of(process.pid):  # one may start another just before it ends
-            for each in running:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(each.pid, signal.SIGKILL)
+        if PROC.is_dir():
+            while running := session_of(process.pid):  # one may start another before it ends
+                for each in running:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(each.pid, signal.SIGKILL)
+        process.kill()
         process.communicate(timeout=10)
+
+
+def export_of(
+    profile: Path, here: Path
+) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
+    """An export by two processes."""
+    output = here / "timeline.pftrace"
+    return tlexport(here, profile, "--kind", "detail", "-j", "2", "-o", output)
 
 
 def output_of(process: subprocess.Popen[str]) -> tuple[str, str]:
@@ -154,6 +140,35 @@ def test_workers_end_with_their_parent(large: Path, tmp_path: Path, name: str) -
         assert not ended or said == "tlexport: terminated; nothing was written.\n"
         assert contents(tmp_path) == {}
         assert wait_until(lambda: not session_of(process.pid), 3)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="interrupts are sent as on POSIX")
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize(
+    "words", [("run",), ("run", "--list"), ("show", "a"), ("compare", "a", "b")]
+)
+def test_imports_do_not_hold_a_signal_back(tmp_path: Path, words: Sequence[str], name: str) -> None:
+    """NumPy takes an interrupt of its import for a broken installation, and imports take long."""
+    (tmp_path / "numpy.py").write_text(
+        "import pathlib, time\n"
+        "pathlib.Path('importing').touch()\n"
+        "try:\n"
+        "    time.sleep(30)\n"
+        "except BaseException as error:\n"
+        "    raise ImportError('numpy is broken') from error\n"
+    )
+    number = signal.Signals[name]
+    first = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    with tlexport(tmp_path, *words, PYTHONPATH=first) as process:
+        assert wait_until((tmp_path / "importing").exists, 20)
+        process.send_signal(number)
+        said = output_of(process)
+    what = "interrupted" if number == signal.SIGINT else "terminated"
+    assert (process.returncode, *said) == (
+        128 + number,
+        "",
+        f"tlexport: {what}; nothing was written.\n",
+    )
 
 
 @pytest.mark.skipif(os.name != "posix", reason="interrupts are sent as on POSIX")

@@ -75,6 +75,21 @@ def test_keep_going_without_any_rank_is_an_error(
     assert str(paths[0]) in outcome.err
 
 
+@pytest.mark.parametrize("more", [(), ("--ranks", "1")], ids=str)
+def test_a_listing_without_any_rank_advises_what_it_can_do(
+    command: Command, shelf: ProfileShelf, tmp_path: Path, more: Sequence[str]
+) -> None:
+    """Nobody gave it --keep-going; of several ranks it tells how to see why each fails."""
+    damage = DAMAGES["one of many files cut off"]
+    profile = shelf.copy(damage.layout, tmp_path / "run", ranks=3)
+    paths = [damage.strike(profile, rank) for rank in range(3)]
+    outcome = command(profile.path, "--list", *more)
+    assert (outcome.code, outcome.out, outcome.files) == (1, "", {})
+    assert str(paths[1 if more else 0]) in outcome.err
+    assert "--keep-going" not in outcome.err
+    assert ("List one of the --ranks" in outcome.err) == (not more)
+
+
 def test_keep_going_with_all_ranks_changes_nothing(command: Command, shelf: ProfileShelf) -> None:
     path = shelf.get("mindspore-2.1", ranks=3).path
     options = ("--kind", "detail", "--json", "-j", 2)

@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 import pytest
 
 from tests.support.made_source import Deed, MadeSource, Nap, made_sources
-from tests.support.ranks_in_processes import PROC, REQUEST
+from tests.support.ranks_in_processes import REQUEST
+from tests.support.sessions import PROC
 from timeline.options import ReadingOptions
 from timeline.progress import Silent
 from timeline.ranks import processes
@@ -196,10 +197,9 @@ def test_only_a_process_of_one_thread_is_copied(threads: int, method: str) -> No
     """Another thread may hold a lock that nobody would open in the copy."""
     script = f"""
 import threading
-from timeline.ranks.processes import Processes
 from timeline.process import tune_for_one_command
 tune_for_one_command()
-import numpy
+from timeline.ranks.processes import Processes
 stop = threading.Event()
 for _ in range({threads}):
     threading.Thread(target=stop.wait).start()

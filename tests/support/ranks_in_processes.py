@@ -21,8 +21,6 @@ from timeline.ranks.rank_work import RankRequest, draw_rank_from_source
 from timeline.ranks.workers import WorkerPool, worker_pool_for
 from timeline.selection import SUMMARY_LAYERS, Selection
 
-PROC = Path("/proc")
-
 
 @dataclass(frozen=True)
 class Outcome:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import contextlib
 import json
 import re
 import shlex
@@ -38,6 +39,7 @@ UI = "https://ui.perfetto.dev"
 BODY = bytes(range(256)) * 4096
 SECRET = b"nobody may read this"
 ANSWER_SECONDS = 5.0
+STALLED = 300
 RANK = re.compile(r"\bRank (\d+)")
 
 
@@ -139,6 +141,19 @@ def test_a_connection_that_says_nothing_is_in_nobodys_way(ask: Asking) -> None:
     """Browsers open connections before they need them."""
     with ask.connected():
         assert ask().status == 200
+
+
+def test_hundreds_that_stall_are_in_nobodys_way(folder: Path) -> None:
+    """Each sends half a request and waits; the page is answered, and the server ends at once."""
+    with contextlib.ExitStack() as stack:
+        with TraceServer(Offer(folder / "the trace.pftrace", UI), 0) as server:
+            ask = Asking(server)
+            for _ in range(STALLED):
+                connection = stack.enter_context(ask.connected())
+                connection.sendall(b"GET / HTTP/1.1\r\nHost: ")
+            begin = time.monotonic()
+            assert ask().status == 200
+        assert time.monotonic() - begin < ANSWER_SECONDS
 
 
 @pytest.mark.parametrize("method", ["HEAD", "POST", "PUT", "DELETE", "PATCH", "TRACE", "get", "X"])

@@ -25,7 +25,7 @@ from timeline.declarations import fill
 from timeline.errors import RegressionError
 from timeline.options import CompareOptions, ExportOptions, ReadingOptions
 from timeline.printable import say
-from timeline.process import signals_held
+from timeline.process import ended_by_signals
 from timeline.selection import Selection
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def run(asked: argparse.Namespace) -> None:
     """
     views, prints = fill(ViewOptions, vars(asked)), fill(PrintOptions, vars(asked))
     check_standard_output(prints, asked.csv, asked.markdown)
-    with signals_held():  # NumPy takes an interrupt of its import for a broken installation
+    with ended_by_signals():
         from timeline.commands.compare import compare, find_changes
     selection = Selection(**given_keywords(asked, Selection))
     show = viewer(views, prints)

@@ -25,7 +25,7 @@ from timeline.cli.printing import (
 from timeline.declarations import fill
 from timeline.options import ExportOptions, ReadingOptions
 from timeline.printable import say
-from timeline.process import signals_held
+from timeline.process import ended_by_signals
 from timeline.selection import Selection
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def run(asked: argparse.Namespace) -> None:
 
 
 def _export(asked: argparse.Namespace, views: ViewOptions, prints: PrintOptions) -> None:
-    with signals_held():  # NumPy takes an interrupt of its import for a broken installation
+    with ended_by_signals():
         from timeline.commands.export import export
     selection = Selection(**given_keywords(asked, Selection))
     show = viewer(views, prints)
@@ -83,7 +83,7 @@ def _export(asked: argparse.Namespace, views: ViewOptions, prints: PrintOptions)
 
 
 def _list(asked: argparse.Namespace, prints: PrintOptions) -> None:
-    with signals_held():
+    with ended_by_signals():
         from timeline.commands.listing import LISTED, list_profile
         from timeline.profile import profile_at
 
@@ -96,7 +96,7 @@ def _list(asked: argparse.Namespace, prints: PrintOptions) -> None:
 
 def _say_verdict(asked: argparse.Namespace, views: ViewOptions, prints: PrintOptions) -> None:
     check_no_file(asked, views)
-    with signals_held():
+    with ended_by_signals():
         from timeline.commands.verdict import find_verdict
 
     with warnings_said(prints):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import os
 import signal
 import sys
@@ -11,12 +11,19 @@ from pathlib import Path
 
 from timeline.errors import SourceError, TimelineError
 from timeline.printable import say
-from timeline.process import Terminated, interrupted_by_signals, tune_for_one_command
+from timeline.process import (
+    Terminated,
+    ended_by_signals,
+    interrupted_by_signals,
+    say_interrupted,
+    tune_for_one_command,
+)
 
 __all__ = ["main"]
 
-SIGNALLED = 128
-"""What shells add to the number of the signal that ended a command."""
+SCARCE = frozenset({errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""Of open files, processes and memory there are no more, which is nobody's file."""
+FEWER_JOBS = "Use fewer --jobs, or allow more (ulimit -a tells the limits)."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,20 +43,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say(f"tlexport: {first}", *more, stream=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt as interrupt:
-        what = "terminated" if isinstance(interrupt, Terminated) else "interrupted"
-        with contextlib.suppress(OSError):  # a terminal that is closed shows nothing
-            say(f"tlexport: {what}; {_outcome(interrupt)}", stream=sys.stderr)
-        return SIGNALLED + (
-            interrupt.number if isinstance(interrupt, Terminated) else signal.SIGINT
-        )
+        number = interrupt.number if isinstance(interrupt, Terminated) else signal.SIGINT
+        return say_interrupted(number, *map(str, interrupt.args[:1]))
     except OSError as error:
         if error.filename is not None:
             say(f"tlexport: {error.filename}: {error.strerror}.", stream=sys.stderr)
+            return 1
+        if error.errno in SCARCE:
+            say(f"tlexport: cannot go on: {error.strerror}. {FEWER_JOBS}", stream=sys.stderr)
             return 1
         # No file: it is the terminal or pipe that failed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             say(f"tlexport: cannot print: {error.strerror}.", stream=sys.stderr)
+        return 1
+    except MemoryError:
+        say(f"tlexport: there is not enough memory. {FEWER_JOBS}", stream=sys.stderr)
         return 1
     return 0
 
@@ -67,8 +76,9 @@ def _run(words: list[str]) -> None:
             Path(), "the current directory was removed.", do="Move to another one."
         ) from None
     # Loaded here, after the process is tuned: garbage collection is a tenth of the time of --help.
-    from timeline.cli import compare, export, show
-    from timeline.cli.parser import WORDS, build_compare_parser, build_parser, build_show_parser
+    with ended_by_signals():
+        from timeline.cli import compare, export, show
+        from timeline.cli.parser import WORDS, build_compare_parser, build_parser, build_show_parser
 
     completing = "_ARGCOMPLETE" in os.environ
     if completing:
@@ -87,8 +97,3 @@ def _run(words: list[str]) -> None:
     if completing:
         complete(parser)
     run(parser.parse(words))
-
-
-def _outcome(interrupt: KeyboardInterrupt) -> str:
-    """What became of the output of a command that was interrupted."""
-    return str(interrupt.args[0]) if interrupt.args else "nothing was written."

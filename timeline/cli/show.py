@@ -7,7 +7,7 @@ import argparse
 from timeline.cli.parser import PrintOptions
 from timeline.cli.printing import check_standard_output, flush, print_verdict
 from timeline.declarations import fill
-from timeline.process import signals_held
+from timeline.process import ended_by_signals
 
 __all__ = ["run"]
 
@@ -20,7 +20,7 @@ def run(asked: argparse.Namespace) -> None:
     """
     prints = fill(PrintOptions, vars(asked))
     check_standard_output(prints, None)
-    with signals_held():  # NumPy takes an interrupt of its import for a broken installation
+    with ended_by_signals():
         from timeline.commands.show import read_verdict
     filed = read_verdict(asked.file)
     print_verdict(filed, prints)

@@ -1,6 +1,7 @@
 /* Nested intervals in one pass over a stack, as `nesting.py` and `coarsen.py` work without it. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include "_columns.h"
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,20 +12,6 @@ typedef struct {
     const int64_t *start, *end;
     Py_ssize_t count;
 } Intervals;
-
-/* Columns lie in bytes, which begin where any number may. */
-static const void *column_of(PyObject *bytes, Py_ssize_t count, Py_ssize_t item)
-{
-    char *data;
-    Py_ssize_t size;
-    if (PyBytes_AsStringAndSize(bytes, &data, &size) < 0)
-        return NULL;
-    if (size / item != count || size % item) {
-        PyErr_SetString(PyExc_ValueError, "columns are of different lengths");
-        return NULL;
-    }
-    return data;
-}
 
 static int read_intervals(PyObject *start, PyObject *end, Intervals *made)
 {

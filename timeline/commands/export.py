@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import orjson
-
 from timeline.analysis.path.estimates import gain_of_culprit_ns
 from timeline.analysis.questions import Questions
 from timeline.analysis.rank_facts import RankFacts
@@ -56,6 +54,7 @@ from timeline.records.tables import rows_by_reason
 from timeline.reports.export_report import ExportReport
 from timeline.reports.file_notes import notes_of
 from timeline.reports.report_rows import CsvFile, spell_exact_steps
+from timeline.reports.valid_json import json_of
 from timeline.selection import Selection, select
 from timeline.sources.source import Source
 from timeline.tracks.assemble import assemble
@@ -328,7 +327,7 @@ def _describe(
         attributes = (
             *known,
             ("io.tlexport.detail_steps", spell_ids(kept.steps)),
-            ("io.tlexport.left_out", orjson.dumps(reasons).decode()),
+            ("io.tlexport.left_out", json_of(reasons).decode()),
             ("io.tlexport.resolution", "; ".join(one.spelled() for one in rows) or "exact"),
             ("io.tlexport.limited_by", kept.limited_by or "nothing"),
             ("io.tlexport.exact_steps", spell_exact_steps(exact) or "all"),

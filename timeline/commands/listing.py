@@ -19,6 +19,7 @@ from timeline.ranks.choose_ranks import check_any, choose_ranks
 from timeline.ranks.rank_records import read_rank
 from timeline.ranks.workers import worker_pool_for
 from timeline.records.not_given import NO_GRAPH
+from timeline.reports.valid_json import json_of
 from timeline.selection import SUMMARY_LAYERS, Selection
 from timeline.sources.finding.discovery import FindingOptions, UnclearCapture
 from timeline.sources.finding.runs import FoundRun
@@ -65,7 +66,7 @@ class Listing:
 
     def to_json(self) -> bytes:
         """The listing as one JSON object."""
-        return orjson.dumps(
+        return json_of(
             {
                 "schema": SCHEMA_VERSION,
                 "ranks": [_to_dict(rank) for rank in self.ranks],
@@ -76,7 +77,7 @@ class Listing:
                 ],
                 "notes": list(self.notes),
             },
-            option=orjson.OPT_INDENT_2,
+            orjson.OPT_INDENT_2,
         )
 
     def lines(self, *, verbose: bool = False) -> list[str]:
@@ -178,7 +179,8 @@ def list_profile(profile: Profile, selection: Selection) -> Listing:
             read = list(workers.results(sources, _contents, [reading.operators] * len(sources)))
     finally:
         profile.progress.finish()
-    check_any([source for source, _ in read], workers.failures, profile.path)
+    here = [source for source, _ in read]
+    check_any(here, workers.failures, profile.path, "List one of the --ranks to see its reason.")
     ranks = (
         ListedRank(source, workers.sizes_bytes[source.identity.rank], contents)
         for source, contents in read

@@ -85,7 +85,8 @@ def comparison_fault(comparison: Comparison) -> str | None:
     faults = [*_faults(comparison, _COMPARISON)]
     if faults:
         return faults[0]
-    counts = {"operators", "collectives"} - set(comparison.in_one_run)
+    paired = {"operators": comparison.operators, "collectives": comparison.collectives}
+    counts = {name for name, table in paired.items() if len(table)} - set(comparison.in_one_run)
     counts |= {"steps", "ranks"} - set(comparison.row_counts)
     if counts:
         return f"the rows of {min(counts)} are not counted"

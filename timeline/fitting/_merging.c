@@ -1,25 +1,12 @@
 /* Names of merged slices, in one pass, as `coarsen.py` and `merged_slices.py` work without it. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include "../columns/_columns.h"
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { FEW = 24, FIRST_ROOM = 256 };
-
-/* Columns of as many rows as there are owners; NULL and an error where one is not. */
-static const void *column_of(PyObject *bytes, Py_ssize_t count, Py_ssize_t item)
-{
-    char *data;
-    Py_ssize_t size;
-    if (PyBytes_AsStringAndSize(bytes, &data, &size) < 0)
-        return NULL;
-    if (size / item != count || size % item) {
-        PyErr_SetString(PyExc_ValueError, "columns are of different lengths");
-        return NULL;
-    }
-    return data;
-}
 
 static PyObject *new_column(Py_ssize_t count, Py_ssize_t item)
 {

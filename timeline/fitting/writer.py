@@ -22,6 +22,7 @@ from timeline.fitting.resolve import count_arrows
 from timeline.frozen import dataclass
 from timeline.layers import SizeLayer
 from timeline.options import ExportOptions
+from timeline.printable import valid_text
 from timeline.progress import Progress
 from timeline.records.tables import Omission
 from timeline.tracks.model import Samples, Slices, Timeline, Track
@@ -233,7 +234,8 @@ class Writer:
         noted = with_notes(tracks, about.notes, start_ns, end_ns)
         every = in_order(with_verdict(noted, about.verdict, start_ns, end_ns))
         first = start_ns if first_ns is None else first_ns
-        timeline = Timeline(every, first, self.wall_offset_ns, about.attributes)
+        facts = tuple((key, valid_text(value)) for key, value in about.attributes)
+        timeline = Timeline(every, first, self.wall_offset_ns, facts)
         return Picture(timeline, every[len(tracks) :])
 
     def put_together(

@@ -61,10 +61,15 @@ def _nearest(wanted: int, found: Iterable[int]) -> str:
     return spell_ids(sorted(found, key=lambda known: abs(known - wanted))[:2])
 
 
-def check_any(sources: Sequence[Source], failures: Mapping[int, str], path: Path) -> None:
+_LEFT_OUT = "Run it without --keep-going, for one of the --ranks, to see each reason."
+
+
+def check_any(
+    sources: Sequence[Source], failures: Mapping[int, str], path: Path, do: str = _LEFT_OUT
+) -> None:
     """Make sure that leaving ranks out left any.
 
-    failures: why ranks are left out.
+    failures: why ranks are left out, the first of which is told. do: how to see the others.
 
     Raises:
         SourceError: it did not.
@@ -73,5 +78,5 @@ def check_any(sources: Sequence[Source], failures: Mapping[int, str], path: Path
         raise SourceError(
             path,
             f"no rank can be read. {next(iter(failures.values()))}",
-            do="Run it without --keep-going, for one of the --ranks, to see each reason.",
+            do=do if len(failures) > 1 else "Check that it can be read and is complete.",
         )

@@ -19,6 +19,7 @@ from timeline.reports.report_rows import (
     ResolutionRow,
     spell_omissions,
 )
+from timeline.reports.valid_json import json_of
 from timeline.units import spell_bytes, spell_count
 
 __all__ = ["SCHEMA_VERSION", "ComparisonReport"]
@@ -103,7 +104,7 @@ class ComparisonReport:
 
     def to_json(self) -> bytes:
         """The report as one JSON object."""
-        return orjson.dumps(self.to_dict(), option=orjson.OPT_INDENT_2)
+        return json_of(self.to_dict(), orjson.OPT_INDENT_2)
 
     def lines(self, *, verbose: bool = True) -> list[str]:
         """What was written, and what is not in it, for people; see `comparison_text` too.

@@ -32,6 +32,7 @@ from timeline.reports.report_rows import (
     spell_omissions,
 )
 from timeline.reports.step_times import step_times
+from timeline.reports.valid_json import json_of
 from timeline.units import spell_bytes, spell_count, spell_duration
 
 __all__ = ["ExportReport"]
@@ -131,7 +132,7 @@ class ExportReport:
 
     def to_json(self) -> bytes:
         """The report as one JSON object."""
-        return orjson.dumps(self.to_dict(), option=orjson.OPT_INDENT_2)
+        return json_of(self.to_dict(), orjson.OPT_INDENT_2)
 
     def lines(self, *, verbose: bool = True) -> list[str]:
         """The report for people: what was written, and what is missing; see `terminal` too.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from timeline.fitting.limits import LimitName
+from timeline.printable import valid_text
 from timeline.records.tables import Omission
 from timeline.reports.bookkeeping import KEPT_EXACT
 from timeline.reports.report_rows import (
@@ -43,8 +44,8 @@ def notes_of(
         return None
     left_out = list(spell_omissions(omissions))
     topics = {
-        "Warnings": [Note(text) for text in dict.fromkeys(warnings)],
-        "Left out": [Note(text, (("records", rows),)) for text, rows, _ in left_out],
+        "Warnings": [Note(valid_text(text)) for text in dict.fromkeys(warnings)],
+        "Left out": [Note(valid_text(text), (("records", rows),)) for text, rows, _ in left_out],
         MERGED: [
             *([Note(f"{KEPT_EXACT}: {spell_exact_steps(exact_steps)}")] if exact_steps else []),
             *map(_merged, merged),

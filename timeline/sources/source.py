@@ -19,6 +19,7 @@ __all__ = [
     "Identity",
     "ReadRequest",
     "Source",
+    "SourceAround",
 ]
 
 PROF = "PROF_"
@@ -108,3 +109,30 @@ class Source(Protocol):
         Raises:
             SourceError: a file cannot be read.
         """
+
+
+@dataclass(frozen=True)
+class SourceAround:
+    """What reads a source in a way of its own, and else is what that source is."""
+
+    source: Source
+
+    @property
+    def layout(self) -> str:
+        """The layout of the capture."""
+        return self.source.layout
+
+    @property
+    def identity(self) -> Identity:
+        """The identity of the capture."""
+        return self.source.identity
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the capture."""
+        return self.source.clock
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files of the capture."""
+        return self.source.files

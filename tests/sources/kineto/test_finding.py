@@ -392,3 +392,22 @@ def test_a_time_of_endless_digits_is_no_moment(tmp_path: Path) -> None:
     path = write(tmp_path / "trace.pt.trace.json")
     path.write_text(path.read_text().replace('"ts": 10', f'"ts": {"9" * 5000}'))
     assert find_moment_ns(path) is None
+
+
+@pytest.mark.parametrize(
+    "text", ['{"traceEvents":[{"name":"a","ts"', '[{"ph": "X", "args": {"a": {}']
+)
+def test_a_trace_that_is_cut_in_its_first_event_is_said_to_be_cut(
+    tmp_path: Path, text: str
+) -> None:
+    """Nothing tells whose it is; with one whole event it is a trace of another program."""
+    path = tmp_path / "broken.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(NoProfileError, match="is a trace that is cut in its first event"):
+        discover(path)
+    with pytest.raises(NoProfileError) as caught:
+        discover(tmp_path)
+    assert "broken.json was not read: it is a trace that is cut" in "\n".join(caught.value.lines())
+    path.write_text('[{"ph": "X", "args": {"a": {}}}, {"ph": "X"', encoding="utf-8")
+    with pytest.raises(NoProfileError, match="is a trace of another program"):
+        discover(path)

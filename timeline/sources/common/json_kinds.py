@@ -41,6 +41,7 @@ _CATEGORY = re.compile(
 _OF_ASCEND = re.compile(rb'"(?:Ascend Hardware|CANN|Overlap Analysis|HCCL|NPU|async_npu)"')
 """Rows and arrows of traces of NPUs, whose other categories are those of PyTorch."""
 _EVENT = re.compile(rb'"ph"\s*:\s*"')
+_FIRST_EVENT = re.compile(rb'(?:"traceEvents"\s*:|\A(?:\xef\xbb\xbf)?)\s*\[\s*\{')
 LIST_OF_OBJECTS = re.compile(rb"\s*\[\s*\{")
 
 
@@ -51,6 +52,7 @@ class JsonKind(enum.Enum):
     EXECUTION_TRACE = "an execution trace (operators of PyTorch without times of a device)"
     NPU_TRACE = "a trace of an NPU, which is read when it is passed as PATH itself"
     OTHER_TRACE = "a trace of another program"
+    CUT_TRACE = "a trace that is cut in its first event"
     OWN_TIMELINE = "a timeline that tlexport wrote"
     NO_TRACE = "no trace"
 
@@ -111,7 +113,17 @@ def _kind_by_events(path: Path, text: bytes, *, in_object: bool) -> JsonKind:
         return JsonKind.KINETO
     if in_object and _is_named_by_keys({EVENTS: b""} | tail_values(path, tuple(_PYTORCH))):
         return JsonKind.KINETO
+    if not _EVENT.search(text) and not in_object:
+        return JsonKind.NO_TRACE
+    if len(text) < GLANCE_BYTES and _ends_in_first_event(text):
+        return JsonKind.CUT_TRACE
     return JsonKind.OTHER_TRACE if _EVENT.search(text) else JsonKind.NO_TRACE
+
+
+def _ends_in_first_event(text: bytes) -> bool:
+    """Whether the whole text of a trace ends within the first object of its list of events."""
+    begin = _FIRST_EVENT.search(text)
+    return begin is not None and end_of_value(text, begin.end() - 1) is None
 
 
 def first_key(text: bytes) -> int:

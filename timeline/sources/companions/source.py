@@ -30,10 +30,9 @@ from timeline.sources.source import (
     MINDSTUDIO_OUTPUT,
     OUTPUT,
     PROF,
-    Clock,
-    Identity,
     ReadRequest,
     Source,
+    SourceAround,
 )
 
 __all__ = ["WithCompanionFiles", "with_companions"]
@@ -90,37 +89,20 @@ def _host_directories(capture: Capture) -> tuple[Path, ...]:
 
 
 @dataclass(frozen=True)
-class WithCompanionFiles:
+class WithCompanionFiles(SourceAround):
     """A source whose records also hold what lies beside its capture.
 
     A companion that cannot be read at all is left out and counted: the capture itself is whole.
 
-    main: the source of the capture. tables: the directories of tables, the better first. hosts:
-    those of what MindSpore recorded on the host, nearest first. databases: those of what msprof
-    parsed.
+    tables: the directories of tables, the better first. hosts: those of what MindSpore recorded on
+    the host, nearest first. databases: those of what msprof parsed.
     """
 
-    main: Source
     tables: tuple[Path, ...]
     hosts: tuple[Path, ...]
     several_devices: bool
     databases: tuple[Path, ...]
     capture: Capture
-
-    @property
-    def layout(self) -> str:
-        """The layout of the capture."""
-        return self.main.layout
-
-    @property
-    def identity(self) -> Identity:
-        """The identity of the capture."""
-        return self.main.identity
-
-    @property
-    def clock(self) -> Clock:
-        """The clock of the capture."""
-        return self.main.clock
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -131,7 +113,7 @@ class WithCompanionFiles:
         small = [path for paths in self._profiler_tables().values() for path in paths]
         return tuple(
             dict.fromkeys(
-                (*self.main.files, *tables, *hosts, *small, *([metadata] if metadata else []))
+                (*self.source.files, *tables, *hosts, *small, *([metadata] if metadata else []))
             )
         )
 
@@ -141,7 +123,7 @@ class WithCompanionFiles:
         Raises:
             SourceError: a file cannot be read.
         """
-        records = self.main.read(wanted)
+        records = self.source.read(wanted)
         device = self.identity.device if self.several_devices else None
         if Layer.COUNTERS in wanted.layers and (tables := self._tables(Use.COUNTERS)):
             from timeline.sources.companions.csv_counters import with_csv_counters
@@ -239,7 +221,7 @@ class WithCompanionFiles:
 
     def _is_beside(self, traces: tuple[Path, ...]) -> bool:
         """Whether traces are not the capture itself, and small."""
-        if {*traces} & {*self.main.files} or any(path.suffix != ".json" for path in traces):
+        if {*traces} & {*self.source.files} or any(path.suffix != ".json" for path in traces):
             return False
         return sum(path.stat().st_size for path in traces) <= MOST_TRACE_BYTES
 

@@ -193,6 +193,8 @@ class _Blocks(Generic[EventT, ScannedT]):
         """What the file opens with, and the text behind that."""
         held, found = b"", None
         while found is None:
+            if len(held) > MOST_EVENT_BYTES:
+                raise SourceError(self._path, "holds too much before its events.")
             more = file.read(max(block_bytes, len(held)))
             held += more
             found = _opening(held, self._path, ended=not more)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import stat
 import tempfile
@@ -71,7 +72,7 @@ def connected(path: Path, *, in_part: bool = False) -> Iterator[apsw.Connection]
             file = path.fetched()
             log = path.with_name(log.name).fetched() if with_log else log
     if not with_log:
-        uri = f"file:{quote(str(file.resolve()))}?mode=ro&immutable=1"
+        uri = f"file:{quote(os.fsencode(file.resolve()))}?mode=ro&immutable=1"
         with _connected(path, uri, _ONLY_READING) as connection:
             yield connection
         return
@@ -83,7 +84,7 @@ def connected(path: Path, *, in_part: bool = False) -> Iterator[apsw.Connection]
         except OSError as error:
             what = "cannot be copied, which its write-ahead log makes necessary"
             raise SourceError(path, f"{what}: {error.strerror}.") from error
-        with _connected(path, f"file:{quote(str(copy))}", _OF_A_COPY) as connection:
+        with _connected(path, f"file:{quote(os.fsencode(copy))}", _OF_A_COPY) as connection:
             yield connection
 
 

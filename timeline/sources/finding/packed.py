@@ -25,7 +25,7 @@ from timeline.sources.finding.discovery import (
     UnclearCapture,
     discover,
 )
-from timeline.sources.source import Clock, Identity, ReadRequest, Source
+from timeline.sources.source import Identity, ReadRequest, Source, SourceAround
 
 if TYPE_CHECKING:
     from timeline.sources.files.unpacking import Report
@@ -267,31 +267,25 @@ def _temporary(packed: Path) -> Iterator[Path]:
 
 
 @dataclass(frozen=True)
-class _UnpackedSource:
+class _UnpackedSource(SourceAround):
     """A source whose files were unpacked, under the names that they have where they are packed.
 
-    Its layout can be told when the files are gone again.
+    Its files lie where they are unpacked; its layout can be told when they are gone again.
     """
 
-    source: Source
     names: _Names
-    layout: str
+    known_layout: str
+
+    @property
+    def layout(self) -> str:
+        """The layout of the capture."""
+        return self.known_layout
 
     @property
     def identity(self) -> Identity:
         """Who the capture is, in the directory that people know."""
         identity = self.source.identity
         return replace(identity, directory=path_as_shown(self.names.show(str(identity.directory))))
-
-    @property
-    def clock(self) -> Clock:
-        """The clock of the source."""
-        return self.source.clock
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The unpacked files, where they lie now."""
-        return self.source.files
 
     def read(self, wanted: ReadRequest) -> Records:
         """Read at least what is wanted; warnings and losses name what is packed.

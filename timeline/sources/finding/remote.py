@@ -18,7 +18,7 @@ from timeline.sources.files.remote_errors import remote_failures
 from timeline.sources.files.remote_path import RemotePath, without_credentials
 from timeline.sources.files.remote_tree import Fetching, Listing, RemoteTree, fetching_into
 from timeline.sources.finding.discovery import Discovered
-from timeline.sources.source import Clock, Identity, ReadRequest, Source
+from timeline.sources.source import ReadRequest, Source, SourceAround
 
 __all__ = ["RemoteSource", "path_of_url", "with_remote_files"]
 
@@ -94,36 +94,15 @@ def _with_remote_files(source: Source, elsewhere: bool) -> Source:
 
 
 @dataclass(frozen=True)
-class RemoteSource:
+class RemoteSource(SourceAround):
     """A source whose files are fetched when they are read, those that no layer needs never.
 
     What cannot be fetched is no damage of one file that the rest can do without: it fails the rank.
     """
 
-    source: Source
     directory: RemotePath
     tree: RemoteTree
     elsewhere: bool = False
-
-    @property
-    def layout(self) -> str:
-        """The layout of the capture."""
-        return self.source.layout
-
-    @property
-    def identity(self) -> Identity:
-        """The identity of the capture."""
-        return self.source.identity
-
-    @property
-    def clock(self) -> Clock:
-        """The clock of the capture."""
-        return self.source.clock
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The files that may be fetched."""
-        return self.source.files
 
     def read(self, wanted: ReadRequest) -> Records:
         """Read at least what is wanted.

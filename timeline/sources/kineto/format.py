@@ -30,7 +30,9 @@ from timeline.sources.source import Identity, Source
 
 __all__ = ["KINETO"]
 
-_LOOKALIKES = frozenset({JsonKind.EXECUTION_TRACE, JsonKind.NPU_TRACE, JsonKind.OTHER_TRACE})
+_LOOKALIKES = frozenset(
+    {JsonKind.EXECUTION_TRACE, JsonKind.NPU_TRACE, JsonKind.OTHER_TRACE, JsonKind.CUT_TRACE}
+)
 
 
 def _recognise(folder: Folder) -> Iterator[Capture | Lookalike]:

@@ -1,0 +1,29 @@
+"""Reports as JSON, which holds text alone, whatever paths are made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from timeline.printable import valid_text
+
+__all__ = ["json_of"]
+
+
+def json_of(value: Any, option: int | None = None) -> bytes:
+    """The JSON of a value; in its texts bytes that are no text are escaped."""
+    try:
+        return orjson.dumps(value, option=option)
+    except orjson.JSONEncodeError:  # rare, so texts are looked at only then
+        return orjson.dumps(_valid(value), option=option)
+
+
+def _valid(value: Any) -> Any:
+    if isinstance(value, str):
+        return valid_text(value)
+    if isinstance(value, dict):
+        return {_valid(key): _valid(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_valid(each) for each in value]
+    return value
