@@ -47,6 +47,14 @@ class Later(Late):
             raise ValueError(self.rank)
 
 
+@dataclass_written_late(frozen=True, slots=True)
+class Slotted:
+    """Without a dict in each instance."""
+
+    rank: int
+    steps: list[int] = field(default_factory=list)
+
+
 @dataclass_written_late(frozen=True)
 class Unused:
     """Of which nothing is ever called but what a test calls."""
@@ -112,6 +120,15 @@ def test_subclasses_take_all_fields_and_check_themselves() -> None:
     assert later != Late(2, "b")
     with pytest.raises(ValueError, match="-1"):
         Later(-1)
+
+
+def test_those_with_slots_are_copied_and_sent() -> None:
+    slotted = Slotted(3, [1])
+    assert not hasattr(slotted, "__dict__")
+    assert pickle.loads(pickle.dumps(slotted)) == slotted == copy.copy(slotted)
+    assert dataclasses.replace(slotted, rank=4) == Slotted(4, [1])
+    with pytest.raises(FrozenInstanceError):
+        slotted.rank = 2  # type: ignore[misc]
 
 
 def test_each_instance_has_a_default_of_its_own() -> None:

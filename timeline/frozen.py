@@ -10,12 +10,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 __all__ = ["dataclass"]
 
-_Kind = TypeVar("_Kind", bound=type)
-_UNDERSTOOD = {"repr", "eq", "kw_only"}
+_UNDERSTOOD = {"repr", "eq", "kw_only", "slots"}
 """Options of frozen dataclasses that are understood here; with others the library makes them."""
 _FACTORY = object()
 """Stands for an argument that is not given and whose value a function makes."""
@@ -29,18 +29,24 @@ else:
         if not frozen or not options.keys() <= _UNDERSTOOD:
             return dataclasses.dataclass(kind, frozen=frozen, **options)
 
-        def declare(kind: _Kind) -> _Kind:
-            return _declare(kind, **options)
-
-        return declare if kind is None else declare(kind)
+        return partial(_declare, **options) if kind is None else _declare(kind, **options)
 
 
-def _declare(kind: _Kind, *, repr: bool = True, eq: bool = True, kw_only: bool = False) -> _Kind:  # noqa: A002 - the library's own word
+def _declare(
+    kind: type,
+    *,
+    repr: bool = True,  # noqa: A002 - the library's own word
+    eq: bool = True,
+    kw_only: bool = False,
+    slots: bool = False,
+) -> type:
     """Note the fields of a class and give it methods that are written when they are called."""
-    dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(kind)
+    kind = dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only, slots=slots)(
+        kind
+    )
     names = ["__init__", *(["__repr__"] if repr else []), *(["__eq__", "__hash__"] if eq else [])]
     methods = {name: _write_when_called(kind, name) for name in names if name not in vars(kind)}
-    for name, method in (methods | _REFUSALS).items():
+    for name, method in (methods | _REFUSALS | (_STATE if slots else {})).items():
         setattr(kind, name, method)
     return kind
 
@@ -127,7 +133,18 @@ def _refuse_to_delete(self: object, name: str) -> None:
     raise FrozenInstanceError(f"cannot delete field {name!r}")
 
 
+def _state_of(self: Any) -> list[Any]:
+    return [getattr(self, one.name) for one in dataclasses.fields(self)]
+
+
+def _put_state(self: Any, state: list[Any]) -> None:
+    for one, value in zip(dataclasses.fields(self), state, strict=True):
+        object.__setattr__(self, one.name, value)
+
+
 _REFUSALS: dict[str, Callable[..., Any]] = {
     "__setattr__": _refuse_to_set,
     "__delattr__": _refuse_to_delete,
 }
+_STATE: dict[str, Callable[..., Any]] = {"__getstate__": _state_of, "__setstate__": _put_state}
+"""How those with slots are copied and sent, which cannot be set one by one."""
