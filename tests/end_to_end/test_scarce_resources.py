@@ -87,6 +87,25 @@ sys.argv[2] = str(pages * resource.getpagesize() + {more_bytes})
     assert [path.name for path in tmp_path.iterdir()] == ["few.pftrace"]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the size of a process is read in /proc")
+@pytest.mark.parametrize("more_bytes", [2 << 20, 10 << 20, 14 << 20])
+def test_too_little_memory_for_threads_ends_the_command(
+    shelf: ProfileShelf, tmp_path: Path, more_bytes: int
+) -> None:
+    """A thread takes 8 MB of addresses: there is room for none, for one, or hardly for two."""
+    profile = shelf.get("torch-db", ranks=3).path
+    before = f"""
+main([{str(profile)!r}, "--kind", "detail", "-q", "-o", {str(tmp_path / "first.pftrace")!r}])
+pages = int(open("/proc/self/statm").read().split()[0])
+sys.argv[2] = str(pages * resource.getpagesize() + {more_bytes})
+"""
+    target = tmp_path / "a.pftrace"
+    ran = export_with("RLIMIT_AS", 0, profile, target, "-q", "-j", "2", before=before)
+    assert ran.returncode == 1
+    assert "Use fewer --jobs" in ran.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["first.pftrace"]
+
+
 @pytest.mark.parametrize("forced", [False, True])
 def test_two_writers_of_one_output_leave_a_whole_one(
     shelf: ProfileShelf, tmp_path: Path, *, forced: bool

@@ -78,6 +78,23 @@ class Processes(ProcessPoolExecutor):
         future.add_done_callback(lambda _: close_shared_file(path))
         return future
 
+    def _start_executor_manager_thread(self) -> None:
+        """Start the threads that send calls and take results, or say that there is no memory.
+
+        The second would start the first, and die unseen where memory is too short for that: nobody
+        would take results then. Workers come before threads, for they may be copies.
+        """
+        if vars(self)["_executor_manager_thread"] is not None:
+            return
+        try:
+            if not vars(self)["_safe_to_dynamically_spawn_children"]:
+                self._launch_processes()  # type: ignore[attr-defined]
+            vars(self)["_call_queue"]._start_thread()
+            super()._start_executor_manager_thread()
+        except RuntimeError as error:  # no thread can be started
+            vars(self)["_executor_manager_thread"] = None
+            raise MemoryError(str(error)) from error
+
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End the workers; without waiting, those that are at work are killed.
 
@@ -90,8 +107,8 @@ class Processes(ProcessPoolExecutor):
         with signals_held():
             manager = vars(self)["_executor_manager_thread"]
             ends = [vars(self)[queue] for queue in ("_result_queue", "_call_queue")]
-            if vars(self)["_broken"]:
-                # A worker that was starting when another one died was not ended with the others.
+            if vars(self)["_broken"] or manager is None:
+                # No thread ends them, nor one that was starting when another one died.
                 for child in ours:
                     child.kill()
             super().shutdown(wait, cancel_futures=cancel_futures)
