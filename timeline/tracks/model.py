@@ -39,7 +39,7 @@ class ArgKind(enum.Enum):
     """Codes of the track's StringPool."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Arg(Columnar):
     """One arg of all slices of a track: n values, and which slices have it."""
 
@@ -53,7 +53,7 @@ class Arg(Columnar):
     """Whether it tells what a merged slice stands for."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Arrows(Columnar):
     """Arrow ends on the slices of one track: k pairs (slice, arrow id), ascending by slice."""
 
@@ -73,16 +73,19 @@ class Arrows(Columnar):
         return Arrows(slices, self.arrow[rows_of_runs(begin, count)])
 
 
+_NO_ARROWS = Arrows(np.empty(0, np.intp), np.empty(0, np.int64))
+
+
 def no_arrows() -> Arrows:
     """No arrow at all."""
-    return Arrows(np.empty(0, np.intp), np.empty(0, np.int64))
+    return _NO_ARROWS
 
 
 MERGED = -1
 """Row of an element that stands for several slices."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Coarse(Columnar):
     """Slices of one track, some of which stand for several.
 
@@ -121,7 +124,7 @@ class Coarse(Columnar):
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Slices(Columnar):
     """Slices of one track, which never cross: any two are disjoint or nested.
 
@@ -184,7 +187,7 @@ class Slices(Columnar):
         return replace(self, args=tuple(arg for arg in self.args if wanted(arg)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Samples(Columnar):
     """Samples of one counter in order of time: (n,) int64 and (n,) float64."""
 
@@ -202,7 +205,7 @@ class Samples(Columnar):
         return len(self.time_ns)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Track:
     """One row of the timeline, or a group of rows.
 
