@@ -184,7 +184,8 @@ class Slices(Columnar):
 
     def with_args(self, wanted: Callable[[Arg], bool]) -> Slices:
         """These slices with no args but the wanted ones."""
-        return replace(self, args=tuple(arg for arg in self.args if wanted(arg)))
+        args = tuple(arg for arg in self.args if wanted(arg))
+        return self if len(args) == len(self.args) else replace(self, args=args)
 
 
 @dataclass(frozen=True, slots=True)
