@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from dataclasses import FrozenInstanceError, dataclass, fields, replace
 
@@ -13,8 +14,12 @@ from hypothesis import strategies as st
 from timeline.columns import chunks, spill
 from timeline.columns.chunks import compute_in_chunks, one_by_one, rows_where
 from timeline.columns.columns import (
+    PACKED_ROWS,
+    Bool,
+    Codes,
     Columnar,
     ColumnTable,
+    Float64,
     Int64,
     column,
     concat_columns,
@@ -150,3 +155,43 @@ def test_tables_take_each_column_once(
 ) -> None:
     with pytest.raises(TypeError, match="_Pairs takes its columns, each once"):
         _Pairs(*in_order, **by_name)
+
+
+class _Mixed(ColumnTable):
+    flag: Bool = column(np.bool_)
+    number: Int64 = column(np.int64)
+    code: Codes = column(np.int32)
+    share: Float64 = column(np.float64)
+
+
+@in_memory_or_files
+@given(st.integers(0, PACKED_ROWS + 1), st.integers(0, 9))
+def test_a_pickled_table_holds_what_it_held(count: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    values = random.integers(-9, 9, (4, count))
+    table = _Mixed.of(count, dict(zip(("flag", "number", "code", "share"), values, strict=True)))
+    for found in (pickle.loads(pickle.dumps(table)), replace(pickle.loads(pickle.dumps(table)))):
+        assert isinstance(found, _Mixed)
+        assert len(found) == count
+        for name, column_ in table.columns().items():
+            made = found.columns()[name]
+            assert made.dtype == column_.dtype
+            assert made.flags.aligned, "compiled code reads it as it is"
+            assert made.tolist() == column_.tolist(), name
+        assert _Mixed.concat([table, found[:1]]).number.tolist() == [
+            *table.number.tolist(),
+            *table.number[:1].tolist(),
+        ]
+    again = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(table))))
+    assert again.number.tolist() == table.number.tolist()
+
+
+def test_short_tables_that_are_pickled_hold_no_arrays_and_are_shared() -> None:
+    pickled = pickle.dumps(_Pairs(np.arange(3), 2 * np.arange(3)))
+    one, other = pickle.loads(pickled), pickle.loads(pickled)
+    assert one is other
+    assert not [value for value in vars(one).values() if isinstance(value, np.ndarray)]
+    assert pickle.loads(pickle.dumps(_Pairs.empty())) is _Pairs.empty()
+    assert not hasattr(one, "triple")
+    with pytest.raises(ValueError, match="read-only"):
+        one.number[0] = 7

@@ -32,7 +32,7 @@ class HeldBytes(ColumnTable):
     at_peak: Bool = column(np.bool_, 0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class AllocatedMemory:
     """What a rank allocated in a selection, where that was recorded; names are of `strings`.
 

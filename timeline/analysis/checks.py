@@ -55,7 +55,7 @@ class Checks(ColumnTable):
         return same
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class RankChecks:
     """What was compared of one rank; codes are positions in `strings`."""
 

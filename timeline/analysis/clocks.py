@@ -37,7 +37,7 @@ class RankClock:
     collectives: RankCollectives = field(default_factory=RankCollectives)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class RankMove:
     """What one rank is moved by, and why.
 

@@ -26,7 +26,7 @@ class PeakTable(ColumnTable):
     peak_bytes: Int64 = column(np.int64)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class MemoryPeaks:
     """The peaks of one rank; codes are positions in `strings`.
 

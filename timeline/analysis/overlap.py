@@ -106,7 +106,7 @@ class Overlap:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class FreeParts:
     """What free time consists of; before_ns is the part of outside_ns before the first kernel.
 

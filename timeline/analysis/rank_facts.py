@@ -75,7 +75,7 @@ def _lacking(records: Records) -> frozenset[Layer]:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ProfileFacts:
     """What a profile of one rank holds, whatever is selected of it."""
 
@@ -101,7 +101,7 @@ class ProfileFacts:
     """Whether it is nothing but small tables and what lies beside them; see `Records`."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class RankFacts:
     """What is known of what is selected of one rank.
 
@@ -141,7 +141,7 @@ class RankFacts:
     idle: IdleTimes | None = None
     """Why it idles, None where that was not asked."""
     path: RankPath = field(default_factory=RankPath)
-    """What can lie on the critical path, where causes are asked for."""
+    """What can lie on the critical path, where causes are asked for, until that is known."""
     replay: RankReplay = field(default_factory=RankReplay)
     """What its run can be played again with, where gains are to be estimated."""
     work: RankWork = field(default_factory=RankWork)

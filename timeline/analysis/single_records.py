@@ -78,7 +78,7 @@ class SingleCalls(Spans):
     level: Codes = column(np.int32, NO_NAME)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SingleRecords:
     """The tasks and calls of one rank that were asked for; codes are positions in `strings`."""
 

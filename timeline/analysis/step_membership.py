@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 
 import numpy as np
 
@@ -85,19 +86,19 @@ class _KnownSteps:
     """Steps by graph and iteration, and those of each graph that are not marked on the host."""
 
     steps: Steps
-    row_of: Mapping[tuple[int, int], int]
     on_device: Mapping[int, Rows]
 
     @classmethod
     def of(cls, steps: Steps) -> _KnownSteps:
-        keys = zip(steps.graph.tolist(), steps.iteration.tolist(), strict=True)
         on_device = np.flatnonzero(~steps.host)
         by_graph = rows_by_value(steps.graph[on_device])
-        return cls(
-            steps,
-            {key: row for row, key in enumerate(keys)},
-            {graph: on_device[rows] for graph, rows in by_graph},
-        )
+        return cls(steps, {graph: on_device[rows] for graph, rows in by_graph})
+
+    @cached_property
+    def row_of(self) -> Mapping[tuple[int, int], int]:
+        """The row of each graph and iteration, which not every source names."""
+        keys = zip(self.steps.graph.tolist(), self.steps.iteration.tolist(), strict=True)
+        return {key: row for row, key in enumerate(keys)}
 
     def by_iteration(self, graph: Int64, iteration: Int64) -> Rows:
         """The step of each graph and iteration, NO_STEP where there is none."""

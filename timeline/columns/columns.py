@@ -7,7 +7,8 @@ are read-only.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy.typing as npt
 
 from timeline.columns.chunks import chunks, compute_in_chunks
 from timeline.columns.constant import constant, is_constant
+from timeline.columns.short import MOST_SHARED_BYTES
 from timeline.columns.spill import spillable
 from timeline.errors import RecordError
 
@@ -28,6 +30,7 @@ else:
 
 
 __all__ = [
+    "PACKED_ROWS",
     "Bool",
     "Codes",
     "ColumnTable",
@@ -46,6 +49,8 @@ __all__ = [
 
 JOINED_ROWS = 1 << 17
 """Rows that a TableBuilder holds in small parts before it joins them."""
+PACKED_ROWS = 64
+"""A table of up to so many rows is passed on, and kept, as one piece of bytes."""
 
 Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
@@ -130,10 +135,14 @@ def rows_of_runs(first: Rows, count: Rows) -> Rows:
 class Columnar:
     """Base of frozen dataclasses with columns: those arrays may lie in files from then on."""
 
+    __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+
     def __post_init__(self) -> None:
-        for name, value in list(vars(self).items()):
-            if isinstance(value, np.ndarray):
-                object.__setattr__(self, name, spillable(value))
+        for name in self.__dataclass_fields__:
+            value = getattr(self, name)
+            if isinstance(value, np.ndarray) and (kept := spillable(value)) is not value:
+                object.__setattr__(self, name, kept)
 
 
 @dataclass_transform(eq_default=False, frozen_default=True, field_specifiers=(column,))
@@ -143,16 +152,30 @@ class ColumnTable:
     Subclasses are frozen dataclasses without being declared so, and equal to themselves alone. They
     share the methods below: to make some for each of a hundred tables would take a twentieth of the
     time of a small export.
+
+    A short table that was pickled, or went through `ranks.shared_columns.packed`, holds all of its
+    columns in one piece of bytes, and makes each when it is asked for: arrays take ten times as
+    much as the few numbers that each small rank has in them.
     """
 
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
     _dtypes: ClassVar[dict[str, np.dtype[Any]]]
     """Of the columns, in their order."""
+    _places: ClassVar[dict[str, int]]
+    """How many bytes of a row lie before each column in a packed table, the widest columns first,
+    so that all are aligned."""
     _empty: ClassVar[ColumnTable]
+    _packed_rows = -1
+    """How many rows there are, if they are packed."""
+    _packed = b""
 
     def __init_subclass__(cls) -> None:
         dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
         cls._dtypes = {one.name: one.metadata["dtype"] for one in dataclasses.fields(cls)}
+        widest_first = sorted(cls._dtypes.items(), key=lambda one: -one[1].itemsize)
+        cls._places, place = {}, 0
+        for name, dtype in widest_first:
+            cls._places[name], place = place, place + dtype.itemsize
 
     def __init__(self, *in_order: npt.NDArray[Any], **by_name: npt.NDArray[Any]) -> None:
         dtypes = self._dtypes
@@ -173,6 +196,24 @@ class ColumnTable:
         if len(lengths) > 1:
             raise RecordError(f"{type(self).__name__}: columns of different lengths {lengths}.")
 
+    def __getattr__(self, name: str) -> npt.NDArray[Any]:
+        """A column of a packed table."""
+        rows, dtype = self._packed_rows, type(self)._dtypes.get(name)
+        if rows < 0 or dtype is None:
+            raise AttributeError(name)
+        return np.frombuffer(self._packed, dtype, rows, rows * self._places[name])
+
+    def __reduce__(self) -> tuple[Callable[..., ColumnTable], tuple[Any, ...]]:
+        rows = len(self)
+        if rows > PACKED_ROWS:
+            return _with_columns, (type(self), self.columns())
+        packed = self._packed or b"".join(getattr(self, name).tobytes() for name in self._places)
+        return _packed_table, (type(self), rows, packed)
+
+    def columns(self) -> dict[str, npt.NDArray[Any]]:
+        """All columns by name, in their order."""
+        return {name: getattr(self, name) for name in self._dtypes}
+
     def __setattr__(self, name: str, value: object) -> None:
         raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
 
@@ -184,6 +225,8 @@ class ColumnTable:
         return f"{type(self).__qualname__}({', '.join(columns)})"
 
     def __len__(self) -> int:
+        if self._packed_rows >= 0:
+            return self._packed_rows
         return len(getattr(self, next(iter(self._dtypes))))
 
     @classmethod
@@ -230,6 +273,34 @@ class ColumnTable:
         if not len(rows):
             return type(self).empty()
         return type(self)(**{name: take(getattr(self, name), rows) for name in self._dtypes})
+
+
+def _with_columns(kind: type[_Table], columns: Mapping[str, npt.NDArray[Any]]) -> _Table:
+    """A table as it was, without looking at its columns again."""
+    made = object.__new__(kind)
+    vars(made).update(columns)
+    return made
+
+
+def _packed_table(kind: Any, rows: int, packed: bytes) -> Any:
+    """A short table; those that are equal are one object as far as they are met soon."""
+    if not rows:
+        return kind.empty()
+    if len(packed) > MOST_SHARED_BYTES:
+        return _unshared_table(kind, rows, packed)
+    return _shared_table(kind, rows, packed)
+
+
+@lru_cache(maxsize=2048)
+def _shared_table(kind: Any, rows: int, packed: bytes) -> Any:
+    return _unshared_table(kind, rows, packed)
+
+
+def _unshared_table(kind: type[_Table], rows: int, packed: bytes) -> _Table:
+    made = object.__new__(kind)
+    object.__setattr__(made, "_packed_rows", rows)
+    object.__setattr__(made, "_packed", packed)
+    return made
 
 
 class TableBuilder(Generic[_Table]):

@@ -18,7 +18,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class IntervalSet(Columnar):
     """Disjoint, non-touching, non-empty half-open intervals in ascending order.
 

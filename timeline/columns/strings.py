@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from itertools import chain, islice
+from typing import Any
 
 import numpy as np
 
@@ -26,14 +28,25 @@ class _CodeOfText(Interner[str]):
 
 
 class StringPool:
-    """All distinct strings of one rank, numbered in the order in which they were first seen."""
+    """All distinct strings of one rank, numbered in the order in which they were first seen.
 
-    def __init__(self) -> None:
-        self._codes: dict[str, int] = _CodeOfText({"": NO_NAME})
-        self._strings = [""]
+    Of one that was pickled, codes are looked for when somebody asks for one by its string: most
+    ranks are only asked for strings by then.
+    """
+
+    def __init__(self, strings: Iterable[str] = ("",)) -> None:
+        """strings: distinct, by their codes."""
+        self._strings = list(strings)
+
+    def __reduce__(self) -> tuple[Callable[..., StringPool], tuple[Any, ...]]:
+        return StringPool, (list(self),)
+
+    @cached_property
+    def _codes(self) -> dict[str, int]:
+        return _CodeOfText(zip(self._strings, range(len(self._strings)), strict=True))
 
     def __len__(self) -> int:
-        return len(self._codes)
+        return len(self._strings)
 
     def __getitem__(self, code: int) -> str:
         return self._strings[code]

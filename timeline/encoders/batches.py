@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from timeline.columns.strings import StringPool
@@ -100,12 +100,20 @@ def batch_tracks(
 class _ShownStrings(StringPool):
     """The strings that a track shows, by the codes that they have among all of their rank."""
 
-    def __init__(self, slices: Slices) -> None:
+    def __init__(self, size: int, shown: Mapping[int, str]) -> None:
+        """size: how many strings the rank has. shown: those of the track, by their codes."""
         super().__init__()
+        self._size, self._shown = size, shown
+
+    @classmethod
+    def of(cls, slices: Slices) -> _ShownStrings:
+        """The strings that slices show."""
         columns = [slices.name, *(arg.values for arg in slices.args if arg.kind is ArgKind.NAME)]
         shown = UsedCodes.of((values, None) for values in columns).codes
-        self._size = len(slices.strings)
-        self._shown = {code: slices.strings[code] for code in shown.tolist()}
+        return cls(len(slices.strings), {code: slices.strings[code] for code in shown.tolist()})
+
+    def __reduce__(self) -> tuple[type[_ShownStrings], tuple[int, Mapping[int, str]]]:
+        return _ShownStrings, (self._size, self._shown)
 
     def __len__(self) -> int:
         return self._size
@@ -118,5 +126,5 @@ def _with_shown_strings(track: Track) -> Track:
     """Leave out the strings that a track does not show."""
     if not isinstance(track.content, Slices):
         return track
-    content = replace(track.content, strings=_ShownStrings(track.content), coarse=None)
+    content = replace(track.content, strings=_ShownStrings.of(track.content), coarse=None)
     return replace(track, content=content, description="")

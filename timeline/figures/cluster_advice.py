@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
+from timeline.columns.columns import Bool
+from timeline.columns.distinct import distinct_values
 from timeline.figures.advice import Advice
 from timeline.figures.parallel_tables import stage_of
 from timeline.figures.step_trace_table import OF_FILE, OF_STEPS
@@ -44,7 +48,7 @@ def mean_rows(table: Table) -> list[Row]:
     table: rows with the columns rank, step and of.
     """
     by_rank: dict[int, dict[str | None, list[Row]]] = {}
-    for row in table.to_dicts():
+    for row in table.take(_means_and_only_steps(table)).to_dicts():
         by_rank.setdefault(row["rank"], {}).setdefault(row["of"], []).append(row)
     found = []
     for rows in by_rank.values():
@@ -52,6 +56,17 @@ def mean_rows(table: Table) -> list[Row]:
         chosen = rows.get(OF_FILE) or rows.get(OF_STEPS) or (single if len(single) == 1 else [])
         found += chosen[:1]
     return found
+
+
+def _means_and_only_steps(table: Table) -> Bool:
+    """Which rows are means, or the only step of their rank; there may be millions of others."""
+    if not len(table):
+        return np.zeros(0, np.bool_)
+    is_step = table["of"] == None  # noqa: E711 - row by row
+    _, which = distinct_values(np.ma.getdata(table["rank"]))
+    steps = np.bincount(which[is_step], minlength=int(which.max()) + 1)
+    chosen: Bool = ~is_step | (steps[which] == 1)
+    return chosen
 
 
 def _furthest(values: Sequence[float], *, above: bool) -> Iterator[tuple[int, float, float]]:

@@ -159,7 +159,7 @@ def data_curve_table(facts: Sequence[RankFacts]) -> Table:
 
 
 def _rows(table: QueueSums | QueueCurves) -> Iterator[tuple[int, ...]]:
-    return zip(*(column.tolist() for column in vars(table).values()), strict=True)
+    return zip(*(column.tolist() for column in table.columns().values()), strict=True)
 
 
 def _given(value: int) -> int | None:
@@ -254,7 +254,7 @@ def _pipeline_rows(rank: RankFacts) -> Iterator[tuple[object, ...]]:
     limits, children = pipeline_limits(rows), _children(rows)
     of_operations = np.flatnonzero(uses.user == ProcessorUser.OPERATION)
     processors = {int(uses.op[at]): at for at in of_operations.tolist()}
-    for row in zip(*(column.tolist() for column in vars(rows).values()), strict=True):
+    for row in zip(*(column.tolist() for column in rows.columns().values()), strict=True):
         op, kind, workers, parent, samples, capacity, total, empty = row
         has_queue, kind = samples > 0, tables.strings[kind]
         at, limit = processors.get(op), limits.get(op)

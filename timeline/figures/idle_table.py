@@ -13,7 +13,7 @@ from timeline.analysis.idle.idle_sums import CAUSES, MOST_CALLS, IdleCause, Idle
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.step_membership import NO_STEP
 from timeline.columns.columns import Int64
-from timeline.figures.table import Table, join_columns
+from timeline.figures.table import Table, join_parts
 from timeline.records.not_given import NO_GRAPH
 from timeline.units import spell_duration
 
@@ -94,11 +94,9 @@ def _joined(
     of_rank: Callable[[IdleTimes], tuple[Int64, _Columns]],
     names: tuple[str, ...],
 ) -> Table:
-    parts = [_of_steps(rank, *of_rank(rank.idle)) for rank in facts if rank.idle is not None]
+    parts = (_of_steps(rank, *of_rank(rank.idle)) for rank in facts if rank.idle is not None)
     every = ("rank", "graph", "step", *names)
-    if not parts:
-        return Table({name: np.empty(0, object) for name in every})
-    return Table({name: join_columns([part[name] for part in parts]) for name in every})
+    return Table(join_parts(parts, every) or {name: np.empty(0, object) for name in every})
 
 
 def _of_steps(facts: RankFacts, step: Int64, columns: _Columns) -> _Columns:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.work.operator_steps import OperatorSteps
 from timeline.columns.columns import Bool, Codes, Int64
 from timeline.columns.group_by import group_by
-from timeline.figures.table import Table, join_columns, join_tables
+from timeline.figures.table import Table, join_parts, join_tables, masked_if_needed
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.profiler_tables.operators import (
     FrameworkOperators,
@@ -110,16 +110,15 @@ def operator_sum_table(facts: Sequence[RankFacts]) -> Table:
     dispatch_ns, run_ns: of AI CPUs, until the task began, and then. share: of all of its source and
     rank. A type is empty where the source names none; what is not known is masked or None.
     """
-    return _joined(
-        [part for rank in facts for part in (_of_tasks(rank), _of_files(rank, RunLevel.TYPE))],
-        OPERATORS,
-    )
+    parts = (part for rank in facts for part in (_of_tasks(rank), *_of_files(rank, RunLevel.TYPE)))
+    return _joined(parts, OPERATORS)
 
 
 def operator_detail_table(facts: Sequence[RankFacts]) -> Table:
     """What files tell of single operators: as `operator_sum_table` without tasks, with names."""
     kinds = {**OPERATORS, "name": object}
-    return _joined([_of_files(rank, RunLevel.NAME, named=True) for rank in facts], kinds)
+    parts = (part for rank in facts for part in _of_files(rank, RunLevel.NAME, named=True))
+    return _joined(parts, kinds)
 
 
 def with_file_sums(operators: Table, sums: Table) -> Table:
@@ -150,7 +149,8 @@ def with_file_sums(operators: Table, sums: Table) -> Table:
         "core": np.where(files["core"] == None, "", files["core"]),  # noqa: E711 - row by row
     }
     joined = {**operators.columns, **added}
-    return Table({name: _stacked([column, below[name]]) for name, column in joined.items()})
+    every = join_parts([joined, below], joined)
+    return Table({name: masked_if_needed(column) for name, column in every.items()})
 
 
 def _of_tasks(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
@@ -177,12 +177,14 @@ def _of_tasks(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
 
 def _of_files(
     facts: RankFacts, level: RunLevel, *, named: bool = False
-) -> dict[str, npt.NDArray[Any]]:
+) -> Iterator[dict[str, npt.NDArray[Any]]]:
     sums = facts.profiler_tables.of(OperatorSums)
     sums = sums.take(sums.level == level)
+    if not len(sums):
+        return
     strings = np.array(list(facts.profiler_tables.strings), object)
     names = np.array([source.name.lower() for source in OperatorSource], object)
-    return {
+    yield {
         "rank": np.full(len(sums), facts.rank, np.int64),
         "source": names[sums.source],
         "type": strings[sums.kind],
@@ -207,7 +209,7 @@ def operator_step_table(facts: Sequence[RankFacts]) -> Table:
     it. shapes: of inputs. A row of the level type that has no type sums up those that take least,
     one without a step those of several steps.
     """
-    return _joined([_steps_of(rank.rank, rank.operator_steps) for rank in facts], OPERATOR_STEPS)
+    return _joined((_steps_of(rank.rank, rank.operator_steps) for rank in facts), OPERATOR_STEPS)
 
 
 def told_operator_step_table(facts: Sequence[RankFacts], steps: Table) -> Table:
@@ -218,7 +220,7 @@ def told_operator_step_table(facts: Sequence[RankFacts], steps: Table) -> Table:
     if len(steps) <= MOST_TOLD_STEPS:
         return steps
     most = max(1, MOST_TOLD_STEPS // len(facts))
-    told = [_steps_of(rank.rank, rank.operator_steps.limited(most)) for rank in facts]
+    told = (_steps_of(rank.rank, rank.operator_steps.limited(most)) for rank in facts)
     return _joined(told, OPERATOR_STEPS)
 
 
@@ -245,13 +247,15 @@ def framework_table(facts: Sequence[RankFacts]) -> Table:
     task: its id there. block_dim: how many blocks it is split into. inputs, outputs: lists of
     objects with format, type and shape. What is not known is masked or None.
     """
-    return _joined([_described(rank) for rank in facts], FRAMEWORK)
+    return _joined((part for rank in facts for part in _described(rank)), FRAMEWORK)
 
 
-def _described(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
+def _described(facts: RankFacts) -> Iterator[dict[str, npt.NDArray[Any]]]:
     rows = facts.profiler_tables.of(FrameworkOperators)
+    if not len(rows):
+        return
     strings = np.array(list(facts.profiler_tables.strings), object)
-    return {
+    yield {
         "rank": np.full(len(rows), facts.rank, np.int64),
         "graph": np.ma.masked_equal(rows.graph, NO_GRAPH),
         "stream": np.ma.masked_equal(rows.stream, NO_ID),
@@ -273,17 +277,12 @@ def _tensors(strings: npt.NDArray[np.object_], codes: Codes) -> npt.NDArray[np.o
     return found
 
 
-def _joined(parts: Sequence[dict[str, npt.NDArray[Any]]], kinds: Mapping[str, type]) -> Table:
+def _joined(parts: Iterable[dict[str, npt.NDArray[Any]]], kinds: Mapping[str, type]) -> Table:
     """The rows of all ranks; columns of a table without rows are there too."""
-    if not sum(len(part["rank"]) for part in parts):
+    columns = join_parts(parts, kinds)
+    if not len(columns.get("rank", ())):
         return Table.of_rows(kinds, ())
-    return Table({name: _stacked([part[name] for part in parts]) for name in kinds})
-
-
-def _stacked(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """Parts of a column joined; masked only where a value is, as sums of no rows are otherwise."""
-    column = join_columns(parts)
-    return column if np.ma.getmaskarray(column).any() else np.ma.getdata(column)
+    return Table({name: masked_if_needed(column) for name, column in columns.items()})
 
 
 def _or_none(texts: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:

@@ -10,6 +10,7 @@ from timeline.analysis.idle.idle_sums import CAUSES, IdleCause
 from timeline.analysis.waits.culprit import Culprit
 from timeline.analysis.waits.lateness import Cause, Lateness
 from timeline.columns.columns import Int64
+from timeline.columns.distinct import distinct_values
 from timeline.figures.data_advice import mean_intervals
 from timeline.figures.data_tables import Bottleneck
 from timeline.figures.mean_step import mean_steps
@@ -176,16 +177,27 @@ def _by_interval(figures: Figures) -> Iterator[_Loss]:
             if row["step"] is None:
                 time_ns = row["communication_alone_ns"] or 0
                 alone_ns[row["rank"]] = max(alone_ns.get(row["rank"], 0), time_ns)
-    rest_ns: dict[int, list[int]] = {}
-    for row in figures.step_trace.to_dicts() if len(figures.step_trace) else []:
-        if row["step"] is not None:
-            time_ns = (row["fp_bp_ns"] or 0) + (row["tail_ns"] or 0)
-            rest_ns.setdefault(row["rank"], []).append(time_ns)
+    rest_ns = _rest_of_steps_ns(figures.step_trace)
     for mean in mean_intervals(figures.step_trace):
         if mean["interval_ns"] is None:
             continue
         rank, interval_ns = mean["rank"], mean["interval_ns"]
-        its_ns = rest_ns.get(rank, [0])
-        step_ns = round(sum(its_ns) / len(its_ns))
+        step_ns = rest_ns.get(rank, 0)
         period_ns = max(mean["total_ns"] or 0, interval_ns + step_ns)
         yield _Loss(rank, interval_ns, alone_ns.get(rank, 0), period_ns, 0)
+
+
+def _rest_of_steps_ns(step_trace: Table) -> dict[int, int]:
+    """What the mean step of each rank takes beside its interval, by rank."""
+    if not len(step_trace):
+        return {}
+    steps = step_trace.take(~np.ma.getmaskarray(step_trace["step"]))
+    ranks, which = distinct_values(np.ma.getdata(steps["rank"]))
+    rest_ns = np.zeros(len(ranks), np.int64)
+    for part in ("fp_bp_ns", "tail_ns"):
+        np.add.at(rest_ns, which, np.ma.filled(steps[part], 0))
+    counts = np.bincount(which, minlength=len(ranks)).tolist()
+    return {
+        rank: round(sum_ns / count)
+        for rank, sum_ns, count in zip(ranks.tolist(), rest_ns.tolist(), counts, strict=True)
+    }

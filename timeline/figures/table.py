@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-__all__ = ["Table", "join_columns", "join_tables"]
+__all__ = ["Table", "join_columns", "join_parts", "join_tables", "masked_if_needed"]
 
 MOST_ROWS_SHOWN = 60
 """Rows in a notebook; the rest is counted."""
@@ -28,6 +29,8 @@ MOST_SHOWN = 80
 """Characters in a notebook of what operators are called; paths and sentences are shown whole."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """How text begins that spreadsheets take for a formula."""
+PARTS_AT_ONCE = 256
+"""Parts of a table that are in memory until they are joined."""
 OF_OPERATORS = frozenset({"type", "name", "shapes"})
 """Columns that say what an operator is called."""
 
@@ -38,6 +41,28 @@ def join_columns(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     if not any(np.ma.isMaskedArray(part) for part in parts):
         return values
     return np.ma.masked_array(values, np.concatenate([np.ma.getmaskarray(part) for part in parts]))
+
+
+def join_parts(
+    parts: Iterable[Mapping[str, npt.NDArray[Any]]], names: Iterable[str]
+) -> dict[str, npt.NDArray[Any]]:
+    """Columns of parts, such as ranks, joined; without any part no column.
+
+    Parts may be made as they are asked for: only some of them are in memory at a time, since one
+    with few rows takes far more than its rows.
+    """
+    names = tuple(names)
+    parts, joined = iter(parts), list[Mapping[str, npt.NDArray[Any]]]()
+    while some := list(islice(parts, PARTS_AT_ONCE)):
+        joined.append({name: join_columns([part[name] for part in some]) for name in names})
+    if len(joined) < 2:
+        return dict(joined[0]) if joined else {}
+    return {name: join_columns([part[name] for part in joined]) for name in names}
+
+
+def masked_if_needed(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A column that is masked only where a value is, as sums of no rows are otherwise."""
+    return column if np.ma.getmaskarray(column).any() else np.ma.getdata(column)
 
 
 @dataclass(frozen=True, repr=False)

@@ -10,6 +10,7 @@ from timeline.analysis.chosen_detail import ChosenDetail
 from timeline.analysis.clocks import JoinedClock, RankClock, join_clocks
 from timeline.analysis.ordinary_steps import ordinary_steps
 from timeline.analysis.path.critical_path import CriticalPath
+from timeline.analysis.path.path_items import RankPath
 from timeline.analysis.path.path_steps import critical_path
 from timeline.analysis.questions import Questions
 from timeline.analysis.rank_facts import RankFacts
@@ -27,13 +28,14 @@ from timeline.ranks.rank_work import (
     coarsen_for_file,
     draw_rank_from_source,
 )
+from timeline.ranks.shared_columns import packed
 from timeline.ranks.warnings import said_once
 from timeline.ranks.workers import WorkerPool, worker_pool_for
 from timeline.records.not_given import NO_GRAPH
 from timeline.selection import SUMMARY_LAYERS, Selection
 from timeline.sources.source import Source
 from timeline.tracks.model import element_count
-from timeline.tracks.rank_tracks import DrawnRank
+from timeline.tracks.rank_tracks import DrawnRank, RankTracks
 
 __all__ = [
     "JoinedRanks",
@@ -69,7 +71,7 @@ class JoinedRanks:
     path: CriticalPath = field(default_factory=CriticalPath)
     """Empty where causes were not asked for."""
     bare: tuple[DrawnRank, ...] = ()
-    """The ranks before it was drawn what they wait for."""
+    """The ranks before it was drawn what they wait for, where any was merged before."""
 
     @property
     def facts(self) -> tuple[RankFacts, ...]:
@@ -170,7 +172,8 @@ def _read(
     """Read the ranks that can be read; their clocks are joined unless `clock` is given."""
     ranks = [source.identity.rank for source in sources]
     every = frozenset(ranks)  # one for all requests: they are kept, and each as long as all ranks
-    requests = [replace(request, read_ranks=every) for request in requests]
+    asked_of = {id(request): replace(request, read_ranks=every) for request in requests}
+    requests = [asked_of[id(request)] for request in requests]
     wanted = dict(zip(ranks, requests, strict=True))
     read, drawn = list[Source](), list[DrawnRank]()
     elements = 0
@@ -208,26 +211,38 @@ def _with_collectives_matched(drawn: Sequence[DrawnRank]) -> list[DrawnRank]:
 def _joined(
     sources: Sequence[Source],
     requests: Sequence[RankRequest],
-    drawn: Sequence[DrawnRank],
+    drawn: list[DrawnRank],
     clock: JoinedClock,
 ) -> JoinedRanks:
-    moved = tuple(rank.moved(move.move) for rank, move in zip(drawn, clock.moves, strict=True))
-    waiting = _waiting_of([rank.facts for rank in moved], clock)
+    _move(drawn, clock)
+    facts = [rank.facts for rank in drawn]
+    waiting = _waiting_of(facts, clock)
     path = CriticalPath()
     # A rank without device tasks has none either where a file tells what it computes.
     if any(request.questions.causes for request in requests) and any(
-        len(rank.facts.path.items) for rank in moved
+        len(rank.path.items) for rank in facts
     ):
-        path = critical_path([rank.facts for rank in moved], waiting)
+        path = critical_path(facts, waiting)
+        for place, rank in enumerate(drawn):
+            drawn[place] = replace(rank, facts=replace(rank.facts, path=RankPath()))
+        del facts
+    bare = tuple(drawn) if any(rank.tracks.floors for rank in drawn) else ()
     return JoinedRanks(
         tuple(sources),
         tuple(requests),
-        _with_waiting(moved, waiting, requests),
+        _with_waiting(drawn, waiting, requests),
         clock,
         waiting,
         path=path,
-        bare=moved,
+        bare=bare,
     )
+
+
+def _move(drawn: list[DrawnRank], clock: JoinedClock) -> None:
+    """Move ranks on to one clock; none is in memory twice, or unpacked, for longer than needed."""
+    for place, move in enumerate(clock.moves):
+        moved = drawn[place].moved(move.move)
+        drawn[place] = replace(moved, facts=packed(moved.facts)) if len(drawn) > 1 else moved
 
 
 def _waiting_of(facts: Sequence[RankFacts], clock: JoinedClock) -> Waiting:
@@ -249,25 +264,33 @@ def _slack_ns(clock: JoinedClock) -> int:
 
 
 def _with_waiting(
-    drawn: Sequence[DrawnRank], waiting: Waiting, requests: Sequence[RankRequest]
+    drawn: list[DrawnRank], waiting: Waiting, requests: Sequence[RankRequest]
 ) -> tuple[DrawnRank, ...]:
-    """Draw into the rows of ranks what their collectives waited for."""
+    """Draw into the rows of ranks what their collectives waited for.
+
+    drawn: is empty then, so that no rank is in memory twice.
+    """
     if not any(request.draw for request in requests):
         return tuple(drawn)
     from timeline.tracks.piece_args import with_piece_args
     from timeline.tracks.waiting import with_waiting
 
-    rank_tracks = with_waiting(
-        [rank.tracks for rank in drawn],
-        [rank.facts.collectives for rank in drawn],
+    facts, rows = [rank.facts for rank in drawn], [rank.tracks for rank in drawn]
+    drawn.clear()
+
+    def finish(place: int, tracks: RankTracks) -> RankTracks:
+        made = replace(tracks, tracks=with_piece_args(tracks.tracks, facts[place]))
+        return packed(made) if len(facts) > 1 else made
+
+    with_waiting(
+        rows,
+        [rank.collectives for rank in facts],
         waiting,
         arrows=any(Layer.ARROWS in request.options.layers for request in requests),
         selected=any(request.selection.ranks is not None for request in requests),
+        finish=finish,
     )
-    return tuple(
-        replace(rank, tracks=replace(rows, tracks=with_piece_args(rows.tracks, rank.facts)))
-        for rank, rows in zip(drawn, rank_tracks, strict=True)
-    )
+    return tuple(map(DrawnRank, facts, rows))
 
 
 def _clock_of(
@@ -330,8 +353,8 @@ def draw_again(
     ]
     results = workers.results(joined.sources, draw_rank_from_source, requests, every=True)
     drawn = [rank for _, rank in results]
-    moved = [rank.moved(move.move) for rank, move in zip(drawn, joined.clock.moves, strict=True)]
-    return _with_waiting(moved, joined.waiting, requests)
+    _move(drawn, joined.clock)
+    return _with_waiting(drawn, joined.waiting, requests)
 
 
 def draw_exact_again(

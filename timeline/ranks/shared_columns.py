@@ -11,21 +11,29 @@ import io
 import mmap
 import os
 import pickle
+import sys
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.constant import constant, is_constant
+from timeline.columns.short import short_column
 from timeline.columns.spill import align, watch_mapping, write_at
 from timeline.frozen import dataclass
 
-__all__ = ["SharedArguments", "SharedResult", "close_shared_file", "open_shared_file"]
+__all__ = [
+    "SharedArguments",
+    "SharedResult",
+    "close_shared_file",
+    "open_shared_file",
+    "packed",
+]
 
 OPEN_FILES = Path("/proc/self/fd")
 """Where other processes find the files that this one has open; only Linux has it."""
@@ -33,9 +41,15 @@ WORTH_BYTES = 8 << 20
 """With smaller columns everything goes through the pipe: a process may open few files only."""
 LEAST_BYTES = 1 << 12
 """Smaller columns are never put into the file."""
+MOST_SHARED_STRINGS = 1 << 12
+"""Strings of one content that are shared with all others."""
+MOST_SHARED_ELEMENTS = 64
+"""Elements of a set that is shared."""
 
 FILES_MAPPED = 4
 """Files of the main process that a worker keeps mapped; it goes from one to the next."""
+
+_Content = TypeVar("_Content")
 
 _offered: dict[str, IO[bytes]] = {}
 """The files without names that workers may fill, by the paths that lead to them."""
@@ -126,11 +140,46 @@ def _opened(path: str) -> int | None:
 
 
 class _Pickler(pickle.Pickler):
+    def __init__(self, file: IO[bytes], **options: Any) -> None:
+        super().__init__(file, 5, **options)
+        self._strings = 0
+
+    def persistent_id(self, value: Any) -> str | tuple[Any, ...] | None:
+        """Strings and sets are named, so that what is loaded holds the same objects as all before.
+
+        Those of ranks are much the same. Of a rank with very many all others are its own.
+        """
+        if type(value) is frozenset:
+            return tuple(value) if len(value) <= MOST_SHARED_ELEMENTS else None
+        if type(value) is not str or self._strings > MOST_SHARED_STRINGS:
+            return None
+        self._strings += 1
+        return value
+
     def reducer_override(self, value: Any) -> Any:
-        """Columns of one value would be written out otherwise."""
-        if type(value) is np.ndarray and value.ndim == 1 and len(value) and is_constant(value):
+        """Columns of one value would be written out otherwise, and short ones never be shared."""
+        if type(value) is not np.ndarray or value.ndim != 1 or value.dtype.hasobject:
+            return NotImplemented
+        if len(value) and is_constant(value):
             return constant, (value[0], len(value), value.dtype)
+        if value.nbytes < LEAST_BYTES:
+            return short_column, (value.tobytes(), value.dtype)
         return NotImplemented
+
+
+class _Unpickler(pickle.Unpickler):
+    def persistent_load(self, name: str | tuple[Any, ...]) -> str | frozenset[Any]:
+        """The object that has a name; see `_Pickler.persistent_id`."""
+        return sys.intern(name) if type(name) is str else _shared_set(name)
+
+
+@lru_cache(maxsize=256)
+def _shared_set(values: tuple[Any, ...]) -> frozenset[Any]:
+    return frozenset(values)
+
+
+def _loaded(pickled: bytes, columns: Iterable[Any] | None = None) -> Any:
+    return _Unpickler(io.BytesIO(pickled), buffers=columns).load()
 
 
 def _split_off_columns(content: Any) -> tuple[bytes, list[memoryview]]:
@@ -145,13 +194,24 @@ def _split_off_columns(content: Any) -> tuple[bytes, list[memoryview]]:
         return False
 
     rest = io.BytesIO()
-    _Pickler(rest, 5, buffer_callback=stays).dump(content)
+    _Pickler(rest, buffer_callback=stays).dump(content)
     return rest.getvalue(), columns
+
+
+def packed(content: _Content) -> _Content:
+    """The same content in the least memory: as if it came from another process.
+
+    Short tables are packed, short columns shared with all that came before. Large columns stay
+    where they are.
+    """
+    rest, columns = _split_off_columns(content)
+    made: _Content = _loaded(rest, columns)
+    return made
 
 
 def _load(rest: bytes, columns: Sequence[bytes]) -> Any:
     """Unpickle a value whose columns came through the pipe."""
-    return pickle.loads(rest, buffers=columns)
+    return _loaded(rest, columns)
 
 
 def _write(file: int, columns: Iterable[memoryview]) -> list[tuple[int, int]]:
@@ -174,7 +234,7 @@ def _load_from_file(path: str, rest: bytes, extents: Sequence[tuple[int, int]]) 
     _mapped[first] = _MappedFile(file, path, os.fstat(file.fileno()).st_ino, first, len(mapping))
     weakref.finalize(mapping, _close, first).atexit = False
     view = memoryview(mapping)
-    return pickle.loads(rest, buffers=[view[at : at + size] for at, size in extents])
+    return _loaded(rest, [view[at : at + size] for at, size in extents])
 
 
 def _close(first: int) -> None:
@@ -194,8 +254,8 @@ class SharedArguments:
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         made = io.BytesIO()
-        _ArgumentsPickler(made, 5).dump(self.content)
-        return pickle.loads, (made.getvalue(),)
+        _ArgumentsPickler(made).dump(self.content)
+        return _loaded, (made.getvalue(),)
 
 
 class _ArgumentsPickler(_Pickler):

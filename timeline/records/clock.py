@@ -29,7 +29,7 @@ class Clock:
 _PARTS = 10**9
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ClockMove:
     """How times move to another clock: by a constant, and by a drift that grows from `origin_ns`.
 

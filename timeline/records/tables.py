@@ -336,7 +336,7 @@ class OmissionCode(str, enum.Enum):
     """What the limit of the file left no room for."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Omission:
     """Records that are not in the output, with the reason and their number.
 

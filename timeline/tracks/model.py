@@ -40,7 +40,7 @@ class ArgKind(enum.Enum):
     """Codes of the track's StringPool."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Arg(Columnar):
     """One arg of all slices of a track: n values, and which slices have it."""
 
@@ -54,7 +54,7 @@ class Arg(Columnar):
     """Whether it tells what a merged slice stands for."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Arrows(Columnar):
     """Arrow ends on the slices of one track: k pairs (slice, arrow id), ascending by slice."""
 
@@ -74,16 +74,19 @@ class Arrows(Columnar):
         return Arrows(slices, self.arrow[rows_of_runs(begin, count)])
 
 
+_NO_ARROWS = Arrows(np.empty(0, np.intp), np.empty(0, np.int64))
+
+
 def no_arrows() -> Arrows:
     """No arrow at all."""
-    return Arrows(np.empty(0, np.intp), np.empty(0, np.int64))
+    return _NO_ARROWS
 
 
 MERGED = -1
 """Row of an element that stands for several slices."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Coarse(Columnar):
     """Slices of one track, some of which stand for several.
 
@@ -122,7 +125,7 @@ class Coarse(Columnar):
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Slices(Columnar):
     """Slices of one track, which never cross: any two are disjoint or nested.
 
@@ -186,7 +189,7 @@ class Slices(Columnar):
         return self if len(args) == len(self.args) else replace(self, args=args)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Samples(Columnar):
     """Samples of one counter in order of time: (n,) int64 and (n,) float64."""
 
@@ -204,7 +207,7 @@ class Samples(Columnar):
         return len(self.time_ns)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Track:
     """One row of the timeline, or a group of rows.
 

@@ -9,8 +9,9 @@ from dataclasses import replace
 import numpy as np
 
 from timeline.analysis.rank_facts import RankFacts
-from timeline.columns.columns import Int64
+from timeline.columns.columns import Int64, Rows
 from timeline.columns.distinct import distinct
+from timeline.columns.group_by import GroupBy, group_by
 from timeline.columns.strings import StringPool
 from timeline.frozen import dataclass
 from timeline.layers import SliceKind
@@ -27,19 +28,75 @@ LENGTHS = "How long they took"
 
 
 @dataclass(frozen=True)
-class _Span:
-    """One step on one rank; row: that of the rank's steps."""
+class _Steps:
+    """The steps of all ranks, in order of time, and their spans on ranks.
 
-    row: int
-    graph: int
-    step: int
-    rank: int
-    start_ns: int
-    end_ns: int
+    rank, row, graph, step, start_ns and end_ns: of each span (n,), by rank; row: that of the rank's
+    steps. which: (n,) the step that a span is of. first: (k,) the first span of each step.
+    """
+
+    rank: Int64
+    row: Int64
+    graph: Int64
+    step: Int64
+    start_ns: Int64
+    end_ns: Int64
+    which: Rows
+    first: Rows
+
+    @classmethod
+    def of(cls, facts: Sequence[RankFacts]) -> _Steps:
+        """Find the steps of some ranks.
+
+        Ranks number their graphs apart, so a step is matched by its number alone unless a rank has
+        several graphs.
+        """
+        spans = [np.zeros((6, 0), np.int64), *map(_spans, facts)]
+        rank, row, graph, step, start_ns, end_ns = np.concatenate(spans, axis=1)
+        keys = (graph, step) if _has_several_graphs(facts) else (step,)
+        found = group_by(len(step), keys)
+        order = np.lexsort((found.first, found.least(start_ns)))
+        place = np.empty(len(order), np.intp)
+        place[order] = np.arange(len(order))
+        which, first = place[found.group], found.first[order]
+        return cls(rank, row, graph, step, start_ns, end_ns, which, first)
+
+    def __len__(self) -> int:
+        return len(self.first)
 
     @property
-    def length_ns(self) -> int:
+    def length_ns(self) -> Int64:
+        """How long each span is, (n,)."""
         return self.end_ns - self.start_ns
+
+    @property
+    def begin_ns(self) -> Int64:
+        """When each step begins on its first rank, (k,)."""
+        return GroupBy(self.which, self.first).least(self.start_ns)
+
+    @property
+    def stop_ns(self) -> Int64:
+        """When each step ends on its last rank, (k,)."""
+        return GroupBy(self.which, self.first).greatest(self.end_ns)
+
+    def first_by(self, values: Int64) -> Rows:
+        """The span of each step (k,) of which the value is least, the first of equal ones."""
+        order = np.lexsort((values, self.which))
+        return order[np.searchsorted(self.which[order], np.arange(len(self)))]
+
+
+def _spans(facts: RankFacts) -> Int64:
+    """The spans of one rank: rank, row, graph, step, start and end of each, (6, n)."""
+    steps, count = facts.steps, len(facts.steps)
+    return np.stack(
+        [
+            np.full(count, facts.rank, np.int64),
+            np.arange(count),
+            steps.graph,
+            steps.iteration,
+            *facts.steps_on_device_ns,
+        ]
+    )
 
 
 def paint_overview(
@@ -50,12 +107,12 @@ def paint_overview(
     Where a step runs into the next one on another rank, the next slice moves to the row "Steps,
     continued" inside.
     """
-    steps = _spans_by_step(facts)
-    if not steps:
+    steps = _Steps.of(facts)
+    if not len(steps):
         return
     strings = StringPool()
-    start_ns, end_ns = _extents_ns(steps)
-    drawn = _drawn(steps, start_ns, end_ns, strings, facts, slowest)
+    start_ns, end_ns = steps.begin_ns, steps.stop_ns
+    drawn = _drawn(steps, strings, facts, slowest)
     lane = nested_lanes(start_ns, end_ns)
     first, rest = np.flatnonzero(lane == 0), np.flatnonzero(lane != 0)
     meaning = descriptions.STEPS_OF_ALL_RANKS if len(facts) > 1 else descriptions.STEPS_OF_ONE_RANK
@@ -96,136 +153,87 @@ def difference(step: str, before_ns: int, after_ns: int, unchanged: str) -> str:
     return f"{step} {word} by {abs(delta_ns) / 1e6:.3f} ms{share}"
 
 
-def _length_labels(steps: list[list[_Span]]) -> Iterator[str]:
+def _length_labels(steps: _Steps) -> Iterator[str]:
     """How far each step, where it took longest, is from the median of all of them."""
-    lengths_ns = [max(span.length_ns for span in spans) for spans in steps]
+    lengths_ns = GroupBy(steps.which, steps.first).greatest(steps.length_ns).tolist()
     median_ns = statistics.median_low(lengths_ns)
-    for spans, length_ns in zip(steps, lengths_ns, strict=True):
+    for step, length_ns in zip(steps.step[steps.first].tolist(), lengths_ns, strict=True):
         if len(steps) == 1:
             yield f"{length_ns / 1e6:.3f} ms"
         else:
-            yield difference(f"Step {spans[0].step}", median_ns, length_ns, "is the median")
+            yield difference(f"Step {step}", median_ns, length_ns, "is the median")
 
 
 def paint_steps_of_run(
     painter: Painter, parent: int, order: int, facts: Sequence[RankFacts], run: str
 ) -> None:
     """Draw the steps of all ranks of one of several runs on a row that is called like the run."""
-    steps = _spans_by_step(facts)
-    if not steps:
+    steps = _Steps.of(facts)
+    if not len(steps):
         return
     strings = StringPool()
-    drawn = _drawn(steps, *_extents_ns(steps), strings, facts, None)
+    drawn = _drawn(steps, strings, facts, None)
     painter.add_flat_row(run, parent, order, drawn, strings, None, descriptions.STEPS_OF_ALL_RANKS)
-
-
-def _extents_ns(steps: list[list[_Span]]) -> tuple[Int64, Int64]:
-    """When each step begins on its first rank, and ends on its last."""
-    return (
-        np.array([min(span.start_ns for span in spans) for spans in steps], np.int64),
-        np.array([max(span.end_ns for span in spans) for spans in steps], np.int64),
-    )
 
 
 def step_starts_ns(facts: Sequence[RankFacts]) -> dict[tuple[int, int], int]:
     """When each step begins on its first rank, by graph (NO_GRAPH unless a rank has several)."""
-    several = _has_several_graphs(facts)
-    return {
-        (spans[0].graph if several else NO_GRAPH, spans[0].step): min(
-            span.start_ns for span in spans
-        )
-        for spans in _spans_by_step(facts)
-    }
+    steps = _Steps.of(facts)
+    graphs = steps.graph[steps.first].tolist()
+    if not _has_several_graphs(facts):
+        graphs = [NO_GRAPH] * len(steps)
+    numbers = steps.step[steps.first].tolist()
+    return dict(zip(zip(graphs, numbers, strict=True), steps.begin_ns.tolist(), strict=True))
 
 
 def _has_several_graphs(facts: Sequence[RankFacts]) -> bool:
     return any(len(distinct(rank.steps.graph)) > 1 for rank in facts)
 
 
-def _spans_by_step(facts: Sequence[RankFacts]) -> list[list[_Span]]:
-    """The spans of each step over the ranks, in order of time.
-
-    Ranks number their graphs apart, so a step is matched by its number alone unless a rank has
-    several graphs.
-    """
-    several = _has_several_graphs(facts)
-    found: dict[tuple[int, int], list[_Span]] = {}
-    for rank in facts:
-        for span in _spans(rank):
-            key = (span.graph if several else NO_GRAPH, span.step)
-            found.setdefault(key, []).append(span)
-    return sorted(found.values(), key=lambda spans: min(span.start_ns for span in spans))
-
-
-def _spans(facts: RankFacts) -> list[_Span]:
-    steps = facts.steps
-    start_ns, end_ns = facts.steps_on_device_ns
-    return [
-        _Span(row, graph, step, facts.rank, start, end)
-        for row, graph, step, start, end in zip(
-            range(len(steps)),
-            steps.graph.tolist(),
-            steps.iteration.tolist(),
-            start_ns.tolist(),
-            end_ns.tolist(),
-            strict=True,
-        )
-    ]
-
-
 def _drawn(
-    steps: list[list[_Span]],
-    start_ns: Int64,
-    end_ns: Int64,
-    strings: StringPool,
-    facts: Sequence[RankFacts],
-    slowest: SlowStep | None,
+    steps: _Steps, strings: StringPool, facts: Sequence[RankFacts], slowest: SlowStep | None
 ) -> SliceTable:
-    several = len({spans[0].graph for spans in steps}) > 1 and len(
-        {spans[0].step for spans in steps}
-    ) < len(steps)
+    graph, step = steps.graph[steps.first], steps.step[steps.first]
+    several = len(distinct(graph)) > 1 and len(distinct(step)) < len(steps)
+    is_slowest = np.zeros(len(steps), np.bool_)
+    if slowest is not None:
+        is_slowest = step == slowest.step
+        if several and slowest.graph is not None:
+            is_slowest &= graph == slowest.graph
     labels = [
-        (f"Graph {spans[0].graph} Step {spans[0].step}" if several else f"Step {spans[0].step}")
-        + (" (slowest)" if _is_it(spans[0], slowest, by_graph=several) else "")
-        for spans in steps
+        (f"Graph {of} Step {number}" if several else f"Step {number}")
+        + (" (slowest)" if told else "")
+        for of, number, told in zip(graph.tolist(), step.tolist(), is_slowest.tolist(), strict=True)
     ]
-    args = [integers("iteration", np.array([spans[0].step for spans in steps], np.int64))]
+    args = [integers("iteration", step)]
     args += _comparison(steps) if len(facts) > 1 else _spent(steps, facts)
-    return SliceTable(start_ns, end_ns, strings.codes(labels), SliceKind.STEP, args)
+    names = strings.codes(labels)
+    return SliceTable(steps.begin_ns, steps.stop_ns, names, SliceKind.STEP, args)
 
 
-def _is_it(span: _Span, slowest: SlowStep | None, *, by_graph: bool) -> bool:
-    """Whether a step is the one that is called the slowest."""
-    if slowest is None or span.step != slowest.step:
-        return False
-    return not by_graph or slowest.graph is None or span.graph == slowest.graph
-
-
-def _comparison(steps: list[list[_Span]]) -> list[ArgColumn]:
+def _comparison(steps: _Steps) -> list[ArgColumn]:
     """Which rank took longest and shortest, and how far they are apart."""
-    slow = [max(spans, key=lambda span: span.length_ns) for spans in steps]
-    fast = [min(spans, key=lambda span: span.length_ns) for spans in steps]
-    slowest_ns = np.array([span.length_ns for span in slow], np.int64)
-    fastest_ns = np.array([span.length_ns for span in fast], np.int64)
+    length_ns = steps.length_ns
+    slow, fast = steps.first_by(-length_ns), steps.first_by(length_ns)
+    slowest_ns, fastest_ns = length_ns[slow], length_ns[fast]
     spread_percent = rounded_percent(slowest_ns - fastest_ns, np.maximum(fastest_ns, 1))
     return [
-        integers("slowest_rank", np.array([span.rank for span in slow], np.int64)),
-        integers("fastest_rank", np.array([span.rank for span in fast], np.int64)),
+        integers("slowest_rank", steps.rank[slow]),
+        integers("fastest_rank", steps.rank[fast]),
         integers("slowest_ns", slowest_ns),
         integers("fastest_ns", fastest_ns),
         integers("spread_percent", spread_percent),
     ]
 
 
-def _spent(steps: list[list[_Span]], facts: Sequence[RankFacts]) -> list[ArgColumn]:
+def _spent(steps: _Steps, facts: Sequence[RankFacts]) -> list[ArgColumn]:
     """How the steps of the only rank were spent."""
-    if not steps:
+    if not len(steps):
         return []
     (rank,) = facts
-    rows = np.array([spans[0].row for spans in steps], np.int64)
     return spent_args(
         rank.step_totals,
-        rows,
-        np.array([len(spans) == 1 for spans in steps]),
+        steps.row[steps.first],
+        np.bincount(steps.which, minlength=len(steps)) == 1,
         tells_copies=rank.free_parts.copies_ns is not None,
     )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["DrawnRank", "RankTracks", "arg_filter", "with_args"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class DrawnRank:
     """What is known of one rank, and its rows."""
 
@@ -53,7 +53,7 @@ def arg_filter(args: Args) -> Callable[[Arg | ArgColumn], bool]:
     return wanted
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class RankTracks:
     """The rows of one rank, not yet below those of all ranks.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -41,29 +41,37 @@ class _DrawnOps:
 
 
 def with_waiting(
-    ranks: Sequence[RankTracks],
+    ranks: list[RankTracks],
     collectives: Sequence[RankCollectives],
     waiting: Waiting,
     *,
     arrows: bool,
     selected: bool = False,
-) -> tuple[RankTracks, ...]:
-    """The rows of all ranks with what their collectives waited for.
+    finish: Callable[[int, RankTracks], RankTracks] = lambda _, rank: rank,
+) -> None:
+    """Draw into the rows of all ranks what their collectives waited for.
 
     Arrows run from the op that waits to the op of the last rank (Perfetto draws them forward in
     time only), and from sends to receives.
 
-    selected: whether ranks are selected, so that one that is not read may be in the profile.
+    Args:
+        ranks: each is replaced when it is drawn, so that none is in memory twice.
+        selected: whether ranks are selected, so that one that is not read may be in the profile.
+        finish: makes of a rank, given with its place, what is kept of it.
     """
     unread = NOT_SELECTED if selected else NOT_PROFILED
-    made, drawn_ops = list[RankTracks](), list[_DrawnOps]()
+    drawn_ops = list[_DrawnOps]()
     of_ranks = waiting.waits.by_rank(len(ranks))
-    for rank, ops, waits in zip(ranks, collectives, of_ranks, strict=True):
+    for place, (ops, waits) in enumerate(zip(collectives, of_ranks, strict=True)):
+        rank = ranks[place]
         where = _drawn_ops(rank.tracks, ops)
         tracks = _with_args(with_waits(rank.tracks, ops, waits, unread), where, waits)
-        made.append(replace(rank, tracks=_with_row(tracks, rank.rank, ops, waits, unread)))
-        drawn_ops.append(where)
-    return _with_arrows(made, drawn_ops, waiting) if arrows else tuple(made)
+        rows = _with_row(tracks, rank.rank, ops, waits, unread)
+        ranks[place] = finish(place, replace(rank, tracks=rows))
+        if arrows:
+            drawn_ops.append(where)
+    if arrows:
+        _add_arrows(ranks, drawn_ops, waiting)
 
 
 def _drawn_ops(tracks: Sequence[Track], collectives: RankCollectives) -> _DrawnOps:
@@ -154,9 +162,7 @@ def _with_row(
     return tuple(painter.tracks)
 
 
-def _with_arrows(
-    ranks: list[RankTracks], drawn_ops: Sequence[_DrawnOps], waiting: Waiting
-) -> tuple[RankTracks, ...]:
+def _add_arrows(ranks: list[RankTracks], drawn_ops: Sequence[_DrawnOps], waiting: Waiting) -> None:
     """Connect ops of different ranks; such arrows count from -1 down, over all ranks.
 
     Ops that were merged already have none, and are counted as if they were merged now.
@@ -176,7 +182,6 @@ def _with_arrows(
             by_rank.setdefault(rank, []).append(end)
     for rank, its_ends in by_rank.items():
         ranks[rank] = replace(ranks[rank], tracks=_connected(ranks[rank].tracks, its_ends))
-    return tuple(ranks)
 
 
 _End = tuple[int, int]

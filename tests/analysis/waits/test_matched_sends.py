@@ -65,7 +65,7 @@ def test_the_nth_send_is_the_nth_receive(
             int(ranks[receiver].ops.start_ns[receive]),
         )
         for sender, send, receiver, receive in zip(
-            *(column.tolist() for column in vars(pairs).values()), strict=True
+            *(column.tolist() for column in pairs.columns().values()), strict=True
         )
     }
     assert wanted <= found
@@ -104,7 +104,7 @@ def test_a_receive_that_is_over_before_its_send_is_another() -> None:
     ranks = [rank_of([(50, 51, 1, "Send", 7)]), rank_of([(0, 20, 1, "Receive", 7)])]
     assert not len(match_sends(ranks, 29))
     (pair,) = zip(
-        *(column.tolist() for column in vars(match_sends(ranks, 30)).values()), strict=True
+        *(column.tolist() for column in match_sends(ranks, 30).columns().values()), strict=True
     )
     assert pair == (0, 0, 1, 0)
     assert np.array_equal(match_sends(ranks[::-1], 30).sender, [1])

@@ -289,7 +289,7 @@ def _sums(figures: LauncherFigures, table: LauncherTimes) -> dict[Key, list[int]
     return {
         (bool(communication), names[launch], names[inner], names[module], phase): [*times]
         for communication, launch, inner, module, phase, *times in zip(
-            *(getattr(table, name).tolist() for name in vars(table)), strict=True
+            *(getattr(table, name).tolist() for name in table.columns()), strict=True
         )
     }
 

@@ -48,7 +48,7 @@ def rows_of(tables: ProfilerTables, kind: type[ColumnTable], **wanted: int) -> R
     for row in range(len(table)):
         values = {
             name: tables.strings[int(column[row])] if column.dtype == "int32" else int(column[row])
-            for name, column in vars(table).items()
+            for name, column in table.columns().items()
         }
         if wanted.items() <= values.items():
             found.append(values)

@@ -125,7 +125,7 @@ class CallTimes(ColumnTable):
     total_ns: Int64 = column(np.int64)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class IdleTimes:
     """Idle time by cause, and by cause and call; the calls are positions in `names`.
 

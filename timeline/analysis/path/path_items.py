@@ -68,7 +68,7 @@ class PathItems(Spans):
         return replace(super().moved(move), call_ns=self.call_ns)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class RankPath:
     """What of one rank can lie on the critical path; codes are positions in `strings`.
 

@@ -44,7 +44,7 @@ class Synchronisations(Spans):
     before: Codes = column(np.int32, NO_ID)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class RankReplay:
     """What of one rank is needed to play its run again; codes are positions in `strings`."""
 

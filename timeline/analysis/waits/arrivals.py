@@ -58,7 +58,7 @@ class GroupView:
     peers: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class RankArrivals:
     """What one rank tells of the arrivals of others.
 

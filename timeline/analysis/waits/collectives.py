@@ -80,7 +80,7 @@ class Collectives(Spans):
     selected: Bool = column(np.bool_, 1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class RankCollectives:
     """The collectives of one rank; codes are positions in `strings`."""
 

@@ -35,7 +35,7 @@ class LinkTimes(ColumnTable):
     group: Codes = column(np.int32, NO_NAME)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class RankLinks:
     """The links that one rank used; codes are positions in `strings`.
 

@@ -100,7 +100,7 @@ def find_chains(
     has_gradient = np.zeros(len(host), np.bool_)
     has_gradient[pairs[0]] = True
     found = CallChains.of(len(asked), {})
-    columns = {name: np.array(values) for name, values in vars(found).items()}
+    columns = {name: np.array(values) for name, values in found.columns().items()}
     threads = host.thread[telling]
     asked_threads = host.thread[asked]
     some = distinct(asked_threads)

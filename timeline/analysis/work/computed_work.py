@@ -36,7 +36,7 @@ class WorkTimes(ColumnTable):
     total_ns: Int64 = column(np.int64)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class RankWork:
     """What one rank computes in the steps that are compared with those of other ranks.
 

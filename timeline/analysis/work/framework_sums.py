@@ -327,7 +327,7 @@ def _grouped(every: OperatorTimes) -> OperatorTimes:
         return summed
     rest = summed[MOST_ROWS:]
     plain = OperatorTimes.of(
-        len(rest), {name: values for name, values in vars(rest).items() if name != "shapes"}
+        len(rest), {name: values for name, values in rest.columns().items() if name != "shapes"}
     )
     return OperatorTimes.concat([summed[:MOST_ROWS], _grouped(plain)])
 

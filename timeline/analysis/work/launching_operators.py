@@ -90,7 +90,7 @@ class LauncherTimes(ColumnTable):
     longest_ns: Int64 = column(np.int64)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class LauncherFigures:
     """The work of one rank by launching operator and by module; codes are positions in `strings`.
 
@@ -219,7 +219,7 @@ def _filled(table: _Table, found: Launchers, items: DeviceItems, here: Bool) -> 
     """A table of which some items are rows, with what was found of those."""
     rows = items.row[here].astype(np.intp)
     columns: dict[str, Any] = {
-        name: _put(len(table), rows, values[here]) for name, values in vars(found).items()
+        name: _put(len(table), rows, values[here]) for name, values in found.columns().items()
     }
     return replace(table, **columns)
 

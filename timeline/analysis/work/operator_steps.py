@@ -25,7 +25,7 @@ __all__ = ["OperatorSteps", "operator_steps"]
 _KEYS = ("level", "step", "side", "kind", "name", "shapes")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class OperatorSteps:
     """Runs of operators by step; texts are codes, which are positions in `strings`."""
 

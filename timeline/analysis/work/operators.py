@@ -71,7 +71,7 @@ class LongestOps(Spans):
     iteration: Int64 = column(np.int64, NO_ID)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class OperatorFigures:
     """The operators of one rank; codes are positions in `strings`.
 

@@ -18,7 +18,7 @@ __all__ = ["ProfilerTables"]
 _Table = TypeVar("_Table", bound=ColumnTable)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ProfilerTables:
     """The small tables of one rank; strings are codes of their own pool.
 

@@ -20,6 +20,7 @@ from timeline.sources.common.process_groups import METADATA
 from timeline.sources.companions.file_kinds import Use, find_kind, kinds_for
 from timeline.sources.companions.host_files import find_cpu_operators, find_host_files
 from timeline.sources.files.opened import files_by_name, find_file
+from timeline.sources.files.remembered import remember_by_directory
 from timeline.sources.profiler_tables.file_kinds import (
     TableFile,
     TableFiles,
@@ -56,6 +57,8 @@ _ON_COUNTER = frozenset({FormatKind.TEXT, FormatKind.LOG, FormatKind.STEPS})
 MOST_TRACE_BYTES = 4 << 20
 """A trace beside a capture is read to compare with it where that takes next to no time."""
 _WRITTEN_BY_PROFILERS = frozenset({"csv", "json", "db"})
+
+_list_directory = remember_by_directory(files_by_name)
 
 
 def with_companions(source: Source, capture: Capture, several: bool) -> Source:
@@ -200,11 +203,14 @@ class WithCompanionFiles(SourceAround):
         around = (directory, directory.parent) if directory.name.startswith(PROF) else (directory,)
         return next(filter(None, (find_file(one, METADATA) for one in around)), None)
 
-    @cached_property
+    @property
     def _listings(self) -> dict[Path, dict[str, Path]]:
-        """What lies in each directory of tables that is there, by plain name."""
+        """What lies in each directory of tables that is there, by plain name.
+
+        It is not kept: of thousands of ranks it would take as much as what is told of them.
+        """
         return {
-            directory: files_by_name(directory) for directory in self.tables if directory.is_dir()
+            directory: _list_directory(directory) for directory in self.tables if directory.is_dir()
         }
 
     def _tables(self, *uses: Use) -> dict[str, tuple[Path, ...]]:

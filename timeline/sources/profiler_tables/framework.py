@@ -101,7 +101,7 @@ def read_framework(files: TableFiles, into: TablesBuilder) -> Mapping[int, int]:
         found = [_of_texts(files, into)]
     kinds: dict[int, int] = {}
     for rows in found:
-        into.add(FrameworkOperators, len(rows), vars(rows))
+        into.add(FrameworkOperators, len(rows), rows.columns())
         kinds.update(zip(rows.name.tolist(), rows.kind.tolist(), strict=True))
     return kinds
 
