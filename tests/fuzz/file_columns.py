@@ -21,6 +21,8 @@ from tests.fuzz.extremes import LONG_CHARACTERS, MANY_DIGITS, Extreme, Special
 
 __all__ = ["Column", "columns_of"]
 
+csv.field_size_limit(1 << 30)  # a name of 1 MB is changed once more
+
 MOST_ROWS_OF_LONG = 4
 """So many names of a megabyte are written; with more rows each is shorter."""
 MOST_TOKENS = 64
