@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import pickle
 from dataclasses import FrozenInstanceError, dataclass, field
 from typing import Any
@@ -96,6 +97,10 @@ def test_wrong_calls_are_refused_in_the_same_words(
     with pytest.raises(TypeError) as late:
         Late(*args, **keywords)
     assert str(late.value) == str(early.value).replace("Early", "Late")
+
+
+def test_they_are_called_in_the_same_way() -> None:
+    assert str(inspect.signature(Late)) == str(inspect.signature(Early))
 
 
 def test_hashes_are_of_what_is_compared() -> None:

@@ -11,14 +11,13 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError
 from functools import partial
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 __all__ = ["dataclass"]
 
 _UNDERSTOOD = {"repr", "eq", "kw_only", "slots"}
 """Options of frozen dataclasses that are understood here; with others the library makes them."""
-_FACTORY = object()
-"""Stands for an argument that is not given and whose value a function makes."""
 
 if TYPE_CHECKING:
     from dataclasses import dataclass  # to type checkers they are those of the standard library
@@ -45,22 +44,32 @@ def _declare(
         kind
     )
     names = ["__init__", *(["__repr__"] if repr else []), *(["__eq__", "__hash__"] if eq else [])]
-    methods = {name: _write_when_called(kind, name) for name in names if name not in vars(kind)}
-    for name, method in (methods | _REFUSALS | (_STATE if slots else {})).items():
+    methods = {name: _WrittenLate(kind, name) for name in names if name not in vars(kind)}
+    for name, method in {**methods, **_REFUSALS, **(_STATE if slots else {})}.items():
         setattr(kind, name, method)
     return kind
 
 
-def _write_when_called(kind: type, name: str) -> Callable[..., Any]:
-    def method(self: Any, *args: Any, **keywords: Any) -> Any:
-        if vars(kind)[name] is method:
-            setattr(kind, name, _write(kind, name))
-        return getattr(kind, name)(self, *args, **keywords)
+class _WrittenLate:
+    """Stands for a method of a class until somebody asks for it."""
 
-    return method
+    def __init__(self, kind: type, name: str) -> None:
+        self._kind, self._name = kind, name
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        method = _write(self._kind, self._name)
+        setattr(self._kind, self._name, method)
+        return method.__get__(instance, owner)
 
 
-def _write(kind: type, name: str) -> Callable[..., Any]:
+class _Factory:
+    """Stands for an argument that is not given and whose value a function makes."""
+
+    def __repr__(self) -> str:
+        return "<factory>"
+
+
+def _write(kind: type, name: str) -> FunctionType:
     """Write and compile a method, in the words of the standard library."""
     fields = dataclasses.fields(kind)
     match name:
@@ -82,8 +91,8 @@ def _write(kind: type, name: str) -> Callable[..., Any]:
     return _compile(kind, name, head, body, {})
 
 
-def _write_init(kind: type, fields: tuple[Field[Any], ...]) -> Callable[..., Any]:
-    known: dict[str, Any] = {"_set": object.__setattr__, "_factory": _FACTORY}
+def _write_init(kind: type, fields: tuple[Field[Any], ...]) -> FunctionType:
+    known: dict[str, Any] = {"_set": object.__setattr__, "_factory": _Factory()}
     in_order: list[str] = []
     by_name: list[str] = []
     body: list[str] = []
@@ -106,7 +115,9 @@ def _write_init(kind: type, fields: tuple[Field[Any], ...]) -> Callable[..., Any
     if hasattr(kind, "__post_init__"):
         body.append("self.__post_init__()")
     head = ", ".join(["self", *in_order, *(["*", *by_name] if by_name else [])])
-    return _compile(kind, "__init__", head, body or ["pass"], known)
+    method = _compile(kind, "__init__", head, body or ["pass"], known)
+    method.__annotations__ = {one.name: one.type for one in fields if one.init} | {"return": None}
+    return method
 
 
 def _compared(whose: str, fields: tuple[Field[Any], ...]) -> str:
@@ -116,10 +127,10 @@ def _compared(whose: str, fields: tuple[Field[Any], ...]) -> str:
 
 def _compile(
     kind: type, name: str, head: str, body: list[str], known: dict[str, Any]
-) -> Callable[..., Any]:
+) -> FunctionType:
     text = "\n ".join([f"def {name}({head}):", *body])
     exec(text, known)
-    method: Callable[..., Any] = known[name]
+    method: FunctionType = known[name]
     method.__qualname__ = f"{kind.__qualname__}.{name}"
     method.__module__ = kind.__module__
     return method

@@ -356,10 +356,11 @@ def expect_failure(command: Command, error: type[BaseException], *arguments: str
     """Run the command into an error: known ones are told, others are bugs and stay visible."""
     if error is KeyboardInterrupt:
         assert command(*arguments).code == 130
-    elif error is OSError:
+    elif error in (OSError, MemoryError):
         outcome = command(*arguments)
         assert outcome.code == 1
-        assert "cannot be written" in outcome.err
+        told = "cannot be written" if error is OSError else "not enough memory"
+        assert told in outcome.err
     else:
         with pytest.raises(error, match="in the middle of a file"):
             command(*arguments)

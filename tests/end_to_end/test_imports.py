@@ -190,7 +190,10 @@ RUNS_CODE = frozenset({"ctypes", "marshal", "pickle", "runpy", "shelve"})
 
 @every_module
 def test_nothing_of_a_profile_is_run_or_sent(module: Module) -> None:
-    """The viewer alone opens sockets; only what processes pass to each other is unpickled."""
+    """The viewer alone opens sockets; only what processes pass to each other is unpickled.
+
+    Methods of dataclasses are compiled, of the names of their fields.
+    """
     imported = set[str]()
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Import):
@@ -201,7 +204,9 @@ def test_nothing_of_a_profile_is_run_or_sent(module: Module) -> None:
         assert not imported & NETWORK
     if module.name != "ranks.shared_columns":
         assert not imported & RUNS_CODE
-    assert not {name for name, _ in module.calls()} & {"eval", "exec", "system", "popen", "Popen"}
+    if module.name != "frozen":
+        called = {name for name, _ in module.calls()}
+        assert not called & {"eval", "exec", "system", "popen", "Popen"}
 
 
 @every_module
