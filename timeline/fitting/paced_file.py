@@ -172,14 +172,47 @@ class PacedFile:
         fixed: what the rest of the file takes by now.
         """
         self._fixed = fixed
+        step = 1
         for unit in reversed(self._its):
-            while not self._limits.hold(self.cost):
-                power = self._made[unit.number].power
-                coarser = self._planner.next_coarser(self.paced, power)
-                if coarser == power:
-                    break
-                self._make(store, [(unit, coarser)], None)
+            if self._limits.hold(self.cost):
+                break
+            step = self._shrink_unit(store, unit, step)
         return self._limits.hold(self.cost)
+
+    def _shrink_unit(self, store: PieceStore, unit: Unit, step: int) -> int:
+        """Draw a unit coarser, as much as keeps the limits, or as coarse as can be.
+
+        A unit of many tracks takes long to make, so not every power is tried.
+
+        step: how many rungs coarser is tried first.
+
+        Returns:
+            How many rungs coarser it is; `step` where it cannot be coarser.
+        """
+        before = self._made[unit.number]
+        rungs = self._planner.ladders[self.paced].rungs
+        coarser = [power for power in rungs if power > before.power]
+        spent = self.cost - before.cost
+        held: tuple[_Made, Piece] | None = None
+        below, at = 0, min(step, len(coarser))
+        while at > below:
+            made, piece = self._piece(unit, coarser[at - 1])
+            if self._limits.hold(spent + made.cost):
+                held = made, piece
+                break
+            self._put(store, unit, made, piece)
+            below, at = at, min(2 * at, len(coarser))
+        if held is None:
+            return below or step
+        while at - below > 1:
+            middle = (below + at) // 2
+            made, piece = self._piece(unit, coarser[middle - 1])
+            if self._limits.hold(spent + made.cost):
+                held, at = (made, piece), middle
+            else:
+                below = middle
+        self._put(store, unit, *held)
+        return at
 
     @property
     def _is_coarsest(self) -> bool:
