@@ -121,13 +121,11 @@ class PacedFile:
 
     def costs_by_layer(self) -> dict[SizeLayer, tuple[Cost, Cost]]:
         """What each layer takes by now, and what it was expected to take, with its arrows."""
-        planner, made = self._planner, dict[SizeLayer, tuple[Cost, Cost]]()
+        made = dict[SizeLayer, tuple[Cost, Cost]]()
         for unit in self.units:
-            its, layer = self._made[unit.number], unit.layer
-            exact = planner.element_cost(layer, planner.ladders[layer].floor) * unit.exact
-            merged = planner.element_cost(layer, its.power) * (unit.elements - unit.exact)
-            found, expected = made.get(layer, (Cost(), Cost()))
-            made[layer] = found + its.cost, expected + exact + merged
+            found, expected = made.get(unit.layer, (Cost(), Cost()))
+            cost = self._made[unit.number].cost
+            made[unit.layer] = found + cost, expected + self._expected(unit)
         return made
 
     def count_arrows(self) -> int:
@@ -383,11 +381,7 @@ class PacedFile:
 
     def _put_group(self, store: PieceStore, units: Sequence[Unit], piece: Piece) -> None:
         """Hold a piece of several units; each gets its part of the bytes as they were expected."""
-        expected = [
-            self._planner.element_cost(unit.layer, self._made[unit.number].power).size_bytes
-            * unit.elements
-            for unit in units
-        ]
+        expected = [self._expected(unit).size_bytes for unit in units]
         # Parts end at whole bytes, so that together they are what the piece takes, exactly.
         ends = np.rint(np.cumsum(expected) * (len(piece) / (sum(expected) or 1.0)))
         ends[-1] = len(piece)
@@ -395,6 +389,13 @@ class PacedFile:
         for unit, size_bytes in zip(units, np.diff(ends, prepend=0).tolist(), strict=True):
             made = self._made[unit.number]
             self._note(unit, replace(made, cost=Cost(size_bytes, count_elements_of(made.tracks))))
+
+    def _expected(self, unit: Unit) -> Cost:
+        """What a unit was expected to take as it is, with its arrows."""
+        planner, layer = self._planner, unit.layer
+        exact = planner.element_cost(layer, planner.ladders[layer].floor) * unit.exact
+        merged = planner.element_cost(layer, self._made[unit.number].power)
+        return exact + merged * (unit.elements - unit.exact)
 
     def _batch_of(self, units: Sequence[Unit]) -> TrackBatch:
         batches = [self._batch(unit, self._made[unit.number].tracks) for unit in units]
