@@ -25,6 +25,6 @@ def test_codes_are_counted_where_they_are_present(
     found = dict(zip(used.codes.tolist(), used.count.tolist(), strict=True))
     assert found == wanted
     assert list(found) == sorted(found)
-    numbers = NumberOfCode(used, range(1, len(found) + 1), STRINGS, rows)
+    numbers = NumberOfCode(used.codes, range(1, len(found) + 1), STRINGS, rows)
     asked = np.array([*found, 30, 99_999], np.int32)
     assert numbers.of(asked).tolist() == [*range(1, len(found) + 1), 0, 0]

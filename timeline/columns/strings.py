@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 
-from timeline.columns.columns import Codes
+from timeline.columns.columns import Codes, Int64
 from timeline.columns.interner import Interner
 
-__all__ = ["NO_NAME", "NO_TEXT", "ExtendedPool", "StringPool"]
+__all__ = ["NO_NAME", "NO_TEXT", "ExtendedPool", "JoinedPool", "StringPool"]
 
 NO_NAME = 0
 """Code of the empty string, which stands for "not given"."""
@@ -88,6 +88,10 @@ class StringPool:
         """The codes of the strings whose test is true, (k,) int32; tests are in order of codes."""
         return np.flatnonzero(np.fromiter(tests, np.bool_)).astype(np.int32)
 
+    def extended(self) -> tuple[StringPool, int, Sequence[str]]:
+        """The pool that it extends, how many strings of that it has, and the further ones."""
+        return self, len(self), ()
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._strings)
 
@@ -130,3 +134,40 @@ class ExtendedPool(StringPool):
 
     def __iter__(self) -> Iterator[str]:
         return chain(islice(self._base, self._first), self._strings)
+
+    def extended(self) -> tuple[StringPool, int, Sequence[str]]:
+        """The pool that it extends, how many strings of that it has, and the further ones."""
+        return self._base, self._first, self._strings
+
+
+class JoinedPool(StringPool):
+    """The strings of pools that extend the same one; further ones of each have their own codes.
+
+    So a string may have several codes: it can only be asked for strings.
+    """
+
+    def __init__(self, pools: Sequence[StringPool]) -> None:
+        parts = [pool.extended() for pool in pools]
+        self._base = parts[0][0]
+        self._first = max(first for _, first, _ in parts)
+        self._strings = list(chain.from_iterable(further for _, _, further in parts))
+        self._firsts = np.array([first for _, first, _ in parts], np.int64)
+        counts = np.array([len(further) for _, _, further in parts], np.int64)
+        self._shifts = self._first + np.cumsum(counts) - counts - self._firsts
+
+    def __len__(self) -> int:
+        return self._first + len(self._strings)
+
+    def __getitem__(self, code: int) -> str:
+        return self._base[code] if code < self._first else self._strings[code - self._first]
+
+    def __iter__(self) -> Iterator[str]:
+        return chain(islice(self._base, self._first), self._strings)
+
+    def joined(self, codes: Codes, counts: Int64) -> Codes:
+        """The codes here of codes of the pools; so many of each."""
+        if not len(self._strings):
+            return codes
+        is_further = codes >= np.repeat(self._firsts, counts)
+        made: Codes = np.where(is_further, codes + np.repeat(self._shifts, counts), codes)
+        return made.astype(np.int32)

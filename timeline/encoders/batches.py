@@ -55,7 +55,12 @@ class TrackBatch:
 
     def for_sending(self) -> TrackBatch:
         """Leave out what is not needed to encode the batch in another process."""
-        tracks = [(sequence, _with_shown_strings(track)) for sequence, track in self.tracks]
+        every = [track.content for _, track in self.tracks if isinstance(track.content, Slices)]
+        by_pool: dict[int, list[Slices]] = {}
+        for slices in every:
+            by_pool.setdefault(id(slices.strings), []).append(slices)
+        shown = {pool: _ShownStrings.of(slices) for pool, slices in by_pool.items()}
+        tracks = [(sequence, _with_shown_strings(track, shown)) for sequence, track in self.tracks]
         return replace(self, tracks=tracks)
 
 
@@ -98,19 +103,22 @@ def batch_tracks(
 
 
 class _ShownStrings(StringPool):
-    """The strings that a track shows, by the codes that they have among all of their rank."""
+    """The strings that tracks show, by the codes that they have among all of their rank."""
 
     def __init__(self, size: int, shown: Mapping[int, str]) -> None:
-        """size: how many strings the rank has. shown: those of the track, by their codes."""
+        """size: how many strings the rank has. shown: those of the tracks, by their codes."""
         super().__init__()
         self._size, self._shown = size, shown
 
     @classmethod
-    def of(cls, slices: Slices) -> _ShownStrings:
-        """The strings that slices show."""
-        columns = [slices.name, *(arg.values for arg in slices.args if arg.kind is ArgKind.NAME)]
+    def of(cls, every: Sequence[Slices]) -> _ShownStrings:
+        """The strings that slices show, which have one pool."""
+        columns = [slices.name for slices in every] + [
+            arg.values for slices in every for arg in slices.args if arg.kind is ArgKind.NAME
+        ]
         shown = UsedCodes.of((values, None) for values in columns).codes
-        return cls(len(slices.strings), {code: slices.strings[code] for code in shown.tolist()})
+        strings = every[0].strings
+        return cls(len(strings), {code: strings[code] for code in shown.tolist()})
 
     def __reduce__(self) -> tuple[type[_ShownStrings], tuple[int, Mapping[int, str]]]:
         return _ShownStrings, (self._size, self._shown)
@@ -122,9 +130,11 @@ class _ShownStrings(StringPool):
         return self._shown[code]
 
 
-def _with_shown_strings(track: Track) -> Track:
-    """Leave out the strings that a track does not show."""
+def _with_shown_strings(track: Track, shown: Mapping[int, StringPool]) -> Track:
+    """Leave out the strings that are not shown, given those that are by pool."""
     if not isinstance(track.content, Slices):
         return track
-    content = replace(track.content, strings=_ShownStrings.of(track.content), coarse=None)
-    return replace(track, content=content, description="")
+    strings = shown[id(track.content.strings)]
+    return replace(
+        track, content=replace(track.content, strings=strings, coarse=None), description=""
+    )

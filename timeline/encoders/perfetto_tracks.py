@@ -15,6 +15,7 @@ from timeline.columns.chunks import one_by_one
 from timeline.columns.columns import Bool, Float64, Int64, Rows
 from timeline.columns.nesting import Events, nested_events, split_at_gaps
 from timeline.encoders.args_descriptor import ANNOTATIONS, REALS
+from timeline.encoders.joined_slices import JoinedSlices, join_slices
 from timeline.encoders.protobuf_rows import (
     Bytes,
     Fixed64,
@@ -155,19 +156,29 @@ def encode_tracks(tracks: Sequence[tuple[int, Track]], first_ns: int) -> Iterato
     the sequence of the first: one costs a viewer some 40 KB, whatever it holds.
     """
     for sequence, together in _sequences(tracks):
-        slices = [track.content for track in together if isinstance(track.content, Slices)]
-        used = {id(one): _Used.by(one) for one in slices}
-        names = _Names.of(used.values())
-        own_track = together[0] if len(together) == 1 else None
-        for track in together:
-            opening = _opening_packet(sequence, names, own_track) if track is together[0] else b""
-            yield opening + _clock_packet(sequence, first_ns)
-            event = b"" if own_track else _TRACK_UUID + varint(track_uuid(track.id))
-            if isinstance(track.content, Samples):
-                packets = _encode_samples(track.content, sequence, first_ns, event)
-            else:
-                packets = _encode_slices(used[id(track.content)], names, sequence, first_ns, event)
+        packets = _encode_sequence(together, sequence, first_ns)
+        if len(together) == 1:
             yield from packets
+        else:  # as one, so that what is compressed together does not depend on what is joined
+            yield b"".join(packets)
+
+
+def _encode_sequence(tracks: Sequence[Track], sequence: int, first_ns: int) -> Iterator[bytes]:
+    """The packets of the tracks of one sequence."""
+    joined = [
+        _Used.by(one) if isinstance(one, JoinedSlices) else one for one in join_slices(tracks)
+    ]
+    names = _Names.of([one for one in joined if isinstance(one, _Used)])
+    own_track = tracks[0] if len(tracks) == 1 else None
+    yield _opening_packet(sequence, names, own_track)
+    clock = _clock_packet(sequence, first_ns)
+    for one in joined:
+        if isinstance(one, _Used):
+            yield from _encode_slices(one, names, sequence, first_ns, clock, own_track is not None)
+        elif isinstance(one.content, Samples):
+            yield clock
+            track = b"" if own_track else _TRACK_UUID + varint(track_uuid(one.id))
+            yield from _encode_samples(one.content, sequence, first_ns, track)
 
 
 def _sequences(
@@ -196,34 +207,47 @@ def encode_track(track: Track, sequence: int, first_ns: int) -> Iterator[bytes]:
 
 @dataclass(frozen=True)
 class _Used:
-    """How often slices use each code as a name and in args, and what is spelled beside those."""
+    """How often slices use each code as a name and in args, and what is spelled beside those.
 
-    slices: Slices
+    Of events and values, codes and how often each is used are in order of tracks, and of codes in
+    each.
+    """
+
+    joined: JoinedSlices
     events: UsedCodes
     values: UsedCodes
     spelled: Mapping[str, SpelledArg]
 
     @classmethod
-    def by(cls, slices: Slices) -> _Used:
+    def by(cls, joined: JoinedSlices) -> _Used:
         """Count it."""
-        values = UsedCodes.of(
-            (arg.values, arg.present) for arg in slices.args if arg.kind is ArgKind.NAME
+        slices = joined.slices
+        values = joined.count_codes(
+            [(arg.values, arg.present) for arg in slices.args if arg.kind is ArgKind.NAME]
         )
         spelled = {one.of.name: one for one in spell_args(slices)}
-        return cls(slices, UsedCodes.of([(slices.name, None)]), values, spelled)
+        return cls(joined, joined.count_codes([(slices.name, None)]), values, spelled)
 
-    def strings(self, used: UsedCodes) -> dict[str, int]:
-        """The strings that are used, in order of their codes, and how often."""
-        strings = map(self.slices.strings.__getitem__, used.codes.tolist())
-        return dict(zip(strings, used.count.tolist(), strict=True))
+    @property
+    def slices(self) -> Slices:
+        """The slices."""
+        return self.joined.slices
+
+    def add_strings(self, used: UsedCodes, counts: Counter[str]) -> None:
+        """Count the strings that are used."""
+        strings = self.slices.strings
+        for code, count in zip(used.codes.tolist(), used.count.tolist(), strict=True):
+            counts[strings[code]] += count
 
     def numbered(self, used: UsedCodes, numbers: Mapping[str, int]) -> NumberOfCode:
         """The numbers of the strings that are used, by code."""
-        return self.by_code(used, [numbers[string] for string in self.strings(used)])
+        codes: Int64 = np.unique(used.codes).astype(np.int64)
+        strings = self.slices.strings
+        return self.by_code(codes, [numbers[strings[code]] for code in codes.tolist()])
 
-    def by_code(self, used: UsedCodes, numbers: Sequence[int]) -> NumberOfCode:
+    def by_code(self, codes: Int64, numbers: Sequence[int]) -> NumberOfCode:
         """Numbers (k,) of the k codes that are used, by code."""
-        return NumberOfCode(used, numbers, len(self.slices.strings), len(self.slices))
+        return NumberOfCode(codes, numbers, len(self.slices.strings), len(self.slices))
 
     def messages(self) -> list[tuple[ArgsMessage, list[Arg]]]:
         """The messages that its args are in."""
@@ -235,21 +259,20 @@ class _Used:
 
     def annotations(self) -> Iterator[str]:
         """The names of args that are annotations: what is spelled, and what has no field."""
-        for message, args in self.messages():
-            for arg in args:
-                if arg.name in self.spelled:
-                    yield self.spelled[arg.name].name
-                if arg.name not in message.fields:
-                    yield arg.name
+        found = [(message, arg) for message, args in self.messages() for arg in args]
+        for message, arg in sorted(found, key=lambda one: self.joined.first_track_with(one[1])):
+            if arg.name in self.spelled:
+                yield self.spelled[arg.name].name
+            if arg.name not in message.fields:
+                yield arg.name
 
-    def colours(self) -> dict[str, str | None]:
-        """The names that are used, in order of their codes, and the colour that each has."""
-        names = list(self.strings(self.events))
+    def colours(self) -> tuple[Int64, list[tuple[str, str | None]]]:
+        """The codes of names that are used, ascending, and the name and colour of each."""
+        codes: Int64 = np.unique(self.events.codes).astype(np.int64)
+        names = [self.slices.strings[code] for code in codes.tolist()]
         found = colours_of(self.slices.kind, self.slices.category, names)
-        return {
-            name: None if colour is None else colour.value
-            for name, colour in zip(names, found, strict=True)
-        }
+        colours = [None if colour is None else colour.value for colour in found]
+        return codes, list(zip(names, colours, strict=True))
 
 
 @dataclass(frozen=True)
@@ -271,15 +294,15 @@ class _Names:
         """Number all that some slices use."""
         events, values = Counter[str](), Counter[str]()
         for used in every:
-            events.update(used.strings(used.events))
-            values.update(used.strings(used.values))
+            used.add_strings(used.events, events)
+            used.add_strings(used.values, values)
         names = _numbers(name for name, _ in events.most_common())
         texts = _numbers(text for text, _ in values.most_common())
         spelled = (one.texts for used in every for one in used.spelled.values())
         colours = (
             colour
             for used in every
-            for _, colour in sorted(used.colours().items(), key=lambda one: names[one[0]])
+            for _, colour in sorted(used.colours()[1], key=lambda one: names[one[0]])
             if colour is not None
         )
         return cls(
@@ -366,13 +389,19 @@ def _clock_packet(sequence: int, first_ns: int) -> bytes:
     return bytes(trace.SerializeToString())
 
 
-def _events(slices: Slices, first_ns: int, at_once: int) -> Iterator[Events]:
-    """All events in order, some at a time."""
-    return (
-        _nested_events(slices, first_ns, at_once)
-        if slices.nested
-        else _flat_events(slices, first_ns, at_once)
-    )
+def _events(
+    joined: JoinedSlices, first_ns: int, at_once: int
+) -> Iterator[tuple[Events, Bool | None]]:
+    """All events in order, some at a time, and which are the first of several tracks."""
+    if len(joined.tracks) > 1:
+        events, begins = joined.events(first_ns)
+        for first in range(0, len(events), at_once):
+            some = slice(first, first + at_once)
+            yield events.between(some.start, some.stop), begins[some]
+        return
+    make = _nested_events if joined.slices.nested else _flat_events
+    for events in make(joined.slices, first_ns, at_once):
+        yield events, None
 
 
 def _flat_events(slices: Slices, before_ns: int, at_once: int) -> Iterator[Events]:
@@ -395,38 +424,48 @@ def _nested_events(slices: Slices, before_ns: int, at_once: int) -> Iterator[Eve
 
 
 def _encode_slices(
-    used: _Used, names: _Names, sequence: int, first_ns: int, track: bytes
+    used: _Used, names: _Names, sequence: int, first_ns: int, clock: bytes, own_track: bool
 ) -> Iterator[bytes]:
-    slices = used.slices
+    """The packets of slices; own_track: whether their sequence has no other track."""
+    slices, joined = used.slices, used.joined
     event_iids = used.numbered(used.events, names.events)
     colour_iids = _colour_iids(used, names)
     args = _Args(used, names)
     category = _CATEGORY_IID + varint(names.categories[slices.category.value])
     arrows = _Arrows(slices)
+    uuids = np.array([track_uuid(track.id) for track in joined.tracks], np.int64)
     rows_at_once = max(LEAST_BLOCK_ROWS, BLOCK_BYTES // (64 + 10 * arrows.most))
-    for events in one_by_one(_events(slices, first_ns, rows_at_once)):
+    if len(uuids) == 1:
+        yield clock
+    for events, begins_track in one_by_one(_events(joined, first_ns, rows_at_once)):
         row = events.row
+        track: list[Piece] = []
+        if not own_track:
+            track = [Bytes(_TRACK_UUID), Varint(uuids[joined.track[row]])]
         begin: list[Piece] = [
-            Bytes(_TYPE_BEGIN + track + category + _NAME_IID),
+            Bytes(_TYPE_BEGIN),
+            *track,
+            Bytes(category + _NAME_IID),
             Varint(event_iids.of(slices.name[row])),
             *args.encoded(row),
             *_coloured(colour_iids, slices, row),
             *arrows.encoded(row),
         ]
-        yield encode_rows(
-            [
-                _event(events.begin_ns, sequence, begin, events.begins),
-                _event(events.end_ns, sequence, [Bytes(_TYPE_END + track)], events.ends),
-            ],
-            len(row),
-        )
+        packets: list[Piece] = [
+            _event(events.begin_ns, sequence, begin, events.begins),
+            _event(events.end_ns, sequence, [Bytes(_TYPE_END), *track], events.ends),
+        ]
+        if begins_track is not None:
+            packets.insert(0, Bytes(clock, begins_track))
+        yield encode_rows(packets, len(row))
 
 
 def _colour_iids(used: _Used, names: _Names) -> NumberOfCode:
     """For each code of a name the number of its colour, 0 for none."""
-    colours = used.colours().values()
-    iids = [0 if colour is None else names.colours[colour] for colour in colours]
-    return used.by_code(used.events, iids)
+    codes, colours = used.colours()
+    return used.by_code(
+        codes, [0 if colour is None else names.colours[colour] for _, colour in colours]
+    )
 
 
 def _coloured(iids: NumberOfCode, slices: Slices, row: Rows) -> list[Piece]:

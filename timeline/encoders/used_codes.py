@@ -18,7 +18,7 @@ __all__ = ["NumberOfCode", "UsedCodes"]
 
 @dataclass(frozen=True)
 class UsedCodes:
-    """The codes (k,) that columns use, ascending, and how often each is, (k,).
+    """The codes (k,) that columns use, and how often each is, (k,); ascending within a track.
 
     Takes as much memory as is used, however many strings there are: a file may have as many short
     tracks as strings.
@@ -57,9 +57,11 @@ def _counted(codes: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Int64]:
 class NumberOfCode:
     """The number of each code that is used, 0 of any other one."""
 
-    def __init__(self, used: UsedCodes, numbers: Sequence[int], strings: int, rows: int) -> None:
-        """strings: how many codes there are; rows: how many are about to be asked for."""
-        self._codes, self._numbers = used.codes, np.array(numbers, np.int64)
+    def __init__(
+        self, codes: Codes | Int64, numbers: Sequence[int], strings: int, rows: int
+    ) -> None:
+        """codes: ascending. strings: how many there are. rows: about to be asked for."""
+        self._codes, self._numbers = codes, np.array(numbers, np.int64)
         self._table: Int64 | None = None
         if strings <= DENSE * rows:
             self._table = np.zeros(strings, np.int64)

@@ -121,13 +121,11 @@ class PacedFile:
 
     def costs_by_layer(self) -> dict[SizeLayer, tuple[Cost, Cost]]:
         """What each layer takes by now, and what it was expected to take, with its arrows."""
-        planner, made = self._planner, dict[SizeLayer, tuple[Cost, Cost]]()
+        made = dict[SizeLayer, tuple[Cost, Cost]]()
         for unit in self.units:
-            its, layer = self._made[unit.number], unit.layer
-            exact = planner.element_cost(layer, planner.ladders[layer].floor) * unit.exact
-            merged = planner.element_cost(layer, its.power) * (unit.elements - unit.exact)
-            found, expected = made.get(layer, (Cost(), Cost()))
-            made[layer] = found + its.cost, expected + exact + merged
+            found, expected = made.get(unit.layer, (Cost(), Cost()))
+            cost = self._made[unit.number].cost
+            made[unit.layer] = found + cost, expected + self._expected(unit)
         return made
 
     def count_arrows(self) -> int:
@@ -172,14 +170,47 @@ class PacedFile:
         fixed: what the rest of the file takes by now.
         """
         self._fixed = fixed
+        step = 1
         for unit in reversed(self._its):
-            while not self._limits.hold(self.cost):
-                power = self._made[unit.number].power
-                coarser = self._planner.next_coarser(self.paced, power)
-                if coarser == power:
-                    break
-                self._make(store, [(unit, coarser)], None)
+            if self._limits.hold(self.cost):
+                break
+            step = self._shrink_unit(store, unit, step)
         return self._limits.hold(self.cost)
+
+    def _shrink_unit(self, store: PieceStore, unit: Unit, step: int) -> int:
+        """Draw a unit coarser, as much as keeps the limits, or as coarse as can be.
+
+        A unit of many tracks takes long to make, so not every power is tried.
+
+        step: how many rungs coarser is tried first.
+
+        Returns:
+            How many rungs coarser it is; `step` where it cannot be coarser.
+        """
+        before = self._made[unit.number]
+        rungs = self._planner.ladders[self.paced].rungs
+        coarser = [power for power in rungs if power > before.power]
+        spent = self.cost - before.cost
+        held: tuple[_Made, Piece] | None = None
+        below, at = 0, min(step, len(coarser))
+        while at > below:
+            made, piece = self._piece(unit, coarser[at - 1])
+            if self._limits.hold(spent + made.cost):
+                held = made, piece
+                break
+            self._put(store, unit, made, piece)
+            below, at = at, min(2 * at, len(coarser))
+        if held is None:
+            return below or step
+        while at - below > 1:
+            middle = (below + at) // 2
+            made, piece = self._piece(unit, coarser[middle - 1])
+            if self._limits.hold(spent + made.cost):
+                held, at = (made, piece), middle
+            else:
+                below = middle
+        self._put(store, unit, *held)
+        return at
 
     @property
     def _is_coarsest(self) -> bool:
@@ -350,11 +381,7 @@ class PacedFile:
 
     def _put_group(self, store: PieceStore, units: Sequence[Unit], piece: Piece) -> None:
         """Hold a piece of several units; each gets its part of the bytes as they were expected."""
-        expected = [
-            self._planner.element_cost(unit.layer, self._made[unit.number].power).size_bytes
-            * unit.elements
-            for unit in units
-        ]
+        expected = [self._expected(unit).size_bytes for unit in units]
         # Parts end at whole bytes, so that together they are what the piece takes, exactly.
         ends = np.rint(np.cumsum(expected) * (len(piece) / (sum(expected) or 1.0)))
         ends[-1] = len(piece)
@@ -362,6 +389,13 @@ class PacedFile:
         for unit, size_bytes in zip(units, np.diff(ends, prepend=0).tolist(), strict=True):
             made = self._made[unit.number]
             self._note(unit, replace(made, cost=Cost(size_bytes, count_elements_of(made.tracks))))
+
+    def _expected(self, unit: Unit) -> Cost:
+        """What a unit was expected to take as it is, with its arrows."""
+        planner, layer = self._planner, unit.layer
+        exact = planner.element_cost(layer, planner.ladders[layer].floor) * unit.exact
+        merged = planner.element_cost(layer, self._made[unit.number].power)
+        return exact + merged * (unit.elements - unit.exact)
 
     def _batch_of(self, units: Sequence[Unit]) -> TrackBatch:
         batches = [self._batch(unit, self._made[unit.number].tracks) for unit in units]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from timeline.layers import Category, SliceKind
 
-__all__ = ["Colour", "colours_of"]
+__all__ = ["Colour", "colours_of", "is_coloured_by_name"]
 
 
 class Colour(enum.Enum):
@@ -64,6 +64,11 @@ def colours_of(
     if colour is None and kind in _BY_NAME:
         return [_colour_of_use(name) for name in names]
     return [colour] * len(names)
+
+
+def is_coloured_by_name(kind: SliceKind) -> bool:
+    """Whether slices of a kind may have colours that differ."""
+    return kind in _BY_NAME
 
 
 def _colour_of_use(name: str) -> Colour:
