@@ -567,3 +567,15 @@ def test_importing_every_module_keeps_the_names() -> None:
             importlib.import_module(found.name)
     assert callable(timeline.export)
     assert callable(timeline.open_profile)
+
+
+@pytest.mark.parametrize(
+    ("keyword", "suffix"),
+    [("output", ".pftrace"), ("csv", ".csv"), ("report", ".html"), ("png", ".png")],
+)
+def test_names_of_files_without_a_zero_byte_alone(
+    shelf: ProfileShelf, keyword: str, suffix: str
+) -> None:
+    """The system knows no others; a command line cannot hold them."""
+    with pytest.raises(timeline.UsageError, match=r"'a\\x00b.* is no file"):
+        timeline.export(shelf.get("torch-db").path, **{keyword: f"a\0b{suffix}"})  # type: ignore[arg-type]
