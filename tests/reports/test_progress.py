@@ -19,8 +19,8 @@ from timeline.sources.files.read_bytes import counting
 
 pty = pytest.importorskip("pty", reason="a terminal of this system cannot be made here")
 
-STEPS = 60
-"""14 MB of text, of which a rank is read in a fraction of a second."""
+STEPS = 120
+"""29 MB of text, of which a rank is read in a fraction of a second."""
 OFTEN = """
 import sys
 from timeline import progress
