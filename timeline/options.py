@@ -128,7 +128,7 @@ def _read_exact_steps(steps: Ids) -> tuple[int, ...] | None:
 def _read_path(path: str | os.PathLike[str] | None) -> Path | None:
     if path is not None and "\0" in str(path):
         raise UsageError(
-            f"{str(path)!r} is no file.", do="Leave out what is not printed of its name."
+            f"{str(path)!r} is no file: no name holds a zero byte.", do="Give it another name."
         )
     return None if path is None else Path(path)
 
