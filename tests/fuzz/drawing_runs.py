@@ -20,7 +20,11 @@ from typing import Any
 from tests.fuzz.oracles import check_resolutions, check_same_rows, check_sums
 from tests.fuzz.promises import BrokenPromise
 from tests.support.decoded_trace import DamagedTraceError, decode_totals
-from tests.support.extreme_records import ExtremeShape, ExtremeSource
+from tests.support.extreme_records import (
+    ExtremeShape,
+    ExtremeSource,
+    with_strings_in_other_order,
+)
 from tests.support.row_totals import TraceTotals
 from timeline.analysis.invalid_rows import drop_invalid_rows
 from timeline.analysis.selected_rank import DrawOptions
@@ -47,6 +51,8 @@ __all__ = ["RANKS", "DrawingRun", "sums_of"]
 RANKS = (0, 0, 0, 1, (1 << 16) - 1, 1 << 31, 1 << 53, LARGEST_ID)
 JOINED_IN = 16
 """Numbers of which one joins ranks, which takes as long as several of others."""
+REORDERED_IN = 8
+"""Drawings of which one is made again from the same strings in another order."""
 LIMITED_IN = 3
 """Drawings of which one is written within limits too, for the same reason."""
 ALL = (*DETAIL_LAYERS, Layer.SCOPES)
@@ -134,6 +140,8 @@ class DrawingRun:
         self.drew = whole.totals.slices > 0
         if not self.drew and not whole.totals.samples:
             return
+        if not self._joins and random.randrange(REORDERED_IN) == 0:
+            self._reorder(drawn, records[0], request, by_layer)
         sums = self._sums(records)
         check_sums([whole.totals], sums)
         for by in (by_layer, not by_layer):
@@ -165,6 +173,27 @@ class DrawingRun:
             drop_invalid_rows(source.read(request.read_request)) for source in self._sources
         ]
 
+    def _reorder(
+        self,
+        drawn: tuple[DrawnRank, ...],
+        records: Records,
+        request: RankRequest,
+        by_layer: bool,
+    ) -> None:
+        """In which order strings were met does not show, in full or within a limit."""
+        again = (draw_rank_from_records(with_strings_in_other_order(records), request),)
+        limits: dict[str, int] = {}
+        for _ in range(2):
+            options = _options(self._args, by_layer, "coarsen", **limits)
+            try:
+                before = self._written(drawn, options, ".pftrace")
+                now = self._written(again, options, ".pftrace")
+            except LimitError:
+                return
+            if before is None or now is None or before.data != now.data:
+                raise BrokenPromise("with strings in another order the bytes are others")
+            limits = {"limit": max(1, len(before.data) * 2 // 3)}
+
     def _limit(
         self, drawn: tuple[DrawnRank, ...], whole: _Written, by_layer: bool, way: tuple[str, str]
     ) -> None:
@@ -173,7 +202,7 @@ class DrawingRun:
         share = self._random.choice((0.3, 0.6, 0.8, 0.95, 1.0))
         limits = {}
         if limit != "events":
-            limits["limit"] = max(1, int(whole.size_bytes * share))
+            limits["limit"] = max(1, int(len(whole.data) * share))
         if limit != "bytes":
             limits["max_events"] = max(1, int(whole.elements * share))
         options = _options(self._args, by_layer, fit_way, **limits)
@@ -208,17 +237,17 @@ class DrawingRun:
                 raise BrokenPromise("the limit of events is exceeded")
             totals = _totals(data, suffix)
             _check_told(totals, part, limited=written.kept.limited_by is not None)
-            found = _Written(totals, written.kept, len(data), part.elements)
+            found = _Written(totals, written.kept, data, part.elements)
         return found
 
 
 @dataclass(frozen=True)
 class _Written:
-    """What a file holds, what it keeps, and what it takes of limits."""
+    """A file: what it holds, what it keeps, its bytes, and how many elements are told."""
 
     totals: TraceTotals
     kept: Kept
-    size_bytes: int
+    data: bytes
     elements: int
 
 

@@ -33,7 +33,13 @@ from timeline.records.tables import (
 )
 from timeline.sources.source import Clock, Identity, ReadRequest
 
-__all__ = ["ExtremeShape", "ExtremeSource", "extreme_records", "extreme_sources"]
+__all__ = [
+    "ExtremeShape",
+    "ExtremeSource",
+    "extreme_records",
+    "extreme_sources",
+    "with_strings_in_other_order",
+]
 
 IDS = (
     *(0, 1, 2, 7, (1 << 16) - 1, (1 << 31) - 1, 1 << 31, NO_GRAPH, 1 << 32, 1 << 53),
@@ -131,6 +137,27 @@ def _rank(one: tuple[int, ExtremeShape]) -> int:
 def extreme_records(rank: int, shape: ExtremeShape) -> Records:
     """One rank of a shape."""
     return _Maker(rank, shape).records()
+
+
+def with_strings_in_other_order(records: Records) -> Records:
+    """The same records, as if the strings had been met in the opposite order."""
+    strings = StringPool()
+    strings.codes(reversed(list(records.strings)))
+    tables: dict[str, Any] = {
+        one.name: _renumbered(table, records.strings, strings)
+        for one in dataclasses.fields(records)
+        if isinstance(table := getattr(records, one.name), ColumnTable)
+    }
+    return dataclasses.replace(records, strings=strings, **tables)
+
+
+def _renumbered(table: ColumnTable, before: StringPool, now: StringPool) -> ColumnTable:
+    codes = {
+        column.name: now.translate(getattr(table, column.name), before)
+        for column in dataclasses.fields(table)
+        if column.metadata["dtype"] == np.int32
+    }
+    return dataclasses.replace(table, **codes)
 
 
 class _Maker:

@@ -296,8 +296,8 @@ class _Names:
         for used in every:
             used.add_strings(used.events, events)
             used.add_strings(used.values, values)
-        names = _numbers(name for name, _ in events.most_common())
-        texts = _numbers(text for text, _ in values.most_common())
+        names = _numbers(_most_common(events))
+        texts = _numbers(_most_common(values))
         spelled = (one.texts for used in every for one in used.spelled.values())
         colours = (
             colour
@@ -313,6 +313,14 @@ class _Names:
             _numbers(chain.from_iterable(spelled), len(texts) + 1),
             _numbers(colours),
         )
+
+
+def _most_common(counts: Counter[str]) -> list[str]:
+    """All strings, the most common one first, equally common ones in alphabetical order.
+
+    In the order in which they were met, the bytes would tell how a profile was read.
+    """
+    return sorted(sorted(counts), key=counts.__getitem__, reverse=True)
 
 
 def _numbers(strings: Iterable[str], first: int = 1) -> dict[str, int]:
