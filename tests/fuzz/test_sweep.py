@@ -37,8 +37,17 @@ FOUND = (
         "kineto-2.2",
         "host_#.#.pt.trace.json: /traceEvents[]X:cuda_runtime/ph = long in all rows",
     ),
+    ("mindspore-2.1", "msprof_#_#_#.json: []X:Iteration Refresh/pid = long in one row"),
+    (
+        "torch-db-no-operators",
+        "ascend_pytorch_profiler_#.db: AICORE_FREQ.freq = 1e308 in all rows",
+    ),
 )
-"""Cases that showed a fault: what is left out was told in the order in which parts were read."""
+"""Cases that showed a fault.
+
+What is left out was told, and strings were numbered, in the order in which parts were read; and the
+mean of frequencies that no core has was too large for a number.
+"""
 
 
 @pytest.mark.parametrize(("name", "case"), FOUND)

@@ -6,7 +6,7 @@ from dataclasses import field
 
 import numpy as np
 
-from timeline.analysis.memory_peaks import BYTES_OF_UNIT
+from timeline.analysis.memory_peaks import BYTES_OF_UNIT, MOST_BYTES
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.distinct import rows_by_value
 from timeline.columns.strings import NO_NAME, StringPool
@@ -95,6 +95,7 @@ def _samples(records: Records, group: str, ending: str) -> tuple[Int64, Int64]:
     """The samples in bytes of a group's series whose name has the ending, in order of time.
 
     Of several series it is the one that is largest at its peak: that of all allocators together.
+    What no memory can hold is no sample.
     """
     series, samples, pool = records.series, records.samples, records.strings
     best = np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -102,8 +103,10 @@ def _samples(records: Records, group: str, ending: str) -> tuple[Int64, Int64]:
     wanted = np.flatnonzero(series.group == (NO_ID if code is None else code))
     for row, its in rows_by_value(samples.series, wanted):
         unit = BYTES_OF_UNIT.get(pool[series.unit[row]], 0)
-        here = its[np.isfinite(samples.value[its])]
-        if unit and len(here) and pool[series.name[row]].endswith(ending):
+        if not unit or not pool[series.name[row]].endswith(ending):
+            continue
+        here = its[np.abs(samples.value[its]) < MOST_BYTES / unit]
+        if len(here):
             here = here[np.argsort(samples.time_ns[here], kind="stable")]
             values = np.rint(samples.value[here] * unit).astype(np.int64)
             if values.max() > best[1].max(initial=-1):

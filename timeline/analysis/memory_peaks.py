@@ -12,10 +12,12 @@ from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import Records
 
-__all__ = ["BYTES_OF_UNIT", "MemoryPeaks", "PeakTable", "memory_peaks"]
+__all__ = ["BYTES_OF_UNIT", "MOST_BYTES", "MemoryPeaks", "PeakTable", "memory_peaks"]
 
 BYTES_OF_UNIT = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 """Units in which profilers count memory; what has another is no memory."""
+MOST_BYTES = float(1 << 53)
+"""More than any memory; samples from there on do not tell bytes apart, and are none."""
 
 
 class PeakTable(ColumnTable):
@@ -43,9 +45,10 @@ def memory_peaks(records: Records) -> MemoryPeaks:
     series, samples, pool = records.series, records.samples, records.strings
     if not len(samples):
         return MemoryPeaks(reserved_bytes=records.reserved_bytes)
-    peaks = np.full(len(series), -1.0)
-    np.maximum.at(peaks, samples.series, np.nan_to_num(samples.value, nan=-1.0))
     scales = np.array([BYTES_OF_UNIT.get(pool[unit], 0) for unit in series.unit.tolist()], np.int64)
+    told = samples.value < MOST_BYTES / np.maximum(scales, 1)[samples.series]
+    peaks = np.full(len(series), -1.0)
+    np.maximum.at(peaks, samples.series[told], samples.value[told])
     rows: Rows = np.flatnonzero((scales > 0) & (peaks > 0))
     strings = StringPool()
     table = PeakTable(

@@ -24,6 +24,8 @@ NO_WORK = 0
 """Digest of work that differs from step to step, or of none."""
 LEAST_STEPS = 3
 """With so many steps left, the first of each graph is none that is compared: it warms up."""
+MOST_MHZ = 1e6
+"""No core is as fast; beyond, sums over the length of a capture would not be exact."""
 
 _Hashes = npt.NDArray[np.uint64]
 
@@ -166,7 +168,7 @@ def _mean_frequency_mhz(records: Records, rows: Rows) -> float | None:
     """The mean frequency of the AI Core while tasks run, each ns of a task counting alike.
 
     A sample holds until the next one of its series. What several series tell is averaged. A core
-    that computes has a frequency: samples of 0 MHz tell none.
+    that computes has a frequency: samples of 0 MHz tell none, nor do those of more than any core.
     """
     group = records.strings.find(AI_CORE_FREQUENCY)
     start_ns, end_ns = records.tasks.start_ns[rows], records.tasks.end_ns[rows]
@@ -175,7 +177,7 @@ def _mean_frequency_mhz(records: Records, rows: Rows) -> float | None:
         return None
     means = []
     value = records.samples.value
-    told = np.isfinite(value) & (value > 0)
+    told = (value > 0) & (value <= MOST_MHZ)
     wanted = np.flatnonzero(records.series.group == group)
     for _, its in rows_by_value(records.samples.series, wanted):
         at = its[told[its]]
