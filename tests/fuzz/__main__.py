@@ -5,6 +5,7 @@
 Or sweeps extremes, which needs no Atheris; each has a --help of its own:
 
     python tests/fuzz sweep | records | options [--seconds 600]
+    python tests/fuzz columns
     python tests/fuzz counts
 
 A name stands for all targets that begin with it. What is found is made as small as possible and
@@ -34,6 +35,10 @@ def _main(arguments: list[str]) -> int:
         from tests.fuzz import option_sweep
 
         return option_sweep.main(arguments[1:])
+    if arguments[:1] == ["columns"]:
+        from tests.fuzz import column_reach
+
+        return column_reach.main(arguments[1:])
     if arguments[:1] == ["counts"]:
         from tests.fuzz import ledger
 

@@ -11,6 +11,7 @@ __all__ = [
     "LONG_CHARACTERS",
     "MANY_DIGITS",
     "ODD_TEXT",
+    "OTHER",
     "Extreme",
     "Special",
 ]
@@ -34,6 +35,8 @@ class Special(enum.Enum):
     """More digits follow what is there than Python makes a number of."""
     LONG = "long"
     """A name of a megabyte, or so much of it that all rows together stay small."""
+    OTHER = "other"
+    """Each value becomes another one of its kind: a number one more, a text one letter longer."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,9 @@ class Extreme:
     name: str
     value: int | float | str | Special | None
 
+
+OTHER = Extreme("other", Special.OTHER)
+"""No extreme: it shows whether a column is read at all."""
 
 INTEGERS = (
     *(0, -1, 1, (1 << 16) - 1, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32, 1 << 53),

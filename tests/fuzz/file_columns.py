@@ -38,6 +38,7 @@ RECORD_BYTES = {
 }
 """Sizes of packed records, by what file names hold."""
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?")
+_WHOLE_NUMBER = re.compile(r"(\s*-?)(\d{1,18})((?:\.\d*)?\s*)")
 _Set = Callable[[bytes, Extreme, bool], "bytes | None"]
 
 
@@ -77,6 +78,15 @@ def columns_of(path: Path) -> list[Column]:
 
 def _long(rows: int) -> str:
     return "n" * (LONG_CHARACTERS * MOST_ROWS_OF_LONG // max(rows, MOST_ROWS_OF_LONG))
+
+
+def _other_text(before: str) -> str:
+    """Another value of the same kind, with as many digits behind the point."""
+    number = _WHOLE_NUMBER.fullmatch(before)
+    if not number:
+        return f"{before}x"
+    sign, whole, rest = number.groups()
+    return f"{sign}{int(whole) + 1}{rest}"
 
 
 def _middle(count: int) -> int:
@@ -137,8 +147,20 @@ def _as_json(extreme: Extreme, before: Any, rows: int) -> Any:
         return _long(rows)
     if extreme.value is Special.DIGITS:
         return (before if isinstance(before, str) else "") + MANY_DIGITS
+    if extreme.value is Special.OTHER:
+        return _other_value(before)
     is_number = isinstance(extreme.value, (int, float))
     return str(extreme.value) if is_number and isinstance(before, str) else extreme.value
+
+
+def _other_value(before: Any) -> Any:
+    if isinstance(before, bool):
+        return not before
+    if isinstance(before, (int, float)):
+        return before + 1
+    if isinstance(before, str):
+        return _other_text(before)
+    return None if before else "x"
 
 
 # -- tables --------------------------------------------------------------------------------------
@@ -186,9 +208,9 @@ def _set_header(separator: str, content: bytes, extreme: Extreme, one: bool) -> 
         return _table_text(rows, separator)
     if extreme.value is Special.TWICE:
         return _table_text([header, header, *rows], separator)
-    text = _as_text(extreme, len(header))
     header = [
-        text if not one or at == _middle(len(header)) else name for at, name in enumerate(header)
+        _as_text(extreme, len(header), name) if not one or at == _middle(len(header)) else name
+        for at, name in enumerate(header)
     ]
     return _table_text([header, *rows], separator)
 
@@ -198,6 +220,8 @@ def _as_text(extreme: Extreme, rows: int, before: str = "") -> str:
         return before + MANY_DIGITS
     if extreme.value is Special.LONG:
         return _long(rows)
+    if extreme.value is Special.OTHER:
+        return _other_text(before)
     return "" if extreme.value is None else str(extreme.value)
 
 
@@ -221,7 +245,7 @@ def _set_token(number: int, content: bytes, extreme: Extreme, one: bool) -> byte
     at = list(_NUMBER.finditer(content))[number]
     if extreme.value is Special.TWICE:
         return content + content
-    text = "" if extreme.value is Special.ABSENT else _as_text(extreme, 1)
+    text = "" if extreme.value is Special.ABSENT else _as_text(extreme, 1, at.group().decode())
     return content[: at.start()] + text.encode() + content[at.end() :]
 
 
@@ -267,6 +291,12 @@ def _set_in_database(
                     f'UPDATE "{table}" SET "{column}" = "{column}" || ? WHERE {which}',
                     (MANY_DIGITS,),
                 )
+            elif value is Special.OTHER:
+                connection.execute(
+                    f'UPDATE "{table}" SET "{column}" = CASE typeof("{column}") '
+                    f"""WHEN 'text' THEN "{column}" || 'x' WHEN 'null' THEN 1 """
+                    f'ELSE "{column}" + 1 END WHERE {which}'
+                )
             else:
                 if value is Special.LONG:
                     value = _long(1 if one else rows)
@@ -305,11 +335,14 @@ def _set_field(
         return content + (content[:size] if one else content)
     if extreme.value is Special.ABSENT:
         return content[: len(content) - at - 1] if one else None
-    if not isinstance(extreme.value, int) or not records:
+    is_value = isinstance(extreme.value, int) or extreme.value is Special.OTHER
+    if not is_value or not records:
         return None
     width = struct.calcsize(form)
-    packed = struct.pack(form, extreme.value % (1 << (8 * width)))
     changed = bytearray(content)
     for record in [_middle(records)] if one else range(records):
-        changed[record * size + at : record * size + at + width] = packed
+        first = record * size + at
+        before = int.from_bytes(content[first : first + width], "little")
+        value = extreme.value if isinstance(extreme.value, int) else before + 1
+        changed[first : first + width] = struct.pack(form, value % (1 << (8 * width)))
     return bytes(changed)

@@ -12,8 +12,6 @@ with all that shows it again.
 from __future__ import annotations
 
 import argparse
-import fcntl
-import json
 import re
 import signal
 import tempfile
@@ -120,11 +118,6 @@ class Sweeper:
     def close(self) -> None:
         """Remove all files."""
         self._place.cleanup()
-
-    @property
-    def places(self) -> list[str]:
-        """All columns."""
-        return list(self._columns)
 
     def sweep(self, seen: SeenInputs, part: int = 0, parts: int = 1) -> Iterator[Outcome]:
         """Run cases whose input nobody ran, in random order, until there are no more.
@@ -252,49 +245,6 @@ class Sweeper:
             raise _TookTooLong(f"took more than {LONGEST_SECONDS} s")
 
 
-class _Reached:
-    """For each column of each seed the most that any change of it alone led to, in a file."""
-
-    RANKS = ("nothing", "refused", "reaches")
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._found: dict[str, int] = {}
-
-    def note(self, seed: str, places: Sequence[str], found: str) -> None:
-        """Note what a change of columns led to."""
-        for place in places:
-            key, rank = f"{seed}: {place}", self.RANKS.index(found)
-            self._found[key] = max(rank, self._found.get(key, 0))
-
-    def keep(self) -> None:
-        """Add what was noted to the file, which other processes add to as well."""
-        with self._path.with_suffix(".lock").open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            kept = json.loads(self._path.read_text("utf-8")) if self._path.exists() else {}
-            for key, rank in self._found.items():
-                before = self.RANKS.index(kept.get(key, self.RANKS[0]))
-                kept[key] = self.RANKS[max(rank, before)]
-            beside = self._path.with_suffix(".part")
-            beside.write_text(json.dumps(kept, indent=0, ensure_ascii=True), encoding="utf-8")
-            beside.replace(self._path)
-            self._found = {key: self.RANKS.index(value) for key, value in kept.items()}
-
-    def __str__(self) -> str:
-        ranks = list(self._found.values())
-        reach, refused = ranks.count(2), ranks.count(1)
-        return (
-            f"{len(ranks)} columns were changed: {reach} reach the picture, {refused} are only "
-            f"refused, {len(ranks) - reach - refused} do neither"
-        )
-
-    def unreached(self) -> list[str]:
-        """The columns of which no change reached the picture."""
-        return sorted(
-            f"{key} ({self.RANKS[rank]})" for key, rank in self._found.items() if rank < 2
-        )
-
-
 # -- the command ---------------------------------------------------------------------------------
 
 
@@ -306,7 +256,6 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--processes", type=int, default=1, help="that run at once (1)")
     parser.add_argument("--corpus", type=Path, default=CORPUS, help=f"of counts ({CORPUS})")
     parser.add_argument("--case", help="run the case of this name again, and count nothing")
-    parser.add_argument("--unreached", action="store_true", help="list columns that are not drawn")
     return parser.parse_args(arguments)
 
 
@@ -315,13 +264,7 @@ def main(arguments: Sequence[str]) -> int:
     options = _parse(arguments)
     if options.case:
         return _run_again(options)
-    found = in_processes(_sweep, options, "sweep", options.processes)
-    reached = _Reached(options.corpus / "columns.json")
-    reached.keep()
-    if options.unreached:
-        print(*reached.unreached(), sep="\n")
-    print(reached)
-    return found
+    return in_processes(_sweep, options, "sweep", options.processes)
 
 
 def _seeds(names: Sequence[str]) -> list[Seed]:
@@ -345,7 +288,6 @@ def _sweep(options: argparse.Namespace, part: int) -> None:
     """Sweep the seeds in turns, each until its turn or the time is over."""
     ledger = Ledger(options.corpus)
     seen = SeenInputs(options.corpus / "sweep-inputs.bin")
-    reached = _Reached(options.corpus / "columns.json")
     random = Random(ledger.take("sweep", "rounds"))
     sweeping = Sweeping("sweep", ledger, options.corpus / "sweep.jsonl", options.seconds)
     sweepers: dict[str, Sweeper | None] = {}
@@ -362,12 +304,10 @@ def _sweep(options: argparse.Namespace, part: int) -> None:
                 for outcome in sweeper.sweep(seen, part, options.processes):
                     inputs += 1
                     tidy(inputs)
-                    _note(reached, sweeper, outcome)
                     shown = {"seed": seed.name, "case": outcome.case.name}
                     sweeping.add(outcome.counts, outcome.fault, shown)
                     if time.monotonic() > until or inputs >= options.runs:
                         break
-                reached.keep()
                 seen.keep()
                 if sweeping.is_over() or inputs >= options.runs:
                     break
@@ -395,18 +335,3 @@ def _turn_seconds(sweeper: Sweeper) -> float:
     share = 1.0 if drawn is not None and drawn.has_slices else EMPTY_SHARE
     runs = max(1, sweeper.plain.counts.runs)
     return TURN_SECONDS * share * min(1.0, USUAL_SECONDS * runs / sweeper.seconds)
-
-
-def _note(reached: _Reached, sweeper: Sweeper, outcome: Outcome) -> None:
-    """Note whether the change of one column reached the picture."""
-    if len(outcome.case.changes) != 1:
-        return
-    places = [change.place for change in outcome.case.changes]
-    plain, drawn = sweeper.plain.drawn, outcome.drawn
-    if drawn is None:
-        found = "refused"
-    elif plain is not None and drawn.way == plain.way and drawn.content != plain.content:
-        found = "reaches"
-    else:
-        found = "nothing"
-    reached.note(sweeper.seed.name, places, found)

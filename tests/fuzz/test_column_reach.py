@@ -1,0 +1,29 @@
+"""Proves that no column of any layout stops being read unnoticed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fuzz.column_reach import SEEDS, ColumnReach, unread_columns
+from tests.fuzz.sweep_seeds import Seed
+
+
+@pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: seed.name)
+def test_every_column_reaches_the_picture_unless_it_is_known_not_to(seed: Seed) -> None:
+    """Of other values in a column, something else is drawn or told.
+
+    `python tests/fuzz columns` also tells which of the others are read by now.
+    """
+    known = {
+        (file, column)
+        for file, columns in unread_columns()[seed.name].items()
+        for column in columns
+    }
+    reach = ColumnReach(seed)
+    try:
+        places = set(reach.places)
+        assert not known - places, "there is no such column any more"
+        lost = sorted(place for place in places - known if not reach.reaches(place))
+    finally:
+        reach.close()
+    assert not lost, "nothing comes of these any more"
