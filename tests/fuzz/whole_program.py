@@ -85,9 +85,8 @@ _BESIDE = tempfile.gettempdir()
 
 @dataclass(frozen=True)
 class Drawn:
-    """What an input came to: how it was drawn, the bytes, and whether they hold a slice."""
+    """What an input came to: the bytes, and whether they hold a slice."""
 
-    way: str
     content: bytes
     has_slices: bool
 
@@ -126,13 +125,12 @@ class WholeProgram:
 
     def _run(self, random: Random, *, everything: bool) -> Drawn:
         if not everything and random.randrange(ANOTHER_WAY_IN) == 0:
-            number = random.randrange(len(LIMITLESS))
-            suffix, changes = LIMITLESS[number]
+            suffix, changes = random.choice(LIMITLESS)
             other = self._export(f"other{suffix}", {**WHOLE, **changes})
             self._say(other.report, random)
-            return _drawn(f"{number}", other)
+            return _drawn(other)
         whole = self._export("whole.pftrace", WHOLE)
-        drawn = _drawn("whole", whole)
+        drawn = _drawn(whole)
         self._say(whole.report, random)
         if everything or random.randrange(LIMITED_IN) == 0:
             self._other_way(whole, random)
@@ -256,8 +254,8 @@ def _written(report: ExportReport) -> bytes:
     return b"".join(output.path.read_bytes() for output in report.outputs)
 
 
-def _drawn(way: str, made: LoadedExport) -> Drawn:
-    return Drawn(way, _written(made.report), made.slices > 0)
+def _drawn(made: LoadedExport) -> Drawn:
+    return Drawn(_written(made.report), made.slices > 0)
 
 
 def _check_no_change(report: ComparisonReport) -> None:
