@@ -342,6 +342,30 @@ def test_a_report_of_nothing_has_a_page_and_a_picture() -> None:
     assert render_png(nothing).startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("ranks", [1, 3, 100])
+def test_where_nothing_takes_time_there_are_a_page_and_a_picture(ranks: int) -> None:
+    """The device ran outside of all steps, of which each began and ended at once."""
+    made = made_report(ranks, 3)
+    figures = replace(
+        made.figures,
+        overlap=_without_time(made.figures.overlap),
+        steps=_without_time(made.figures.steps),
+    )
+    report = replace(made, figures=figures, verdict=Verdict.of(figures))
+    shown = read(render_export_page(report))
+    assert shown.tables
+    assert render_png(report).startswith(b"\x89PNG")
+
+
+def _without_time(table: Table) -> Table:
+    return Table(
+        {
+            name: column * 0 if name.endswith("_ns") else column
+            for name, column in table.columns.items()
+        }
+    )
+
+
 # -- size ------------------------------------------------------------------------------------------
 
 

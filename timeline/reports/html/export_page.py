@@ -90,7 +90,7 @@ def _pictured(report: ExportReport, sheet: StyleSheet) -> dict[str, object]:
     matrix = WaitMatrix.of(report.figures.waiting, report.figures.waited_for)
     curves = operator_curves(report.figures.operator_steps, report.figures.operators)
     return {
-        "bars": draw_rank_bars(used, sheet, bar_parts) if len(used) else None,
+        "bars": draw_rank_bars(used, sheet, bar_parts) if bar_parts else None,
         "bar_parts": bar_parts,
         "bars_note": _bars_note(report, bar_parts),
         "bars_run": run_length(len(used), MOST_OUTLINED),

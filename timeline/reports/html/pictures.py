@@ -290,7 +290,7 @@ class StepPictures:
     """What a page shows of steps.
 
     rank: the one that is drawn. run: how many steps share a column, of which the longest is drawn.
-    ranks: how many there are. parts: None where no step has device records. shown: what those
+    ranks: how many there are. parts: None where no part of any step takes time. shown: what those
     are. phases: the curves that there are. beyond: what is said of steps that are longer than the
     pictures show.
     """
@@ -317,7 +317,7 @@ def draw_steps(whole: StepGrid, slowest: int | None, sheet: StyleSheet) -> StepP
     grid = whole.within(MOST_DRAWN)
     row = int(np.argmax(grid.ranks == slowest))
     data = _data(grid.of_ranks(_offered(grid, row)))
-    measured = grid.has("span_ns")
+    measured = bool(grid.parts)
     return StepPictures(
         int(grid.ranks[row]),
         grid.run,

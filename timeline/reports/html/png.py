@@ -106,8 +106,7 @@ def drawable(text: str) -> str:
 
 def _panels(report: ExportReport) -> Iterator[Panel]:
     used, shown, mean = _means(report), report.verdict.telling_ranks, report.verdict.mean
-    if mean is not None and len(used):
-        parts = _bar_parts(used)
+    if mean is not None and (parts := _bar_parts(used)):
         yield (
             "Mean step of each rank" if mean.steps else "Device time of each rank",
             lambda axes: draw_bars(axes, used, MOST_BARS, LEAST_BARS, parts),
@@ -116,7 +115,7 @@ def _panels(report: ExportReport) -> Iterator[Panel]:
     if len(grid.steps) > 1:
         row = int(np.argmax(grid.ranks == shown[0])) if shown else 0
         of_rank = f" of rank {grid.ranks[row]}" if len(grid.ranks) > 1 else ""
-        if grid.has("span_ns"):
+        if grid.parts:
             yield f"Each step{of_rank}", lambda axes: draw_parts(axes, grid, row)
         yield f"Step trace{of_rank}", lambda axes: _curves(axes, grid, row)
         measured = grid.measured().of_fewer_ranks(MOST_DRAWN)
