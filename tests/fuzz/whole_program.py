@@ -78,7 +78,7 @@ DEEP_IN = 50
 ON_CLUSTER_IN = 1000
 TOLD_IN = 8
 _DISPLAY = Display(80, "utf-8", terminal=False)
-PAGE_IN = 200
+PAGE_IN = 60
 _BESIDE = tempfile.gettempdir()
 """Where a cluster keeps what it needs, while the program has a directory of its own."""
 
