@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import field, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.frozen import dataclass
+from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import CommunicationOps
 from timeline.records.vendor import Measure, VendorFigures, VendorLinks
@@ -35,11 +35,11 @@ MOST = 1 << 53
 _ALL_OPS = "Total Op Info"
 _OVER_NETWORK, _OVER_BUS = "RDMA", "SDMA"
 _LOCAL = "LOCAL"
-_STEP = re.compile(r"step(\d{1,18})")
-_PICK = re.compile(r".*-(?:top\d*|bottom\d*|middle)")
+_STEP = compile_late(r"step(\d{1,18})")
+_PICK = compile_late(r".*-(?:top\d*|bottom\d*|middle)")
 """Single ops that the profiler picks out of those of a kind."""
 _TOTAL = "-total"
-_PAIR = re.compile(r"(\d{1,9})-(\d{1,9})")
+_PAIR = compile_late(r"(\d{1,9})-(\d{1,9})")
 
 
 class _Times(msgspec.Struct):

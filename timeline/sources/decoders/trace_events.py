@@ -5,10 +5,11 @@ What an event has beyond these fields is skipped.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import msgspec
+
+from timeline.patterns import compile_late
 
 __all__ = [
     "Complete",
@@ -28,7 +29,7 @@ __all__ = [
 Value = int | float | str | None
 """What an arg may be: exports write N/A for numbers, and strings for large ids."""
 _EMPTY = msgspec.Raw(b"")
-_DECIMAL = re.compile(r"\s*(-?)0*([0-9]{1,19})\s*")
+_DECIMAL = compile_late(r"\s*(-?)0*([0-9]{1,19})\s*")
 """int() also takes digits of other scripts, and refuses thousands of them."""
 
 
