@@ -19,7 +19,7 @@ from timeline.records.collective_kinds import (
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import CommunicationOps, Tasks
 from timeline.sources.decoders.event_rows import EventRows
-from timeline.sources.decoders.trace_events import Value, number, text
+from timeline.sources.decoders.exported_values import Value, number, text
 from timeline.sources.kineto.events import tell_of_collectives
 from timeline.sources.kineto.kernel_kinds import (
     Communication,

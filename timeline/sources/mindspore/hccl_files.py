@@ -19,7 +19,7 @@ from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import CommunicationOps, Omission, OmissionCode, PlaneTasks
 from timeline.sources.common.decimals import interval_ns
 from timeline.sources.common.losses import counted_losses
-from timeline.sources.decoders.trace_events import number, text
+from timeline.sources.decoders.exported_values import number, text
 from timeline.sources.files.opened import read_whole_file
 from timeline.sources.mindspore.format import UNNUMBERED
 from timeline.sources.mindspore.step_ticks import GROUP
