@@ -1,8 +1,21 @@
-"""Runs the command line: `python -m timeline`."""
+"""Runs the command line: `tlexport`, and `python -m timeline`."""
+
+from __future__ import annotations
 
 import sys
+from typing import NoReturn
 
-from timeline.cli.main import main
+from timeline.process import ended_by_signals
+
+__all__ = ["run"]
+
+
+def run() -> NoReturn:
+    """Run the command as all that its process does."""
+    with ended_by_signals():
+        from timeline.cli.main import main  # an interrupt of this import has nothing to undo
+    sys.exit(main())
+
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

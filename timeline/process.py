@@ -1,4 +1,7 @@
-"""Process settings for a short command, and signals that end it."""
+"""Process settings for a short command, and signals that end it.
+
+This is loaded before all else, so that signals are obeyed from then on: it imports little.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,6 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-
-from timeline.printable import say
 
 __all__ = [
     "ENDING",
@@ -117,8 +118,9 @@ def say_interrupted(number: int, outcome: str = NOTHING_WRITTEN) -> int:
         The exit code that says it too.
     """
     what = "interrupted" if number == signal.SIGINT else "terminated"
-    with contextlib.suppress(OSError):  # a terminal that is closed shows nothing
-        say(f"tlexport: {what}; {outcome}", stream=sys.stderr)
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError):  # a terminal that is closed shows nothing
+            sys.stderr.write(f"tlexport: {what}; {outcome}\n")
     return SIGNALLED + number
 
 
