@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import NoReturn
 
-from timeline.process import ended_by_signals
+from timeline.process import ended_by_signals, exit_with
 
 __all__ = ["run"]
 
@@ -14,7 +13,7 @@ def run() -> NoReturn:
     """Run the command as all that its process does."""
     with ended_by_signals():
         from timeline.cli.main import main  # an interrupt of this import has nothing to undo
-    sys.exit(main())
+    exit_with(main)
 
 
 if __name__ == "__main__":
