@@ -5,20 +5,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from timeline.errors import (
-    LimitError,
-    NoProfileError,
-    OutputError,
-    RankIdentityError,
-    RecordError,
-    RegressionError,
-    SelectionError,
-    SourceError,
-    TimelineError,
-    TimelineWarning,
-    UsageError,
-    WorkerError,
-)
 from timeline.version import __version__
 
 if TYPE_CHECKING:
@@ -26,6 +12,20 @@ if TYPE_CHECKING:
     from timeline.commands.export import export
     from timeline.commands.show import read_verdict
     from timeline.commands.verdict import find_verdict
+    from timeline.errors import (
+        LimitError,
+        NoProfileError,
+        OutputError,
+        RankIdentityError,
+        RecordError,
+        RegressionError,
+        SelectionError,
+        SourceError,
+        TimelineError,
+        TimelineWarning,
+        UsageError,
+        WorkerError,
+    )
     from timeline.figures.filed_verdict import FiledVerdict
     from timeline.figures.table import Table
     from timeline.layers import Layer
@@ -79,9 +79,21 @@ _HOMES = {
     "Fit": "timeline.options",
     "Kind": "timeline.selection",
     "Layer": "timeline.layers",
+    "LimitError": "timeline.errors",
+    "NoProfileError": "timeline.errors",
+    "OutputError": "timeline.errors",
     "Profile": "timeline.profile",
+    "RankIdentityError": "timeline.errors",
+    "RecordError": "timeline.errors",
+    "RegressionError": "timeline.errors",
     "Selection": "timeline.selection",
+    "SelectionError": "timeline.errors",
+    "SourceError": "timeline.errors",
     "Table": "timeline.figures.table",
+    "TimelineError": "timeline.errors",
+    "TimelineWarning": "timeline.errors",
+    "UsageError": "timeline.errors",
+    "WorkerError": "timeline.errors",
     "compare": "timeline.commands.compare",
     "export": "timeline.commands.export",
     "find_changes": "timeline.commands.compare",
@@ -90,7 +102,7 @@ _HOMES = {
     "read_verdict": "timeline.commands.show",
     "show": "timeline.viewer",
 }
-"""Where names live that are loaded when they are first used: they need NumPy, and time."""
+"""Where names live that are loaded when they are first used: most need NumPy, and all need time."""
 
 if not TYPE_CHECKING:  # else every name would seem to be there
 

@@ -1,8 +1,20 @@
-"""Runs the command line: `python -m timeline`."""
+"""Runs the command line: `tlexport`, and `python -m timeline`."""
 
-import sys
+from __future__ import annotations
 
-from timeline.cli.main import main
+from typing import NoReturn
+
+from timeline.process import ended_by_signals, exit_with
+
+__all__ = ["run"]
+
+
+def run() -> NoReturn:
+    """Run the command as all that its process does."""
+    with ended_by_signals():
+        from timeline.cli.main import main  # an interrupt of this import has nothing to undo
+    exit_with(main)
+
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

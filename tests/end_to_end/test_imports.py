@@ -97,10 +97,14 @@ SOMETIMES = (
     "commands.listing",
     "encoders.chrome",
     "encoders.perfetto",
+    "encoders.piece_maker",
     "reports.html",
     "reports.terminal",
     "sources.cann_raw.source",
+    "sources.companions.allocations",
+    "sources.companions.communication_files",
     "sources.database.source",
+    "sources.decoders.trace_events",
     "sources.files.unpacking",
     "sources.kineto.source",
     "sources.mindspore.raw_source",
@@ -121,16 +125,21 @@ SOMETIMES = (
         (
             "torch-db",
             "--kind detail -o a.pftrace",
-            "commands.export encoders.perfetto reports.terminal sources.database.source"
-            " tracks.draw_rank",
+            "commands.export encoders.perfetto encoders.piece_maker reports.terminal"
+            " sources.companions.allocations sources.database.source tracks.draw_rank",
         ),
         (
             "torch-text",
             "-o a.json",
-            "commands.export encoders.chrome reports.terminal sources.trace_json.source"
-            " tracks.draw_rank",
+            "commands.export encoders.chrome encoders.piece_maker reports.terminal"
+            " sources.decoders.trace_events sources.trace_json.source tracks.draw_rank",
         ),
-        ("torch-text", "--verdict", "reports.terminal sources.trace_json.source"),
+        ("torch-db", "--verdict", "reports.terminal sources.database.source"),
+        (
+            "torch-text",
+            "--verdict",
+            "reports.terminal sources.decoders.trace_events sources.trace_json.source",
+        ),
     ],
 )
 def test_nothing_is_loaded_that_is_not_chosen(

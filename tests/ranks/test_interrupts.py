@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import sysconfig
 import threading
 import time
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+import timeline
 from tests.support.made_source import Interrupt, made_sources
 from tests.support.profile_shelf import ProfileShelf
 from tests.support.ranks_in_processes import contents, made_pool, ranks_read, wait_until
@@ -22,7 +24,10 @@ from tests.support.sessions import PROC, SessionProcess, session_of
 from timeline.process import interrupted_by_signals
 from timeline.ranks import processes
 
+PACKAGE = Path(timeline.__file__).parent
 LARGE_BYTES = 60_000_000
+SLEEP = "for _ in range(3000): time.sleep(0.01)"
+"""Half a minute, in pieces: Python does not look for a signal that came just before it sleeps."""
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +158,7 @@ def test_imports_do_not_hold_a_signal_back(tmp_path: Path, words: Sequence[str],
         "import pathlib, time\n"
         "pathlib.Path('importing').touch()\n"
         "try:\n"
-        "    time.sleep(30)\n"
+        f"    {SLEEP}\n"
         "except BaseException as error:\n"
         "    raise ImportError('numpy is broken') from error\n"
     )
@@ -169,6 +174,28 @@ def test_imports_do_not_hold_a_signal_back(tmp_path: Path, words: Sequence[str],
         "",
         f"tlexport: {what}; nothing was written.\n",
     )
+
+
+@pytest.mark.skipif(os.name != "posix", reason="interrupts are sent as on POSIX")
+@pytest.mark.parametrize("module", ["pathlib", "unicodedata"])
+def test_the_first_imports_do_not_hold_an_interrupt_back(tmp_path: Path, module: str) -> None:
+    """What the command itself imports takes a tenth of a second on a busy machine."""
+    (tmp_path / f"{module}.py").write_text(
+        f"import os, time\nopen('importing', 'w').close()\n{SLEEP}\n"
+    )
+    first = os.pathsep.join([str(tmp_path), str(PACKAGE.parent)])
+    with subprocess.Popen(
+        [sys.executable, "-S", "-m", "timeline", "run"],  # nothing else imports it before
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": first},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert wait_until((tmp_path / "importing").exists, 20)
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=10)
+    assert (process.returncode, *said) == (130, "", "tlexport: interrupted; nothing was written.\n")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="interrupts are sent as on POSIX")

@@ -23,6 +23,8 @@ __all__ = ["main"]
 
 SCARCE = frozenset({errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 """Of open files, processes and memory there are no more, which is nobody's file."""
+UNMAPPED = ("failed to map segment", "cannot map zero-fill pages", os.strerror(errno.ENOMEM))
+"""What the loader of shared libraries says where there is no memory for one; it gives no number."""
 FEWER_JOBS = "Use fewer --jobs, or allow more (ulimit -a tells the limits)."
 
 
@@ -60,7 +62,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MemoryError:
         say(f"tlexport: there is not enough memory. {FEWER_JOBS}", stream=sys.stderr)
         return 1
+    except ImportError as error:
+        library = _unmapped(error)
+        if library is None:
+            raise
+        what = f"there is not enough memory to load the module {library}."
+        say(f"tlexport: {what} {FEWER_JOBS}", stream=sys.stderr)
+        return 1
     return 0
+
+
+def _unmapped(error: BaseException | None) -> str | None:
+    """The module that there was no memory to load; None where its import failed for anything else.
+
+    NumPy raises an error of its own, without a name, from that of the loader.
+    """
+    while isinstance(error, ImportError):
+        if error.name and any(said in str(error) for said in UNMAPPED):
+            return error.name
+        error = error.__cause__
+    return None
 
 
 def _run(words: list[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from timeline.declarations import Group, InCompare, Option, option, options_in
 from timeline.errors import UsageError, did_you_mean
 from timeline.frozen import dataclass
 from timeline.options import CompareOptions, ExportOptions, ReadingOptions
+from timeline.patterns import compile_late
 from timeline.printable import wrapped
 from timeline.selection import Selection
 from timeline.version import __version__
@@ -214,7 +214,7 @@ SLIPS = {
 """Options of other programs, which are not spelled like the one that is meant."""
 
 
-_NO_VALUE = re.compile(r"(?:--[^=]+=|-[a-zA-Z])--")
+_NO_VALUE = compile_late(r"(?:--[^=]+=|-[a-zA-Z])--")
 _DECLARING = (Selection, ViewOptions, ExportOptions, ReadingOptions, PrintOptions)
 """Where the options of the command line are declared, in the order of its help."""
 _DECLARING_COMPARE = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -11,6 +10,7 @@ import orjson
 from timeline.encoders.batches import TrackBatch
 from timeline.encoders.spelled_args import SpelledArg, round_reals, spell_args
 from timeline.frozen import dataclass
+from timeline.patterns import compile_late
 from timeline.tracks.model import Arg, ArgKind, Samples, Slices, Timeline, Track
 from timeline.tracks.partition import is_partition
 from timeline.tracks.root_rows import seen_name
@@ -29,7 +29,7 @@ OVERVIEW = "Overview"
 """The process of the rows that are seen first."""
 ROWS = "io.tlexport.rows"
 """The fact that says what each kind of row is: nothing else in this format can hold it."""
-_NUMBER = re.compile(r"\b\d+\b")
+_NUMBER = compile_late(r"\b\d+\b")
 
 
 @dataclass(frozen=True)

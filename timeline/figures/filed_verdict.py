@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field, fields, replace
 from typing import Any, TypeVar
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -153,6 +152,8 @@ class FiledVerdict:
 
     def to_json(self) -> bytes:
         """What the file says as one JSON object."""
+        import msgspec  # only for verdicts that are filed, or printed for programs
+
         return msgspec.json.format(msgspec.json.encode(self.to_dict()))
 
     def __str__(self) -> str:
@@ -185,6 +186,8 @@ class FiledVerdict:
         """
         if TEXT not in attributes:
             return None
+        import msgspec  # as above
+
         text = attributes[TEXT].encode("utf-8", "surrogatepass")
         if attributes.get(CHECKSUM) != str(zlib.crc32(text)):
             raise DamagedVerdictError("was changed since it was written")
@@ -399,6 +402,8 @@ def _saying(
 
 
 def _encoded(value: object) -> bytes:
+    import msgspec  # as above
+
     return msgspec.json.encode(value, enc_hook=_values_of)
 
 

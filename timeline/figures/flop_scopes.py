@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import heapq
-import re
 from collections.abc import Iterator
 from dataclasses import field
 from itertools import islice
 
 from timeline.figures.table import Table
 from timeline.frozen import dataclass
+from timeline.patterns import compile_late
 
 __all__ = ["ROOT", "ScopeNode", "operator_scopes", "scope_tree"]
 
@@ -19,7 +19,7 @@ ROUNDED = 500
 """FLOP by which a value may be off: files give MFLOP with three digits."""
 MOST_DEPTH = 40
 """Scopes within each other that are told."""
-_SUFFIX = re.compile(r"\((?:\d+_)?(?:recompute_)?(?:Default|Gradients)\)$")
+_SUFFIX = compile_late(r"\((?:\d+_)?(?:recompute_)?(?:Default|Gradients)\)$")
 """What files add to a name, to tell scopes of one name apart."""
 
 

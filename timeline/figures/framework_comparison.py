@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
@@ -13,6 +12,7 @@ import numpy.typing as npt
 from timeline.figures.operator_maps import mapped
 from timeline.figures.table import Table
 from timeline.frozen import dataclass
+from timeline.patterns import compile_late
 
 __all__ = [
     "MOST_MODULES",
@@ -25,7 +25,7 @@ __all__ = [
 
 MOST_MODULES = 2000
 """Rows of modules that a comparison keeps, those that changed most; the rest is counted."""
-_NUMBER = re.compile(r"_[0-9]+$")
+_NUMBER = compile_late(r"_[0-9]+$")
 """What PyTorch puts behind the class of a module."""
 _RUNS = ("base", "new")
 _Key = tuple[Any, ...]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import urllib.parse
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,12 +11,12 @@ __all__ = ["cell_html", "link_html", "paragraph_html", "table_html"]
 
 def cell_html(value: object) -> str:
     """A value as HTML; what is not given is empty."""
-    return "" if value is None else html.escape(str(value))
+    return "" if value is None else _escaped(str(value))
 
 
 def table_html(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     """A table of a head of text and of cells that are HTML."""
-    names = "".join(f"<th>{html.escape(name)}</th>" for name in head)
+    names = "".join(f"<th>{_escaped(name)}</th>" for name in head)
     body = "".join(
         "<tr>" + "".join(f"<td>{content}</td>" for content in row) + "</tr>" for row in rows
     )
@@ -26,10 +25,16 @@ def table_html(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 def paragraph_html(*lines: str) -> str:
     """Lines of text, nothing if there are none."""
-    return f"<p>{'<br>'.join(map(html.escape, lines))}</p>" if lines else ""
+    return f"<p>{'<br>'.join(map(_escaped, lines))}</p>" if lines else ""
 
 
 def link_html(path: Path) -> str:
     """A link to a file; notebooks serve what lies beside them, by its relative path."""
     target = path.as_uri() if path.is_absolute() else urllib.parse.quote(path.as_posix())
-    return f'<a href="{html.escape(target)}" download>{html.escape(str(path))}</a>'
+    return f'<a href="{_escaped(target)}" download>{_escaped(str(path))}</a>'
+
+
+def _escaped(text: str) -> str:
+    import html  # it loads all entities of HTML, and most commands show nothing in a notebook
+
+    return html.escape(text)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from timeline.analysis.work.framework_calls import EVALUATE
+from timeline.patterns import compile_late
 
 __all__ = ["NPU_NAMES", "mapped"]
 
@@ -75,7 +75,7 @@ NPU_NAMES: Mapping[str, str] = {
 }
 """By what CUDA and ROCm call an operator, what torch_npu calls the one that does its work."""
 
-_OPTIMIZER = re.compile(r"(Optimizer\.(?:step|zero_grad)#)(?:Npu)?(?:Fused)?(\w+)(\.\w+)")
+_OPTIMIZER = compile_late(r"(Optimizer\.(?:step|zero_grad)#)(?:Npu)?(?:Fused)?(\w+)(\.\w+)")
 """PyTorch puts this around each step of an optimizer, of whichever class."""
 _LIBRARIES = (("nccl:", "hccl:"), ("rccl:", "hccl:"), ("ProcessGroupNCCL", "ProcessGroupHCCL"))
 """How names of collectives begin, by library."""

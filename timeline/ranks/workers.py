@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, wait
 from dataclasses import field
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from timeline.encoders.piece_maker import EncodingWorkers
 from timeline.errors import TimelineError, WorkerError
 from timeline.frozen import dataclass
 from timeline.options import ReadingOptions
@@ -20,6 +19,9 @@ from timeline.progress import UPDATE_SECONDS, Progress, RanksRead, Silent
 from timeline.ranks.read_counts import LocalCounts, ReadCounts, SharedCounts, counted_here
 from timeline.ranks.shared_columns import packed
 from timeline.sources.source import Source
+
+if TYPE_CHECKING:
+    from timeline.encoders.piece_maker import EncodingWorkers
 
 __all__ = ["WorkerPool", "worker_pool_for"]
 
@@ -189,6 +191,8 @@ class WorkerPool:
         """The processes of this machine that have done their work, if there are any."""
         if self._executor is None or self.jobs < 2 or not self.shares_memory:
             return None
+        from timeline.encoders.piece_maker import EncodingWorkers  # tables need no encoders
+
         return EncodingWorkers(self._executor, self.jobs)
 
     def left_out(self) -> tuple[str, ...]:

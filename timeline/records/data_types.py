@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
+from timeline.patterns import compile_late
 
 __all__ = ["element_bytes"]
 
-_BITS = re.compile(r"\d+")
+_BITS = compile_late(r"\d+")
 _NAMED = {
     "bool": 1,
     "byte": 1,

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
+from timeline.patterns import compile_late
 
 __all__ = ["function_parts"]
 
-_UNNAMED = re.compile(
+_UNNAMED = compile_late(
     r"(?:\(anonymous namespace\)|<unnamed>|\{anonymous\}|(?<!\w)\w*_GLOBAL__N_\w*)::"
 )
-_BRACKET = re.compile(r"->|[<>(){}\[\]]")
+_BRACKET = compile_late(r"->|[<>(){}\[\]]")
 _CLOSING = {"<": ">", "(": ")", "{": "}", "[": "]"}
-_MANGLED = re.compile(r"_ZL?(N[rVK]*)?")
-_SOURCE_NAME = re.compile(r"L?([1-9][0-9]{0,8})")
-_UNNAMED_PART = re.compile(r"_GLOBAL__N|_INTERNAL_")
-_PUNCTUATION = re.compile(r"[()<>{}\[\],*&\s]+")
+_MANGLED = compile_late(r"_ZL?(N[rVK]*)?")
+_SOURCE_NAME = compile_late(r"L?([1-9][0-9]{0,8})")
+_UNNAMED_PART = compile_late(r"_GLOBAL__N|_INTERNAL_")
+_PUNCTUATION = compile_late(r"[()<>{}\[\],*&\s]+")
 
 
 def function_parts(name: str) -> list[str]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import enum
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from timeline.frozen import dataclass
+from timeline.patterns import compile_late
 from timeline.sources.source import PROF, SQLITE, Clock, Identity, Source
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 NOT_DISTRIBUTED = "not distributed"
-DEVICE_DIRECTORY = re.compile(r"device_([0-9]{1,9})")
+DEVICE_DIRECTORY = compile_late(r"device_([0-9]{1,9})")
 Extent = tuple[int | None, int | None]
 """Start and end in wall ns, None where not known."""
 NO_EXTENT: Extent = (None, None)

@@ -32,7 +32,7 @@ from tests.support.trace_json_reading import (
 from timeline.columns.columns import ColumnTable, Int64
 from timeline.columns.strings import NO_TEXT
 from timeline.records.not_given import NO_CONTEXT, NO_ID
-from timeline.sources.decoders.trace_events import Value, number, text
+from timeline.sources.decoders.exported_values import Value, number, text
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from timeline.records.tables import Records
 from timeline.sources.common.decimals import whole_number, whole_numbers
 from timeline.sources.common.device_clock import read_device_clocks
 from timeline.sources.companions.host_clock import read_host_clock
-from timeline.sources.decoders.trace_events import number
+from timeline.sources.decoders.exported_values import number
 from timeline.sources.mindspore.framework_table import OperatorShapes
 from timeline.sources.mindspore.hccl_files import read_hccl_files
 from timeline.sources.source import Clock

@@ -15,6 +15,7 @@ from timeline.analysis.path.path_items import PathKind
 from timeline.columns.columns import Bool, Codes, Int64, Rows
 from timeline.columns.distinct import distinct, rows_by_value
 from timeline.columns.intervals import open_at, union
+from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Records, Tasks
 
@@ -31,7 +32,7 @@ LEAST_DELAY_NS = 2_000
 """A task that starts so soon after the one before was not kept waiting by anything else."""
 WAIT_SLACK_NS = 1_000
 """An event wait may begin so much before the end of the task before, as recorded."""
-_EVENT_WAIT = re.compile(r"event_?wait", re.IGNORECASE)
+_EVENT_WAIT = compile_late(r"event_?wait", re.IGNORECASE)
 """Types and names of the tasks with which a stream waits for another one."""
 
 

@@ -17,6 +17,7 @@ from timeline.columns.distinct import distinct, distinct_pairs
 from timeline.columns.intervals import covered_until, union
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.frozen import dataclass
+from timeline.patterns import compile_late
 from timeline.records.clock import ClockMove
 from timeline.records.collective_kinds import KINDS, UNKNOWN_OP, collective_kind
 from timeline.records.data_types import element_bytes
@@ -38,8 +39,8 @@ NO_KIND = -1
 NO_SIGN = -1
 """Sign of an op of which nothing tells what it does."""
 _PAIRED = ("Send", "Receive")
-_VERB = re.compile(r"send|receive|recv", re.IGNORECASE)
-_OF_STREAM = re.compile(r"stream_\d+_(?:parallel_)?\d+_(?=.)", re.ASCII)
+_VERB = compile_late(r"send|receive|recv", re.IGNORECASE)
+_OF_STREAM = compile_late(r"stream_\d+_(?:parallel_)?\d+_(?=.)", re.ASCII)
 """How step traces begin the name of an op: with a stream, which each rank numbers for itself."""
 
 _Hashes = npt.NDArray[np.uint64]

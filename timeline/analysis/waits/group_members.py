@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 
@@ -13,6 +12,7 @@ from timeline.columns.columns import Codes, Int64
 from timeline.columns.distinct import distinct, distinct_pairs, rows_by_value
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.frozen import dataclass
+from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import Records
 
@@ -25,9 +25,9 @@ __all__ = [
     "with_global_ranks",
 ]
 
-_NUMBER = re.compile(r"[0-9]{1,20}")
+_NUMBER = compile_late(r"[0-9]{1,20}")
 """The numbers of groups have 64 bits."""
-_NUMBERED = re.compile(r"__([0-9]{1,20})_[0-9]+_[0-9]+$")
+_NUMBERED = compile_late(r"__([0-9]{1,20})_[0-9]+_[0-9]+$")
 _LAST_DIGITS = 1000
 """Names of ops end in so many of the group's numbers, less one."""
 

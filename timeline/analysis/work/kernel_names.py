@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 
+from timeline.patterns import compile_late
 from timeline.records.kernel_functions import function_parts
 
 __all__ = ["kernel_type", "launched_type"]
@@ -19,9 +20,9 @@ _FRAMES = frozenset(
     }
 )
 """What PyTorch records like operators, although everything runs inside of it."""
-_OPERATOR = re.compile(r"\w+(?:::[\w.]+)*")
-_PUNCTUATION = re.compile(r"[()<>{}\[\],*&\s]+")
-_GENERIC = re.compile(
+_OPERATOR = compile_late(r"\w+(?:::[\w.]+)*")
+_PUNCTUATION = compile_late(r"[()<>{}\[\],*&\s]+")
+_GENERIC = compile_late(
     r"_?(?:device_|global_?|trampoline_|run_|launch_)?kernel(?:_?\d+|_agent|_entry|_func|_impl)?"
     r"|kentry|run|apply|launch|entry|main|operator|invoke|\w\w?",
     re.IGNORECASE,
@@ -30,7 +31,7 @@ _GENERIC = re.compile(
 _INNER = frozenset({"detail", "impl", "internal", "kernel", "kernels", "device", "core", "std"})
 """Names of namespaces that tell nothing."""
 
-_BACKWARD = re.compile(r"bwd|backward|bprop|fmha_cutlassB|dot_do_o", re.IGNORECASE)
+_BACKWARD = compile_late(r"bwd|backward|bprop|fmha_cutlassB|dot_do_o", re.IGNORECASE)
 _FAMILIES = (
     (r"^nccl\w*?Kernel_([A-Za-z]+)", r"NCCL \1"),
     (r"^(?:Custom_)?Cijk_", "Tensile GEMM"),
@@ -61,9 +62,9 @@ _FAMILIES = (
     (r"rocprim.*?\b(?!default)(?:wrapped_)?([a-z_]+?)_config(?:_selector)?\b", r"rocprim \1"),
 )
 """Kernels of which a library has one for each shape and type: how they are named, and its name."""
-_TRITON = re.compile(r"triton_+")
-_NUMBERED = re.compile(r"_\d+$")
-_TUNED = re.compile(
+_TRITON = compile_late(r"triton_+")
+_NUMBERED = compile_late(r"_\d+$")
+_TUNED = compile_late(
     r"_\d+x\d+.*"  # tiles
     r"|_BLOCK_(?:SIZE_)?[A-Z]_?\d.*|_0(?=[\dcde]*[cd])[cde1][\dcde]*$"  # Triton's constants
     r"|_object_at_.*|_tensorptr.*"  # what a kernel of CuTe was called with

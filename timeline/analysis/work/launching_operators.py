@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import field, replace
 from typing import Any, TypeVar
@@ -20,6 +19,7 @@ from timeline.columns.distinct import distinct
 from timeline.columns.group_by import group_by
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.frozen import dataclass
+from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import FORWARD_BACKWARD, GPU, CommunicationOps, FlowEnd, Records, Tasks
 
@@ -45,7 +45,7 @@ _Table = TypeVar("_Table", Tasks, CommunicationOps)
 _GRADIENTS = "Gradients/"
 _NETWORK = "network"
 """What the scopes of MindSpore's backward and of its network begin with."""
-_GRADIENT = re.compile(r"(?:/grad[A-Z][\w-]*)+$")
+_GRADIENT = compile_late(r"(?:/grad[A-Z][\w-]*)+$")
 """What scopes of backward have behind those of their module."""
 
 

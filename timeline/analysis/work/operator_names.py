@@ -5,31 +5,33 @@ from __future__ import annotations
 import re
 import string
 
+from timeline.patterns import compile_late
+
 __all__ = ["operator_type"]
 
 MOST_CHARACTERS = 4096
 """Longer names are of no operator, and some patterns take the square of their length."""
-_NUMBERED = re.compile(r"-op\d+$")
+_NUMBERED = compile_late(r"-op\d+$")
 _NUMBERS = "0123456789_"
-_PLACE = re.compile(r"(?:stream \d+ )?task \d+(?: context \d+)? \(.*\)")
+_PLACE = compile_late(r"(?:stream \d+ )?task \d+(?: context \d+)? \(.*\)")
 """What a task is called of which only its place is known."""
-_HASH = re.compile(r"_(?:[0-9a-f]{32,}|\d{16,})(?:_.*)?$")
+_HASH = compile_late(r"_(?:[0-9a-f]{32,}|\d{16,})(?:_.*)?$")
 """What the compiler adds to a name: a hash, and then how and for which shapes it compiled."""
-_ENTRY = re.compile(r"(?:__kernel\d*|(?:_\d+)?_mix_ai[cv])$")
+_ENTRY = compile_late(r"(?:__kernel\d*|(?:_\d+)?_mix_ai[cv])$")
 """Endings of entry points in a compiled kernel."""
-_CALL = re.compile(r"aclnn([^_]*)(?:_[^_]+_(.+))?$")
-_PART = re.compile(r"(?:trans|.*[A-Za-z]\d+)_([A-Z]\w*)$")
+_CALL = compile_late(r"aclnn([^_]*)(?:_[^_]+_(.+))?$")
+_PART = compile_late(r"(?:trans|.*[A-Za-z]\d+)_([A-Z]\w*)$")
 """What a graph inserted, or a part of a numbered operator; other names are whole: Fused_Mul."""
-_LAST_TYPE = re.compile(r"_([A-Z][A-Za-z0-9]*)$")
+_LAST_TYPE = compile_late(r"_([A-Z][A-Za-z0-9]*)$")
 """The last piece of a name, if it is written as types are."""
-_INSIDE = re.compile(r".*[a-z]\d+(?:Left|Right)?(?=[A-Z][a-z])")
+_INSIDE = compile_late(r".*[a-z]\d+(?:Left|Right)?(?=[A-Z][a-z])")
 """The operator that another one was split from, with its number."""
-_TYPE = re.compile(r"[A-Z][A-Za-z0-9]*")
+_TYPE = compile_late(r"[A-Z][A-Za-z0-9]*")
 """How types are written; other names, as of kernels that are no operators, stay as they are."""
-_VERSIONED = re.compile(r"(.*V\d)\d*$")
+_VERSIONED = compile_late(r"(.*V\d)\d*$")
 """Versions have one digit: TopKV241 is the copy 41 of TopKV2."""
-_COPIES = re.compile(r"(?:[0-9]+_)+")
-_MANGLED = re.compile(r"_Z([0-9]{1,9})(.+)")
+_COPIES = compile_late(r"(?:[0-9]+_)+")
+_MANGLED = compile_late(r"_Z([0-9]{1,9})(.+)")
 _NAMED_OTHERWISE = {"atomic_memset": "MemSet"}
 """Types of operators that a graph adds by itself, by their names."""
 

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from timeline.sources.decoders.event_format import EventFormat
+from timeline.sources.decoders.exported_values import Value
 from timeline.sources.decoders.trace_events import (
     Complete,
     Counter,
@@ -15,7 +16,6 @@ from timeline.sources.decoders.trace_events import (
     FlowStep,
     Metadata,
     Other,
-    Value,
 )
 from timeline.sources.source import ReadRequest
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from timeline.frozen import dataclass
+from timeline.patterns import compile_late
 from timeline.records.tables import Records
 from timeline.sources.capture import (
     Capture,
@@ -23,7 +23,7 @@ from timeline.sources.source import Clock, Identity, ReadRequest, Source
 
 __all__ = ["RAW", "RAW_SLICES", "SLICE", "find_slices"]
 
-SLICE = re.compile(r"(hwts|stars_soc|ts_track)\.data\.(\d{1,9})\.slice_(\d{1,9})")
+SLICE = compile_late(r"(hwts|stars_soc|ts_track)\.data\.(\d{1,9})\.slice_(\d{1,9})")
 """The slices of logs that are read: log, device and number."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from timeline.columns.distinct import distinct, map_values
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError
 from timeline.frozen import dataclass
+from timeline.patterns import compile_late
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID
 from timeline.records.tables import Omission, OmissionCode, Records, StepParts, Steps, Tasks
 from timeline.records.task_kinds import COPY_TYPES, compute_by_type
@@ -57,7 +57,7 @@ __all__ = ["RawSlicesSource", "read_device_clock", "read_device_info"]
 
 _CHIP_V6 = frozenset({"15", "16", "19"})
 """`platform_version` of the chips whose records are laid out in the newest way."""
-_STREAM_SPEC = re.compile(r"(?:un)?aging\.compact\.expand_stream_spec\.slice_\d+")
+_STREAM_SPEC = compile_late(r"(?:un)?aging\.compact\.expand_stream_spec\.slice_\d+")
 _EXPANDED_AT = 24
 """Where the record of how many streams there are says whether their ids have 15 bits."""
 _KINDS = 256

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -14,6 +13,7 @@ from timeline.columns.group_by import group_by
 from timeline.columns.interner import Interner
 from timeline.columns.strings import StringPool
 from timeline.frozen import dataclass
+from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import CounterSamples, CounterSeries
 from timeline.sources.common.counter_tables import CounterTable
@@ -169,7 +169,7 @@ def whole_bytes(values: Float64, unit: str) -> tuple[Float64, str]:
     return (sizes, "B") if (known == np.rint(known)).all() else (values, unit)
 
 
-_IN_BRACKETS = re.compile(r"(.*)\(([^()]+)\)")
+_IN_BRACKETS = compile_late(r"(.*)\(([^()]+)\)")
 _UNITS = frozenset({"MHz", "KB", "MB", "GB", "%", "B/s", "MB/s", "GB/s", "mV", "W"})
 _HIT_RATE = "Hit Rate"
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from timeline.columns.columns import Float64, Int64
 from timeline.frozen import dataclass
+from timeline.patterns import compile_late
 from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.sources.common.decimals import whole_number
@@ -37,8 +38,8 @@ __all__ = [
     "read_start_info_offset_ns",
 ]
 
-_FREQUENCY = re.compile(r"\d{1,6}(?:\.\d{1,9})?")
-_LINE = re.compile(r"\s*(\w+)\s*[:=]\s*(-?(?:\d{1,18}|[1-8]\d{18}))\s*", re.ASCII)
+_FREQUENCY = compile_late(r"\d{1,6}(?:\.\d{1,9})?")
+_LINE = compile_late(r"\s*(\w+)\s*[:=]\s*(-?(?:\d{1,18}|[1-8]\d{18}))\s*", re.ASCII)
 """A name and its number, which fits 64 bits."""
 _MOST_PRODUCT = 1 << 61
 _MOST_COUNT = 1 << 62

@@ -16,7 +16,7 @@ from timeline.frozen import dataclass
 from timeline.records.tables import FRAMEWORK_LAUNCH, FlowEnd, Flows
 from timeline.sources.decoders.event_columns import ARROW_START, EventColumns
 from timeline.sources.decoders.event_values import JsonValues, LaneKey
-from timeline.sources.decoders.trace_events import text
+from timeline.sources.decoders.exported_values import text
 
 __all__ = [
     "NOT_BOUND",

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from timeline.patterns import compile_late
 from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.sources.capture import (
     DEVICE_DIRECTORY,
@@ -36,10 +37,10 @@ __all__ = [
 
 MOST_RANKS = 1 << 31
 _NO_CLOCK = Clock()
-PROFILER_INFO_NAME = re.compile(r"profiler_info_([0-9]{1,9})\.json")
-_NAME_RANK = re.compile(r"rank[-_]?([0-9]{1,9})(?:[-_].*)?")
-_STAMPS = re.compile(r"(?<!\d)(\d{14}|\d{17})(?!\d)")
-_WORKER = re.compile(r"(.+)_\d{14,17}_ascend_(?:pt|ms)")
+PROFILER_INFO_NAME = compile_late(r"profiler_info_([0-9]{1,9})\.json")
+_NAME_RANK = compile_late(r"rank[-_]?([0-9]{1,9})(?:[-_].*)?")
+_STAMPS = compile_late(r"(?<!\d)(\d{14}|\d{17})(?!\d)")
+_WORKER = compile_late(r"(.+)_\d{14,17}_ascend_(?:pt|ms)")
 
 
 def identify_device(capture: Capture, root: Root) -> list[Claim]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from timeline.errors import SourceError
+from timeline.patterns import compile_late
 from timeline.sources.decoders.json_values import end_of_value, leading_values
 from timeline.sources.files.opened import UTF8_MARK, last_bytes, open_profile_file
 
@@ -32,17 +33,17 @@ TAIL_BYTES = 1 << 20
 _PYTORCH = frozenset({b"schemaVersion", b"deviceProperties", b"distributedInfo"})
 _SHARED = frozenset({b"traceEvents", b"baseTimeNanoseconds"})
 EVENTS, _NODES, _SCHEMA = b"traceEvents", b"nodes", b"schema"
-_JSON = re.compile(r".+\.json(?:\.gz)?", re.DOTALL)
-_CATEGORY = re.compile(
+_JSON = compile_late(r".+\.json(?:\.gz)?", re.DOTALL)
+_CATEGORY = compile_late(
     rb'"cat"\s*:\s*"(?:cpu_op|user_annotation|python_function|cuda_runtime|cuda_driver|kernel'
     rb'|gpu_memcpy|gpu_memset|Operator|Runtime|Kernel|Memcpy|Memset)"'
 )
 """What PyTorch calls its events, the oldest versions with capitals."""
-_OF_ASCEND = re.compile(rb'"(?:Ascend Hardware|CANN|Overlap Analysis|HCCL|NPU|async_npu)"')
+_OF_ASCEND = compile_late(rb'"(?:Ascend Hardware|CANN|Overlap Analysis|HCCL|NPU|async_npu)"')
 """Rows and arrows of traces of NPUs, whose other categories are those of PyTorch."""
-_EVENT = re.compile(rb'"ph"\s*:\s*"')
-_FIRST_EVENT = re.compile(rb'(?:"traceEvents"\s*:|\A(?:\xef\xbb\xbf)?)\s*\[\s*\{')
-LIST_OF_OBJECTS = re.compile(rb"\s*\[\s*\{")
+_EVENT = compile_late(rb'"ph"\s*:\s*"')
+_FIRST_EVENT = compile_late(rb'(?:"traceEvents"\s*:|\A(?:\xef\xbb\xbf)?)\s*\[\s*\{')
+LIST_OF_OBJECTS = compile_late(rb"\s*\[\s*\{")
 
 
 class JsonKind(enum.Enum):

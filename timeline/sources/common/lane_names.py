@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from timeline.sources.decoders.event_values import LaneKey
-from timeline.sources.decoders.trace_events import Metadata, text
+from timeline.sources.decoders.exported_values import text
+from timeline.sources.decoders.trace_events import Metadata
 
 __all__ = ["HOST_DEVICE", "LaneNames", "device_of"]
 

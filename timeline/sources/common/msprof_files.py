@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from timeline.errors import SourceError
+from timeline.patterns import compile_late
 from timeline.sources.capture import Capture
 from timeline.sources.files.opened import files_by_name
 from timeline.sources.files.remembered import remember_by_directory
@@ -24,9 +25,9 @@ __all__ = [
     "select_newest_export",
 ]
 
-OPERATOR_TABLE = re.compile(r"(?:kernel_details|op_summary|task_time)(?:_slice|_\d+)*\.csv")
+OPERATOR_TABLE = compile_late(r"(?:kernel_details|op_summary|task_time)(?:_slice|_\d+)*\.csv")
 """Tables of operators and tasks."""
-_STAMP = re.compile(r"_(\d{14})$")
+_STAMP = compile_late(r"_(\d{14})$")
 """When an export was made, at the end of its name."""
 
 

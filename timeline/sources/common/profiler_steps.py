@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
+from timeline.patterns import compile_late
 from timeline.records.not_given import NO_GRAPH
 from timeline.records.tables import Steps
 from timeline.sources.decoders.event_rows import EventRows
 
 __all__ = ["profiler_steps"]
 
-_NAME = re.compile(r"ProfilerStep#([0-9]{1,9})")
+_NAME = compile_late(r"ProfilerStep#([0-9]{1,9})")
 
 
 def profiler_steps(host: EventRows) -> Steps:

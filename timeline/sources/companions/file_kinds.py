@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import enum
-import re
 
 from timeline.frozen import dataclass
+from timeline.patterns import compile_late
 from timeline.sources.common.counter_tables import OPERATOR_MEMORY, csv_tables
 
 __all__ = ["CompanionKind", "Use", "find_kind", "kinds_for"]
@@ -116,7 +116,7 @@ _KINDS = (
     CompanionKind("voltage", "db", "voltages of the AI Cores and the bus", beside_any=True),
 )
 _BY_NAME = {(kind.name, kind.suffix): kind for kind in _KINDS}
-_NAME = re.compile(r"(.+?)(?:_slice|_\d+)*\.([a-z]+)")
+_NAME = compile_late(r"(.+?)(?:_slice|_\d+)*\.([a-z]+)")
 """The name of a file without the stamps and numbers at its end, and its suffix."""
 
 

@@ -1,4 +1,7 @@
-"""Adds what the profiler itself measured of a capture, from the files beside it, to its records."""
+"""Adds what the profiler itself measured of a capture, from the files beside it, to its records.
+
+What reads JSON is imported where there is any: databases tell the same.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,10 @@ from timeline.records.vendor import VendorFigures, VendorLinks
 from timeline.sources.common.losses import LossLog, unreadable_file
 from timeline.sources.companions.vendor_communication import (
     MeasuredOps,
-    read_link_file,
     read_link_table,
-    read_op_file,
     read_op_table,
     with_moved_bytes,
 )
-from timeline.sources.companions.vendor_overlap import read_overlap_events
 from timeline.sources.companions.vendor_sums import (
     read_operator_sums,
     read_step_sums,
@@ -74,11 +74,15 @@ class _Reading:
 
     def read_ops(self, paths: tuple[Path, ...]) -> None:
         """Read communication.json."""
+        from timeline.sources.companions.communication_files import read_op_file
+
         for path in paths:
             self._add_ops(read_op_file(path), path.name)
 
     def read_links(self, paths: tuple[Path, ...]) -> None:
         """Read communication_matrix.json."""
+        from timeline.sources.companions.communication_files import read_link_file
+
         self.links += [read_link_file(path, self.strings) for path in paths]
 
     def read_database(self, paths: tuple[Path, ...]) -> None:
@@ -92,6 +96,8 @@ class _Reading:
 
     def read_overlap(self, paths: tuple[Path, ...]) -> None:
         """Read the Overlap Analysis of a trace."""
+        from timeline.sources.companions.vendor_overlap import read_overlap_events
+
         self.figures += [
             read_overlap_events(path, paths[0].name, self.device, self.strings) for path in paths
         ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from timeline.columns.columns import Bool, Codes, Float64, Int64
 from timeline.columns.group_by import group_by
 from timeline.errors import SourceError
 from timeline.frozen import dataclass
+from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Omission, OmissionCode
 from timeline.sources.common.counter_tables import CounterTable
@@ -31,7 +31,7 @@ __all__ = ["read_sample_table", "select_device_rows"]
 
 _TIMES = ("Timestamp(us)", "timestamp(us)", "Start Time(us)")
 DEVICES = ("Device_id", "Device Type", "Device")
-_DEVICE = re.compile(r"(?:NPU:)?([0-9]{1,9})")
+_DEVICE = compile_late(r"(?:NPU:)?([0-9]{1,9})")
 
 
 @dataclass(frozen=True)

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.frozen import dataclass
+from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import CommunicationOps
 from timeline.records.vendor import Measure, VendorFigures, VendorLinks
 from timeline.sources.decoders.sqlite import Database
-from timeline.sources.files.opened import open_profile_file
 
 __all__ = [
+    "ALL_OPS",
+    "MeasuredLink",
     "MeasuredOps",
-    "read_link_file",
+    "add_op",
+    "links_of",
     "read_link_table",
-    "read_op_file",
     "read_op_table",
     "with_moved_bytes",
 ]
@@ -32,40 +32,24 @@ __all__ = [
 ELAPSED_NS = 1
 MOST = 1 << 53
 """No size in bytes and no time in ns is larger: that is 9 PB and 104 days."""
-_ALL_OPS = "Total Op Info"
+ALL_OPS = "Total Op Info"
+"""What the sum of all ops is called, which is none."""
 _OVER_NETWORK, _OVER_BUS = "RDMA", "SDMA"
 _LOCAL = "LOCAL"
-_STEP = re.compile(r"step(\d{1,18})")
-_PICK = re.compile(r".*-(?:top\d*|bottom\d*|middle)")
+_STEP = compile_late(r"step(\d{1,18})")
+_PICK = compile_late(r".*-(?:top\d*|bottom\d*|middle)")
 """Single ops that the profiler picks out of those of a kind."""
 _TOTAL = "-total"
-_PAIR = re.compile(r"(\d{1,9})-(\d{1,9})")
+_PAIR = compile_late(r"(\d{1,9})-(\d{1,9})")
 
 
-class _Times(msgspec.Struct):
-    elapsed_ms: float | None = msgspec.field(name="Elapse Time(ms)", default=None)
-    start_us: float | None = msgspec.field(name="Start Timestamp(us)", default=None)
+@dataclass(frozen=True)
+class MeasuredLink:
+    """What one rank moved to another over one kind of link."""
 
-
-class _Transfers(msgspec.Struct):
-    size_mb: float = msgspec.field(name="Transit Size(MB)", default=0.0)
-
-
-class _Op(msgspec.Struct):
-    times: _Times = msgspec.field(name="Communication Time Info", default_factory=_Times)
-    transfers: dict[str, _Transfers] = msgspec.field(
-        name="Communication Bandwidth Info", default_factory=dict
-    )
-
-
-class _Link(msgspec.Struct):
-    transport: str = msgspec.field(name="Transport Type", default="")
-    size_mb: float = msgspec.field(name="Transit Size(MB)", default=0.0)
-    taken_ms: float = msgspec.field(name="Transit Time(ms)", default=0.0)
-
-
-_decode_ops = msgspec.json.Decoder(dict[str, dict[str, dict[str, _Op]]]).decode
-_decode_links = msgspec.json.Decoder(dict[str, dict[str, dict[str, dict[str, _Link]]]]).decode
+    transport: str
+    size_mb: float
+    taken_ms: float
 
 
 @dataclass(frozen=True)
@@ -96,24 +80,6 @@ class MeasuredOps:
         )
 
 
-def read_op_file(path: Path) -> MeasuredOps:
-    """Read communication.json: ops by step and kind.
-
-    Raises:
-        SourceError: the file cannot be read, or holds something else.
-    """
-    found = MeasuredOps()
-    for step, kinds in _decode_file(path, _decode_ops).items():
-        for ops in kinds.values():
-            for key, op in ops.items():
-                name = key.partition("@")[0]
-                if name != _ALL_OPS and op.times.elapsed_ms is not None:
-                    sizes_mb = {kind: transfer.size_mb for kind, transfer in op.transfers.items()}
-                    start_us = op.times.start_us or 0.0
-                    _add(found, name, step, start_us, op.times.elapsed_ms, sizes_mb, path)
-    return found
-
-
 def read_op_table(database: Database) -> MeasuredOps:
     """Read the ops of analysis.db, which says the same as communication.json."""
     measured = ("hccl_op_name", "group_name", "step", "start_timestamp", "elapse_time")
@@ -129,14 +95,14 @@ def read_op_table(database: Database) -> MeasuredOps:
     for name, group, step, start_us, elapsed_ms in database.rows(
         f"SELECT {', '.join(measured)} FROM CommAnalyzerTime"
     ):
-        if name != _ALL_OPS:
+        if name != ALL_OPS:
             sizes_mb = moved.get((name, group, step), {})
             times = _real(start_us), _real(elapsed_ms)
-            _add(found, str(name), str(step), *times, sizes_mb, database.path)
+            add_op(found, str(name), str(step), *times, sizes_mb, database.path)
     return found
 
 
-def _add(
+def add_op(
     into: MeasuredOps,
     name: str,
     step: str,
@@ -182,23 +148,6 @@ def with_moved_bytes(
     return replace(ops, moved_bytes=moved_bytes)
 
 
-def read_link_file(path: Path, strings: StringPool) -> VendorLinks:
-    """Read communication_matrix.json: what each link moved for all ops of a kind.
-
-    Raises:
-        SourceError: the file cannot be read, or holds something else.
-    """
-
-    cells = [
-        (step, *_named(key), pair, link)
-        for step, kinds in _decode_file(path, _decode_links).items()
-        for links in kinds.values()
-        for key, pairs in links.items()
-        for pair, link in pairs.items()
-    ]
-    return _links(cells, strings, path)
-
-
 def read_link_table(database: Database, strings: StringPool) -> VendorLinks:
     """Read the links of analysis.db, which says the same as communication_matrix.json."""
     columns = ("step", "hccl_op_name", "src_rank", "dst_rank")
@@ -213,21 +162,15 @@ def read_link_table(database: Database, strings: StringPool) -> VendorLinks:
             str(name),
             str(group),
             f"{source}-{target}",
-            _Link(str(transport), _real(size_mb), _real(taken_ms)),
+            MeasuredLink(str(transport), _real(size_mb), _real(taken_ms)),
         )
         for step, name, source, target, transport, size_mb, taken_ms, group in database.rows(query)
     ]
-    return _links(cells, strings, database.path)
+    return links_of(cells, strings, database.path)
 
 
-def _named(key: str) -> tuple[str, str]:
-    """What ops of communication_matrix.json are called, and their group."""
-    name, _, group = key.partition("@")
-    return name, group
-
-
-def _links(
-    cells: Sequence[tuple[str, str, str, str, _Link]], strings: StringPool, path: Path
+def links_of(
+    cells: Sequence[tuple[str, str, str, str, MeasuredLink]], strings: StringPool, path: Path
 ) -> VendorLinks:
     """The sums of each kind of op; where there are none, the ops themselves.
 
@@ -252,14 +195,6 @@ def _links(
             "group": strings.codes(group for *_, group in rows),
         },
     )
-
-
-def _decode_file(path: Path, decode: Any) -> Any:
-    try:
-        with open_profile_file(path) as file:
-            return decode(file.read())
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise SourceError(path, f"does not tell what communication moved: {error}.") from error
 
 
 def _step_of(key: str) -> int:

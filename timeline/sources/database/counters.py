@@ -14,7 +14,6 @@ from timeline.records.tables import (
 from timeline.sources.common.counter_tables import CounterTable, database_tables
 from timeline.sources.common.counters import CounterBuilder, build_labels
 from timeline.sources.common.losses import counted_losses
-from timeline.sources.companions.allocations import read_operator_memory_table
 from timeline.sources.database.names import DatabaseNames
 from timeline.sources.decoders.sqlite import Database
 
@@ -51,6 +50,9 @@ def read_counters(
 
     Also what was left out, and why.
     """
+    # It shares code with readers of tables, which a database alone does not need.
+    from timeline.sources.companions.allocations import read_operator_memory_table
+
     counters = CounterBuilder()
     omissions = read_operator_memory_table(database, device, rank, counters)
     for table in database_tables():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
@@ -11,6 +10,7 @@ import numpy as np
 
 from timeline.columns.columns import Int64
 from timeline.columns.intervals import union
+from timeline.patterns import compile_late
 from timeline.records.counting_rules import CommunicationRule, FreeRule
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.task_kinds import UNCOUNTED_TYPES
@@ -22,10 +22,10 @@ __all__ = ["find_communication_rule", "find_free_rule", "read_communication_sums
 
 _OUTER_SINCE = (1, 2)
 """The schema whose writers count free time by the outer rule: 1.0 has the inner one."""
-_VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})(?:\.\d{1,9})?")
+_VERSION = compile_late(r"(\d{1,9})\.(\d{1,9})(?:\.\d{1,9})?")
 _INSIGHT_TABLES = ("status_info", "connectionCats")
 """What MindStudio Insight leaves in a database beside an OVERLAP_ANALYSIS by its own rule."""
-_STEP = re.compile(r"[0-9]{1,18}")
+_STEP = compile_late(r"[0-9]{1,18}")
 _STEPS = "analysis.db"
 """The sums of steps beside a database, which companions read too, as figures to compare with."""
 OPS_SINCE = datetime(2024, 10, 24, tzinfo=timezone.utc)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID
 from timeline.sources.capture import (
     NO_EXTENT,
@@ -33,8 +33,8 @@ from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, Clock, Identity, 
 
 __all__ = ["DATABASE"]
 
-_NAME = re.compile(r"(?:ascend_(?:pytorch|mindspore)_profiler(?:_\d+)?|msprof_\d+)\.db")
-_NAME_WITH_RANK = re.compile(r"ascend_(?:pytorch|mindspore)_profiler_([0-9]{1,9})\.db")
+_NAME = compile_late(r"(?:ascend_(?:pytorch|mindspore)_profiler(?:_\d+)?|msprof_\d+)\.db")
+_NAME_WITH_RANK = compile_late(r"ascend_(?:pytorch|mindspore)_profiler_([0-9]{1,9})\.db")
 
 
 def _recognise(folder: Folder) -> list[Capture]:

@@ -54,7 +54,6 @@ from timeline.sources.common.process_groups import (
     members_of,
     read_groups_text,
 )
-from timeline.sources.companions.allocations import read_allocation_table
 from timeline.sources.database.counters import read_counters, read_frequency, read_reserved_bytes
 from timeline.sources.database.counting import (
     find_communication_rule,
@@ -177,6 +176,9 @@ class _Reader:
             series, samples = read_frequency(self.database, self.strings, self.names, self.device)
         members, allocations = self._members(), Allocations.empty()
         if self.wanted.with_allocations:
+            # As in `read_counters`: a database alone does not need it.
+            from timeline.sources.companions.allocations import read_allocation_table
+
             allocations, lost = read_allocation_table(
                 self.database, self.device, self.rank, self.names.codes
             )

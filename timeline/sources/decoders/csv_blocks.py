@@ -15,8 +15,8 @@ from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.frozen import dataclass
 from timeline.sources.common.losses import LossLog
+from timeline.sources.decoders.exported_values import number
 from timeline.sources.decoders.text_lines import Lines, read_lines
-from timeline.sources.decoders.trace_events import number
 
 __all__ = [
     "NOT_GIVEN",

@@ -15,7 +15,7 @@ from timeline.columns.columns import Bool, Codes, Float64, Int64, Rows
 from timeline.frozen import dataclass
 from timeline.sources.common.decimals import real
 from timeline.sources.decoders.event_values import JsonValues
-from timeline.sources.decoders.trace_events import text
+from timeline.sources.decoders.exported_values import text
 
 __all__ = [
     "ARROWS",

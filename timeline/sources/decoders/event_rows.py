@@ -18,7 +18,7 @@ from timeline.records.not_given import NO_ID
 from timeline.sources.common.decimals import moments_ns
 from timeline.sources.decoders.event_columns import ArgValues, EventColumns, GivenArgs
 from timeline.sources.decoders.event_values import JsonValues
-from timeline.sources.decoders.trace_events import number
+from timeline.sources.decoders.exported_values import number
 
 __all__ = ["EventRows"]
 

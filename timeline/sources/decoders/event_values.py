@@ -12,7 +12,7 @@ import numpy.typing as npt
 from timeline.columns.columns import Codes, Int64
 from timeline.columns.distinct import distinct, map_values
 from timeline.columns.strings import StringPool
-from timeline.sources.decoders.trace_events import number, text
+from timeline.sources.decoders.exported_values import number, text
 
 __all__ = ["JsonValues", "LaneKey"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Callable, Iterator, Sized
 from dataclasses import replace
 from itertools import product
@@ -14,6 +13,7 @@ import msgspec
 import numpy as np
 
 from timeline.errors import SourceError
+from timeline.patterns import compile_late
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.event_pieces import (
     EventDecoder,
@@ -36,7 +36,7 @@ MOST_CUTS_OF_DAMAGE = 1_000
 MOST_EVENT_BYTES = 64 << 20
 """Text of this size without an end of an event is damaged."""
 _EVENTS = b"traceEvents"
-_EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_EVENTS_KEY = compile_late(rb'"traceEvents"\s*:\s*\[')
 _OBJECT = b'{"traceEvents":['
 _WHITE = b" \t\r\n"
 _METADATA_PHASE = b'"M"'

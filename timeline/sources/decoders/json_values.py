@@ -10,15 +10,16 @@ from typing import Any
 import orjson
 
 from timeline.errors import SourceError
+from timeline.patterns import compile_late
 from timeline.sources.files.opened import read_whole_file
 
 __all__ = ["end_of_value", "leading_values", "read_json"]
 
 _STRING = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
-_KEY = re.compile(rb"\s*(" + _STRING + rb")\s*:\s*(?=\S)", re.DOTALL)
-_PLAIN = re.compile(_STRING + rb"|[^\s,\[\]{}\"]+(?=[\s,\[\]{}\"])", re.DOTALL)
-_BRACKETS = re.compile(_STRING + rb"|[\[\]{}\"]", re.DOTALL)
-_COMMA = re.compile(rb"\s*,")
+_KEY = compile_late(rb"\s*(" + _STRING + rb")\s*:\s*(?=\S)", re.DOTALL)
+_PLAIN = compile_late(_STRING + rb"|[^\s,\[\]{}\"]+(?=[\s,\[\]{}\"])", re.DOTALL)
+_BRACKETS = compile_late(_STRING + rb"|[\[\]{}\"]", re.DOTALL)
+_COMMA = compile_late(rb"\s*,")
 
 
 def leading_values(

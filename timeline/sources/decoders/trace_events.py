@@ -5,10 +5,11 @@ What an event has beyond these fields is skipped.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import msgspec
+
+from timeline.sources.decoders.exported_values import Value
 
 __all__ = [
     "Complete",
@@ -20,16 +21,9 @@ __all__ = [
     "Ignored",
     "Metadata",
     "Other",
-    "Value",
-    "number",
-    "text",
 ]
 
-Value = int | float | str | None
-"""What an arg may be: exports write N/A for numbers, and strings for large ids."""
 _EMPTY = msgspec.Raw(b"")
-_DECIMAL = re.compile(r"\s*(-?)0*([0-9]{1,19})\s*")
-"""int() also takes digits of other scripts, and refuses thousands of them."""
 
 
 class Complete(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
@@ -96,20 +90,3 @@ class Other(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
 
 class Ignored(msgspec.Struct, gc=False):
     """An event that is known and tells nothing."""
-
-
-def number(value: Value, default: int) -> int:
-    """An id or amount, or the default where the export has none (absent, N/A, not a number)."""
-    if isinstance(value, int):
-        return value if -(1 << 63) <= value < 1 << 63 else default
-    if isinstance(value, str):
-        match = _DECIMAL.fullmatch(value)
-        return number(int(match[1] + match[2]), default) if match else default
-    if isinstance(value, float) and value.is_integer():
-        return number(int(value), default)
-    return default
-
-
-def text(value: Value) -> str:
-    """A name, or the empty string where the export has none."""
-    return value if isinstance(value, str) else "" if value is None else str(value)

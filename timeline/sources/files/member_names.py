@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from pathlib import Path
 
 from timeline.errors import SourceError
+from timeline.patterns import compile_late
 
 __all__ = ["MemberPaths", "archive_stem", "is_archive", "is_wanted"]
 
@@ -23,7 +23,7 @@ ARCHIVE_SUFFIXES = (
 )
 MOST_PARTS = 64
 """Directories are never nested deeper in profiles."""
-_WANTED = re.compile(
+_WANTED = compile_late(
     r".+\.(?:json|csv|txt|log|db|db-wal)(?:\.\d+)?"
     r"|.+\.db\.(?:bz2|xz)"
     r"|(?:start|end)_info(?:\..+)?"
@@ -32,8 +32,8 @@ _WANTED = re.compile(
 )
 _MACOS = "__MACOSX"
 """What macOS adds to archives: a second tree with a shadow of each file."""
-_DRIVE = re.compile(r"[A-Za-z]:")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_DRIVE = compile_late(r"[A-Za-z]:")
+_CONTROL = compile_late(r"[\x00-\x1f\x7f]")
 DO_IT_YOURSELF = "Look at the archive; if you trust it, unpack it yourself and pass the directory."
 
 

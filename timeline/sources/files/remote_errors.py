@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import re
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from urllib.parse import parse_qsl, unquote, urlsplit
+
+from timeline.patterns import compile_late
 
 __all__ = ["remote_failures", "secrets_in", "system_errors"]
 
@@ -23,8 +24,8 @@ _OF_LIBRARIES = {
     "paramiko": ("SSHException",),
 }
 """What libraries raise that is no error of the system, where they are loaded."""
-_URL_END = re.compile(r"(://[^\s?'\"<>]*)\?[^\s'\"<>]*")
-_USER = re.compile(r"(?<=://)[^/@\s]*@")
+_URL_END = compile_late(r"(://[^\s?'\"<>]*)\?[^\s'\"<>]*")
+_USER = compile_late(r"(?<=://)[^/@\s]*@")
 _GONE, _REFUSED = (404, 410), (401, 403)
 """What web servers say of what is not there, and to whom they do not know."""
 _LEAST_SECRET = 4

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from timeline.errors import NoProfileError, SourceError, did_you_mean
 from timeline.frozen import dataclass
+from timeline.patterns import compile_late
 from timeline.sources import formats
 from timeline.sources.capture import (
     DEVICE_DIRECTORY,
@@ -31,7 +31,7 @@ _INSIDE_CAPTURES = frozenset(
     {OUTPUT, MINDSTUDIO_OUTPUT, "timeline", "FRAMEWORK", "host", "summary", "data", SQLITE}
 )
 """Directories that lie in a capture, which is read when one of them is passed."""
-_FRAMEWORK_CAPTURE = re.compile(r".+_ascend_(?:pt|ms)")
+_FRAMEWORK_CAPTURE = compile_late(r".+_ascend_(?:pt|ms)")
 _POOR = frozenset({FormatKind.TABLES, FormatKind.RAW, FormatKind.UNREADABLE})
 """Kinds that hold less than any other of the same profile, and give way to it."""
 _OF_JOBS = frozenset({FormatKind.LOG, FormatKind.STEPS})
@@ -40,7 +40,7 @@ _GIVE_WAY = frozenset({FormatKind.STEPS, FormatKind.UNREADABLE})
 """Kinds to which bare tables do not give way."""
 _DECODED_LOG = frozenset({TableFile.AICPU_TEXT})
 _CLUSTER_OUTPUT = "cluster_analysis_output"
-_CLUSTER = re.compile(
+_CLUSTER = compile_late(
     r"cluster_analysis\.db|cluster_(?:step_trace_time\.csv|communication.*\.json)"
 )
 _CLUSTER_SAID = "what msprof-analyze made of the profiles of all ranks, which is not read."

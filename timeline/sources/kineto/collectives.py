@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.distinct import distinct, distinct_pairs, rows_by_value
 from timeline.columns.strings import NO_NAME, StringPool
+from timeline.patterns import compile_late
 from timeline.records.collective_kinds import (
     POINT_TO_POINT,
     UNKNOWN_OP,
@@ -19,7 +19,7 @@ from timeline.records.collective_kinds import (
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import CommunicationOps, Tasks
 from timeline.sources.decoders.event_rows import EventRows
-from timeline.sources.decoders.trace_events import Value, number, text
+from timeline.sources.decoders.exported_values import Value, number, text
 from timeline.sources.kineto.events import tell_of_collectives
 from timeline.sources.kineto.kernel_kinds import (
     Communication,
@@ -32,7 +32,7 @@ from timeline.sources.kineto.tables import NOT_LAUNCHED, RuntimeCalls
 
 __all__ = ["Announcements", "Descriptions", "build_ops", "find_announcing", "find_communicating"]
 
-_ALGORITHM = re.compile(r"_((?:RING|TREE|COLLNET_\w+?|NVLS(?:_TREE)?|PAT)_(?:LL128|LL|SIMPLE))")
+_ALGORITHM = compile_late(r"_((?:RING|TREE|COLLNET_\w+?|NVLS(?:_TREE)?|PAT)_(?:LL128|LL|SIMPLE))")
 _UNDEFINED = frozenset({"", "undefined"})
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from timeline.columns.columns import Bool, Int64
 from timeline.sources.decoders.event_format import EventFormat
 from timeline.sources.decoders.event_rows import EventRows
+from timeline.sources.decoders.exported_values import Value
 from timeline.sources.decoders.trace_events import (
     Complete,
     Counter,
@@ -23,7 +24,6 @@ from timeline.sources.decoders.trace_events import (
     FlowStart,
     FlowStep,
     Metadata,
-    Value,
 )
 from timeline.sources.source import ReadRequest
 

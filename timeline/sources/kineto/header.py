@@ -13,6 +13,7 @@ import orjson
 
 from timeline.errors import SourceError
 from timeline.frozen import dataclass
+from timeline.patterns import compile_late
 from timeline.ranges import FURTHEST_NS
 from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.sources.common.decimals import whole_number
@@ -43,7 +44,7 @@ __all__ = [
 MOST_HEAD_BYTES = 1 << 24
 """What stands before the events grows with the number of process groups."""
 _DISTRIBUTED, _BASE = b"distributedInfo", b"baseTimeNanoseconds"
-_MOMENT = re.compile(rb'"ts"\s*:\s*"?([1-9][0-9]{0,18})(?![0-9])')
+_MOMENT = compile_late(rb'"ts"\s*:\s*"?([1-9][0-9]{0,18})(?![0-9])')
 
 
 @dataclass(frozen=True)
@@ -170,10 +171,10 @@ def _groups_in(info: Any) -> dict[str, tuple[int, ...]]:
     }
 
 
-_NAMED = re.compile(r"(.+)\.pt\.trace\.json(?:\.gz)?", re.DOTALL)
-_STAMP = re.compile(r"(.+)\.(\d{13}|\d{19})", re.DOTALL)
-_RANK = re.compile(r"(?<![a-z])(?<!local[-_])rank[-_]?(\d{1,9})(?!\d)", re.IGNORECASE)
-_WORKER = re.compile(r"(?!rank|worker|node|gpu|local|trace)([a-z0-9.-]+)_\d{2,}", re.IGNORECASE)
+_NAMED = compile_late(r"(.+)\.pt\.trace\.json(?:\.gz)?", re.DOTALL)
+_STAMP = compile_late(r"(.+)\.(\d{13}|\d{19})", re.DOTALL)
+_RANK = compile_late(r"(?<![a-z])(?<!local[-_])rank[-_]?(\d{1,9})(?!\d)", re.IGNORECASE)
+_WORKER = compile_late(r"(?!rank|worker|node|gpu|local|trace)([a-z0-9.-]+)_\d{2,}", re.IGNORECASE)
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 

@@ -17,7 +17,7 @@ from timeline.records.task_kinds import COPY_TYPES, have_type
 from timeline.sources.common.counter_events import CounterEvents
 from timeline.sources.decoders.event_columns import ArgValues
 from timeline.sources.decoders.event_rows import EventRows
-from timeline.sources.decoders.trace_events import number
+from timeline.sources.decoders.exported_values import number
 from timeline.sources.kineto.events import KinetoTable
 from timeline.sources.source import ReadRequest
 

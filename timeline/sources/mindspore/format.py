@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from timeline.patterns import compile_late
 from timeline.sources.capture import (
     Capture,
     CaptureFile,
@@ -37,17 +38,17 @@ __all__ = [
 
 UNNUMBERED = "hccl_info"
 """The directory of communication of one rank, whose id it does not tell."""
-_TEXT = re.compile(
+_TEXT = compile_late(
     r"(?:output_timeline_data_(?P<id>0|[1-9]\d{0,8})\.txt"
     r"|(?:ascend_)?timeline_display_(?P<other>0|[1-9]\d{0,8})\.json)",
     re.ASCII,
 )
 """The files of MindSpore 0.7 to 2.2 that hold device tasks."""
-_LOG = re.compile(
+_LOG = compile_late(
     r"(?:hwts\.log\.data|training_trace)\.\d+\.dev\..+\.(?P<id>0|[1-9]\d{0,8})\.slice_\d+", re.ASCII
 )
 """The raw files of MindSpore 0.x and 1.x, which need no export."""
-_SLICE = re.compile(r".+\.slice_\d+", re.ASCII)
+_SLICE = compile_late(r".+\.slice_\d+", re.ASCII)
 _UNUSED = {
     "output_op_compute_time_{}.txt": "mean times of operators",
     "output_op_compute_time_detail_{}.txt": "mean times of operators",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,18 +14,19 @@ from timeline.columns.constant import constant
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.frozen import dataclass
+from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import CommunicationOps, Omission, OmissionCode, PlaneTasks
 from timeline.sources.common.decimals import interval_ns
 from timeline.sources.common.losses import counted_losses
-from timeline.sources.decoders.trace_events import number, text
+from timeline.sources.decoders.exported_values import number, text
 from timeline.sources.files.opened import read_whole_file
 from timeline.sources.mindspore.format import UNNUMBERED
 from timeline.sources.mindspore.step_ticks import GROUP
 
 __all__ = ["HcclRuns", "find_hccl_files", "find_repeated", "read_hccl_files"]
 
-_HEXADECIMAL = re.compile(r"0[xX][0-9a-fA-F]{1,16}")
+_HEXADECIMAL = compile_late(r"0[xX][0-9a-fA-F]{1,16}")
 _EMPTY = msgspec.Raw(b"")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from timeline.columns.columns import Bool, Codes, Int64
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError
 from timeline.frozen import dataclass
+from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import Omission, OmissionCode, Records, Tasks
 from timeline.sources.common.decimals import whole_number
@@ -46,8 +46,8 @@ TASK_START, TASK_END = 0, 1
 _KIND = 7
 """Bits of the kind; the others are a warning and a rolling count."""
 TICK_NS = 10
-_SLICE = re.compile(r".*\.slice_(\d+)")
-_OPERATOR = re.compile(r"op_name:(\S+) op_type:(\S+)")
+_SLICE = compile_late(r".*\.slice_(\d+)")
+_OPERATOR = compile_late(r"op_name:(\S+) op_type:(\S+)")
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import field, replace
 
 import numpy as np
@@ -12,6 +11,7 @@ from timeline.columns.distinct import map_values
 from timeline.columns.group_by import distinct_turns, group_by
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.frozen import dataclass
+from timeline.patterns import compile_late
 from timeline.records.ids import IDS
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import CommunicationOps, GroupMembers, PlaneTasks, Tasks
@@ -22,7 +22,7 @@ from timeline.sources.msprof_sqlite.transfers import Transfers
 
 __all__ = ["Communication", "read_communication"]
 
-_HASH = re.compile(r"[0-9]{1,20}")
+_HASH = compile_late(r"[0-9]{1,20}")
 OTHER_SOURCE = 1
 """Ops that kernels of operators run themselves; of the others this table only repeats some."""
 

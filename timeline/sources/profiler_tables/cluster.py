@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from timeline.columns.columns import ColumnTable
+from timeline.patterns import compile_late
 from timeline.records.collective_kinds import collective_kind
 from timeline.records.not_given import NO_ID
 from timeline.records.profiler_tables.cluster import (
@@ -37,7 +38,7 @@ from timeline.sources.profiler_tables.file_kinds import TableFile, TableFiles
 
 __all__ = ["read_cluster"]
 
-_NAME = re.compile(r"ascend_cluster_analyse_([a-z-]+)_(\d{1,9})_(\d{1,9})_\d+\.csv", re.ASCII)
+_NAME = compile_late(r"ascend_cluster_analyse_([a-z-]+)_(\d{1,9})_(\d{1,9})_\d+\.csv", re.ASCII)
 _TIMES = {
     "computing_ns": ("computation",),
     "communication_alone_ns": ("communication_alone",),
@@ -53,7 +54,7 @@ _HCCL = (
     Cell("ops", ("communication_operator_cost",), required=False),
 )
 _MEAN = "-"
-_PAIR = re.compile(r"(\d{1,9})-(\d{1,9})", re.ASCII)
+_PAIR = compile_late(r"(\d{1,9})-(\d{1,9})", re.ASCII)
 _MOST_RANKS = 1 << 20
 _NS_OF_MS, _BYTES_OF_KB = 1_000_000, 1000
 

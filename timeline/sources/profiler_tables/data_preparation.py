@@ -15,6 +15,7 @@ import orjson
 
 from timeline.columns.columns import Bool, Int64
 from timeline.frozen import dataclass
+from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.profiler_tables.data_preparation import (
     PipelineOperations,
@@ -47,7 +48,7 @@ _TIMED = {b"0": "get_ns", b"1": "push_ns", b"2": "total_ns"}
 _LEAST_CELLS = 4
 """Of a line of a queue; a fifth is the time of the sample, which older versions do not write."""
 _FETCHES = b"GetNext"
-_ENQUEUED = re.compile(
+_ENQUEUED = compile_late(
     rb"Enqueue data to dp,(?:(?!Enqueue )[^\0\n])*?index:\s*(\d+),\s*size:\s*(\d+)"
 )
 """Not beyond where another begins, so that damaged text is searched once."""

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from timeline.columns.columns import ColumnTable
 from timeline.frozen import dataclass
+from timeline.patterns import compile_late
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.text_lines import read_lines
 from timeline.sources.profiler_tables.builder import TablesBuilder
@@ -39,7 +40,7 @@ MOST_MOMENT_NS = (1 << 62) - 1
 """So that 64 bits hold what lies between two moments."""
 NOT_GIVEN = frozenset({"", "-", "N/A", "NA", "None", "null", "nan"})
 _MOST_INTEGER = (1 << 63) - 1
-_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,9})?", re.ASCII)
+_NUMBER = compile_late(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,9})?", re.ASCII)
 """Decimal itself also takes 1_000, inf, nan and digits of other scripts."""
 _MOST_DIGITS = 19
 """Before the point of what 64 bits hold."""

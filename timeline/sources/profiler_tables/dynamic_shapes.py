@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +10,7 @@ import numpy as np
 
 from timeline.columns.group_by import group_by
 from timeline.columns.strings import NO_NAME
+from timeline.patterns import compile_late
 from timeline.records.profiler_tables.operators import OperatorRuns, RunLevel
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.losses import LossLog
@@ -98,7 +98,7 @@ def _inputs_of(told: object) -> str:
     return _shapes_of([found[number] for number in sorted(found)])
 
 
-_INPUT = re.compile(r"[Ii]nput_(\d{1,4}): ?\{[^{}]*?shape: ?([^{}]*)\}")
+_INPUT = compile_late(r"[Ii]nput_(\d{1,4}): ?\{[^{}]*?shape: ?([^{}]*)\}")
 
 
 def _types_of(runs: list[_Run]) -> Iterator[_Run]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ import orjson
 
 from timeline.columns.columns import Codes, ColumnTable, Int64, column
 from timeline.columns.strings import NO_NAME
+from timeline.patterns import compile_late
 from timeline.records.not_given import NO_GRAPH, NO_ID
 from timeline.records.profiler_tables.operators import FrameworkOperators
 from timeline.sources.common.decimals import whole_number
@@ -62,7 +62,7 @@ _FRAMEWORK = DelimitedTable(
         Cell("info", FRAMEWORK_COLUMNS["info"], required=False),
     ),
 )
-_PAIR = re.compile(r'(?:^|\s)(\w+):("[^"]*"|\S*)')
+_PAIR = compile_late(r'(?:^|\s)(\w+):("[^"]*"|\S*)')
 _TASK_CELLS = 4
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import orjson
 
 from timeline.errors import SourceError
+from timeline.patterns import compile_late
 from timeline.records.not_given import NO_GRAPH
 from timeline.records.profiler_tables.step_trace import StepPoints, StepTraceMeans
 from timeline.sources.common.losses import LossLog
@@ -31,7 +32,7 @@ _TIMES = {
 }
 _FP_START, _BP_END = "1", "2"
 """Tags in what the framework tells of the marks."""
-_GRAPH = re.compile(r"(?:graph|model)_?(\d{1,9})", re.ASCII | re.IGNORECASE)
+_GRAPH = compile_late(r"(?:graph|model)_?(\d{1,9})", re.ASCII | re.IGNORECASE)
 
 
 def read_step_trace(files: TableFiles, into: TablesBuilder) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from timeline.columns.group_by import group_by
 from timeline.columns.intervals import only_open_at
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError
+from timeline.patterns import compile_late
 from timeline.records.not_given import NO_GRAPH, NO_ID
 from timeline.records.tables import CommunicationOps, Steps, Tasks
 from timeline.records.task_kinds import COPY_TYPES, have_type
@@ -36,7 +36,7 @@ __all__ = [
     "with_step_graphs",
 ]
 
-_OP_NAME = re.compile(r".*hcom_\w+?__(\d+)_\d+_\d+")
+_OP_NAME = compile_late(r".*hcom_\w+?__(\d+)_\d+_\d+")
 """An op's name holds the last digits of its group's id, its index there, and the iteration."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from timeline.columns.strings import StringPool
 from timeline.errors import SourceError, spell_ids
 from timeline.frozen import dataclass
 from timeline.layers import Layer
+from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import Omission, OmissionCode, Records, StepParts, Steps
 from timeline.records.task_kinds import compute_by_type
@@ -45,7 +45,9 @@ from timeline.sources.tables.kernel_tasks import (
 
 __all__ = ["KernelTableSource"]
 
-_OF_ITERATION = re.compile(r"\D+_(\d{1,10})_(\d{1,10})_(\d{1,10})(?:_slice_\d+)?(?:_\d{14})?\.csv")
+_OF_ITERATION = compile_late(
+    r"\D+_(\d{1,10})_(\d{1,10})_(\d{1,10})(?:_slice_\d+)?(?:_\d{14})?\.csv"
+)
 """Device, graph and iteration in the name of a table that was exported for that iteration only."""
 _LISTED_STEP = {"step": ("Step",)}
 

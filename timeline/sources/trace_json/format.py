@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
+from timeline.patterns import compile_late
 from timeline.sources.capture import (
     Capture,
     CaptureFile,
@@ -26,8 +26,8 @@ from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, Identity, Source
 __all__ = ["GRAPH_TIMELINE", "MINDSTUDIO", "TRACE_VIEW"]
 
 _TRACE_VIEW = "trace_view.json"
-_TRACE = re.compile(r"msprof(?:_slice|_\d+)+\.json")
-_TRACE_OF_GRAPH = re.compile(r"msprof_\d+_\d+_\d+\.json")
+_TRACE = compile_late(r"msprof(?:_slice|_\d+)+\.json")
+_TRACE_OF_GRAPH = compile_late(r"msprof_\d+_\d+_\d+\.json")
 
 
 def _directory_of_tables(capture: Capture) -> tuple[Path, ...]:

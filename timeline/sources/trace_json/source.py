@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.frozen import dataclass
+from timeline.patterns import compile_late
 from timeline.records.joining import join_records
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import Records
@@ -24,8 +24,8 @@ from timeline.sources.trace_json.format import GRAPH_TIMELINE, MINDSTUDIO, TRACE
 
 __all__ = ["GraphTimelineSource", "MindStudioSource", "TraceViewSource"]
 
-_TIMELINE_NAME = re.compile(r"msprof_([0-9]{1,10})_([0-9]{1,10})_([0-9]{1,10})\.json")
-_STEP_TRACE_NAME = re.compile(r"step_trace_([0-9]{1,10})_([0-9]{1,10})_([0-9]{1,10})\.json")
+_TIMELINE_NAME = compile_late(r"msprof_([0-9]{1,10})_([0-9]{1,10})_([0-9]{1,10})\.json")
+_STEP_TRACE_NAME = compile_late(r"step_trace_([0-9]{1,10})_([0-9]{1,10})_([0-9]{1,10})\.json")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,29 @@
+"""Ids, amounts and names as exports write them, of which each writes some in its own way."""
+
+from __future__ import annotations
+
+from timeline.patterns import compile_late
+
+__all__ = ["Value", "number", "text"]
+
+Value = int | float | str | None
+"""What an arg may be: exports write N/A for numbers, and strings for large ids."""
+_DECIMAL = compile_late(r"\s*(-?)0*([0-9]{1,19})\s*")
+"""int() also takes digits of other scripts, and refuses thousands of them."""
+
+
+def number(value: Value, default: int) -> int:
+    """An id or amount, or the default where the export has none (absent, N/A, not a number)."""
+    if isinstance(value, int):
+        return value if -(1 << 63) <= value < 1 << 63 else default
+    if isinstance(value, str):
+        match = _DECIMAL.fullmatch(value)
+        return number(int(match[1] + match[2]), default) if match else default
+    if isinstance(value, float) and value.is_integer():
+        return number(int(value), default)
+    return default
+
+
+def text(value: Value) -> str:
+    """A name, or the empty string where the export has none."""
+    return value if isinstance(value, str) else "" if value is None else str(value)
