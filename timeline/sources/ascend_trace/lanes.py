@@ -61,8 +61,8 @@ def lanes_by(
     few = len(every) <= np.iinfo(np.int16).max  # whose numbers sort in one pass
     number = np.zeros(max(lanes, default=0) + 1, np.int16 if few else np.int32)
     number[every] = np.arange(len(every))
-    lane = number[events.group[rows]]
-    by_lane = rows[np.argsort(lane, kind="stable")]
+    lane = number.take(events.group.take(rows))
+    by_lane = rows.take(np.argsort(lane, kind="stable"))
     counts = np.bincount(lane, minlength=len(every)).tolist()
     first_lane = first_row = 0
     for kind, alike in by_kind.items():

@@ -54,7 +54,10 @@ class EventRows:
     def spans(self, places: Rows | None = None) -> dict[str, Int64]:
         """Start and end of all rows or of some, under the names of their columns."""
         rows = self.rows if places is None else self.rows[places]
-        return {"start_ns": self.events.start_ns[rows], "end_ns": self.events.end_ns[rows]}
+        return {
+            "start_ns": self.events.start_ns.take(rows),
+            "end_ns": self.events.end_ns.take(rows),
+        }
 
     def names(self) -> Codes:
         """The name of each event."""
