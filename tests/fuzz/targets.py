@@ -41,7 +41,7 @@ from timeline.reports.terminal import Display
 from timeline.reports.terminal_filed import filed_text
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.ascend_trace import reader
-from timeline.sources.ascend_trace.events import ASCEND
+from timeline.sources.ascend_trace.events import ascend_format
 from timeline.sources.ascend_trace.reader import TraceFiles, read_trace
 from timeline.sources.common.kernel_table import describe_tasks, read_kernel_table
 from timeline.sources.common.losses import LossLog
@@ -164,7 +164,7 @@ def blocks(capture: Path) -> None:
 
 def _events_or_refusal(path: Path, block_bytes: int, damage: LossLog) -> list[object] | str:
     try:
-        blocks = read_events(ASCEND.decoder, path, block_bytes, damage)
+        blocks = read_events(ascend_format().decoder, path, block_bytes, damage)
         return [event for block in blocks for event in block]
     except SourceError:
         return "is refused"

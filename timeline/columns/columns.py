@@ -85,7 +85,7 @@ def take(values: npt.NDArray[Any], rows: Bool | Rows) -> npt.NDArray[Any]:
         return constant(values[0], count, values.dtype)
     if rows.dtype == np.bool_:
         return spillable(values[rows])
-    return compute_in_chunks(values.dtype, values.__getitem__, rows)
+    return compute_in_chunks(values.dtype, values.take, rows)
 
 
 def filter_in_place(values: npt.NDArray[Any], stays: Bool) -> npt.NDArray[Any]:

@@ -77,7 +77,7 @@ def distinct_values(values: npt.NDArray[_Integer]) -> tuple[npt.NDArray[_Integer
         return found, which.reshape(-1)
     least, _ = dense
     found, position = _numbered(values, *dense)
-    return found, compute_in_chunks(np.intp, lambda some: position[some - least], values)
+    return found, compute_in_chunks(np.intp, lambda some: position.take(some - least), values)
 
 
 def _distinct_of_few(
@@ -119,7 +119,7 @@ def map_values(
     """
     found, which = distinct_values(values)
     table = meaning(found)
-    return compute_in_chunks(table.dtype, table.__getitem__, which)
+    return compute_in_chunks(table.dtype, table.take, which)
 
 
 def distinct_pairs(first: Int64, second: Int64) -> tuple[npt.NDArray[np.int64], Rows]:

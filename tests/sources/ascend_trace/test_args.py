@@ -14,6 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.support.trace_json_reading import (
+    ALL_LAYERS,
     BIG_IDS,
     GRAPH,
     HELD_COUNTS,
@@ -31,6 +32,7 @@ from tests.support.trace_json_reading import (
 )
 from timeline.columns.columns import ColumnTable, Int64
 from timeline.columns.strings import NO_TEXT
+from timeline.layers import Layer
 from timeline.records.not_given import NO_CONTEXT, NO_ID
 from timeline.sources.decoders.exported_values import Value, number, text
 
@@ -228,7 +230,7 @@ FIRST, LAST = run_on(1, 2, 2)
 @pytest.mark.parametrize("block_bytes", [TINY_BLOCK, 1 << 19])
 @pytest.mark.parametrize("wrong", [[1], {"a": 1}, True], ids=json.dumps)
 @pytest.mark.parametrize(
-    "arg", sorted(name for name in SPELLED if name not in ("FP Start", "BP End"))
+    "arg", sorted(name for name in SPELLED if name not in ("FP Start", "BP End", "Input Dims"))
 )
 def test_an_arg_of_another_shape_costs_the_args_and_says_where(
     write: Writer, arg: str, wrong: Any, block_bytes: int
@@ -243,3 +245,32 @@ def test_an_arg_of_another_shape_costs_the_args_and_says_where(
     (lost,) = (one for one in records.omissions if "args are of another shape" in one.reason)
     assert lost.reason.endswith(f"the first at byte {offset}")
     assert (lost.rows, lost.rank, lost.loss) == (1, RANK, True)
+
+
+@pytest.mark.parametrize("layers", [ALL_LAYERS, ALL_LAYERS - {Layer.COMMUNICATION}])
+def test_args_that_nothing_shows_are_not_read(write: Writer, layers: frozenset[Layer]) -> None:
+    """What is wrong with them costs nothing, and the columns that are shown stay the same."""
+    lanes = [table.lane for table in GIVEN]
+    found = [event for lane in lanes for event in lane.names()]
+    for table in GIVEN:
+        values = {spelled: value for value, spelled in enumerate(table.spellings())}
+        on_lane = run_on(table.lane.pid, table.lane.tid, 2)
+        found += [{**event, "args": values} for event in on_lane]
+    every = read(write(found), layers=layers)
+    shown = read(write(found), layers=layers, every_arg=False)
+    assert len(every.planes) == len(shown.planes) == 2 * (Layer.COMMUNICATION in layers)
+    hidden = {
+        "tasks": {"batch", "connection"},
+        "planes": {"stream", "notify", "transport", "data_type"},
+        "ops": set[str](),
+        "host": {"process", "level", "connection"},
+    }
+    for name, columns in hidden.items():
+        ones = columns_of(getattr(every, name), every.strings)
+        others = columns_of(getattr(shown, name), shown.strings)
+        assert ones.keys() == others.keys()
+        for column in ones.keys() - columns:
+            assert ones[column] == others[column], column
+    for event in found:
+        event.get("args", {}).update({"transport type": [1], "Batch Id": {"a": 1}})
+    assert not read(write(found), layers=layers, every_arg=False).omissions

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.support.deadline import deadline
 from timeline.errors import SourceError
 from timeline.records.tables import Omission
-from timeline.sources.ascend_trace.events import ASCEND, AscendArgs, AscendEvent
+from timeline.sources.ascend_trace.events import AscendArgs, AscendEvent, ascend_format
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.json_events import BLOCK_BYTES, look_for_metadata, read_events
 
@@ -149,7 +149,9 @@ def wanted_args(phase: str, args: EventObject) -> EventObject:
 
 def read(path: Path, block_bytes: int) -> list[EventObject]:
     return [
-        plain(event) for block in read_events(ASCEND.decoder, path, block_bytes) for event in block
+        plain(event)
+        for block in read_events(ascend_format().decoder, path, block_bytes)
+        for event in block
     ]
 
 
@@ -256,7 +258,7 @@ def test_a_long_file_arrives_in_several_blocks(write: Callable[[bytes], Path]) -
     """Memory is bounded by blocks, not by the file."""
     found = [{"ph": "X", "name": f"op {number}", "ts": number} for number in range(60_000)]
     path = write(PLAIN.document(found))
-    blocks = [len(block) for block in read_events(ASCEND.decoder, path)]
+    blocks = [len(block) for block in read_events(ascend_format().decoder, path)]
     assert sum(blocks) == len(found)
     assert len(blocks) > 3
     assert max(blocks) * path.stat().st_size / len(found) < 3 * BLOCK_BYTES
@@ -299,7 +301,7 @@ def salvaged(path: Path, block_bytes: int) -> tuple[list[EventObject], tuple[Omi
     damage = LossLog(path)
     found = [
         plain(event)
-        for block in read_events(ASCEND.decoder, path, block_bytes, damage)
+        for block in read_events(ascend_format().decoder, path, block_bytes, damage)
         for event in block
     ]
     return found, damage.omissions(0)
@@ -450,6 +452,6 @@ def test_events_behind_nested_values_arrive_in_several_blocks(
     }
     found = [{"ph": "M", "name": f"name {number}"} for number in range(60_000)]
     path = write(Layout(before, {"late": [{}, {}]}, None, None, True, False).document(found))
-    blocks = [len(block) for block in read_events(ASCEND.decoder, path)]
+    blocks = [len(block) for block in read_events(ascend_format().decoder, path)]
     assert sum(blocks) == len(found)
     assert max(blocks) * path.stat().st_size / len(found) < 3 * BLOCK_BYTES

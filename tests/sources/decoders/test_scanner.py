@@ -25,7 +25,7 @@ from timeline.layers import Layer
 from timeline.records.tables import FlowEnd, Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS
 from timeline.sources.ascend_trace import reader
-from timeline.sources.ascend_trace.events import ASCEND, AscendArgs
+from timeline.sources.ascend_trace.events import AscendArgs, ascend_format
 from timeline.sources.ascend_trace.reader import TraceFiles, read_trace
 from timeline.sources.decoders import json_events, scanner
 from timeline.sources.decoders.scanner import EventScanner, is_compiled
@@ -581,7 +581,7 @@ def test_the_scanner_reads_all_events_but_the_last(count: int) -> None:
     """Only an event that another one follows is known to be whole."""
     event = {"ph": "X", "name": "a", "pid": 3, "tid": 2, "ts": "1.5", "dur": 1}
     text = json.dumps([event] * count)[1:].encode()
-    scanned = EventScanner(ASCEND, StringPool(), counters=True).scan(text)
+    scanned = EventScanner(ascend_format(), StringPool(), counters=True).scan(text)
     if count == 1:
         assert scanned is None
     else:

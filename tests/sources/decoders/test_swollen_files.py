@@ -11,7 +11,7 @@ import pytest
 
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
-from timeline.sources.ascend_trace.events import ASCEND
+from timeline.sources.ascend_trace.events import ascend_format
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders import json_events
 from timeline.sources.decoders.json_events import read_events
@@ -40,10 +40,12 @@ def events_in(
     monkeypatch.setattr(json_events, "MOST_EVENT_BYTES", MEGABYTE)
     if request.param and not is_compiled():
         pytest.skip("the package was built without a compiler")
-    scan = EventScanner(ASCEND, StringPool(), counters=True).scan if request.param else None
+    scan = (
+        EventScanner(ascend_format(), StringPool(), counters=True).scan if request.param else None
+    )
 
     def read(path: Path) -> int:
-        found = read_events(ASCEND.decoder, path, BLOCK_BYTES, LossLog(path), scan=scan)
+        found = read_events(ascend_format().decoder, path, BLOCK_BYTES, LossLog(path), scan=scan)
         return sum(map(len, found))
 
     return read

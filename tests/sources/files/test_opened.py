@@ -19,7 +19,7 @@ from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import Profile, ProfileShelf
 from timeline.cli.main import main
 from timeline.errors import SourceError
-from timeline.sources.ascend_trace.events import ASCEND
+from timeline.sources.ascend_trace.events import ascend_format
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.json_events import read_events
 from timeline.sources.decoders.trace_events import Complete
@@ -251,7 +251,11 @@ def test_a_packed_trace_that_was_cut_short_gives_its_first_events(tmp_path: Path
     packed = gzip.compress(json.dumps(events).encode())
     path.write_bytes(packed[: len(packed) // 2])
     damage = LossLog(path)
-    found = [event for block in read_events(ASCEND.decoder, path, 4096, damage) for event in block]
+    found = [
+        event
+        for block in read_events(ascend_format().decoder, path, 4096, damage)
+        for event in block
+    ]
     names = [event.name for event in found if isinstance(event, Complete)]
     assert names == [f"op {number}" for number in range(len(found))]
     assert 5_000 < len(found) < 15_000

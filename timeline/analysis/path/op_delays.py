@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from timeline.analysis.path.item_runs import ItemRuns
 from timeline.analysis.path.path_items import PathItems, PathKind
 from timeline.columns.columns import Int64, Rows
 from timeline.records.not_given import NO_ID
@@ -30,7 +31,8 @@ def op_delays(items: PathItems, ops: int) -> tuple[Int64, Int64]:
     if not len(rows):
         return computing_ns, host_ns
     since_ns = _came_before(items, rows)
-    until = _last_on_path(items, rows, since_ns)
+    runs = ItemRuns(items.before)
+    until = runs.first_after(items.end_ns, rows, since_ns)
     # An op itself is not part of what it waits for.
     first = _spent(items, rows, since_ns, items.start_ns[rows])
     last = _spent(items, until, since_ns, items.end_ns[until])
@@ -41,8 +43,8 @@ def op_delays(items: PathItems, ops: int) -> tuple[Int64, Int64]:
     for found, of_first, of_last, of_all in zip(
         (computing_ns, host_ns), first, last, whole, strict=True
     ):
-        upto_ns = _along_path(items, of_all)
-        of_first[led] += of_last[led] + upto_ns[before] - upto_ns[until[led]]
+        between_ns = runs.sum_at(of_all, before) - runs.sum_at(of_all, until[led])
+        of_first[led] += of_last[led] + between_ns
         found[items.collective[rows]] = of_first
     return computing_ns, host_ns
 
@@ -56,45 +58,9 @@ def _spent(items: PathItems, rows: Rows, since_ns: Int64, upto_ns: Int64) -> tup
     return np.maximum(computing_ns, 0), np.maximum(start_ns - host_ns, 0)
 
 
-def _along_path(items: PathItems, spent_ns: Int64) -> Int64:
-    """The sum over each item and all that lead to it, but not over the first of them, (items,)."""
-    sums = [0] * len(items)
-    each = zip(items.before.tolist(), spent_ns.tolist(), strict=True)
-    for row, (before, spent) in enumerate(each):
-        if before != NO_ID:
-            sums[row] = sums[before] + spent
-    return np.array(sums, np.int64)
-
-
 def _came_before(items: PathItems, rows: Rows) -> Int64:
     """When the op began that ended last before each op; for the first, the first start of all."""
     by_end = rows[np.argsort(items.end_ns[rows], kind="stable")]
     at = np.searchsorted(items.end_ns[by_end], items.start_ns[rows], side="right") - 1
     since_ns: Int64 = np.where(at >= 0, items.start_ns[by_end[at]], items.start_ns[0])
     return np.minimum(since_ns, items.start_ns[rows])
-
-
-def _last_on_path(items: PathItems, rows: Rows, since_ns: Int64) -> Rows:
-    """The first in time of the items that lead to each op and end after a moment, or the op.
-
-    Items end later than those that lead to them, so that jumps to far ones, as of a skip list, find
-    it in a time that grows with the logarithm of their number.
-    """
-    before, ends_ns = items.before.tolist(), items.end_ns.tolist()
-    depth, jump = list[int](), list[int]()
-    for row, one in enumerate(before):
-        if one == NO_ID:
-            depth.append(0)
-            jump.append(row)
-            continue
-        far = jump[one]
-        even = depth[one] - depth[far] == depth[far] - depth[jump[far]]
-        depth.append(depth[one] + 1)
-        jump.append(jump[far] if even else one)
-    found = list[int]()
-    for row, begin_ns in zip(rows.tolist(), since_ns.tolist(), strict=True):
-        item = row
-        while before[item] != NO_ID and ends_ns[before[item]] > begin_ns:
-            item = jump[item] if ends_ns[jump[item]] > begin_ns else before[item]
-        found.append(item)
-    return np.array(found, np.intp)

@@ -16,6 +16,7 @@ from timeline.analysis.path.device_order import (
     ordered_items,
     waits_for_device,
 )
+from timeline.analysis.path.item_runs import ItemRuns
 from timeline.analysis.path.longest_calls import longest_calls
 from timeline.analysis.path.path_items import PathItems, RankPath
 from timeline.columns.columns import Bool, Int64, Rows
@@ -100,12 +101,7 @@ def _reachable(items: PathItems, step_ends_ns: Int64) -> Bool:
     reached = items.collective != NO_ID
     reached[ends[at[at >= 0]]] = True
     reached[ends[-1:]] = True
-    before = items.before.tolist()
-    marks = bytearray(reached.tobytes())
-    for row in range(len(before) - 1, -1, -1):
-        if marks[row] and before[row] >= 0:
-            marks[before[row]] = True
-    return np.frombuffer(bytes(marks), np.bool_)
+    return ItemRuns(items.before).leading_to(reached)
 
 
 def _renumbered(items: PathItems, kept: Bool) -> PathItems:

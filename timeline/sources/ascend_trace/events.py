@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import msgspec
 
+from timeline.layers import Layer
 from timeline.sources.decoders.event_format import EventFormat
 from timeline.sources.decoders.exported_values import Value
 from timeline.sources.decoders.trace_events import (
@@ -19,7 +21,7 @@ from timeline.sources.decoders.trace_events import (
 )
 from timeline.sources.source import ReadRequest
 
-__all__ = ["ASCEND", "AscendArgs", "AscendComplete", "AscendEvent", "format_for"]
+__all__ = ["AscendArgs", "AscendEvent", "ascend_format", "format_for"]
 
 _EMPTY = msgspec.Raw(b"")
 
@@ -53,9 +55,10 @@ class AscendArgs(
         "iteration": "Iteration ID",
         "fp_start": "FP Start",
         "bp_end": "BP End",
+        "input_dims": "Input Dims",
     },
 ):
-    """The args of device tasks, HCCL tasks, communication ops, host calls and steps.
+    """The args of device tasks, HCCL tasks, communication ops, host calls, steps and operators.
 
     They are in the order in which msprof writes them, which decodes fastest.
     """
@@ -87,6 +90,7 @@ class AscendArgs(
     iteration: Value = None
     fp_start: msgspec.Raw = _EMPTY
     bp_end: msgspec.Raw = _EMPTY
+    input_dims: Value = None
 
 
 class AscendComplete(Complete, gc=False, tag_field="ph", tag="X"):
@@ -96,25 +100,55 @@ class AscendComplete(Complete, gc=False, tag_field="ph", tag="X"):
 
 
 AscendEvent = AscendComplete | Counter | Metadata | FlowStart | FlowStep | FlowFinish | Other
-ASCEND: EventFormat[AscendEvent] = EventFormat(AscendEvent, args=(AscendArgs,))
+
+_EVERY_ARG = frozenset({"batch", "notify", "plane_stream", "transport", "plane_data_type"})
+"""Args of tasks that only `--args all` shows."""
+_PLANES = frozenset(
+    {
+        "plane_task",
+        "plane_context",
+        "source_rank",
+        "target_rank",
+        "size",
+        "link",
+        "bandwidth",
+    }
+)
+"""Args that only HCCL tasks have, beside those."""
+_SHAPES = frozenset({"input_dims"})
+"""Many texts, which few ask for."""
 
 
-class ShapedArgs(AscendArgs, gc=False, frozen=True, rename={"input_dims": "Input Dims"}):
-    """The same, and the shapes of the inputs of an operator of the framework."""
-
-    input_dims: Value = None
-
-
-class ShapedComplete(Complete, gc=False, tag_field="ph", tag="X"):
-    """An interval whose shapes are read."""
-
-    args: ShapedArgs | None = None
-
-
-ShapedEvent = ShapedComplete | Counter | Metadata | FlowStart | FlowStep | FlowFinish | Other
-SHAPED: EventFormat[ShapedEvent] = EventFormat(ShapedEvent, args=(ShapedArgs,))
+@cache
+def ascend_format(left_out: frozenset[str] = frozenset()) -> EventFormat[Any]:
+    """The format of the events of Ascend traces; args that are left out are skipped unread."""
+    fields = [field for field in msgspec.structs.fields(AscendArgs) if field.name not in left_out]
+    args: Any = msgspec.defstruct(
+        AscendArgs.__name__,
+        [(field.name, field.type, field.default) for field in fields],
+        rename={field.name: field.encode_name for field in fields},
+        gc=False,
+        frozen=True,
+    )
+    complete: Any = msgspec.defstruct(
+        AscendComplete.__name__,
+        [("args", args | None, None)],
+        bases=(Complete,),
+        gc=False,
+        tag_field="ph",
+        tag="X",
+    )
+    kinds = complete | Counter | Metadata | FlowStart | FlowStep | FlowFinish | Other
+    return EventFormat(kinds, args=(args,))
 
 
 def format_for(wanted: ReadRequest) -> EventFormat[Any]:
-    """The format that decodes what is wanted: shapes are many texts, which few ask for."""
-    return SHAPED if wanted.shapes else ASCEND
+    """The format that reads what is wanted, and no other arg: most of a trace is args."""
+    left_out = frozenset[str]()
+    if not wanted.every_arg:
+        left_out |= _EVERY_ARG
+    if Layer.COMMUNICATION not in wanted.layers:
+        left_out |= _EVERY_ARG - {"batch"} | _PLANES
+    if not wanted.shapes:
+        left_out |= _SHAPES
+    return ascend_format(left_out)

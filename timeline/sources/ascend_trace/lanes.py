@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TypeVar
 
 import numpy as np
@@ -16,8 +17,6 @@ from timeline.sources.decoders.event_values import LaneKey
 
 __all__ = ["LaneEvents", "lanes_by", "lanes_of"]
 
-OTHER_KIND = -1
-"""Number of a lane that is not of the kind at hand."""
 _Kind = TypeVar("_Kind", bound=Hashable)
 
 
@@ -58,13 +57,16 @@ def lanes_by(
     by_kind: dict[_Kind, dict[int, LaneKey]] = {}
     for group, key in lanes.items():
         by_kind.setdefault(kind_of(key), {})[group] = key
-    groups = events.group[rows]
+    every = list(chain.from_iterable(by_kind.values()))
+    few = len(every) <= np.iinfo(np.int16).max  # whose numbers sort in one pass
+    number = np.zeros(max(lanes, default=0) + 1, np.int16 if few else np.int32)
+    number[every] = np.arange(len(every))
+    lane = number.take(events.group.take(rows))
+    by_lane = rows.take(np.argsort(lane, kind="stable"))
+    counts = np.bincount(lane, minlength=len(every)).tolist()
+    first_lane = first_row = 0
     for kind, alike in by_kind.items():
-        few = len(alike) <= np.iinfo(np.int16).max  # whose numbers sort in one pass
-        number = np.full(max(lanes) + 1, OTHER_KIND, np.int16 if few else np.int32)
-        number[list(alike)] = np.arange(len(alike))
-        lane = number[groups]
-        of_kind = np.flatnonzero(lane != OTHER_KIND)
-        counts = np.bincount(lane[of_kind], minlength=len(alike)).tolist()
-        of_kind = of_kind[np.argsort(lane[of_kind], kind="stable")]
-        yield kind, LaneEvents(list(alike.values()), counts, events, rows[of_kind])
+        of_kind = counts[first_lane : first_lane + len(alike)]
+        its = by_lane[first_row : first_row + sum(of_kind)]
+        yield kind, LaneEvents(list(alike.values()), of_kind, events, its)
+        first_lane, first_row = first_lane + len(alike), first_row + len(its)

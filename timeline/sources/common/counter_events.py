@@ -49,8 +49,7 @@ def counters_at(events: EventColumns, rows: Rows) -> Iterator[CounterEvents]:
         group_of = group_of.astype(np.uint16)  # which sorts in one pass
     order = rows[np.argsort(group_of, kind="stable")]
     bounds = [0, *np.cumsum(np.bincount(group_of)).tolist()]
-    args_of = np.bincount(events.flat.row, minlength=len(events))
-    first_arg = (np.cumsum(args_of) - args_of)[order]
+    first_arg = np.searchsorted(events.flat.row, order.astype(events.flat.row.dtype))
     for at, group in enumerate(groups.tolist()):
         process, name, keys = events.values.counters(group)
         of_group = slice(*bounds[at : at + 2])

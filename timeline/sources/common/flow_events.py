@@ -118,10 +118,10 @@ class FlowReader:
         started, ended = start != NOT_BOUND, end != NOT_BOUND
         target = np.where(ended, row[end], NOT_BOUND) if len(row) else end
         source = np.where(started, row[start], NOT_BOUND) if len(row) else start
-        launching = np.isin(
-            ends.category[start],
-            [code for name in LAUNCH if (code := self.strings.find(name)) is not None],
-        )
+        category, launching = ends.category[start], np.zeros(len(start), np.bool_)
+        for code in map(self.strings.find, LAUNCH):
+            if code is not None:
+                launching |= category == code
         launched = np.flatnonzero((target != NOT_BOUND) & started & launching)
         whole = (target != NOT_BOUND) & (source != NOT_BOUND)
         flows = Flows.of(

@@ -51,6 +51,10 @@ class ArgValues:
     def __getitem__(self, rows: Rows | slice) -> ArgValues:
         return ArgValues(self.kind[rows], self.value[rows], self.values)
 
+    def take(self, rows: Rows) -> ArgValues:
+        """The values of some rows, which NumPy gathers so in two thirds of the time."""
+        return ArgValues(self.kind.take(rows), self.value.take(rows), self.values)
+
     def are_whole(self) -> bool:
         """Whether all are integers as the decoder gives them."""
         return bool((self.kind == IS_WHOLE).all())
@@ -269,7 +273,7 @@ class _ArgsByKey:
         key = given.astype(np.int8)  # which sorts in one pass
         by_key = np.argsort(key, kind="stable")
         rows = by_key if rows is None else rows[by_key]
-        self._row, self._values = flat.row[rows], flat.value[rows]
+        self._row, self._values = flat.row.take(rows), flat.value.take(rows)
         counts = np.bincount(key, minlength=len(self.numbers))
         self._bounds = [0, *np.cumsum(counts).tolist()]
 
@@ -291,6 +295,6 @@ class _ScannedArgs(GivenArgs):
     def of(self, arg: str) -> tuple[Rows, ArgValues]:
         """Which of the rows, by their place, give an arg, and its values there."""
         row, values = self._args.of(arg)
-        place = self._place[row]
+        place = self._place.take(row)
         held = np.flatnonzero(place != NOT_HERE)
-        return place[held].astype(np.intp), values[held]
+        return place.take(held).astype(np.intp), values.take(held)

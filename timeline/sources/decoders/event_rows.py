@@ -14,7 +14,7 @@ from timeline.columns.columns import Bool, Codes, Float64, Int64, Rows
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct, map_values
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.records.not_given import NO_ID
+from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.sources.common.decimals import moments_ns
 from timeline.sources.decoders.event_columns import ArgValues, EventColumns, GivenArgs
 from timeline.sources.decoders.event_values import JsonValues
@@ -54,7 +54,10 @@ class EventRows:
     def spans(self, places: Rows | None = None) -> dict[str, Int64]:
         """Start and end of all rows or of some, under the names of their columns."""
         rows = self.rows if places is None else self.rows[places]
-        return {"start_ns": self.events.start_ns[rows], "end_ns": self.events.end_ns[rows]}
+        return {
+            "start_ns": self.events.start_ns.take(rows),
+            "end_ns": self.events.end_ns.take(rows),
+        }
 
     def names(self) -> Codes:
         """The name of each event."""
@@ -166,10 +169,9 @@ class EventRows:
     def moments(self, arg: str) -> Int64:
         """The moments that an arg gives as decimal microseconds, NO_TIME where it gives none."""
         places, values = self.given(arg)
-        texts = [b""] * len(self)
-        for place, value in zip(places.tolist(), values.objects(), strict=True):
-            texts[place] = value.encode()
-        return moments_ns(texts)
+        made = np.full(len(self), NO_TIME)
+        made[places] = moments_ns([value.encode() for value in values.objects()])
+        return made
 
     def objects(self, arg: str) -> list[Any]:
         """The value of an arg of each event as the decoder gives it, None where it is absent."""
