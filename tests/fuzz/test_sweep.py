@@ -42,11 +42,13 @@ FOUND = (
         "torch-db-no-operators",
         "ascend_pytorch_profiler_#.db: AICORE_FREQ.freq = 1e308 in all rows",
     ),
+    ("torch-text", "trace_view.json: []C:/args/Hit Rate(%) = 1e308 in one row"),
+    ("msprof-sqlite-cann-9", "llc.db: LLCMetrics.hitrate = 1e308 in all rows"),
 )
 """Cases that showed a fault.
 
-What is left out was told, and strings were numbered, in the order in which parts were read; and the
-mean of frequencies that no core has was too large for a number.
+What is left out was told, and strings were numbered, in the order in which parts were read. Means of
+frequencies that no core has, and percentages of such fractions, were too large for a number.
 """
 
 

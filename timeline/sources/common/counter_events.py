@@ -15,7 +15,7 @@ from timeline.columns.interner import Interner
 from timeline.columns.strings import StringPool
 from timeline.frozen import dataclass
 from timeline.records.tables import CounterSamples, CounterSeries
-from timeline.sources.common.counters import factor_of, name_and_unit
+from timeline.sources.common.counters import factor_of, name_and_unit, scaled
 from timeline.sources.decoders.event_columns import ArgValues, EventColumns
 
 __all__ = ["CounterEvents", "CounterReader", "counters_at"]
@@ -116,7 +116,7 @@ class CounterReader:
         columns = {
             "time_ns": samples.time_ns,
             "series": renumbered[samples.series],
-            "value": samples.value * factors[samples.series],
+            "value": scaled(samples.value, factors[samples.series]),
         }
         return series, CounterSamples.of(len(samples), columns)
 

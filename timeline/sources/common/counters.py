@@ -27,6 +27,7 @@ __all__ = [
     "column_unit",
     "factor_of",
     "name_and_unit",
+    "scaled",
     "whole_bytes",
 ]
 
@@ -138,7 +139,7 @@ class CounterBuilder:
         ]
         rows = np.zeros(len(labels.texts), np.int64)
         rows[used] = self._series.of(keys)
-        self._append(rows[which], time_ns, values * series.factor if series.factor != 1 else values)
+        self._append(rows[which], time_ns, scaled(values, series.factor))
         return idle
 
     def _append(self, series: Int64, time_ns: Int64, values: Float64) -> None:
@@ -155,6 +156,12 @@ class CounterBuilder:
         return CounterSeries.of(len(self._series), coded), CounterSamples.concat(self._samples)
 
 
+def scaled(values: Float64, factor: int | Int64) -> Float64:
+    """Values in another unit; one that is too large for that is infinite, and so no sample."""
+    with np.errstate(over="ignore"):
+        return values * factor
+
+
 def whole_bytes(values: Float64, unit: str) -> tuple[Float64, str]:
     """Sizes in bytes, where the text of all of them is fine enough to tell; else as they are.
 
@@ -164,7 +171,7 @@ def whole_bytes(values: Float64, unit: str) -> tuple[Float64, str]:
     factor = SIZES.get(unit)
     if factor is None:
         return values, unit
-    sizes = values * factor
+    sizes = scaled(values, factor)
     known = sizes[np.isfinite(sizes)]
     return (sizes, "B") if (known == np.rint(known)).all() else (values, unit)
 
