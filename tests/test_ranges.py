@@ -14,10 +14,11 @@ from timeline.analysis.invalid_rows import drop_invalid_rows
 from timeline.cli.main import main
 from timeline.columns.strings import StringPool
 from timeline.commands.export import export
+from timeline.declarations import fill
 from timeline.encoders.formats import format_of
 from timeline.encoders.piece_maker import encode_timeline
 from timeline.errors import RecordError, UsageError
-from timeline.options import ReadingOptions
+from timeline.options import ExportOptions, ReadingOptions
 from timeline.ranges import FURTHEST_NS, LARGEST_ID
 from timeline.records.clock import ClockMove
 from timeline.records.not_given import NO_TIME
@@ -93,6 +94,15 @@ def test_options_of_the_library_are_checked_alike() -> None:
     with pytest.raises(UsageError, match="no id is negative"):
         ReadingOptions(assign_rank={"PROF": -1})
     assert Selection(ranks=LARGEST_ID).ranks == frozenset({LARGEST_ID})
+
+
+@pytest.mark.parametrize("ids", [range(1 << 40), range(0, 1 << 80, 3), range(1 << 70, 0, -1)])
+def test_ranges_that_nobody_can_list_are_refused(ids: range) -> None:
+    """Before anything of them is listed, which would take all memory."""
+    with pytest.raises(UsageError, match="too long"):
+        Selection(ranks=ids)
+    with pytest.raises(UsageError, match="too long"):
+        fill(ExportOptions, {"output": None, "exact_steps": ids})
 
 
 def test_no_move_wraps() -> None:

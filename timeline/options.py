@@ -21,7 +21,14 @@ from timeline.errors import UsageError
 from timeline.frozen import dataclass
 from timeline.ranges import check_id, check_offset
 from timeline.selection import Align, Ids, Kind
-from timeline.units import parse_bytes, parse_count, parse_duration_ns, parse_ids, parse_whole
+from timeline.units import (
+    check_range,
+    parse_bytes,
+    parse_count,
+    parse_duration_ns,
+    parse_ids,
+    parse_whole,
+)
 
 __all__ = [
     "DEFAULT_LIMIT_BYTES",
@@ -119,6 +126,7 @@ def _read_exact_steps(steps: Ids) -> tuple[int, ...] | None:
     if isinstance(steps, str):
         parts = [parse_ids(part, "exact-steps") for part in steps.split(",")]
         return tuple(dict.fromkeys(step for part in parts for step in sorted(part or ())))
+    check_range("exact-steps", steps)
     found = tuple(dict.fromkeys([steps] if isinstance(steps, int) else steps))
     for step in found:
         check_id("exact-steps", step)

@@ -13,7 +13,7 @@ from timeline.errors import SelectionError, UsageError, did_you_mean
 from timeline.frozen import dataclass
 from timeline.layers import LAYERS, Layer, LayerName
 from timeline.ranges import FURTHEST_NS, check_id
-from timeline.units import MOST_IDS, parse_duration_ns, parse_ids, spell_duration
+from timeline.units import check_range, parse_duration_ns, parse_ids, spell_duration
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -108,8 +108,7 @@ def _read_ids(name: str, ids: Ids) -> frozenset[int] | None:
     if isinstance(ids, str):
         parsed = parse_ids(ids, name)
         return None if parsed is None else _within_range(name, parsed)
-    if isinstance(ids, range) and len(ids) > MOST_IDS:
-        raise UsageError(f"{name} {ids}: the range is too long.")
+    check_range(name, ids)
     try:
         each = ids if isinstance(ids, Iterable) else (ids,)
         # Numbers of NumPy become those of Python, which can be spelled and sorted.

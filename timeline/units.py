@@ -9,6 +9,7 @@ from timeline.patterns import compile_late
 
 __all__ = [
     "MOST_IDS",
+    "check_range",
     "parse_bytes",
     "parse_count",
     "parse_duration_ns",
@@ -122,6 +123,18 @@ def parse_ids(text: str, noun: str) -> frozenset[int] | None:
             )
         ids.update(range(first, last + 1))
     return frozenset(ids)
+
+
+def check_range(noun: str, ids: object) -> None:
+    """Refuse a range of more ids than can be listed one by one.
+
+    Raises:
+        UsageError: it has more.
+    """
+    if isinstance(ids, range) and len(ids[: MOST_IDS + 1]) > MOST_IDS:
+        raise UsageError(
+            f"{noun} {ids}: the range is too long.", do=f"Give at most {MOST_IDS} ids."
+        )
 
 
 def spell_bytes(size_bytes: int) -> str:
