@@ -47,8 +47,8 @@ FOUND = (
 )
 """Cases that showed a fault.
 
-What is left out was told, and strings were numbered, in the order in which parts were read. Means of
-frequencies that no core has, and percentages of such fractions, were too large for a number.
+What is left out was told, and strings were numbered, in the order in which parts were read. Means
+of frequencies that no core has, and percentages of such fractions, were too large for a number.
 """
 
 
