@@ -111,12 +111,14 @@ def add_allocations(
 
 
 def are_sound(size_bytes: Float64, allocated_ns: Int64, released_ns: Int64) -> Bool:
-    """Which allocations have a size and a time, and were not released before they were made."""
-    known = (allocated_ns != NO_TIME) & np.isfinite(size_bytes)
+    """Which have a size that a memory can hold, and a time, and were not released before that."""
+    known = (allocated_ns != NO_TIME) & (np.abs(size_bytes) < MOST_BYTES)
     sound: Bool = known & ((released_ns == NO_TIME) | (released_ns >= allocated_ns))
     return sound
 
 
+MOST_BYTES = float(1 << 53)
+"""More than any memory; a number from there on does not tell bytes apart."""
 _NAME = "Name"
 _ALLOCATED, _RELEASED, _DURATION = "Allocation Time(us)", "Release Time(us)", "Duration(us)"
 
