@@ -1,15 +1,25 @@
-"""The ranges of times, ids and orders, and the errors of what lies outside them."""
+"""The ranges of times, ids, orders and amounts of memory, and the errors of what lies outside."""
 
 from __future__ import annotations
 
 from timeline.errors import RecordError, UsageError
 
-__all__ = ["FURTHEST_NS", "LARGEST_ID", "check_id", "check_offset", "check_order", "check_span"]
+__all__ = [
+    "FURTHEST_NS",
+    "LARGEST_ID",
+    "MOST_BYTES",
+    "check_id",
+    "check_offset",
+    "check_order",
+    "check_span",
+]
 
 FURTHEST_NS = (1 << 62) - 1
 """Times lie within 146 years of zero, so that the difference of any two fits 64 bits."""
 LARGEST_ID = (1 << 63) - 1
 """Columns of ids hold signed numbers of 64 bits."""
+MOST_BYTES = float(1 << 53)
+"""More than any memory; as a real number, an amount from there on does not tell bytes apart."""
 LARGEST_ORDER = (1 << 31) - 1
 """The order of a row among its siblings is a signed number of 32 bits in a trace."""
 

@@ -6,11 +6,12 @@ from dataclasses import field
 
 import numpy as np
 
-from timeline.analysis.memory_peaks import BYTES_OF_UNIT, MOST_BYTES
+from timeline.analysis.memory_peaks import BYTES_OF_UNIT
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.distinct import rows_by_value
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.frozen import dataclass
+from timeline.ranges import MOST_BYTES
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Records
 

@@ -9,15 +9,14 @@ import numpy as np
 from timeline.columns.columns import Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.strings import StringPool
 from timeline.frozen import dataclass
+from timeline.ranges import MOST_BYTES
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import Records
 
-__all__ = ["BYTES_OF_UNIT", "MOST_BYTES", "MemoryPeaks", "PeakTable", "memory_peaks"]
+__all__ = ["BYTES_OF_UNIT", "MemoryPeaks", "PeakTable", "memory_peaks"]
 
 BYTES_OF_UNIT = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 """Units in which profilers count memory; what has another is no memory."""
-MOST_BYTES = float(1 << 53)
-"""More than any memory; samples from there on do not tell bytes apart, and are none."""
 
 
 class PeakTable(ColumnTable):

@@ -11,6 +11,7 @@ from timeline.columns.columns import Bool, Codes, Float64, Int64
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError
 from timeline.frozen import dataclass
+from timeline.ranges import MOST_BYTES
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Allocations, Omission, OmissionCode
 from timeline.sources.common.counters import SIZES, CounterBuilder, column_name, column_unit
@@ -117,8 +118,6 @@ def are_sound(size_bytes: Float64, allocated_ns: Int64, released_ns: Int64) -> B
     return sound
 
 
-MOST_BYTES = float(1 << 53)
-"""More than any memory; a number from there on does not tell bytes apart."""
 _NAME = "Name"
 _ALLOCATED, _RELEASED, _DURATION = "Allocation Time(us)", "Release Time(us)", "Duration(us)"
 
