@@ -18,7 +18,7 @@ from pathlib import Path
 
 from simulator.layouts import LAYOUTS
 from tests.fuzz.extremes import EXTREMES, OTHER, Extreme, Special
-from tests.fuzz.file_columns import Column, columns_of
+from tests.fuzz.file_columns import Column, columns_of, unnumbered_name
 from tests.fuzz.input_tree import InputTree
 from tests.fuzz.long_runs import run_unhindered
 from tests.fuzz.sweep_seeds import Seed, made_seeds, real_seeds
@@ -51,7 +51,7 @@ class ColumnReach:
         self._tree = InputTree(self._capture)
         self._columns: dict[tuple[str, str], list[tuple[Path, Column]]] = {}
         for path in self._tree.paths:
-            file = re.sub("[0-9]+", "#", path.name)
+            file = unnumbered_name(path)
             for column in columns_of(path):
                 if not _NAMELESS.fullmatch(column.name):
                     self._columns.setdefault((file, column.name), []).append((path, column))

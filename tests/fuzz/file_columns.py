@@ -19,7 +19,7 @@ import apsw
 
 from tests.fuzz.extremes import LONG_CHARACTERS, MANY_DIGITS, Extreme, Special
 
-__all__ = ["Column", "columns_of"]
+__all__ = ["Column", "columns_of", "unnumbered_name"]
 
 csv.field_size_limit(1 << 30)  # a name of 1 MB is changed once more
 
@@ -49,6 +49,11 @@ class Column:
     name: str
     change: _Set
     """Of the content, a value, and whether one row alone; None where the file cannot hold it."""
+
+
+def unnumbered_name(path: Path) -> str:
+    """The name of a file with # for each number, so that it stays the same from rank to rank."""
+    return re.sub("[0-9]+", "#", path.name)
 
 
 def columns_of(path: Path) -> list[Column]:

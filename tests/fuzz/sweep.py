@@ -23,7 +23,7 @@ from random import Random
 from types import FrameType
 
 from tests.fuzz.extremes import EXTREMES, Extreme
-from tests.fuzz.file_columns import Column, columns_of
+from tests.fuzz.file_columns import Column, columns_of, unnumbered_name
 from tests.fuzz.findings import Fault, fault_of
 from tests.fuzz.input_tree import InputTree, SeenInputs
 from tests.fuzz.ledger import CORPUS, Counts, Ledger
@@ -59,7 +59,7 @@ class Change:
     @property
     def place(self) -> str:
         """The column, whatever the numbers in the name of its file."""
-        return f"{re.sub('[0-9]+', '#', self.path.name)}: {self.column.name}"
+        return f"{unnumbered_name(self.path)}: {self.column.name}"
 
     @property
     def name(self) -> str:
@@ -153,7 +153,7 @@ class Sweeper:
         columns: dict[str, tuple[Path, Column]] = {}
         for path in self._tree.paths:
             for column in columns_of(path):
-                place = f"{re.sub('[0-9]+', '#', path.name)}: {column.name}"
+                place = f"{unnumbered_name(path)}: {column.name}"
                 columns.setdefault(place, (path, column))
         return columns
 
