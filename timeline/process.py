@@ -17,6 +17,7 @@ from typing import NoReturn
 
 __all__ = [
     "ENDING",
+    "WRITTEN_BEFORE",
     "Terminated",
     "ended_by_signals",
     "exit_with",
@@ -27,6 +28,8 @@ __all__ = [
 ]
 
 NOTHING_WRITTEN = "nothing was written."
+WRITTEN_BEFORE = "the timeline was written before."
+"""An arg of an interrupt that came later than that."""
 SIGNALLED = 128
 """What shells add to the number of the signal that ended a command."""
 
@@ -143,13 +146,14 @@ def _end(number: int, _frame: object) -> None:
     os._exit(say_interrupted(number))
 
 
-def say_interrupted(number: int, outcome: str = NOTHING_WRITTEN) -> int:
+def say_interrupted(number: int, *, written: bool = False) -> int:
     """Say by what kind of signal the command ends, and what became of its output.
 
     Returns:
         The exit code that says it too.
     """
     what = "interrupted" if number == signal.SIGINT else "terminated"
+    outcome = WRITTEN_BEFORE if written else NOTHING_WRITTEN
     if sys.stderr is not None:
         with contextlib.suppress(OSError):  # a terminal that is closed shows nothing
             sys.stderr.write(f"tlexport: {what}; {outcome}\n")

@@ -148,6 +148,18 @@ def test_interrupt_while_reading(
     assert command.files() == []
 
 
+def test_interrupt_within_a_decoder_of_text(
+    command: Command, profile: Profile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python gives an interrupt args of its own there, which are not ours to tell."""
+
+    def decode(*_: object, **_more: object) -> None:
+        raise KeyboardInterrupt("decoding with 'cp437' codec failed (KeyboardInterrupt: )")
+
+    monkeypatch.setattr("timeline.sources.trace_json.source.MindStudioSource.read", decode)
+    assert command(profile.path).err == "tlexport: interrupted; nothing was written.\n"
+
+
 @pytest.mark.parametrize("arguments", [(), ("--quiet", "--open")], ids=["told", "shown"])
 def test_interrupt_behind_the_writing(
     command: Command, profile: Profile, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]

@@ -12,6 +12,7 @@ from pathlib import Path
 from timeline.errors import SourceError, TimelineError
 from timeline.printable import say
 from timeline.process import (
+    WRITTEN_BEFORE,
     Terminated,
     ended_by_signals,
     interrupted_by_signals,
@@ -46,7 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt as interrupt:
         number = interrupt.number if isinstance(interrupt, Terminated) else signal.SIGINT
-        return say_interrupted(number, *map(str, interrupt.args[:1]))
+        # It may have other args: those that decoders of text give to what ends them.
+        return say_interrupted(number, written=WRITTEN_BEFORE in interrupt.args)
     except OSError as error:
         if error.filename is not None:
             say(f"tlexport: {error.filename}: {error.strerror}.", stream=sys.stderr)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 from timeline.cli.parser import PrintOptions, ViewOptions
 from timeline.errors import TimelineWarning, UsageError
 from timeline.printable import encoded, printable_json, say
+from timeline.process import WRITTEN_BEFORE
 
 if TYPE_CHECKING:
     from timeline.figures.filed_verdict import FiledVerdict
@@ -107,7 +108,7 @@ def after_writing() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as interrupt:
-        interrupt.args = ("the timeline was written before.",)
+        interrupt.args = (WRITTEN_BEFORE,)
         raise
 
 
