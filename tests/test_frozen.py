@@ -127,6 +127,22 @@ def test_subclasses_take_all_fields_and_check_themselves() -> None:
         Later(-1)
 
 
+def test_they_are_derived_from_as_those_of_the_library() -> None:
+    """Who extends the library in their own code uses the decorator of the standard library."""
+
+    @dataclass(frozen=True)
+    class Derived(Late):
+        further: int = 0
+
+    made = Derived(3, further=4)
+    assert (made.rank, made.name, made.further) == (3, "none", 4)
+    assert made == dataclasses.replace(Derived(1), rank=3, further=4)
+    with pytest.raises(FrozenInstanceError):
+        made.rank = 5  # type: ignore[misc]
+    with pytest.raises(TypeError, match="cannot inherit non-frozen dataclass from a frozen one"):
+        dataclass(type("Thawed", (Late,), {}))
+
+
 def test_those_with_slots_are_copied_and_sent() -> None:
     slotted = Slotted(3, [1])
     assert not hasattr(slotted, "__dict__")

@@ -7,8 +7,9 @@ it would spend a quarter of its time on methods that nobody calls.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import MISSING, Field, FrozenInstanceError
 from functools import partial
 from types import FunctionType
@@ -40,14 +41,30 @@ def _declare(
     slots: bool = False,
 ) -> type:
     """Note the fields of a class and give it methods that are written when they are asked for."""
-    kind = dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only, slots=slots)(
-        kind
-    )
+    with _as_if_not_frozen(kind):
+        kind = dataclasses.dataclass(
+            init=False, repr=False, eq=False, kw_only=kw_only, slots=slots
+        )(kind)
+    kind.__dataclass_params__.frozen = True  # type: ignore[attr-defined]
     names = ["__init__", *(["__repr__"] if repr else []), *(["__eq__", "__hash__"] if eq else [])]
     methods = {name: _WrittenLate(kind, name) for name in names if name not in vars(kind)}
     for name, method in {**methods, **_REFUSALS, **(_STATE if slots else {})}.items():
         setattr(kind, name, method)
     return kind
+
+
+@contextlib.contextmanager
+def _as_if_not_frozen(kind: type) -> Iterator[None]:
+    """Have the library declare a class that is frozen afterwards, whatever it is derived from."""
+    bases = [vars(base).get("__dataclass_params__") for base in kind.__mro__[1:]]
+    frozen = [base for base in bases if base is not None and base.frozen]
+    for base in frozen:
+        base.frozen = False
+    try:
+        yield
+    finally:
+        for base in frozen:
+            base.frozen = True
 
 
 class _WrittenLate:
