@@ -325,6 +325,15 @@ class TableBuilder(Generic[_Table]):
         if self._small_rows >= JOINED_ROWS:
             self._join_small()
 
+    def extend(self, other: TableBuilder[_Table]) -> None:
+        """Put the rows of another builder, which is empty then, behind those of this one."""
+        self._join_small()
+        other._join_small()
+        self._large += other._large
+        self.rows += other.rows
+        other._large.clear()
+        other.rows = 0
+
     def _join_small(self) -> None:
         self._large.append(self._kind.concat(self._small))
         self._small.clear()

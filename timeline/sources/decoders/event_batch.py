@@ -33,8 +33,7 @@ class EventBatch:
         """counters: whether counter events are asked for."""
         self._format, self._strings, self._with_counters = events, strings, counters
         self._scanner = self._new_scanner() if is_compiled() else None
-        self._scanned: list[ScannedColumns] = []
-        self._decoded = DecodedEvents()
+        self._runs: list[list[ScannedColumns] | DecodedEvents] = []
         self.size = 0
         """Events that are held, in objects: columns take less memory."""
         self.others = 0
@@ -59,29 +58,48 @@ class EventBatch:
         if isinstance(events, ScannedEvents):
             self.others += events.others
             self.unread += events.unread
-            self._scanned.append(events.columns)
+            self._scanned().append(events.columns)
             self.size += -(-len(events) // COLUMNS_PER_OBJECT)
             return events.metadata
         self.size += max(len(events), LEAST_PER_BLOCK)
         return self._add_decoded(events)
 
+    def _scanned(self) -> list[ScannedColumns]:
+        """Where scanned events go: to those that were scanned just before."""
+        last = self._runs[-1] if self._runs else None
+        if isinstance(last, list):
+            return last
+        scanned: list[ScannedColumns] = []
+        self._runs.append(scanned)
+        return scanned
+
+    def _decoded(self) -> DecodedEvents:
+        """Where decoded events go: to those that were decoded just before."""
+        last = self._runs[-1] if self._runs else None
+        if isinstance(last, DecodedEvents):
+            return last
+        decoded = DecodedEvents()
+        self._runs.append(decoded)
+        return decoded
+
     def _add_decoded(self, events: Sequence[Any]) -> list[Metadata]:
-        found = _ByType(self._decoded)
+        decoded = self._decoded()
+        found = _ByType(decoded)
         for event in events:
             found[type(event)](event)
         self.others += len(found.others)
         if not self._with_counters:
-            self._decoded.counters.clear()
+            decoded.counters.clear()
         return found.metadata
 
     def take(self) -> list[EventColumns]:
-        """The events that are held, which are let go of: those with the same values together."""
-        parts: list[EventColumns] = []
-        if self._scanned:
-            parts.append(ScannedColumns.concat(self._scanned))
-        if self._decoded:
-            parts.append(self._decoded.columns(self._strings))
-        self._scanned, self._decoded, self.size = [], DecodedEvents(), 0
+        """The events that are held, which are let go of: parts in file order."""
+        parts = [
+            ScannedColumns.concat(run) if isinstance(run, list) else run.columns(self._strings)
+            for run in self._runs
+            if run
+        ]
+        self._runs, self.size = [], 0
         if self._scanner and self._format.has_whole_args:
             # They may differ from event to event, and the scanner keeps what it has seen.
             self._scanner = self._new_scanner()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter as Multiset
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import field, replace
 from pathlib import Path
 
 import numpy as np
@@ -102,6 +103,8 @@ _LAYERS = {
     _NO_TOTALS: frozenset({Layer.COUNTERS}),
 }
 """The layers that would draw what is left out, of what no other layer needs."""
+_DEVICE_KINDS = (KinetoTable.KERNEL, KinetoTable.DEVICE)
+_HOST_KINDS = (KinetoTable.RUNTIME, KinetoTable.HOST)
 _ANY = frozenset[Layer]()
 _LOSSES = frozenset({_NO_TOTALS, _SAME_STEPS, _OTHERS})
 
@@ -124,8 +127,22 @@ def read_kineto(
     return _shifted(replace(records, omissions=omissions), header.base_ns)
 
 
+@dataclass
+class _DeviceTables:
+    """Tasks of one kind while they grow."""
+
+    tasks: TableBuilder[Tasks] = field(default_factory=lambda: TableBuilder(Tasks))
+    named: list[Int64] = field(default_factory=list)
+    """The operator that each task names."""
+    told: list[Int64] = field(default_factory=list)
+    """The row of what each task tells of its collective."""
+
+
 class _Reader:
-    """One pass over a file: events become columns as soon as there are enough of them."""
+    """One pass over a file: events become columns as soon as there are enough of them.
+
+    Events of a kind stay in file order, kind after kind, however many come at a time.
+    """
 
     def __init__(self, strings: StringPool, wanted: ReadRequest) -> None:
         self._strings, self._wanted = strings, wanted
@@ -133,16 +150,11 @@ class _Reader:
         self._names = LaneNames()
         self._format = format_for(wanted)
         self._held = EventBatch(self._format, strings, counters=Layer.COUNTERS in wanted.layers)
-        self._tasks, self._announced = TableBuilder(Tasks), TableBuilder(Announcements)
-        self._told, self._task_told = TableBuilder(Descriptions), list[Int64]()
-        self._host, self._steps, self._calls = (
-            TableBuilder(HostEvents),
-            TableBuilder(Steps),
-            TableBuilder(RuntimeCalls),
-        )
-        self._operators = TableBuilder(Operators)
-        self._named: list[Int64] = []
-        self._numbered = TableBuilder(Numbered)
+        self._tasks = {kind: _DeviceTables() for kind in _DEVICE_KINDS}
+        self._told, self._announced = TableBuilder(Descriptions), TableBuilder(Announcements)
+        self._host = {kind: TableBuilder(HostEvents) for kind in _HOST_KINDS}
+        self._steps, self._calls = TableBuilder(Steps), TableBuilder(RuntimeCalls)
+        self._operators, self._numbered = TableBuilder(Operators), TableBuilder(Numbered)
         self._memory = TableBuilder(MemoryChanges)
         self._reserved_bytes = NO_ID
         self._counters, self._flows = CounterReader(), FlowReader(strings)
@@ -171,16 +183,16 @@ class _Reader:
         complete = EventRows(events, np.flatnonzero(events.phase == COMPLETE))
         table = tables_of(complete)
         by_table = {one: complete.at(np.flatnonzero(table == one)) for one in KinetoTable}
-        for kind in (KinetoTable.KERNEL, KinetoTable.DEVICE):
+        for kind, tables in self._tasks.items():
             if len(tasks := by_table[kind]):
-                self._task_told.append(self._add_descriptions(tasks))
-                self._tasks.add(device_table(tasks, kind, every_arg=self._wanted.every_arg))
-                self._named.append(external_ids(tasks))
+                tables.told.append(self._add_descriptions(tasks))
+                tables.tasks.add(device_table(tasks, kind, every_arg=self._wanted.every_arg))
+                tables.named.append(external_ids(tasks))
         host = by_table[KinetoTable.HOST]
         self._steps.add(profiler_steps(host))
         saying = host.at(find_announcing(host))
         self._announced.add(Announcements.read(saying, self._add_descriptions(saying)))
-        for kind in (KinetoTable.RUNTIME, KinetoTable.HOST):
+        for kind in _HOST_KINDS:
             if len(by_table[kind]):
                 self._add_host(by_table[kind], kind)
         self._left_out[_ANNOTATIONS] += len(by_table[KinetoTable.ANNOTATION])
@@ -220,24 +232,27 @@ class _Reader:
             events = events.at(are_operators(events))
         host = host_table(events, table, self._wanted)
         if table is KinetoTable.RUNTIME:
-            self._calls.add(RuntimeCalls.among(host, self._host.rows, self._strings))
+            self._calls.add(RuntimeCalls.among(host, self._host[table].rows, self._strings))
         else:
             self._operators.add(Operators.among(events, host))
             if Layer.ARROWS in self._wanted.layers and self._has_host:
-                self._numbered.add(Numbered.among(events, self._host.rows))
+                self._numbered.add(Numbered.among(events, self._host[table].rows))
         if self._has_host:
-            self._host.add(host)
+            self._host[table].add(host)
 
     def records(self, rank: int, header: KinetoHeader) -> Records:
         """All that was read, at the times of the file."""
         calls = self._calls.build().in_order()
-        tasks, host, steps = self._tasks.build(), self._host.build(), self._steps.build()
+        tasks, named, own = _joined(list(self._tasks.values()))
+        host, runtime_rows = self._host_table()
         task_call = calls.launching(tasks.connection)
-        named = np.concatenate([np.empty(0, np.int64), *self._named])
         launching = self._operators.build().launching(named, task_call, calls)
         tasks = replace(tasks, launch_ns=calls.moments_ns(task_call), op_type=launching)
-        tasks, ops, told = self._communication(tasks, calls, task_call)
-        flows = self._arrows(calls, task_call, tasks, host)
+        tasks, ops, told = self._communication(tasks, own, calls, task_call)
+        numbered = self._numbered.build()
+        numbered = replace(numbered, row=numbered.row + runtime_rows)
+        flows = self._arrows(calls, task_call, tasks, host, numbered)
+        steps = self._steps.build()
         _, first = np.unique(steps.iteration, return_index=True)
         self._left_out[_SAME_STEPS] += len(steps) - len(first)
         series, samples = self._counters.tables(self._group, self._strings)
@@ -268,24 +283,38 @@ class _Reader:
         self._told.add(Descriptions.read(events.at(telling)))
         return rows
 
+    def _host_table(self) -> tuple[HostEvents, int]:
+        """What ran on the host, calls of the runtime first, and the number of these."""
+        runtime, others = (self._host[kind] for kind in _HOST_KINDS)
+        runtime_rows = runtime.rows
+        runtime.extend(others)
+        return runtime.build(), runtime_rows
+
     def _communication(
-        self, tasks: Tasks, calls: RuntimeCalls, task_call: Rows
+        self, tasks: Tasks, own: Int64, calls: RuntimeCalls, task_call: Rows
     ) -> tuple[Tasks, CommunicationOps, Descriptions]:
-        """The tasks, of which those that communicate do not compute, their ops, and their args."""
+        """The tasks, of which those that communicate do not compute, their ops, and their args.
+
+        own: (n,) the row of what each task itself tells of its collective.
+        """
         kernels = np.flatnonzero(tasks.compute)
         kernel_tasks = tasks.take(kernels)
         communicates = find_communicating(kernel_tasks.name, kernel_tasks.op_type, self._strings)
         rows, kernel_tasks = kernels[communicates], kernel_tasks.take(communicates)
         announced, described = self._announced.build().around(task_call[rows], calls)
-        own = np.concatenate([np.empty(0, np.int64), *self._task_told])[rows]
-        told = self._told.build().at(np.where(own != NO_ID, own, described))
+        told = self._told.build().at(np.where(own[rows] != NO_ID, own[rows], described))
         ops = build_ops(kernel_tasks, announced, told, self._strings)
         compute = tasks.compute.copy()
         compute[rows] = False
         return replace(tasks, compute=compute), ops, told
 
     def _arrows(
-        self, calls: RuntimeCalls, task_call: Rows, tasks: Tasks, host: HostEvents
+        self,
+        calls: RuntimeCalls,
+        task_call: Rows,
+        tasks: Tasks,
+        host: HostEvents,
+        numbered: Numbered,
     ) -> Flows:
         """Arrows from each call to what it launched, and those that the trace draws by time."""
         if Layer.ARROWS not in self._wanted.layers:
@@ -296,7 +325,7 @@ class _Reader:
         resolved = self._flows.resolve(_lanes_of(host).get)
         drawn = resolved.flows
         if not (drawn.category == self._strings.code(FORWARD_BACKWARD)).any():
-            drawn = Flows.concat([drawn, self._numbered.build().arrows(host, self._strings)])
+            drawn = Flows.concat([drawn, numbered.arrows(host, self._strings)])
         ends = np.concatenate([np.empty(0, np.int64), *self._launches])
         joined = np.isin(ends, tasks.connection[launches.target_row])
         self._left_out[_HALF] += resolved.half + int(np.count_nonzero(~joined))
@@ -320,6 +349,17 @@ class _Reader:
             if (rows := self._left_out[reason])
             and (not (drawing := _LAYERS.get(reason, _ANY)) or drawing & layers)
         )
+
+
+def _joined(parts: Sequence[_DeviceTables]) -> tuple[Tasks, Int64, Int64]:
+    """All tasks, the operator that each names, and the row of what each tells of a collective."""
+    tasks = TableBuilder(Tasks)
+    for part in parts:
+        tasks.extend(part.tasks)
+    named = [column for part in parts for column in part.named]
+    told = [column for part in parts for column in part.told]
+    nothing = np.empty(0, np.int64)
+    return tasks.build(), np.concatenate([nothing, *named]), np.concatenate([nothing, *told])
 
 
 def _lanes_of(host: HostEvents) -> dict[LaneKey, LaneRows]:
