@@ -106,7 +106,7 @@ def rank_checks(
     if not ((vendor.step[are_ops] != NO_ID).any() and (op_steps != NO_ID).any()):
         op_steps = np.full(len(op_steps), NO_ID)
         vendor = replace(vendor, step=np.where(are_ops, NO_ID, vendor.step))
-    vendor = _joined(vendor)
+    vendor = _joined(vendor, records.strings)
     ours_ns = np.full(len(vendor), NO_TIME)
     for measure, part in PARTS.items():
         rows = np.flatnonzero(vendor.measure == measure)
@@ -171,9 +171,11 @@ def _operators_ns(names: Codes, strings: StringPool, measured: Measured) -> Int6
     return np.array(found, np.int64)
 
 
-def _joined(vendor: VendorFigures) -> VendorFigures:
-    """One row for each file, measure, step and name: a file may hold a number in parts."""
-    keys = (vendor.file, vendor.measure, vendor.step - NO_ID, vendor.name)
+def _joined(vendor: VendorFigures, strings: StringPool) -> VendorFigures:
+    """One row for each file, measure, step and name, in order: a file may hold one in parts."""
+    _, file = strings.by_spelling(vendor.file)
+    _, name = strings.by_spelling(vendor.name)
+    keys = (file, vendor.measure, vendor.step - NO_ID, name)
     groups = group_by(len(vendor), keys)
     return replace(
         vendor.take(groups.first),
@@ -219,9 +221,9 @@ def _summed(checks: Checks) -> Checks:
 
 
 def _alike(checks: Checks, rows: Rows) -> Iterator[Rows]:
-    """Rows of each file and measure."""
+    """Rows of each file and measure, in order of the first ones."""
     groups = group_by(len(rows), (checks.file[rows], checks.measure[rows]))
-    for number in range(len(groups.first)):
+    for number in np.argsort(groups.first).tolist():
         yield rows[groups.group == number]
 
 

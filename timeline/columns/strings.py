@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from timeline.columns.columns import Codes, Int64
+from timeline.columns.columns import Codes, Int64, Rows
+from timeline.columns.distinct import distinct_values
 from timeline.columns.interner import Interner
 
 __all__ = ["NO_NAME", "NO_TEXT", "ExtendedPool", "JoinedPool", "StringPool"]
@@ -83,6 +84,15 @@ class StringPool:
         table = np.zeros(len(pool), np.int32)
         table[seen] = self.codes(meaning(pool[code]) for code in np.flatnonzero(seen).tolist())
         return table[codes]
+
+    def by_spelling(self, codes: Codes | Int64) -> tuple[Int64, Rows]:
+        """The distinct codes in order of what they spell, and the place of each code among them."""
+        found, which = distinct_values(codes.astype(np.int64))
+        spelled = [self[code] for code in found.tolist()]
+        order = np.array(sorted(range(len(found)), key=spelled.__getitem__), np.intp)
+        place = np.empty(len(found), np.intp)
+        place[order] = np.arange(len(found))
+        return found[order], place[which]
 
     def codes_where(self, tests: Iterable[bool]) -> Codes:
         """The codes of the strings whose test is true, (k,) int32; tests are in order of codes."""

@@ -210,18 +210,19 @@ class IdleSums:
 
     def _longest_calls(self) -> tuple[CallTimes, tuple[str, ...]]:
         key, total_ns = self._calls.joined()
-        owner, call = np.divmod(key, max(len(self._strings), 1))
+        owner, code = np.divmod(key, max(len(self._strings), 1))
+        codes, call = self._strings.by_spelling(code)
         order = np.lexsort((call, -total_ns, owner))
         owner, call, total_ns = owner[order], call[order], total_ns[order]
         place = np.arange(len(owner)) - np.searchsorted(owner, owner)
         step = owner // len(CAUSES) - 1
         kept = place < np.where(step == NO_STEP, MOST_CALLS_OF_ALL, MOST_CALLS)
-        codes, which = distinct_values(call[kept])
+        named, which = distinct_values(call[kept])
         return (
             CallTimes(
                 step[kept], owner[kept] % len(CAUSES), which.astype(np.int64), total_ns[kept]
             ),
-            tuple(self._strings[code] for code in codes.tolist()),
+            tuple(self._strings[code] for code in codes[named].tolist()),
         )
 
 
@@ -282,16 +283,14 @@ class _Drawn(Spans):
         heads = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
         run, call = run[by_call[heads]], parts.call[by_call[heads]]
         call_ns: Int64 = np.add.reduceat(parts.call_ns[by_call], heads)
-        # Of each run the call with most time, the last in order of it.
-        begins = np.flatnonzero(np.append(True, run[1:] != run[:-1]))
-        most_ns = np.maximum.reduceat(call_ns, begins)
-        best = np.flatnonzero(call_ns == most_ns[run])
-        last = best[np.flatnonzero(np.append(run[best][1:] != run[best][:-1], True))]
+        # Of each run the call with most time; of several the one that comes first.
+        best = np.lexsort((by_call[heads], -call_ns, run))
+        best = best[np.append(True, run[best][1:] != run[best][:-1])]
         return _Drawn(
             parts.start_ns[first],
             parts.end_ns[np.append(first[1:], len(parts)) - 1],
             parts.cause[first],
-            call[last],
+            call[best],
             parts.gap[first],
-            call_ns[last],
+            call_ns[best],
         )

@@ -67,6 +67,7 @@ class _Totals:
         self.total_ns = np.zeros(count, np.int64)
         self._stretch = NO_ID
         self._by_name_ns = np.zeros(names, np.int64)
+        self._leader = NO_NAME
 
     def add(self, parts: CallStretches, names: Codes, asked: _Asked) -> None:
         """Go through parts that follow those before, and answer what ends in them."""
@@ -76,8 +77,8 @@ class _Totals:
         length_ns = parts.end_ns - parts.start_ns
         name = names[parts.call]
         if int(stretch[0]) != self._stretch:
-            self._by_name_ns[:] = 0
-        most_ns, best = int(self._by_name_ns.max()), int(self._by_name_ns.argmax())
+            self._by_name_ns[:], self._leader = 0, NO_NAME
+        most_ns, best = int(self._by_name_ns.max()), self._leader
         upto_ns = self._upto(stretch, name, length_ns)
         # Greatest first of each stretch: what is of a later one is greater than all before.
         turn = np.cumsum(np.concatenate([[0], stretch[1:] != stretch[:-1]]))
@@ -98,6 +99,8 @@ class _Totals:
         self.total_ns[place] = np.where(own, own_ns, before_ns)
         self.name[place] = np.where(own, name[part], np.where(before_ns > 0, before, NO_NAME))
         self._carry(stretch, name, length_ns)
+        if leader[-1] != NO_ID and stretch[leader[-1]] == stretch[-1]:
+            self._leader = int(name[leader[-1]])
 
     def _upto(self, stretch: Int64, name: Codes, length_ns: Int64) -> Int64:
         """What calls of the name of each part took in its stretch, up to its end."""
