@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-import pytest
 
 from tests.fuzz.promises import BrokenPromise
 from tests.support.limited_exports import LEAST_LIMIT, LEAST_SHARE, Loaded
 from tests.support.row_totals import TraceTotals, trace_totals
-from timeline.columns import nesting
-from timeline.encoders import protobuf_rows
-from timeline.fitting import coarsen
 from timeline.reports.export_report import ExportReport
 from timeline.reports.report_rows import OutputFile, ResolutionRow
-from timeline.sources.decoders import scanner, sqlite_rows
 
 __all__ = [
     "LoadedExport",
@@ -30,7 +23,6 @@ __all__ = [
     "check_sums",
     "load",
     "tree_hash",
-    "without_compiled",
 ]
 
 
@@ -234,20 +226,3 @@ def check_directory(directory: Path, expected: Sequence[Path] = ()) -> None:
     """
     left = sorted(path.name for path in directory.iterdir() if path not in expected)
     _promise(not left, f"left behind: {left}")
-
-
-@contextlib.contextmanager
-def without_compiled() -> Iterator[None]:
-    """While it is open, nothing compiled is used, as where there was no compiler."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scanner, "Scanner", None)
-        patch.setattr(sqlite_rows, "_rows", None)
-        patch.setattr(nesting, "_nesting", None)
-        patch.setattr(protobuf_rows, "encode", None)
-        patch.setattr(coarsen, "sum_names", None)
-        patch.setattr(coarsen, "groups_by_stack", None)
-        sqlite_rows._is_loaded.cache_clear()
-        try:
-            yield
-        finally:
-            sqlite_rows._is_loaded.cache_clear()

@@ -44,11 +44,17 @@ FOUND = (
     ),
     ("torch-text", "trace_view.json: []C:/args/Hit Rate(%) = 1e308 in one row"),
     ("msprof-sqlite-cann-9", "llc.db: LLCMetrics.hitrate = 1e308 in all rows"),
+    (
+        "kineto-announced",
+        "host_#.#.pt.trace.json: /traceEvents[]X:kernel/args/block[] = NaN in all rows and "
+        "host_#.#.pt.trace.json: /traceEvents[]X:kernel/args/grid[] = long in one row",
+    ),
 )
 """Cases that showed a fault.
 
-What is left out was told, and strings were numbered, in the order in which parts were read. Means
-of frequencies that no core has, and percentages of such fractions, were too large for a number.
+What is left out was told, strings were numbered, and rows were ordered, in the order in which parts
+were read. Means of frequencies that no core has, and percentages of such fractions, were too large
+for a number.
 """
 
 

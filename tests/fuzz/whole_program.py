@@ -20,8 +20,8 @@ from tests.fuzz.oracles import (
     check_export,
     check_limited,
     load,
-    without_compiled,
 )
+from tests.fuzz.other_readings import in_small_parts, with_strings_reordered, without_compiled
 from tests.fuzz.promises import BrokenPromise
 from timeline.commands.compare import compare
 from timeline.commands.export import export
@@ -207,14 +207,15 @@ class WholeProgram:
         _check_no_change(report)
 
     def _deep(self, drawn: bytes, *, on_cluster: bool) -> None:
-        """The same bytes again, without what is compiled, for two processes, and on a cluster."""
+        """The same bytes again, however it is read, for two processes, and on a cluster."""
         self.deep += 1
         if self._again({}) != drawn:
             raise BrokenPromise("the same profile is drawn in other bytes")
-        with without_compiled():
-            plain = self._again({})
-        if plain != drawn:
-            raise BrokenPromise("without what is compiled the bytes are others")
+        for read_so in (without_compiled, in_small_parts, with_strings_reordered):
+            with read_so():
+                again = self._again({})
+            if again != drawn:
+                raise BrokenPromise(f"{read_so.__name__.replace('_', ' ')} the bytes are others")
         if self._again({"jobs": 2}) != drawn:
             raise BrokenPromise("for two processes the bytes are others")
         if not on_cluster:

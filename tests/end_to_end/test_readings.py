@@ -1,0 +1,55 @@
+"""A profile is drawn in the same bytes however it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.other_readings import in_small_parts, with_strings_reordered, without_compiled
+from tests.support.places import DATA
+from tests.support.profile_shelf import ProfileShelf
+from timeline import export
+
+READINGS = (in_small_parts, with_strings_reordered, without_compiled)
+REAL = (
+    "gpu/trace_filter",
+    "gpu/nccl_parser_config",
+    "gpu-ranks/sst_long_a2a_optimizer_2.tar.gz",
+    "torch-npu-text",
+    "torch-npu-db",
+)
+"""Several ranks, calls that took the same time, and traces of more than one block."""
+
+
+def drawn(capture: Path, output: Path) -> bytes:
+    export(capture, output, kind="detail", jobs=1, force=True)
+    return output.read_bytes()
+
+
+@pytest.mark.parametrize("read_so", READINGS)
+@pytest.mark.parametrize("layout", ["kineto-announced", "torch-text", "torch-db", "mindspore-2.1"])
+def test_made_profiles(
+    shelf: ProfileShelf,
+    tmp_path: Path,
+    layout: str,
+    read_so: Callable[[], AbstractContextManager[None]],
+) -> None:
+    capture, output = shelf.get(layout).path, tmp_path / "out.pftrace"
+    usual = drawn(capture, output)
+    with read_so():
+        assert drawn(capture, output) == usual
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="no captures of real runs")
+@pytest.mark.parametrize("read_so", READINGS)
+@pytest.mark.parametrize("name", REAL)
+def test_real_profiles(
+    tmp_path: Path, name: str, read_so: Callable[[], AbstractContextManager[None]]
+) -> None:
+    output = tmp_path / "out.pftrace"
+    usual = drawn(DATA / name, output)
+    with read_so():
+        assert drawn(DATA / name, output) == usual

@@ -1,0 +1,75 @@
+"""Ways to read a profile that must not change what is drawn of it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.support.extreme_records import with_strings_in_other_order
+from timeline.columns import nesting
+from timeline.encoders import protobuf_rows
+from timeline.fitting import coarsen
+from timeline.ranks import rank_work
+from timeline.ranks.rank_records import read_rank
+from timeline.records.tables import Records
+from timeline.sources.ascend_trace import reader as ascend_trace
+from timeline.sources.decoders import scanner, sqlite_rows
+from timeline.sources.decoders.json_events import read_events
+from timeline.sources.kineto import source as kineto
+from timeline.sources.mindspore import display
+from timeline.sources.source import ReadRequest, Source, SourceAround
+
+__all__ = ["in_small_parts", "with_strings_reordered", "without_compiled"]
+
+SMALL_BLOCK_BYTES = 2000
+
+
+@contextlib.contextmanager
+def without_compiled() -> Iterator[None]:
+    """While it is open, nothing compiled is used, as where there was no compiler."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scanner, "Scanner", None)
+        patch.setattr(sqlite_rows, "_rows", None)
+        patch.setattr(nesting, "_nesting", None)
+        patch.setattr(protobuf_rows, "encode", None)
+        patch.setattr(coarsen, "sum_names", None)
+        patch.setattr(coarsen, "groups_by_stack", None)
+        sqlite_rows._is_loaded.cache_clear()
+        try:
+            yield
+        finally:
+            sqlite_rows._is_loaded.cache_clear()
+
+
+@contextlib.contextmanager
+def in_small_parts() -> Iterator[None]:
+    """While it is open, traces are cut into small blocks, each of which becomes columns alone."""
+    in_blocks = functools.partial(read_events, block_bytes=SMALL_BLOCK_BYTES)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (ascend_trace, kineto, display):
+            patch.setattr(module, "read_events", in_blocks)
+            patch.setattr(module, "HELD_EVENTS", 1)
+        yield
+
+
+@dataclass(frozen=True)
+class _Reordered(SourceAround):
+    def read(self, wanted: ReadRequest) -> Records:
+        return with_strings_in_other_order(self.source.read(wanted))
+
+
+@contextlib.contextmanager
+def with_strings_reordered() -> Iterator[None]:
+    """While it is open, strings are numbered as if they were met in the opposite order."""
+
+    def read(source: Source, *more: Any) -> Records:
+        return read_rank(_Reordered(source), *more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rank_work, "read_rank", read)
+        yield
