@@ -31,8 +31,8 @@ from tests.fuzz.oracles import (
     check_limited,
     check_sums,
     load,
-    without_compiled,
 )
+from tests.fuzz.other_readings import without_compiled
 from tests.fuzz.promises import BrokenPromise
 from tests.support.extreme_records import ExtremeShape, ExtremeSource
 from timeline.analysis.invalid_rows import drop_invalid_rows
