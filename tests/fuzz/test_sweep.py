@@ -44,6 +44,7 @@ FOUND = (
     ),
     ("torch-text", "trace_view.json: []C:/args/Hit Rate(%) = 1e308 in one row"),
     ("msprof-sqlite-cann-9", "llc.db: LLCMetrics.hitrate = 1e308 in all rows"),
+    ("mindstudio", "msprof_#.json: []X:/args/model id = NaN in one row"),
     (
         "kineto-announced",
         "host_#.#.pt.trace.json: /traceEvents[]X:kernel/args/block[] = NaN in all rows and "

@@ -339,15 +339,18 @@ class TableBuilder(Generic[_Table]):
         self._small.clear()
         self._small_rows = 0
 
-    def build(self) -> _Table:
-        """All rows; the builder is empty then."""
+    def build(self, order: Rows | None = None) -> _Table:
+        """All rows, in another order if that is given; the builder is empty then."""
         self._join_small()
         filled = [part for part in self._large if len(part)]
         self._large.clear()
-        if len(filled) < 2:
-            return filled[0] if filled else self._kind.empty()
+        if not filled:
+            return self._kind.empty()
         columns = {name: [getattr(part, name) for part in filled] for name in self._kind._dtypes}
         filled.clear()
-        return self._kind(
-            **{name: concat_columns(columns.pop(name)) for name in self._kind._dtypes}
-        )
+        made: dict[str, npt.NDArray[Any]] = {}
+        for name in self._kind._dtypes:
+            parts = columns.pop(name)
+            joined = concat_columns(parts) if len(parts) > 1 else parts[0]
+            made[name] = joined if order is None else take(joined, order)
+        return self._kind(**made)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -27,7 +26,6 @@ from timeline.records.tables import (
     OmissionCode,
     PlaneTasks,
     Records,
-    Spans,
     StepParts,
     Steps,
     Tasks,
@@ -44,6 +42,7 @@ from timeline.sources.ascend_trace.lane_kinds import (
     LaneKind,
     LaneMeaning,
 )
+from timeline.sources.ascend_trace.lane_table import LaneTable
 from timeline.sources.ascend_trace.lanes import LaneEvents, lanes_by, lanes_of
 from timeline.sources.ascend_trace.tables import (
     host_table,
@@ -92,15 +91,6 @@ class TraceFiles:
     only_device: bool = False
 
 
-@dataclass(frozen=True)
-class _Run:
-    """Rows of a table that hold events of one lane, in file order."""
-
-    kind: FlowEnd
-    first: int
-    count: int
-
-
 def read_trace(files: TraceFiles, rank: int, strings: StringPool, wanted: ReadRequest) -> Records:
     """Read the files into records.
 
@@ -141,7 +131,6 @@ class _Reader:
         self._held = EventBatch(
             self._format, strings, counters=self._every_counter or wanted.frequency
         )
-        self._runs: dict[LaneKey, list[_Run]] = defaultdict(list)
         self._damages = [LossLog(path) for path in files.paths]
 
     def read(self) -> None:
@@ -226,9 +215,7 @@ class _Reader:
     def records(self, rank: int) -> Records:
         """All that was read."""
         records = self._tables.records(rank, self._strings, self._files)
-        resolved = self._flows.resolve(
-            lambda key: _lane_rows(self._runs[key], records) if key in self._runs else None
-        )
+        resolved = self._flows.resolve(lambda key: self._tables.lane_rows(key, records))
         records = with_launches(records, self._tables.calls.build(), resolved.launches)
         flows, half = Flows.empty(), 0
         if Layer.ARROWS in self._layers:
@@ -267,11 +254,11 @@ class _Reader:
                 graph=files.graph,
                 every_arg=every_arg,
             )
-            self._append(tables.tasks, tasks, FlowEnd.TASK, lanes)
+            tables.tasks.add(tasks, lanes)
         if kind is LaneKind.OPS:
             groups = [names.group(key) for key in keys]
             ops = ops_table(lanes, groups=groups, graph=files.graph)
-            self._append(tables.ops, ops, FlowEnd.OP, lanes)
+            tables.ops.add(ops, lanes)
         if kind is LaneKind.PLANE and Layer.COMMUNICATION in self._layers:
             planes = planes_table(
                 lanes,
@@ -280,7 +267,7 @@ class _Reader:
                 graph=files.graph,
                 every_arg=every_arg,
             )
-            self._append(tables.planes, planes, FlowEnd.PLANE, lanes)
+            tables.planes.add(planes, lanes)
         if kind is LaneKind.STEP_TRACE:
             graphs = [names.graph(key) for key in keys]
             steps, parts = step_tables(
@@ -301,19 +288,10 @@ class _Reader:
                     graph=files.graph,
                     wanted=self._wanted,
                 )
-                self._append(tables.host, host, FlowEnd.HOST, lanes)
+                tables.host.add(host, lanes)
                 tables.calls.add(Calls.of_host(host))
             else:
                 tables.calls.add(Calls.of_lanes(lanes))
-
-    def _append(
-        self, builder: TableBuilder[_Table], table: _Table, kind: FlowEnd, lanes: LaneEvents
-    ) -> None:
-        first = builder.rows
-        for key, count in zip(lanes.keys, lanes.counts, strict=True):
-            self._runs[key].append(_Run(kind, first, count))
-            first += count
-        builder.add(table)
 
 
 def _file_name(files: TraceFiles) -> str:
@@ -322,27 +300,14 @@ def _file_name(files: TraceFiles) -> str:
     return name if files.iteration == NO_ID else f"{name.partition('_')[0]}_*.json"
 
 
-def _lane_rows(runs: Sequence[_Run], records: Records) -> LaneRows:
-    """Where a lane went: to one table, in one or more runs of rows."""
-    tables: dict[FlowEnd, Spans] = {
-        FlowEnd.HOST: records.host,
-        FlowEnd.TASK: records.tasks,
-        FlowEnd.OP: records.ops,
-        FlowEnd.PLANE: records.planes,
-    }
-    kind = runs[0].kind
-    rows = np.concatenate([np.arange(run.first, run.first + run.count) for run in runs])
-    return LaneRows(kind, rows, tables[kind].start_ns[rows], tables[kind].end_ns[rows])
-
-
 class _Tables:
     """The tables while they grow."""
 
     def __init__(self) -> None:
-        self.tasks = TableBuilder(Tasks)
-        self.planes = TableBuilder(PlaneTasks)
-        self.ops = TableBuilder(CommunicationOps)
-        self.host = TableBuilder(HostEvents)
+        self.tasks = LaneTable(Tasks)
+        self.planes = LaneTable(PlaneTasks)
+        self.ops = LaneTable(CommunicationOps)
+        self.host = LaneTable(HostEvents)
         self.steps = TableBuilder(Steps)
         self.parts = TableBuilder(StepParts)
         self.calls = TableBuilder(Calls)
@@ -367,9 +332,21 @@ class _Tables:
             free_rule=infer_free_rule(overlap, f"Overlap Analysis of {files.paths[0].name}"),
         )
 
+    def lane_rows(self, key: LaneKey, records: Records) -> LaneRows | None:
+        """Where a lane is in the tables that were joined: in one of them, or in none."""
+        for kind, made, table in (
+            (FlowEnd.HOST, self.host, records.host),
+            (FlowEnd.TASK, self.tasks, records.tasks),
+            (FlowEnd.OP, self.ops, records.ops),
+            (FlowEnd.PLANE, self.planes, records.planes),
+        ):
+            if key in made:
+                rows = made.rows_of(key)
+                return LaneRows(kind, rows, table.start_ns[rows], table.end_ns[rows])
+        return None
+
 
 _Iterated = TypeVar("_Iterated", Tasks, PlaneTasks, CommunicationOps, HostEvents)
-_Table = TypeVar("_Table", bound=Spans)
 
 
 def _at_iteration(table: _Iterated, iteration: int) -> _Iterated:

@@ -143,7 +143,9 @@ class _Tables:
 
     def __init__(self, strings: StringPool) -> None:
         self._strings = strings
-        self._tasks, self._ops = TableBuilder(Tasks), TableBuilder(CommunicationOps)
+        # A table each, so that rows do not come in order of the parts that are added.
+        self._tasks = {core: TableBuilder(Tasks) for core in (AI_CORE, AI_CPU)}
+        self._ops = TableBuilder(CommunicationOps)
         self._host, self._steps = TableBuilder(HostEvents), TableBuilder(Steps)
         self._known: dict[int, tuple[int, int, int, int]] = {}
         self._derived = self._unknown = 0
@@ -187,7 +189,7 @@ class _Tables:
             "input_types": types,
             "compute": constant(True, count, np.bool_),
         }
-        self._tasks.add(Tasks.of(count, values))
+        self._tasks[core].add(Tasks.of(count, values))
 
     def _names(self, events: EventRows, args: Sequence[Any]) -> Codes:
         """The full names that args give, or else the names."""
@@ -240,8 +242,10 @@ class _Tables:
         """All that was read; others: events of phases that stand for nothing."""
         derived = {"overlap and scopes, which are computed anew": self._derived}
         unknown = {"trace events that stand for nothing known": self._unknown + others}
+        tasks = self._tasks[AI_CORE]
+        tasks.extend(self._tasks[AI_CPU])
         return Display(
-            self._tasks.build(),
+            tasks.build(),
             self._ops.build(),
             self._host.build(),
             self._steps.build(),
