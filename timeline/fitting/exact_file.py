@@ -38,7 +38,10 @@ def try_exact(
     limits = writer.limits
     elements = count_elements_of(drawing.tracks)
     rough = Cost(element_count(drawing.tracks) * ROUGH_BYTES, elements)
-    if limits.hold(rough) and (whole := _if_it_fits(writer, drawing, rough)) is not None:
+    # To measure takes a fifth of what the best compression of many takes longer than a fast one.
+    is_clear = not _is_large(drawing.tracks) or limits.hold(rough * FAST_COMPRESSION_HEADROOM)
+    fits = is_clear and limits.hold(rough)
+    if fits and (whole := _if_it_fits(writer, drawing, rough)) is not None:
         return whole, Planner({}, Cost(), 0)
     writer.progress.report("Measuring", 0, 0)
     planner = _planner(writer, drawing, maker)
@@ -50,9 +53,11 @@ def try_exact(
 def compression_level(limits: Limits, expected: Cost, tracks: Sequence[Track]) -> int:
     """How hard a file is compressed: a large one that has room need not be the smallest."""
     has_room = limits.hold(expected * FAST_COMPRESSION_HEADROOM)
-    return (
-        FAST_LEVEL if has_room and element_count(tracks) > FAST_COMPRESSION_ELEMENTS else BEST_LEVEL
-    )
+    return FAST_LEVEL if has_room and _is_large(tracks) else BEST_LEVEL
+
+
+def _is_large(tracks: Sequence[Track]) -> bool:
+    return element_count(tracks) > FAST_COMPRESSION_ELEMENTS
 
 
 def _if_it_fits(writer: Writer, drawing: Drawing, expected: Cost) -> Written | None:
