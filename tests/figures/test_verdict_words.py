@@ -143,7 +143,7 @@ def test_why_another_rank_is_late_is_not_known() -> None:
 def test_slow_links_are_told_with_both_bandwidths() -> None:
     link = SlowLink(1, "HCCS", 2.06, 8.25, ())
     assert words.cause_sentence(replace(ONE_OF_64, slow_link=link)) == (
-        "Cause: links to it are slow, HCCS at 2.1 against 8.2 GB/s between other ranks."
+        "Cause: links to it are slow, HCCS at 2.06 GB/s against 8.25 GB/s between other ranks."
     )
 
 

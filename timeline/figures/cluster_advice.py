@@ -13,7 +13,7 @@ from timeline.figures.advice import Advice
 from timeline.figures.parallel_tables import stage_of
 from timeline.figures.step_trace_table import OF_FILE, OF_STEPS
 from timeline.figures.table import Table
-from timeline.units import spell_duration, spell_flop
+from timeline.units import spell_duration, spell_flop, spell_rate
 
 __all__ = ["cluster_advice", "mean_rows"]
 
@@ -159,7 +159,7 @@ def _slow_link(kind: str, row: Row, share: float, mean: float) -> Advice:
         share=share,
         threshold=FROM_MEAN,
         text=f"The {named} {ends} of rank {row['rank']}{inside} moves "
-        f"{row['bandwidth_gb_s']:.2f} GB/s, {share:.0%} below the mean of {named}s.",
+        f"{spell_rate(row['bandwidth_gb_s'])}, {share:.0%} below the mean of {named}s.",
         # Of links between known ranks the verdict tells what they cost.
         severity=share / FROM_MEAN if in_group else 0.0,
     )

@@ -11,7 +11,7 @@ from timeline.analysis.waits.waiting import Basis
 from timeline.figures.computing_table import tell_computing
 from timeline.figures.mean_step import MeanStep
 from timeline.figures.table import Table
-from timeline.units import spell_like, spell_share, spell_short
+from timeline.units import spell_like, spell_rate, spell_share, spell_short
 
 __all__ = [
     "HARDLY",
@@ -134,8 +134,8 @@ def cause_sentence(culprit: Culprit, computing: Mapping[str, Any] | None = None)
     lateness, link = culprit.lateness, culprit.slow_link
     if link is not None:
         return (
-            f"Cause: links to it are slow, {link.link} at {link.bandwidth:.1f} against "
-            f"{link.usual:.1f} GB/s between other ranks."
+            f"Cause: links to it are slow, {link.link} at {spell_rate(link.bandwidth)} against "
+            f"{spell_rate(link.usual)} between other ranks."
         )
     if lateness.compute_share is None:
         more = "is not in this profile." if culprit.profiled else "is not known: profile it too."
