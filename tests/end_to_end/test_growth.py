@@ -12,6 +12,7 @@ from tests.support.grown_ways import WAYS
 from tests.support.random_records import Sizes, random_records
 from timeline.analysis.path.path_steps import critical_path
 from timeline.analysis.questions import Questions
+from timeline.analysis.telling_steps import telling_steps
 from timeline.analysis.waits.waiting import measure_waiting
 from timeline.ranks.rank_work import RankRequest, draw_rank_from_records
 from timeline.records.tables import Records
@@ -53,6 +54,19 @@ def test_four_times_as_many_random_records_take_about_four_times_as_long() -> No
         for steps in (200, 800)
     )
     assert _seconds(many) < MOST_GROWTH * _seconds(few)
+
+
+def test_steps_are_told_one_after_the_other() -> None:
+    """Those that stay exact within a limit, where there may be a million: no step asks for all."""
+
+    def seconds(steps: int) -> float:
+        records = random_records(0, Sizes(steps=steps, tasks=1, ops=0, calls=0, samples=0))
+        facts = draw_rank_from_records(records, REQUEST).facts
+        begin = time.process_time()
+        assert len(list(telling_steps([facts], None))) > steps // 2
+        return time.process_time() - begin
+
+    assert seconds(40_000) < 3 * MOST_GROWTH * seconds(4_000) + NOISE_SECONDS
 
 
 @pytest.mark.parametrize("name", DIMENSIONS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -51,29 +51,34 @@ def telling_steps(
     if culprit is not None:
         late, waits = culprit.rank, next((one.rank for one in culprit.waiters), None)
     lead, waiter = steps.lead(late, ranks), _place_of(ranks, waits)
-    seen: set[tuple[int, int]] = set()
-    for row in steps.order(lead, waiter, asked):
+    for row in _once(steps.order(lead, waiter, asked)):
         place = int(steps.rank[row])
-        key = place, int(steps.row[row])
-        if key in seen:
-            continue
-        seen.add(key)
-        yield _run_of(ranks[place], *key)
+        start_ns, end_ns = int(steps.start_ns[row]), int(steps.end_ns[row])
+        yield StepRun(place, int(steps.iteration[row]), start_ns, end_ns)
+
+
+def _once(rows: Iterable[int]) -> Iterator[int]:
+    seen: set[int] = set()
+    for row in rows:
+        if row not in seen:
+            seen.add(row)
+            yield row
 
 
 @dataclass(frozen=True)
 class _Steps:
     """All steps with device work, of all ranks: a row each.
 
-    rank: the place of the rank; row: that of the step among those of the rank; number: the same
-    for one step of all ranks; iteration: what the step is called; span_ns: how long it took, and
+    rank: the place of the rank; number: the same for one step of all ranks; iteration: what the
+    step is called; start_ns and end_ns: of it and its device work; span_ns: how long it took, and
     ordinary: whether it is a step that a run can be judged by.
     """
 
     rank: Int64
-    row: Int64
     number: Int64
     iteration: Int64
+    start_ns: Int64
+    end_ns: Int64
     span_ns: Int64
     ordinary: np.ndarray[tuple[int], np.dtype[np.bool_]]
 
@@ -82,13 +87,15 @@ class _Steps:
         lengths = [len(facts.steps) for facts in ranks]
         none = np.zeros(0, np.int64)
         if not sum(lengths):
-            return cls(none, none, none, none, none, np.zeros(0, np.bool_))
+            return cls(none, none, none, none, none, none, np.zeros(0, np.bool_))
         known = np.concatenate([facts.step_totals.known for facts in ranks])
+        spans_ns = [_spans_ns(facts) for facts in ranks]
         made = (
             np.repeat(np.arange(len(ranks)), lengths),
-            np.concatenate([np.arange(length) for length in lengths]),
             number_steps(ranks),
             np.concatenate([facts.steps.iteration for facts in ranks]),
+            np.concatenate([starts_ns for starts_ns, _ in spans_ns]),
+            np.concatenate([ends_ns for _, ends_ns in spans_ns]),
             np.concatenate([facts.step_totals.span_ns for facts in ranks]),
             np.concatenate(ordinary_steps(ranks)),
         )
@@ -137,9 +144,7 @@ def _place_of(ranks: Sequence[RankFacts], rank: int | None) -> int | None:
     return next((place for place, facts in enumerate(ranks) if facts.rank == rank), None)
 
 
-def _run_of(facts: RankFacts, place: int, row: int) -> StepRun:
-    starts, ends = [int(facts.steps.start_ns[row])], [int(facts.steps.end_ns[row])]
-    on_device_ns = facts.steps_on_device_ns
-    starts.append(int(on_device_ns[0][row]))
-    ends.append(int(on_device_ns[1][row]))
-    return StepRun(place, int(facts.steps.iteration[row]), min(starts), max(ends))
+def _spans_ns(facts: RankFacts) -> tuple[Int64, Int64]:
+    """When each step of a rank, or its device work, began and ended, whichever is farther out."""
+    starts_ns, ends_ns = facts.steps_on_device_ns
+    return np.minimum(facts.steps.start_ns, starts_ns), np.maximum(facts.steps.end_ns, ends_ns)
