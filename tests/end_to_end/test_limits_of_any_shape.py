@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.grown_records import Shape, grown_profile
 from tests.support.limited_exports import (
     LEAST_LIMIT,
     LEAST_SHARE,
@@ -26,6 +27,7 @@ from tests.support.perfetto_sql import TraceProcessor
 from tests.support.random_intervals import EPOCH_NS
 from tests.support.random_records import Sizes, random_records
 from tests.support.row_totals import row_totals
+from timeline import export
 from timeline.analysis.chosen_detail import ChosenDetail
 from timeline.analysis.selected_rank import DrawOptions
 from timeline.columns.columns import Int64
@@ -100,6 +102,17 @@ def test_random_profiles_keep_limits_and_use_them(tmp_path: Path, shape: str, su
 
 
 SMALL = Sizes(steps=3, tasks=300, ops=2, planes=1, calls=20, samples=10, names=40, streams=2)
+
+
+@pytest.mark.parametrize("tasks", [0, 20_000], ids=["without tasks", "with tasks"])
+def test_rows_without_gaps_use_the_limit(tmp_path: Path, tasks: int) -> None:
+    """Steps that follow each other at once, and what a rank does all the time."""
+    limit, target = 500_000, tmp_path / "out.pftrace"
+    with grown_profile(Shape(tasks=tasks, steps=50_000 - tasks, step_ns=1_000)) as profile:
+        report = export(profile, target, kind="detail", limit=limit)
+    (output,) = report.outputs
+    assert report.limited_by == "bytes"
+    assert 0.985 * limit <= output.size_bytes <= limit
 
 
 @pytest.mark.parametrize(("ranks", "limit"), [(8, 64), (24, 64), (24, 128), (48, 64), (56, 64)])
