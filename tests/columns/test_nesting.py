@@ -25,6 +25,7 @@ from timeline.columns.nesting import (
     latest_open,
     nested_events,
     order_edges,
+    split_at_gaps,
 )
 
 compiled = pytest.mark.skipif(not is_compiled(), reason="the package was built without a compiler")
@@ -65,6 +66,21 @@ def test_edges_of_nested_intervals_are_a_valid_bracket_sequence(pairs: list[Inte
             stack.append(row)
         assert depth == len(stack) - (0 if is_end else 1)
     assert not stack
+
+
+@pytest.mark.parametrize("touching", [False, True])
+@given(laminar_intervals(), st.integers(1, 4))
+def test_runs_have_the_edges_of_the_whole(
+    touching: bool, pairs: list[Interval], least: int
+) -> None:
+    """In the same order, one run after the other: those of one moment too."""
+    start_ns, end_ns = columns_of(pairs)
+    found: list[tuple[int, bool]] = []
+    for rows in split_at_gaps(start_ns, end_ns, least, touching=touching):
+        edges = order_edges(start_ns[rows], end_ns[rows])
+        found += zip(rows[edges.row].tolist(), edges.is_end.tolist(), strict=True)
+    whole = order_edges(start_ns, end_ns)
+    assert found == list(zip(whole.row.tolist(), whole.is_end.tolist(), strict=True))
 
 
 @given(laminar_intervals())

@@ -141,11 +141,16 @@ class _EdgeColumns:
         self.is_end[at] = is_end
 
 
-def split_at_gaps(start_ns: Int64, end_ns: Int64, least: int = PIECE_ROWS) -> Iterator[Rows]:
+def split_at_gaps(
+    start_ns: Int64, end_ns: Int64, least: int = PIECE_ROWS, *, touching: bool = False
+) -> Iterator[Rows]:
     """Rows of intervals in runs of at least `least`, such that no interval is open between runs.
 
     Rows of a run are in order of start, the outer one first, and runs in order of time, so
     whatever depends on nesting can be worked out run by run, in little memory.
+
+    Args:
+        touching: whether a run may begin at the moment at which the one before ends.
     """
     order = _by_start(start_ns, end_ns)
     rows = np.arange(len(start_ns)) if order is None else order
@@ -153,10 +158,15 @@ def split_at_gaps(start_ns: Int64, end_ns: Int64, least: int = PIECE_ROWS) -> It
         yield rows
         return
     ordered = start_ns if order is None else take(start_ns, order)
-    reach_ns = np.maximum.accumulate(end_ns if order is None else take(end_ns, order))
+    ends_ns = end_ns if order is None else take(end_ns, order)
+    reach_ns = np.maximum.accumulate(ends_ns)
     # An interval without length at a moment where another ends or begins stays with it.
     quiet = np.flatnonzero(ordered[1:] > reach_ns[:-1]) + 1
-    del ordered, reach_ns
+    if touching:
+        meeting = np.flatnonzero(ordered[1:] == reach_ns[:-1]) + 1
+        instants_ns = ordered[ordered == ends_ns]
+        quiet = np.union1d(quiet, meeting[~np.isin(ordered[meeting], instants_ns)])
+    del ordered, ends_ns, reach_ns
     first = 0
     while first < len(rows):
         at = np.searchsorted(quiet, first + least)

@@ -50,9 +50,9 @@ PART_ELEMENTS = 1 << 16
 def split_track(track: Track, most: int | None = None) -> Iterator[Track]:
     """Cut a long track at moments at which nothing goes on; parts are in order of time.
 
-    Slices that nest, and samples, are cut where nothing begins or ends either. Flat ones may touch:
-    rows of steps and of how a rank spends its time have no gaps, and viewers take events of one
-    moment in the order in which they are in a file (Perfetto, trace_sorter.h).
+    Slices may touch there: rows of steps and of how a rank spends its time have no gaps, and
+    viewers take events of one moment in the order in which they are in a file (Perfetto,
+    trace_sorter.h). Samples of one moment stay together.
 
     most: slices and samples of a part; PART_ELEMENTS if not given.
     """
@@ -75,7 +75,7 @@ def _flat_parts(slices: Slices, most: int) -> Iterator[Slices]:
 
 
 def _nested_parts(slices: Slices, most: int) -> Iterator[Slices]:
-    pieces = list(split_at_gaps(slices.start_ns, slices.end_ns, most))
+    pieces = list(split_at_gaps(slices.start_ns, slices.end_ns, most, touching=True))
     bounds = np.cumsum([0, *map(len, pieces)]).tolist()
     runs = [slice(first, stop) for first, stop in pairwise(bounds)]
     if all(_is_run(rows, run) for rows, run in zip(pieces, runs, strict=True)):
