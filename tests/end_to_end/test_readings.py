@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz.other_readings import in_small_parts, with_strings_reordered, without_compiled
+from tests.support.other_readings import READINGS
 from tests.support.places import DATA
 from tests.support.profile_shelf import ProfileShelf
 from timeline import export
 
-READINGS = (in_small_parts, with_strings_reordered, without_compiled)
 REAL = (
     "gpu/trace_filter",
     "gpu/nccl_parser_config",

@@ -32,9 +32,9 @@ from tests.fuzz.oracles import (
     check_sums,
     load,
 )
-from tests.fuzz.other_readings import without_compiled
 from tests.fuzz.promises import BrokenPromise
 from tests.support.extreme_records import ExtremeShape, ExtremeSource
+from tests.support.other_readings import without_compiled
 from timeline.analysis.invalid_rows import drop_invalid_rows
 from timeline.commands.export import export
 from timeline.encoders.formats import FORMATS

@@ -21,8 +21,8 @@ from tests.fuzz.oracles import (
     check_limited,
     load,
 )
-from tests.fuzz.other_readings import in_small_parts, with_strings_reordered, without_compiled
 from tests.fuzz.promises import BrokenPromise
+from tests.support.other_readings import READINGS
 from timeline.commands.compare import compare
 from timeline.commands.export import export
 from timeline.commands.show import read_verdict
@@ -211,7 +211,7 @@ class WholeProgram:
         self.deep += 1
         if self._again({}) != drawn:
             raise BrokenPromise("the same profile is drawn in other bytes")
-        for read_so in (without_compiled, in_small_parts, with_strings_reordered):
+        for read_so in READINGS:
             with read_so():
                 again = self._again({})
             if again != drawn:

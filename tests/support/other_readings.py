@@ -24,7 +24,7 @@ from timeline.sources.kineto import source as kineto
 from timeline.sources.mindspore import display
 from timeline.sources.source import ReadRequest, Source, SourceAround
 
-__all__ = ["in_small_parts", "with_strings_reordered", "without_compiled"]
+__all__ = ["READINGS", "in_small_parts", "with_strings_reordered", "without_compiled"]
 
 SMALL_BLOCK_BYTES = 2000
 
@@ -47,13 +47,13 @@ def without_compiled() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def in_small_parts() -> Iterator[None]:
-    """While it is open, traces are cut into small blocks, each of which becomes columns alone."""
-    in_blocks = functools.partial(read_events, block_bytes=SMALL_BLOCK_BYTES)
+def in_small_parts(held_events: int = 1, block_bytes: int = SMALL_BLOCK_BYTES) -> Iterator[None]:
+    """While it is open, traces are cut into small blocks, of which few at a time become columns."""
+    in_blocks = functools.partial(read_events, block_bytes=block_bytes)
     with pytest.MonkeyPatch.context() as patch:
         for module in (ascend_trace, kineto, display):
             patch.setattr(module, "read_events", in_blocks)
-            patch.setattr(module, "HELD_EVENTS", 1)
+            patch.setattr(module, "HELD_EVENTS", held_events)
         yield
 
 
@@ -73,3 +73,6 @@ def with_strings_reordered() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rank_work, "read_rank", read)
         yield
+
+
+READINGS = (in_small_parts, with_strings_reordered, without_compiled)

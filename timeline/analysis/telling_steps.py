@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -51,18 +51,10 @@ def telling_steps(
     if culprit is not None:
         late, waits = culprit.rank, next((one.rank for one in culprit.waiters), None)
     lead, waiter = steps.lead(late, ranks), _place_of(ranks, waits)
-    for row in _once(steps.order(lead, waiter, asked)):
+    for row in dict.fromkeys(steps.order(lead, waiter, asked)):
         place = int(steps.rank[row])
         start_ns, end_ns = int(steps.start_ns[row]), int(steps.end_ns[row])
         yield StepRun(place, int(steps.iteration[row]), start_ns, end_ns)
-
-
-def _once(rows: Iterable[int]) -> Iterator[int]:
-    seen: set[int] = set()
-    for row in rows:
-        if row not in seen:
-            seen.add(row)
-            yield row
 
 
 @dataclass(frozen=True)

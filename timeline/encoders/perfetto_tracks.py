@@ -60,7 +60,7 @@ def split_track(track: Track, most: int | None = None) -> Iterator[Track]:
     if content is None or len(content) <= most:
         yield track
     elif isinstance(content, Samples):
-        for run in _runs(content.time_ns, content.time_ns, most):
+        for run in _sample_runs(content.time_ns, most):
             part = replace(content, time_ns=content.time_ns[run], value=content.value[run])
             yield replace(track, content=part)
     else:
@@ -100,18 +100,13 @@ def _is_run(rows: Rows, run: slice) -> bool:
     return bool((rows == np.arange(run.start, run.stop)).all())
 
 
-def _runs(start_ns: Int64, end_ns: Int64, most: int) -> Iterator[slice]:
-    """Runs of rows, each of which begins behind the end of the one before."""
-    first, count = 0, len(start_ns)
+def _sample_runs(time_ns: Int64, most: int) -> Iterator[slice]:
+    """Runs of samples, each of which begins at a later moment than the one before ends."""
+    first, count = 0, len(time_ns)
     while first < count:
         stop = first + most
-        while stop < count:
-            ahead = slice(stop, stop + most)
-            apart = np.flatnonzero(start_ns[ahead] > end_ns[stop - 1 : -1][:most])
-            if len(apart):
-                stop += int(apart[0])
-                break
-            stop += most
+        if stop < count:
+            stop = int(np.searchsorted(time_ns, time_ns[stop - 1], side="right"))
         yield slice(first, min(stop, count))
         first = stop
 

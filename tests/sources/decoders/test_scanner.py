@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
 from random import Random
@@ -18,13 +17,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from tests.support.other_readings import in_small_parts
 from tests.support.profile_shelf import ProfileShelf
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.layers import Layer
 from timeline.records.tables import FlowEnd, Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS
-from timeline.sources.ascend_trace import reader
 from timeline.sources.ascend_trace.events import AscendArgs, ascend_format
 from timeline.sources.ascend_trace.reader import TraceFiles, read_trace
 from timeline.sources.decoders import json_events, scanner
@@ -227,12 +226,10 @@ FILES = settings(
 
 
 @pytest.fixture(autouse=True)
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_blocks() -> Iterator[None]:
     """Have even small files read in several blocks, and made into tables in several turns."""
-    in_blocks = functools.partial(json_events.read_events, block_bytes=700)
-    for module in (reader, kineto, display):
-        monkeypatch.setattr(module, "read_events", in_blocks)
-        monkeypatch.setattr(module, "HELD_EVENTS", 7)
+    with in_small_parts(held_events=7, block_bytes=700):
+        yield
 
 
 @FILES

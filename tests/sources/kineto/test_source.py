@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import gzip
 import json
 import tracemalloc
@@ -21,6 +20,7 @@ from simulator.overlap import expected_overlap
 from simulator.writers.kineto import STREAMS, launching_operators, memory_samples, write_kineto
 from tests.support.kineto_traces import CALL, KERNEL, Write, read, spelled
 from tests.support.loaded_picture import LoadedPicture
+from tests.support.other_readings import in_small_parts
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import Profile, ProfileShelf, tiny_run
 from tests.support.read_profiles import records_by_rank
@@ -32,7 +32,6 @@ from timeline.errors import SourceError
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import FlowEnd, Records
 from timeline.selection import SUMMARY_LAYERS
-from timeline.sources.decoders.json_events import read_events
 from timeline.sources.kineto import source as kineto_reader
 
 LAYOUTS = ("kineto", "kineto-2.2")
@@ -324,18 +323,13 @@ def rows_of(records: Records) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("held", "block_bytes"), [(1, 600), (7, 600), (50, 4096)])
 def test_records_do_not_depend_on_the_size_of_blocks(
-    shelf: ProfileShelf, monkeypatch: pytest.MonkeyPatch, held: int, block_bytes: int
+    shelf: ProfileShelf, held: int, block_bytes: int
 ) -> None:
     """However a file is cut while it is read, and however often events become columns."""
     path = shelf.get("kineto").captures[0]
     whole = rows_of(read(path))
-    monkeypatch.setattr(kineto_reader, "HELD_EVENTS", held)
-    monkeypatch.setattr(
-        kineto_reader,
-        "read_events",
-        functools.partial(read_events, block_bytes=block_bytes),
-    )
-    pieces = rows_of(read(path))
+    with in_small_parts(held, block_bytes):
+        pieces = rows_of(read(path))
     for rows in (whole, pieces):
         rows["samples"].sort()  # which are in order of their series when they are drawn
     assert pieces == whole

@@ -99,7 +99,7 @@ class _Totals:
         self.total_ns[place] = np.where(own, own_ns, before_ns)
         self.name[place] = np.where(own, name[part], np.where(before_ns > 0, before, NO_NAME))
         self._carry(stretch, name, length_ns)
-        if leader[-1] != NO_ID and stretch[leader[-1]] == stretch[-1]:
+        if leader[-1] != NO_ID:  # which is then of the stretch that may go on
             self._leader = int(name[leader[-1]])
 
     def _upto(self, stretch: Int64, name: Codes, length_ns: Int64) -> Int64:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from timeline.columns.strings import StringPool
 from timeline.sources.decoders.decoded_columns import DecodedEvents
@@ -24,6 +24,8 @@ LEAST_PER_BLOCK = 2048
 
 Blocks differ in their number of events: call stacks and shapes take thousands of bytes.
 """
+
+_Run = TypeVar("_Run", list[Any], DecodedEvents)
 
 
 class EventBatch:
@@ -58,32 +60,23 @@ class EventBatch:
         if isinstance(events, ScannedEvents):
             self.others += events.others
             self.unread += events.unread
-            self._scanned().append(events.columns)
+            self._run(list).append(events.columns)
             self.size += -(-len(events) // COLUMNS_PER_OBJECT)
             return events.metadata
         self.size += max(len(events), LEAST_PER_BLOCK)
         return self._add_decoded(events)
 
-    def _scanned(self) -> list[ScannedColumns]:
-        """Where scanned events go: to those that were scanned just before."""
+    def _run(self, kind: type[_Run]) -> _Run:
+        """Where events that were read in one way go: to those that were read so just before."""
         last = self._runs[-1] if self._runs else None
-        if isinstance(last, list):
+        if isinstance(last, kind):
             return last
-        scanned: list[ScannedColumns] = []
-        self._runs.append(scanned)
-        return scanned
-
-    def _decoded(self) -> DecodedEvents:
-        """Where decoded events go: to those that were decoded just before."""
-        last = self._runs[-1] if self._runs else None
-        if isinstance(last, DecodedEvents):
-            return last
-        decoded = DecodedEvents()
-        self._runs.append(decoded)
-        return decoded
+        run = kind()
+        self._runs.append(run)
+        return run
 
     def _add_decoded(self, events: Sequence[Any]) -> list[Metadata]:
-        decoded = self._decoded()
+        decoded = self._run(DecodedEvents)
         found = _ByType(decoded)
         for event in events:
             found[type(event)](event)
