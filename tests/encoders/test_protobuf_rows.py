@@ -20,6 +20,7 @@ from timeline.encoders.protobuf_rows import (
     Fixed64,
     Message,
     Piece,
+    Text,
     Varint,
     encode_rows,
     is_compiled,
@@ -42,6 +43,7 @@ INT64 = (
 )
 UINT63 = st.integers(0, 2**63 - 1) | st.integers(0, 300)
 DOUBLES = st.floats(allow_nan=False)
+TEXTS = st.text() | st.just("caf\u00e9" * 40)
 
 
 @dataclass(frozen=True)
@@ -63,8 +65,7 @@ rows = st.builds(
     sequence=st.integers(1, 2**32 - 1) | st.integers(1, 300),
     name_iid=st.none() | UINT63,
     flow_ids=st.lists(UINT63, max_size=3).map(tuple),
-    number=st.none()
-    | st.tuples(st.none() | INT64, st.none() | DOUBLES, st.none() | st.just("caf\u00e9")),
+    number=st.none() | st.tuples(st.none() | INT64, st.none() | DOUBLES, st.none() | TEXTS),
     counter=st.none() | DOUBLES,
 )
 
@@ -114,7 +115,8 @@ def columns_of(found: Sequence[PacketRow]) -> list[Piece]:
             Varint(int64([-1 if value is None else value for value in integers]), has_integer),
             Bytes(tag(5, 1), has_real),
             Fixed64(np.array([0.5 if v is None else v for v in reals], np.float64), has_real),
-            Bytes(tag(6, 2) + varint(5) + "caf\u00e9".encode(), has_string),
+            Bytes(tag(6, 2), has_string),
+            text_piece([string for _, _, string in numbers], has_string),
         ],
         held,
     )
@@ -141,6 +143,18 @@ def columns_of(found: Sequence[PacketRow]) -> list[Piece]:
             ],
         )
     ]
+
+
+def text_piece(texts: Sequence[str | None], present: np.ndarray) -> Text:
+    """Strings with their lengths, in bytes that hold others too; absent rows have any run."""
+    parts = [b"---" if text is None else framed(text) for text in texts]
+    length = int64([len(part) for part in parts])
+    return Text(b"before" + b"".join(parts), 6 + np.cumsum(length) - length, length, present)
+
+
+def framed(text: str) -> bytes:
+    encoded = text.encode()
+    return varint(len(encoded)) + encoded
 
 
 def flow_pieces(found: Sequence[PacketRow]) -> list[Piece]:
@@ -213,6 +227,10 @@ def test_varints_of_a_column_are_canonical_and_negative_ones_take_ten_bytes(
     assert made == b"".join(_VarintBytes(value & 0xFFFF_FFFF_FFFF_FFFF) for value in values)
 
 
+def runs_of(*runs: tuple[int, int]) -> bytes:
+    return int64([number for run in runs for number in run]).tobytes()
+
+
 def test_no_rows_are_no_bytes() -> None:
     assert encoded(columns_of([]), 0) == b""
 
@@ -233,29 +251,42 @@ def test_long_messages_have_long_lengths(size: int, depth: int) -> None:
         assert made.startswith(tag(depth, 2) + varint(len(inner)) + inner)
 
 
-COLUMN = (1, None, bytes(16), 0)
+COLUMN = (1, None, bytes(16), 0, None)
 BAD_PIECES = {
-    "no such kind": [(4, None, b"", 0)],
-    "too few numbers": [(1, None, bytes(8), 0)],
-    "numbers cut short": [(2, None, bytes(17), 0)],
-    "too many numbers": [(2, None, bytes(24), 0)],
-    "too few present": [(0, b"\1", b"x", 0)],
-    "more inside than there is": [(3, None, b"\x0a", 2), COLUMN],
-    "less than nothing inside": [(3, None, b"\x0a", -1)],
-    "something inside a number": [(1, None, bytes(16), 1), COLUMN],
-    "a message that outlives its own": [(3, None, b"\x0a", 1), (3, None, b"\x0a", 1), COLUMN],
+    "no such kind": [(5, None, b"", 0, None)],
+    "too few numbers": [(1, None, bytes(8), 0, None)],
+    "numbers cut short": [(2, None, bytes(17), 0, None)],
+    "too many numbers": [(2, None, bytes(24), 0, None)],
+    "too few present": [(0, b"\1", b"x", 0, None)],
+    "more inside than there is": [(4, None, b"\x0a", 2, None), COLUMN],
+    "less than nothing inside": [(4, None, b"\x0a", -1, None)],
+    "something inside a number": [(1, None, bytes(16), 1, None), COLUMN],
+    "a message that outlives its own": [
+        (4, None, b"\x0a", 1, None),
+        (4, None, b"\x0a", 1, None),
+        COLUMN,
+    ],
+    "too few runs": [(3, None, b"text", 0, runs_of((0, 1)))],
+    "runs cut short": [(3, None, b"text", 0, runs_of((0, 1), (1, 1)) + b"\0")],
+    "a run before all bytes": [(3, None, b"text", 0, runs_of((-1, 1), (1, 1)))],
+    "a run behind all bytes": [(3, None, b"text", 0, runs_of((0, 1), (5, 0)))],
+    "a run that is too long": [(3, None, b"text", 0, runs_of((0, 1), (3, 2)))],
+    "a run whose end is no number": [(3, None, b"text", 0, runs_of((0, 1), (3, 2**63 - 1)))],
+    "a run of less than nothing": [(3, None, b"text", 0, runs_of((0, 1), (3, -1)))],
 }
 
 
 @compiled
 @pytest.mark.parametrize("pieces", BAD_PIECES.values(), ids=list(BAD_PIECES))
 def test_pieces_that_are_not_of_the_rows_are_refused(
-    pieces: list[tuple[int, bytes | None, bytes, int]],
+    pieces: list[tuple[int, bytes | None, bytes, int, bytes | None]],
 ) -> None:
     from timeline.encoders._wire import encode
 
     assert encode((COLUMN,), 2) == bytes(2)
-    with pytest.raises(ValueError, match=r"a piece is of no kind|a message ends inside another"):
+    with pytest.raises(
+        ValueError, match=r"a piece is of no kind|a message ends inside|a text is not within"
+    ):
         encode(tuple(pieces), 2)
 
 
@@ -265,7 +296,13 @@ def test_pieces_of_other_types_are_refused() -> None:
 
     with pytest.raises(ValueError, match="not less than none"):
         encode((), -1)
-    for pieces in ([COLUMN], ((1, None, "text", 0),), ((0, True, b"x", 0),), (1,)):
+    for pieces in (
+        [COLUMN],
+        ((1, None, "text", 0, None),),
+        ((0, True, b"x", 0, None),),
+        ((3, None, b"", 0, None),),
+        (1,),
+    ):
         with pytest.raises((TypeError, SystemError)):
             encode(pieces, 2)  # type: ignore[arg-type]
 

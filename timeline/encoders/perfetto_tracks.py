@@ -15,6 +15,7 @@ from timeline.columns.chunks import one_by_one
 from timeline.columns.columns import Bool, Float64, Int64, Rows
 from timeline.columns.nesting import Events, nested_events, split_at_gaps
 from timeline.encoders.args_descriptor import ANNOTATIONS, REALS
+from timeline.encoders.drawn_texts import DrawnTexts, number_texts
 from timeline.encoders.joined_slices import JoinedSlices, join_slices
 from timeline.encoders.protobuf_rows import (
     Bytes,
@@ -127,10 +128,12 @@ _TYPE_END = b"\x48\x02"
 _TYPE_COUNTER = b"\x48\x04"
 _CATEGORY_IID = b"\x18"
 _NAME_IID = b"\x50"
+_NAME = varint(23 << 3 | 2)
 _TRACK_UUID = b"\x58"
 _ANNOTATION_NAME_IID = b"\x08"
 _ANNOTATION_INTEGER = b"\x20"
 _ANNOTATION_DOUBLE = b"\x29"
+_ANNOTATION_STRING = b"\x32"
 _ANNOTATION_STRING_IID = b"\x88\x01"
 _CORRELATION_IID = varint(54 << 3)
 _FLOW_ID = varint(47 << 3 | 1)
@@ -236,11 +239,12 @@ class _Used:
         for code, count in zip(used.codes.tolist(), used.count.tolist(), strict=True):
             counts[strings[code]] += count
 
-    def numbered(self, used: UsedCodes, numbers: Mapping[str, int]) -> NumberOfCode:
-        """The numbers of the strings that are used, by code."""
+    def texts(self, used: UsedCodes, numbers: Mapping[str, int]) -> DrawnTexts:
+        """The strings that are used, by code; numbers: of those that have one."""
         codes: Int64 = np.unique(used.codes).astype(np.int64)
         strings = self.slices.strings
-        return self.by_code(codes, [numbers[strings[code]] for code in codes.tolist()])
+        texts = [strings[code] for code in codes.tolist()]
+        return DrawnTexts(codes, texts, numbers, len(strings), len(self.slices))
 
     def by_code(self, codes: Int64, numbers: Sequence[int]) -> NumberOfCode:
         """Numbers (k,) of the k codes that are used, by code."""
@@ -274,7 +278,7 @@ class _Used:
 
 @dataclass(frozen=True)
 class _Names:
-    """Strings of one sequence, numbered from 1: names and values by how often they are used.
+    """Strings of one sequence that are numbered, from 1 on.
 
     spelled: what is spelled beside numeric args; its numbers follow those of the values.
     """
@@ -289,35 +293,25 @@ class _Names:
     @classmethod
     def of(cls, every: Collection[_Used]) -> _Names:
         """Number all that some slices use."""
-        events, values = Counter[str](), Counter[str]()
+        events, values, spelled = Counter[str](), Counter[str](), Counter[str]()
         for used in every:
             used.add_strings(used.events, events)
             used.add_strings(used.values, values)
-        names = _numbers(_most_common(events))
-        texts = _numbers(_most_common(values))
-        spelled = (one.texts for used in every for one in used.spelled.values())
-        colours = (
-            colour
-            for used in every
-            for _, colour in sorted(used.colours()[1], key=lambda one: names[one[0]])
-            if colour is not None
-        )
+            for one in used.spelled.values():
+                one.add_texts(spelled)
+        elements = sum(len(used.slices) for used in every)
+        texts = number_texts(values, elements)
+        colours = {
+            colour for used in every for _, colour in used.colours()[1] if colour is not None
+        }
         return cls(
             _numbers(used.slices.category.value for used in every),
-            names,
+            number_texts(events, elements),
             _numbers(chain.from_iterable(used.annotations() for used in every)),
             texts,
-            _numbers(chain.from_iterable(spelled), len(texts) + 1),
-            _numbers(colours),
+            number_texts(spelled, elements, len(texts) + 1),
+            _numbers(sorted(colours)),
         )
-
-
-def _most_common(counts: Counter[str]) -> list[str]:
-    """All strings, the most common one first, equally common ones in alphabetical order.
-
-    In the order in which they were met, the bytes would tell how a profile was read.
-    """
-    return sorted(sorted(counts), key=counts.__getitem__, reverse=True)
 
 
 def _numbers(strings: Iterable[str], first: int = 1) -> dict[str, int]:
@@ -433,13 +427,14 @@ def _encode_slices(
 ) -> Iterator[bytes]:
     """The packets of slices; own_track: whether their sequence has no other track."""
     slices, joined = used.slices, used.joined
-    event_iids = used.numbered(used.events, names.events)
+    event_names = used.texts(used.events, names.events)
     colour_iids = _colour_iids(used, names)
     args = _Args(used, names)
     category = _CATEGORY_IID + varint(names.categories[slices.category.value])
     arrows = _Arrows(slices)
     uuids = np.array([track_uuid(track.id) for track in joined.tracks], np.int64)
-    rows_at_once = max(LEAST_BLOCK_ROWS, BLOCK_BYTES // (64 + 10 * arrows.most))
+    widest = 64 + 10 * arrows.most + event_names.longest + args.longest
+    rows_at_once = max(LEAST_BLOCK_ROWS, BLOCK_BYTES // widest)
     if len(uuids) == 1:
         yield clock
     for events, begins_track in one_by_one(_events(joined, first_ns, rows_at_once)):
@@ -450,8 +445,8 @@ def _encode_slices(
         begin: list[Piece] = [
             Bytes(_TYPE_BEGIN),
             *track,
-            Bytes(category + _NAME_IID),
-            Varint(event_iids.of(slices.name[row])),
+            Bytes(category),
+            *event_names.pieces(_NAME_IID, _NAME, slices.name[row]),
             *args.encoded(row),
             *_coloured(colour_iids, slices, row),
             *arrows.encoded(row),
@@ -502,11 +497,13 @@ class _Args:
     def __init__(self, used: _Used, names: _Names) -> None:
         self._of_message = used.messages()
         self._iid_of_name = names.args
-        self._value_iids = used.numbered(used.values, names.values)
-        self._spelled_iids = {
-            of: (one, np.array([names.spelled[text] for text in one.texts], np.int64))
-            for of, one in used.spelled.items()
+        self._values = used.texts(used.values, names.values)
+        self._spelled_texts = {
+            of: (one, DrawnTexts.of(one.texts, names.spelled)) for of, one in used.spelled.items()
         }
+        spelled = (texts.longest for _, texts in self._spelled_texts.values())
+        self.longest = self._values.longest + sum(spelled)
+        """Bytes that the strings of a slice take at most where they are used."""
 
     def encoded(self, row: Rows) -> list[Piece]:
         """The messages of some slices; those that have no arg of one do not have it."""
@@ -524,17 +521,17 @@ class _Args:
 
     def _spelled(self, arg: Arg, row: Rows) -> list[Piece]:
         """How an arg reads, where it is spelled."""
-        found = self._spelled_iids.get(arg.name)
+        found = self._spelled_texts.get(arg.name)
         if found is None:
             return []
-        spelled, iids = found
-        return [self._annotation(spelled.name, _text(iids[spelled.text[row]]), arg, row)]
+        spelled, texts = found
+        return [self._annotation(spelled.name, _text(texts, spelled.text[row]), arg, row)]
 
     def _exact(self, message: ArgsMessage, arg: Arg, row: Rows) -> list[Piece]:
         """An arg itself: a field of the message, or an annotation where that has no such field."""
         values, present = arg.values[row], arg.present[row]
         if arg.kind is ArgKind.NAME:
-            return [self._annotation(arg.name, _text(self._value_iids.of(values)), arg, row)]
+            return [self._annotation(arg.name, _text(self._values, values), arg, row)]
         if arg.name not in message.fields:
             number: list[Piece] = (
                 [Bytes(_ANNOTATION_INTEGER), Varint(values.astype(np.int64))]
@@ -563,9 +560,9 @@ def _real(values: npt.NDArray[Any]) -> Float64:
     return round_reals(values.astype(np.float64))
 
 
-def _text(iids: Int64) -> list[Piece]:
+def _text(texts: DrawnTexts, codes: npt.NDArray[Any]) -> list[Piece]:
     """A string as the value of an annotation."""
-    return [Bytes(_ANNOTATION_STRING_IID), Varint(iids)]
+    return texts.pieces(_ANNOTATION_STRING_IID, _ANNOTATION_STRING, codes)
 
 
 class _Arrows:

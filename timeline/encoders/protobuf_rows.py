@@ -22,6 +22,7 @@ __all__ = [
     "Fixed64",
     "Message",
     "Piece",
+    "Text",
     "Varint",
     "encode_rows",
     "is_compiled",
@@ -66,6 +67,16 @@ class Fixed64:
 
 
 @dataclass(frozen=True)
+class Text:
+    """A run of `value` per row, such as a string with its length before it."""
+
+    value: bytes
+    start: Int64
+    length: Int64
+    present: Bool | None = None
+
+
+@dataclass(frozen=True)
 class Message:
     """A tag, a length and the pieces of a nested message; absent rows have none of it."""
 
@@ -74,7 +85,7 @@ class Message:
     present: Bool | None = None
 
 
-Piece = Bytes | Varint | Fixed64 | Message
+Piece = Bytes | Varint | Fixed64 | Text | Message
 
 
 ByteMatrix = npt.NDArray[np.uint8]
@@ -165,6 +176,8 @@ def _flatten(piece: Piece, outer: Bool | None, leaves: list[_Leaf], count: int) 
     elif isinstance(piece, Fixed64):
         cells = np.ascontiguousarray(piece.values).view(np.uint8).reshape(-1, 8)
         leaf = _leaf(cells, present)
+    elif isinstance(piece, Text):
+        leaf = _text_leaf(piece, present)
     else:
         leaf = _leaf(np.frombuffer(piece.value, np.uint8)[None, :], present)
     leaves.append(leaf)
@@ -211,6 +224,15 @@ def _leaf(cells: ByteMatrix, present: Bool | None) -> _Leaf:
     return _Leaf(cells, present * np.int32(width), present)
 
 
+def _text_leaf(text: Text, present: Bool | None) -> _Leaf:
+    """Runs of bytes, each as long as it is."""
+    length = text.length if present is None else text.length * present
+    width = int(length.max(initial=0))
+    every = np.frombuffer(text.value + bytes(width), np.uint8)
+    start = text.start if present is None else text.start * present
+    return _Leaf(every[start[:, None] + np.arange(width)], length.astype(np.int32))
+
+
 def _varint_leaf(column: npt.NDArray[Any], present: Bool | None) -> _Leaf:
     """Varints, each as long as its number needs."""
     values = np.ascontiguousarray(column, np.int64).view(np.uint64)
@@ -243,8 +265,8 @@ def _varint_cells(values: npt.NDArray[Any], lengths: Lengths | None, width: int)
     return cells
 
 
-_BYTES, _VARINT, _FIXED64, _MESSAGE = range(4)
-_Cells = tuple[int, bytes | None, bytes, int]
+_BYTES, _VARINT, _FIXED64, _TEXT, _MESSAGE = range(5)
+_Cells = tuple[int, bytes | None, bytes, int, bytes | None]
 """One piece as the compiled module takes it."""
 
 
@@ -266,11 +288,14 @@ def _flattened(pieces: Sequence[Piece]) -> Iterator[_Cells]:
         present = None if piece.present is None else piece.present.tobytes()
         if isinstance(piece, Message):
             inner = tuple(_flattened(piece.pieces))
-            yield _MESSAGE, present, piece.tag, len(inner)
+            yield _MESSAGE, present, piece.tag, len(inner), None
             yield from inner
         elif isinstance(piece, Bytes):
-            yield _BYTES, present, piece.value, 0
+            yield _BYTES, present, piece.value, 0, None
         elif isinstance(piece, Varint):
-            yield _VARINT, present, piece.values.astype(np.int64, copy=False).tobytes(), 0
+            yield _VARINT, present, piece.values.astype(np.int64, copy=False).tobytes(), 0, None
+        elif isinstance(piece, Text):
+            runs = np.stack([piece.start, piece.length], axis=1)
+            yield _TEXT, present, piece.value, 0, runs.tobytes()
         else:
-            yield _FIXED64, present, piece.values.tobytes(), 0
+            yield _FIXED64, present, piece.values.tobytes(), 0, None

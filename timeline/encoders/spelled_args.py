@@ -5,6 +5,7 @@ A rate or a share comes of a division, so that further digits would say nothing.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -63,6 +64,12 @@ class SpelledArg:
     def present(self) -> Bool:
         """Which slices have it."""
         return self.of.present
+
+    def add_texts(self, counts: Counter[str]) -> None:
+        """Count the spellings."""
+        uses = np.bincount(self.text[self.present], minlength=len(self.texts))
+        for text, count in zip(self.texts, uses.tolist(), strict=True):
+            counts[text] += count
 
 
 def spell_args(slices: Slices) -> list[SpelledArg]:
