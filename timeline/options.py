@@ -421,6 +421,11 @@ class ExportOptions:
         return DEFAULT_MAX_EVENTS if self.limit_bytes else 0
 
     @property
+    def bounds_memory(self) -> bool:
+        """Whether a file may be expected to take no more of a viewer's memory than it has."""
+        return bool(self.limit_bytes) and self.max_events is None
+
+    @property
     def groups_by_layer(self) -> bool:
         """Whether rows are grouped by layer before rank."""
         return self.group_by == "layer"

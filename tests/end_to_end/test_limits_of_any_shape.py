@@ -107,7 +107,7 @@ SMALL = Sizes(steps=3, tasks=300, ops=2, planes=1, calls=20, samples=10, names=4
 @pytest.mark.parametrize("tasks", [0, 20_000], ids=["without tasks", "with tasks"])
 def test_rows_without_gaps_use_the_limit(tmp_path: Path, tasks: int) -> None:
     """Steps that follow each other at once, and what a rank does all the time."""
-    limit, target = 500_000, tmp_path / "out.pftrace"
+    limit, target = 400_000, tmp_path / "out.pftrace"
     with grown_profile(Shape(tasks=tasks, steps=50_000 - tasks, step_ns=1_000)) as profile:
         report = export(profile, target, kind="detail", limit=limit)
     (output,) = report.outputs

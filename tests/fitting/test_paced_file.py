@@ -46,9 +46,9 @@ def test_layers_of_one_piece_differ_from_what_was_expected_alike() -> None:
     ]
     with PieceMaker(format_of(Path("any.pftrace")), tracks, 0) as maker, PieceStore() as store:
 
-        def measure(some: Sequence[Track]) -> int:
+        def measure(some: Sequence[Track]) -> Cost:
             batch = TrackBatch(tuple(enumerate(some, FIRST_SEQUENCE)), 0)
-            return len(maker.make(batch, BEST_LEVEL))
+            return Limits().cost(len(maker.make(batch, BEST_LEVEL)), some)
 
         planner = Planner(make_ladders(tracks, measure, {}), Cost(), 0)
         powers = {**dict.fromkeys(planner.ladders, POWER), SliceKind.TASK.value: 13}

@@ -233,11 +233,11 @@ class DrawingRun:
                 raise BrokenPromise("another size is told than is there")
             if options.limit_bytes and len(data) > options.limit_bytes:
                 raise BrokenPromise("the limit of bytes is exceeded")
-            if options.most_events and part.elements > options.most_events:
+            if options.most_events and part.cost.elements > options.most_events:
                 raise BrokenPromise("the limit of events is exceeded")
             totals = _totals(data, suffix)
             _check_told(totals, part, limited=written.kept.limited_by is not None)
-            found = _Written(totals, written.kept, data, part.elements)
+            found = _Written(totals, written.kept, data, int(part.cost.elements))
         return found
 
 
@@ -264,7 +264,7 @@ def _check_told(found: TraceTotals, part: Part, *, limited: bool) -> None:
     """Check that a file holds what is told of it."""
     if found.slices != part.slices:
         raise BrokenPromise(f"{part.slices} slices are told, {found.slices} are there")
-    ends = part.elements - found.slices - found.samples
+    ends = part.cost.elements - found.slices - found.samples
     if found.flows * 2 > ends or (not limited and found.flows * 2 != ends):
         raise BrokenPromise(f"{ends} ends of arrows are told, {found.flows} arrows are there")
 

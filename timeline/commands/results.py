@@ -137,7 +137,7 @@ def output_files(written: Written) -> tuple[OutputFile, ...]:
             format_of(part.target).name,
             part.draft.size_bytes,
             part.slices,
-            part.elements,
+            int(part.cost.elements),
             written.kept.steps,
             part.drawn_ns,
             part.offset_ns,

@@ -14,11 +14,11 @@ import numpy.typing as npt
 
 from timeline.columns.columns import Bool, Float64, Rows
 from timeline.frozen import dataclass
-from timeline.layers import SLICES
+from timeline.layers import SLICES, SliceKind
 from timeline.tracks.model import Arg, ArgKind, Slices
 from timeline.units import spell_bytes, spell_duration, spell_rate
 
-__all__ = ["DIGITS", "SPELLERS", "SpelledArg", "round_reals", "spell_args"]
+__all__ = ["DIGITS", "SPELLERS", "SpelledArg", "is_spelled", "round_reals", "spell_args"]
 
 SPELLERS: Sequence[tuple[str, Callable[[Any], str]]] = (
     ("_ns", spell_duration),
@@ -74,16 +74,20 @@ class SpelledArg:
 
 def spell_args(slices: Slices) -> list[SpelledArg]:
     """The numbers of some slices spelled; none for kinds that people do not look at one by one."""
-    if not SLICES[slices.kind].spelled:
-        return []
     made = []
     for arg in slices.args:
-        if arg.kind is not ArgKind.NAME and arg.present.any():
+        if is_spelled(slices.kind, arg) and arg.present.any():
             for unit, spell in SPELLERS:
                 if arg.name.endswith(unit):
                     texts, text = _spell(arg.values, arg.present, spell)
                     made.append(SpelledArg(arg.name.removesuffix(unit), arg, texts, text))
     return made
+
+
+def is_spelled(kind: SliceKind, arg: Arg) -> bool:
+    """Whether an arg of slices of a kind is drawn spelled too."""
+    is_number = SLICES[kind].spelled and arg.kind is not ArgKind.NAME
+    return is_number and arg.name.endswith(tuple(unit for unit, _ in SPELLERS))
 
 
 def _spell(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from timeline.encoders.batches import FIRST_SEQUENCE, TrackBatch
 from timeline.encoders.piece_maker import PieceMaker
 from timeline.encoders.pieces import BEST_LEVEL, FAST_LEVEL
 from timeline.fitting.ladder import make_ladders
-from timeline.fitting.limits import Cost, Limits, count_elements_of
+from timeline.fitting.limits import Cost, Limits
 from timeline.fitting.plan import Planner, screen_power
 from timeline.fitting.resolve import count_arrows_between
 from timeline.fitting.writer import Drawing, Kept, Writer, Written
@@ -36,8 +37,7 @@ def try_exact(
         The file, None where it does not fit; and what knows what could be merged.
     """
     limits = writer.limits
-    elements = count_elements_of(drawing.tracks)
-    rough = Cost(element_count(drawing.tracks) * ROUGH_BYTES, elements)
+    rough = limits.cost(element_count(drawing.tracks) * ROUGH_BYTES, drawing.tracks)
     # To measure takes a fifth of what the best compression of many takes longer than a fast one.
     is_clear = not _is_large(drawing.tracks) or limits.hold(rough * FAST_COMPRESSION_HEADROOM)
     fits = is_clear and limits.hold(rough)
@@ -45,8 +45,8 @@ def try_exact(
         return whole, Planner({}, Cost(), 0)
     writer.progress.report("Measuring", 0, 0)
     planner = _planner(writer, drawing, maker)
-    expected = Cost(planner.finest().expected.size_bytes, elements)
-    likely = limits.share(expected) <= TRY_BELOW and limits.hold(Cost(0, elements))
+    expected = replace(rough, size_bytes=planner.finest().expected.size_bytes)
+    likely = limits.share(expected) <= TRY_BELOW and limits.hold(replace(rough, size_bytes=0))
     return _if_it_fits(writer, drawing, expected) if likely else None, planner
 
 
@@ -71,16 +71,16 @@ def _if_it_fits(writer: Writer, drawing: Drawing, expected: Cost) -> Written | N
 
 
 def _planner(writer: Writer, drawing: Drawing, maker: PieceMaker) -> Planner:
-    def measure(tracks: Sequence[Track]) -> int:
+    def measure(tracks: Sequence[Track]) -> Cost:
         batch = TrackBatch(tuple(enumerate(tracks, FIRST_SEQUENCE)), maker.first_ns)
-        return len(maker.make(batch, BEST_LEVEL, arrows=True))
+        return writer.limits.cost(len(maker.make(batch, BEST_LEVEL, arrows=True)), tracks)
 
     picture = writer.picture(drawing.tracks, Kept(drawing.steps, drawing.omissions), maker.first_ns)
     opening = maker.opening(picture.timeline, picture.said, BEST_LEVEL)
     rows = [track for track in drawing.tracks if is_partition(track)]
     return Planner(
         make_ladders(drawing.tracks, measure, drawing.floors),
-        Cost(len(opening), count_elements_of(picture.said)),
+        writer.limits.cost(len(opening), picture.said),
         screen_power(rows),
         arrows=count_arrows_between(drawing.tracks),
     )

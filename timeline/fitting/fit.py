@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from timeline.errors import LimitError
 from timeline.fitting.fit_by_coarsening import RedrawExact, write_coarsened
 from timeline.fitting.fit_by_splitting import write_parts
 from timeline.fitting.fit_by_steps import Redraw, write_steps
+from timeline.fitting.limits import Limits
 from timeline.fitting.writer import Arrange, Describe, Drawing, Kept, Writer, Written
 from timeline.options import ExportOptions, Fit
 from timeline.progress import Progress
@@ -50,10 +52,15 @@ def fit(
     if not any(rank.facts.profile.timed for rank in ranks):
         return Written((), tuple(rank.facts for rank in ranks), Kept())
     arrange = arrange or partial(assemble, by_layer=options.groups_by_layer, folds_ranks=form.folds)
-    writer = Writer(options, target, form, describe, wall_offset_ns, progress, arrange, workers)
+    limits = Limits.of(options)
+    writer = Writer(
+        options, target, form, describe, wall_offset_ns, progress, arrange, limits, workers
+    )
     try:
         drawing = writer.draw(ranks)
-        if not writer.limits:
+        if options.bounds_memory:
+            writer = replace(writer, limits=limits.with_memory(drawing.tracks))
+        if not limits:
             return writer.exact(drawing)
         match options.fit:
             case Fit.COARSEN:

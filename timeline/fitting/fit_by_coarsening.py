@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from itertools import chain
 
 from timeline.analysis.telling_steps import StepRun
@@ -15,7 +14,7 @@ from timeline.errors import LimitError
 from timeline.fitting.drawn_layer import describe_resolutions
 from timeline.fitting.exact_file import compression_level, try_exact
 from timeline.fitting.exact_runs import ASKED_SHARE, SHARE, ExactRuns, choose_exact_runs
-from timeline.fitting.limits import Cost, count_elements_of
+from timeline.fitting.limits import Cost, Limits
 from timeline.fitting.paced_file import AIM, PacedFile
 from timeline.fitting.plan import Plan, Planner
 from timeline.fitting.writer import (
@@ -150,7 +149,7 @@ class _Fitted:
     def _write_plan(self, plan: Plan) -> tuple[Written | None, bool]:
         """Write by a plan: the file, None where it exceeds the limits; and whether it is good."""
         writer, limits = self.writer, self.writer.limits
-        in_bytes = replace(limits, elements=0)
+        in_bytes = Limits(limits.size_bytes)
         level = compression_level(in_bytes, plan.expected, self.drawing.tracks)
         every = spell_count(element_count(self.drawing.tracks), "record")
 
@@ -210,7 +209,7 @@ class _Fitted:
         closing = self.maker.closing(list(paced.tracks()), level)
         packing = self.maker.packing
         ends_bytes = len(opening) + len(closing) + len(packing.before) + len(packing.after(()))
-        return _Ends(kept, made, opening, closing, Cost(ends_bytes, count_elements_of(made.said)))
+        return _Ends(kept, made, opening, closing, writer.limits.cost(ends_bytes, made.said))
 
     def _exact_steps(self) -> dict[int, list[int]]:
         """The steps that stay exact, by rank."""
@@ -223,8 +222,7 @@ class _Fitted:
         """Correct what layers, and all that is not of a layer, are expected to take."""
         self.planner.base = base
         for layer, (found, expected) in paced.costs_by_layer().items():
-            if expected.size_bytes and found.size_bytes:
-                self.planner.ladders[layer].correct(found.size_bytes / expected.size_bytes)
+            self.planner.ladders[layer].correct(found, expected)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from timeline.columns.nesting import order_edges
 from timeline.encoders.formats import Format
 from timeline.errors import LimitError
 from timeline.fitting.exact_file import try_exact
-from timeline.fitting.limits import Cost, Limits, count_elements_of
+from timeline.fitting.limits import Cost, Limits
 from timeline.fitting.resolve import without_half_arrows
 from timeline.fitting.writer import (
     Drawing,
@@ -141,9 +141,8 @@ def write_parts(writer: Writer, drawing: Drawing) -> Written:
     def write(start_ns: int, end_ns: int) -> Cost:
         nonlocal lost
         tracks, cut_arrows = without_half_arrows(cut_tracks(drawing.tracks, start_ns, end_ns))
-        elements = Cost(0, count_elements_of(tracks))
-        if not limits.hold(elements):
-            return elements
+        if not limits.hold(least := limits.cost(0, tracks)):
+            return least
         part = writer.write(tracks, kept, first_ns)
         if limits.hold(part.cost):
             parts.append(part)
@@ -209,7 +208,7 @@ def _too_small_for_parts(
     raised = []
     if enough.size_bytes > limits.size_bytes:
         raised.append((f"{int(enough.size_bytes)} bytes", "--limit"))
-    if enough.elements > limits.elements:
+    if max(enough.elements - limits.elements, enough.memory_bytes - limits.memory_bytes) > 0:
         raised.append((f"{int(enough.elements)} events", "--max-events"))
     needs, options = (" and ".join(words) for words in zip(*raised, strict=True))
     return LimitError(
@@ -224,12 +223,14 @@ def _raised(limits: Limits, cost: Cost, growth: float = 1.0) -> Limits:
 
     growth: how many times they are at least what they were.
     """
-    size_bytes, elements = limits.size_bytes, limits.elements
+    size_bytes, elements, memory_bytes = limits.size_bytes, limits.elements, limits.memory_bytes
     if 0 < size_bytes < cost.size_bytes:
         size_bytes = max(math.ceil(cost.size_bytes), size_bytes * growth)
     if 0 < elements < cost.elements:
         elements = max(math.ceil(cost.elements), elements * growth)
-    return Limits(size_bytes, elements)
+    if 0 < memory_bytes < cost.memory_bytes:
+        memory_bytes = max(cost.memory_bytes, memory_bytes * growth)
+    return Limits(size_bytes, elements, memory_bytes)
 
 
 def parts_beside(target: Path, form: Format) -> list[Path]:

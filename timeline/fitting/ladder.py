@@ -28,8 +28,8 @@ SAMPLED_RUNS = 4
 TRACK_ELEMENTS = 1 << 11
 """As many elements as take the time that a track takes, however short it is."""
 
-Measure = Callable[[Sequence[Track]], int]
-"""The bytes that the slices and samples of tracks take in a file, together with their arrows."""
+Measure = Callable[[Sequence[Track]], Cost]
+"""What the slices and samples of tracks take in a file, together with their arrows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,8 @@ class Ladder:
         self._samples = list(_samples(tracks, excerpts))
         self._at: dict[int, list[_Sample]] = {floor: self._samples}
         self._costs: dict[_Sample, Cost] = {}
-        self._factor = 1.0
+        self._factors = 1.0, 1.0
+        """How many times the bytes and the memory of the samples the layer takes."""
         self._ends: dict[int, float] = {}
 
     @property
@@ -73,7 +74,7 @@ class Ladder:
         total = Cost()
         for sample in self._resolved(max(power, self.floor)):
             total += self._cost(sample)
-        return replace(total, size_bytes=total.size_bytes * self._factor)
+        return self._corrected(total)
 
     def ends_at(self, power: int) -> float:
         """How many ends of arrows lie on slices that are not merged at a power."""
@@ -85,18 +86,30 @@ class Ladder:
         return self._ends[power]
 
     @cached_property
-    def end_bytes(self) -> float:
+    def end_cost(self) -> Cost:
         """What an end of an arrow takes."""
         ends = self.ends_at(self.floor)
         if not ends:
-            return 0.0
+            return Cost(0.0, 1)
         samples = self._resolved(self.floor)
-        with_arrows = sum(sample.weight * self._measure(sample.tracks) for sample in samples)
-        return max(0.0, with_arrows * self._factor - self.at(self.floor).size_bytes) / ends
+        with_arrows = sum((self._measure(one.tracks) * one.weight for one in samples), Cost())
+        more = self._corrected(with_arrows) - self.at(self.floor)
+        return Cost(max(0.0, more.size_bytes) / ends, 1, max(0.0, more.memory_bytes) / ends)
 
-    def correct(self, factor: float) -> None:
-        """Note that the layer takes so many times the bytes that were expected."""
-        self._factor *= factor
+    def correct(self, found: Cost, expected: Cost) -> None:
+        """Note what the layer takes, and what it was expected to take."""
+        size, memory = self._factors
+        if found.size_bytes and expected.size_bytes:
+            size *= found.size_bytes / expected.size_bytes
+        if found.memory_bytes and expected.memory_bytes:
+            memory *= found.memory_bytes / expected.memory_bytes
+        self._factors = size, memory
+
+    def _corrected(self, cost: Cost) -> Cost:
+        size, memory = self._factors
+        return replace(
+            cost, size_bytes=cost.size_bytes * size, memory_bytes=cost.memory_bytes * memory
+        )
 
     def _resolved(self, power: int) -> list[_Sample]:
         """The samples at a power, made from those at the next finer one that is known."""
@@ -108,7 +121,7 @@ class Ladder:
     def _cost(self, sample: _Sample) -> Cost:
         if sample not in self._costs:
             bare = [_without_arrows(track) for track in sample.tracks]
-            self._costs[sample] = Cost(self._measure(bare), element_count(bare)) * sample.weight
+            self._costs[sample] = self._measure(bare) * sample.weight
         return self._costs[sample]
 
 

@@ -37,6 +37,10 @@ class Pace:
             * _ratio(found.size_bytes + prior.size_bytes, model.size_bytes + prior.size_bytes),
             cost.elements
             * _ratio(found.elements + prior.elements, model.elements + prior.elements),
+            cost.memory_bytes
+            * _ratio(
+                found.memory_bytes + prior.memory_bytes, model.memory_bytes + prior.memory_bytes
+            ),
         )
 
     def learn(self, unit: Unit, power: int, cost: Cost) -> None:
@@ -54,7 +58,7 @@ class Pace:
     def _element_cost(self, power: int) -> Cost:
         """What each element takes that is not exact in any case."""
         ladder = self._ladder
-        ends = Cost(ladder.end_bytes, 1) * (ladder.ends_at(power) * self._ends_left)
+        ends = ladder.end_cost * (ladder.ends_at(power) * self._ends_left)
         return (ladder.at(power) + ends) * (1 / max(1, ladder.elements))
 
 

@@ -257,17 +257,9 @@ class PacedFile:
         if fine == coarse:
             return {}
         finer = self._planner.expected({**self._plan.powers, self.paced: fine})
-        room = Cost(self._limits.size_bytes, self._limits.elements) * FILL - self._plan.expected
         more = finer - self._plan.expected
-        shares = [
-            have / need
-            for limit, have, need in (
-                (self._limits.size_bytes, room.size_bytes, more.size_bytes),
-                (self._limits.elements, room.elements, more.elements),
-            )
-            if limit and need > 0
-        ]
-        until = min(shares, default=1.0) * sum(unit.elements - unit.exact for unit in self._its)
+        part = (self._limits * FILL).part_that_fits(self._plan.expected, more)
+        until = part * sum(unit.elements - unit.exact for unit in self._its)
         powers, before = {}, 0
         for unit in self._its:
             before += unit.elements - unit.exact
@@ -349,7 +341,7 @@ class PacedFile:
         if made.power != power:
             tracks = tuple(map(self._arrows.of, self._resolve(unit, power)))
         piece = self._maker.make(self._batch(unit, tracks), self._level_of(unit, power))
-        return _Made(power, Cost(len(piece), count_elements_of(tracks)), tracks), piece
+        return _Made(power, self._limits.cost(len(piece), tracks), tracks), piece
 
     def _level_of(self, unit: Unit, power: int | None = None) -> int:
         """How hard a unit is compressed: merged slices take half as much again if not the most."""
@@ -388,7 +380,7 @@ class PacedFile:
         store.put(units[0].number, piece)
         for unit, size_bytes in zip(units, np.diff(ends, prepend=0).tolist(), strict=True):
             made = self._made[unit.number]
-            self._note(unit, replace(made, cost=Cost(size_bytes, count_elements_of(made.tracks))))
+            self._note(unit, replace(made, cost=self._limits.cost(size_bytes, made.tracks)))
 
     def _expected(self, unit: Unit) -> Cost:
         """What a unit was expected to take as it is, with its arrows."""

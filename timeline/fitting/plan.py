@@ -108,12 +108,13 @@ class Planner:
     def element_cost(self, layer: SizeLayer, power: int) -> Cost:
         """What each of a layer's elements takes at a power, with its part of the arrows."""
         ladder = self.ladders[layer]
-        arrows = Cost(ladder.end_bytes, 1) * ladder.ends_at(power)
+        arrows = ladder.end_cost * ladder.ends_at(power)
         return (ladder.at(power) + arrows) * (1 / max(1, ladder.elements))
 
     def end_cost(self) -> Cost:
         """What an end of an arrow takes."""
-        return Cost(max((one.end_bytes for one in self.ladders.values()), default=0.0), 1)
+        ends = [ladder.end_cost for ladder in self.ladders.values()]
+        return max(ends, key=lambda cost: cost.size_bytes, default=Cost(0.0, 1))
 
     def _is_exact(self, powers: Mapping[SizeLayer, int], layer: SizeLayer) -> bool:
         return powers[layer] <= self.ladders[layer].floor

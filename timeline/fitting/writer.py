@@ -17,7 +17,7 @@ from timeline.encoders.pieces import BEST_LEVEL, Piece, join_pieces
 from timeline.errors import LimitError
 from timeline.fitting.coarsen_ranks import lowest_floors
 from timeline.fitting.drawn_layer import DrawnLayer
-from timeline.fitting.limits import Cost, LimitName, Limits, count_elements_of
+from timeline.fitting.limits import Cost, LimitName, Limits
 from timeline.fitting.resolve import count_arrows
 from timeline.frozen import dataclass
 from timeline.layers import SizeLayer
@@ -91,7 +91,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Part:
-    """One written file under a temporary name, with its slices, and its elements of any kind.
+    """One written file under a temporary name, with its slices, and what it takes of the limits.
 
     drawn_ns: the first and the last moment drawn, on the clock of the tracks; offset_ns: what is
     added to a time of the tracks in the file.
@@ -100,14 +100,9 @@ class Part:
     draft: Draft
     target: Path
     slices: int
-    elements: int
+    cost: Cost
     drawn_ns: tuple[int, int]
     offset_ns: int
-
-    @property
-    def cost(self) -> Cost:
-        """What it takes of the limits."""
-        return Cost(self.draft.size_bytes, self.elements)
 
 
 @dataclass(frozen=True)
@@ -177,14 +172,11 @@ class Writer:
     wall_offset_ns: int | None
     progress: Progress
     arrange: Arrange
+    limits: Limits
+    """What no file may exceed."""
     workers: EncodingWorkers | None = None
     drafts: list[Draft] = field(default_factory=list)
     """All that were written, so that none outlives a failure."""
-
-    @property
-    def limits(self) -> Limits:
-        """What no file may exceed."""
-        return Limits.of(self.options)
 
     def draw(self, ranks: Sequence[DrawnRank]) -> Drawing:
         """Put the tracks of all ranks into one timeline."""
@@ -254,7 +246,7 @@ class Writer:
             draft,
             self.target,
             shown.slice_count,
-            count_elements_of(shown.tracks),
+            self.limits.cost(draft.size_bytes, shown.tracks),
             (first_moment_ns(tracks), last_ns),
             self.form.offset_ns(first_ns),
         )

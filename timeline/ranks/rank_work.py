@@ -197,13 +197,14 @@ def coarsen_for_file(
     from timeline.encoders.piece_maker import PieceMaker
     from timeline.encoders.pieces import BEST_LEVEL
     from timeline.fitting.coarsen_ranks import coarsen_ranks
+    from timeline.fitting.limits import Cost, Limits
 
     form = format_of(request.target)
     maker = PieceMaker(form, [track for rank in ranks for track in rank.tracks.tracks], 0)
 
-    def measure(tracks: Sequence[Track]) -> int:
+    def measure(tracks: Sequence[Track]) -> Cost:
         batch = TrackBatch(tuple(enumerate(tracks, FIRST_SEQUENCE)), 0)
-        return len(maker.make(batch, BEST_LEVEL, arrows=True))
+        return Limits().cost(len(maker.make(batch, BEST_LEVEL, arrows=True)), tracks)
 
     return coarsen_ranks([rank.tracks for rank in ranks], most_bytes * SIZE_SLACK, most, measure)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from timeline.fitting.limits import LimitName
 from timeline.printable import valid_text
@@ -24,6 +24,11 @@ MERGED = "Merged (size limit)"
 MOST_NOTES = 8
 """So many notes of each topic are in the file; the rest is in the report."""
 MOST_CHARACTERS = 240
+_LIMITS: Mapping[LimitName, str] = {
+    "bytes": "size limit",
+    "events": "limit of events",
+    "memory": "limit of a viewer's memory",
+}
 
 
 def notes_of(
@@ -79,7 +84,7 @@ def _counts(
         records = sum(rows for note in left_out for _, rows in note.numbers)
         yield f"{spell_count(records, 'record')} left out"
     if merged:
-        limit = "limit of events" if limited_by == "events" else "size limit"
+        limit = _LIMITS[limited_by or "bytes"]
         yield f"{spell_count(merged, 'layer')} merged to keep the {limit}"
 
 
