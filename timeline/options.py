@@ -345,7 +345,7 @@ class ExportOptions:
         "--max-events",
         group=Group.OUTPUT,
         help="most slices, samples and ends of arrows in the file; 0 is any number (default: "
-        "6M; none with --limit 0)",
+        "6M, or as many as a viewer's memory holds; none with --limit 0)",
         metavar="N",
         read=_read_max_events,
         completion=Completion({"6M": "the default", "0": "no limit"}),

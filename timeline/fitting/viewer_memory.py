@@ -20,10 +20,11 @@ __all__ = ["MOST_MEMORY_BYTES", "estimate_memory", "most_memory"]
 
 MOST_MEMORY_BYTES = 1_750_000_000
 """What a file of default options may be expected to take, so that it takes less than 2 GB."""
-SLICE_BYTES = 180
+SLICE_BYTES = 240
+"""180 of those without args, up to 240 of others, beside the args."""
 SAMPLE_BYTES = 150
 ARROW_END_BYTES = 60
-ARG_BYTES = 72
+ARG_BYTES = 66
 """Of one arg, with its string if it has one of its own (`tests/bench/viewer_load.py`)."""
 MERGED_ARGS = 9
 """Args of a merged slice at most, spelled ones included."""
