@@ -26,6 +26,8 @@ __all__ = [
 _SMALL_TASKS = 1_000
 _SMALL_MEGABYTES = 4
 """A trace of about so many tasks."""
+_READING = (sys.executable, "-m", "tests.bench.reading")
+"""What an export reads, and nothing else: the floor of what exports cost."""
 _DEVICE_TABLES = ("TASK", "COMPUTE_TASK_INFO", "COMMUNICATION_OP", "STRING_IDS")
 _CALL_TABLES = ("CANN_API", "PYTORCH_API", "COMMUNICATION_TASK_INFO")
 
@@ -110,6 +112,7 @@ def database_targets(bench: Bench, inputs: Inputs) -> Iterator[Ratio]:
     """A large database, against what only steps the rows of its tables."""
     path, small = inputs.cluster(1, 1_000_000), inputs.cluster(1, _SMALL_TASKS)
     (database,) = path.rglob("*.db")
+    small_files = map(str, small.rglob("*.db"))
     without_causes = ("--kind", "summary", "--no-causes")
     device, calls = "stepping", "stepping, calls too"
     commands = {
@@ -119,12 +122,21 @@ def database_targets(bench: Bench, inputs: Inputs) -> Iterator[Ratio]:
         "summary": bench.export(path, *without_causes),
         "causes": bench.export(path, "--kind", "summary", "--causes"),
         "detail": bench.export(path, "--kind", "detail"),
+        "reading": [*_READING, str(database)],
+        "start": [*_READING, *small_files],
     }
     label = "database of 1 000 000 tasks with all calls"
     asked = (
         Target(f"{label} -> detail", "detail", calls, 4.5),
         Target(
             f"({label} -> summary, --no-causes) - small", "summary", device, 0.8, without="small"
+        ),
+        Target(
+            f"({label}, columns of its tasks read and not used) - small",
+            "reading",
+            device,
+            0.8,
+            without="start",
         ),
         Target(f"{label} -> summary, --causes", "causes", calls, 3),
     )
@@ -156,6 +168,7 @@ def trace_targets(bench: Bench, inputs: Inputs) -> Iterator[Ratio]:
         "summary": bench.export(path, *without_causes),
         "causes": bench.export(path, "--kind", "summary", "--causes"),
         "detail": bench.export(path, "--kind", "detail"),
+        "reading": [*_READING, str(trace)],
     }
     label = "JSON of 200 MB"
     asked = (
@@ -169,6 +182,7 @@ def trace_targets(bench: Bench, inputs: Inputs) -> Iterator[Ratio]:
         ),
         Target(f"{label} -> summary, --causes", "causes", yardstick, 5, at_least=True),
         Target(f"{label} -> detail", "detail", yardstick, 5, at_least=True),
+        Target(f"{label}, scanned and not used", "reading", yardstick, 5, at_least=True),
     )
     yield from _compare(bench, commands, asked)
     for made in (path, small):
