@@ -166,7 +166,9 @@ class _Decoder:
 
     def _begin(self, event: Any, track: _DecodedTrack, sequence: _Sequence, now_ns: int) -> None:
         (category,) = event.category_iids
-        sequence.string("event_names", event.name_iid)
+        _hold(event.WhichOneof("name_field") is not None, "a slice has no name")
+        if event.HasField("name_iid"):
+            sequence.string("event_names", event.name_iid)
         self._arrows.update(event.flow_ids)
         busy_ns, count, continued = None, None, False
         for described, value in event.ListFields():

@@ -1,4 +1,4 @@
-/* Harness of _wire.c: pieces of any kind and nesting, and rows that lack some. */
+/* Harness of _wire.c: pieces of any kind and nesting, any runs of texts, rows that lack some. */
 #include "../../../timeline/encoders/_wire.c"
 #include "check.h"
 
@@ -10,8 +10,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     Py_ssize_t number = next_byte(&input) % MOST_PIECES, count = next_byte(&input) % MOST_ROWS;
     Piece pieces[MOST_PIECES];
     int64_t values[MOST_PIECES][MOST_ROWS];
+    Run runs[MOST_PIECES][MOST_ROWS];
     char present[MOST_PIECES][MOST_ROWS], constant[MOST_PIECES][MOST_BYTES];
-    Py_ssize_t width = 0;
+    Py_ssize_t width = 0, texts = 0, longest = 0;
     for (Py_ssize_t at = 0; at < number; at++) {
         Piece *piece = pieces + at;
         memset(piece, 0, sizeof *piece);
@@ -26,7 +27,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             piece->size = next_byte(&input) % MOST_BYTES;
             memset(constant[at], (int)at, MOST_BYTES);
             piece->bytes = constant[at];
-            if (piece->size <= FEW)
+            if (piece->kind == TEXT) {
+                for (Py_ssize_t row = 0; row < count; row++) {
+                    int64_t start = next_byte(&input) % (piece->size + 1);
+                    runs[at][row] = (Run){start, next_byte(&input) % (piece->size - start + 1)};
+                }
+                piece->runs = (const char *)runs[at];
+            } else if (piece->size <= FEW)
                 memcpy(piece->few, piece->bytes, (size_t)piece->size);
         }
         if (next_byte(&input) & 1) {
@@ -35,14 +42,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             piece->present = present[at];
         }
         width += width_of(piece);
+        if (piece->kind == TEXT) {
+            texts += texts_size(piece, count);
+            longest += piece->size;
+        }
     }
     if (!are_nested(pieces, number))
         return 0;
-    char *made = malloc((size_t)(width * count) + FEW), *to = made;
+    char *made = malloc((size_t)(width * count + texts) + FEW), *to = made;
     for (Py_ssize_t row = 0; row < count; row++) {
         char *before = to;
         to = put_pieces(to, pieces, pieces + number, row);
-        CHECK(before <= to && to - before <= width);
+        CHECK(before <= to && to - before <= width + longest);
     }
     free(made);
     return 0;
