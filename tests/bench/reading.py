@@ -20,18 +20,22 @@ from timeline.sources.decoders.json_events import read_events
 from timeline.sources.decoders.sqlite import open_database
 from timeline.sources.source import ReadRequest
 
-TASK_COLUMNS = (
-    "startNs",
-    "endNs",
-    "connectionId",
-    "globalTaskId",
-    "contextId",
-    "streamId",
-    "taskId",
-    "modelId",
-    "taskType",
-)
-"""What tells which tasks ran when, and what each was."""
+COLUMNS = {
+    "TASK": (
+        "startNs",
+        "endNs",
+        "connectionId",
+        "globalTaskId",
+        "contextId",
+        "streamId",
+        "taskId",
+        "modelId",
+        "taskType",
+    ),
+    "COMPUTE_TASK_INFO": ("globalTaskId", "taskType", "opType"),
+    "COMMUNICATION_OP": ("startNs", "endNs", "connectionId", "opName", "groupName", "opType"),
+}
+"""What tells which tasks and collectives ran when, and what each was."""
 
 
 def scan_trace(path: Path) -> None:
@@ -41,12 +45,14 @@ def scan_trace(path: Path) -> None:
     deque(read_events(events.decoder, path, scan=batch.scan), maxlen=0)
 
 
-def read_tasks(path: Path) -> None:
-    """Read the columns of all tasks of a database."""
+def read_columns(path: Path) -> None:
+    """Read the columns of all rows of a database, and the strings."""
     with open_database(path) as database:
-        database.integers("TASK", dict.fromkeys(TASK_COLUMNS, 0))
+        for table, columns in COLUMNS.items():
+            database.integers(table, dict.fromkeys(columns, 0))
+        database.texts_by_id("STRING_IDS", "id", "value")
 
 
 if __name__ == "__main__":
     file = Path(sys.argv[1])
-    (read_tasks if file.suffix == ".db" else scan_trace)(file)
+    (read_columns if file.suffix == ".db" else scan_trace)(file)

@@ -132,7 +132,7 @@ def database_targets(bench: Bench, inputs: Inputs) -> Iterator[Ratio]:
             f"({label} -> summary, --no-causes) - small", "summary", device, 0.8, without="small"
         ),
         Target(
-            f"({label}, columns of its tasks read and not used) - small",
+            f"({label}, its columns read and not used) - small",
             "reading",
             device,
             0.8,
