@@ -2,8 +2,8 @@
 
     python -m tests.bench.reading PATH
 
-What this process takes, with all that `tlexport` imports, is what no export of the file can fall
-below while it reads in this way.
+What this process takes is what no export of the file can fall below while it reads in this way: it
+imports what the command does before it knows what it is to do, and what reads.
 """
 
 from __future__ import annotations

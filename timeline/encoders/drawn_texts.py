@@ -23,8 +23,8 @@ ELEMENTS_PER_NUMBER = 16
 FEWEST_NUMBERS = 1 << 10
 """As many strings of a sequence may be numbered, however few slices it has."""
 USE_BYTES, ENTRY_BYTES = 2, 8
-"""What each use of a number takes beyond that of a string, less its length; and what the list of
-numbers takes for each beside its string."""
+"""What each use of a number takes more than that of an empty string; and what the list of numbers
+takes for each beside its string."""
 
 
 def number_texts(uses: Mapping[str, int], elements: int, first: int = 1) -> dict[str, int]:
@@ -68,15 +68,13 @@ class DrawnTexts:
             strings: how many codes there are.
             rows: about to be asked for.
         """
-        of_text = [numbers.get(text, 0) for text in texts]
-        bare = [text for text, number in zip(texts, of_text, strict=True) if not number]
-        self._numbers = NumberOfCode(codes, of_text, strings, rows)
-        self._bare: _BareTexts | None = None
-        if bare:
-            is_bare = np.array(of_text, np.int64) == 0
-            places = np.where(is_bare, np.cumsum(is_bare), 0)
-            self._places = NumberOfCode(codes, places.tolist(), strings, rows)
-            self._bare = _BareTexts(bare)
+        # A joined pool may have a string under several codes.
+        without = dict.fromkeys(text for text in texts if text not in numbers)
+        bare = {text: place for place, text in enumerate(without, 1)}
+        found = [numbers[text] if text in numbers else -bare[text] for text in texts]
+        self._found = NumberOfCode(codes, found, strings, rows)
+        """By code a number, or less than 0 the place among the bare strings; 0 where not used."""
+        self._bare = _BareTexts(list(bare)) if bare else None
 
     @classmethod
     def of(cls, texts: Sequence[str], numbers: Mapping[str, int]) -> DrawnTexts:
@@ -90,17 +88,15 @@ class DrawnTexts:
 
     def pieces(self, number_tag: bytes, text_tag: bytes, codes: npt.NDArray[Any]) -> list[Piece]:
         """The field of some rows: the one of numbers, or the one of strings."""
-        numbers = self._numbers.of(codes)
+        found = self._found.of(codes)
         if self._bare is None:
-            return [Bytes(number_tag), Varint(numbers)]
-        has_number = numbers > 0
-        is_bare = ~has_number
-        text = self._bare.of(self._places.of(codes), is_bare)
+            return [Bytes(number_tag), Varint(found)]
+        has_number, is_bare = found > 0, found < 0
         return [
             Bytes(number_tag, has_number),
-            Varint(numbers, has_number),
+            Varint(found, has_number),
             Bytes(text_tag, is_bare),
-            text,
+            self._bare.of(np.where(is_bare, -found, 0), is_bare),
         ]
 
 

@@ -228,9 +228,9 @@ def _text_leaf(text: Text, present: Bool | None) -> _Leaf:
     """Runs of bytes, each as long as it is."""
     length = text.length if present is None else text.length * present
     width = int(length.max(initial=0))
-    every = np.frombuffer(text.value + bytes(width), np.uint8)
-    start = text.start if present is None else text.start * present
-    return _Leaf(every[start[:, None] + np.arange(width)], length.astype(np.int32))
+    every = np.frombuffer(text.value, np.uint8)
+    at = np.minimum(text.start[:, None] + np.arange(width), len(every) - 1)
+    return _Leaf(every[at], length.astype(np.int32))
 
 
 def _varint_leaf(column: npt.NDArray[Any], present: Bool | None) -> _Leaf:

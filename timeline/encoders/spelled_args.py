@@ -76,18 +76,24 @@ def spell_args(slices: Slices) -> list[SpelledArg]:
     """The numbers of some slices spelled; none for kinds that people do not look at one by one."""
     made = []
     for arg in slices.args:
-        if is_spelled(slices.kind, arg) and arg.present.any():
-            for unit, spell in SPELLERS:
-                if arg.name.endswith(unit):
-                    texts, text = _spell(arg.values, arg.present, spell)
-                    made.append(SpelledArg(arg.name.removesuffix(unit), arg, texts, text))
+        speller = _speller_of(slices.kind, arg)
+        if speller is not None and arg.present.any():
+            unit, spell = speller
+            texts, text = _spell(arg.values, arg.present, spell)
+            made.append(SpelledArg(arg.name.removesuffix(unit), arg, texts, text))
     return made
 
 
 def is_spelled(kind: SliceKind, arg: Arg) -> bool:
     """Whether an arg of slices of a kind is drawn spelled too."""
-    is_number = SLICES[kind].spelled and arg.kind is not ArgKind.NAME
-    return is_number and arg.name.endswith(tuple(unit for unit, _ in SPELLERS))
+    return _speller_of(kind, arg) is not None
+
+
+def _speller_of(kind: SliceKind, arg: Arg) -> tuple[str, Callable[[Any], str]] | None:
+    """The unit of an arg and what spells it, None where it is not spelled."""
+    if not SLICES[kind].spelled or arg.kind is ArgKind.NAME:
+        return None
+    return next((speller for speller in SPELLERS if arg.name.endswith(speller[0])), None)
 
 
 def _spell(

@@ -83,19 +83,12 @@ class Limits:
 
     def part_that_fits(self, spent: Cost, more: Cost) -> float:
         """Which part of what more there is fits beside what is spent; 1 where all of it does."""
-        parts = [
-            (limit - taken) / wanted
-            for limit, taken, wanted in (
-                (self.size_bytes, spent.size_bytes, more.size_bytes),
-                (self.elements, spent.elements, more.elements),
-                (self.memory_bytes, spent.memory_bytes, more.memory_bytes),
-            )
-            if limit and wanted > 0
-        ]
+        used, needed = self._shares(spent), self._shares(more)
+        parts = ((1 - used[name]) / share for name, share in needed.items() if share > 0)
         return min(parts, default=1.0)
 
     def hold(self, cost: Cost) -> bool:
-        """Whether something keeps both limits."""
+        """Whether something keeps all limits."""
         return self.share(cost) <= 1
 
     def spelled(self, cost: Cost) -> tuple[str, str]:
