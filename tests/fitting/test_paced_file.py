@@ -10,10 +10,10 @@ import pytest
 
 from timeline.columns.strings import StringPool
 from timeline.encoders.batches import FIRST_SEQUENCE, TrackBatch
+from timeline.encoders.compression import Compression
 from timeline.encoders.formats import format_of
 from timeline.encoders.piece_maker import PieceMaker
 from timeline.encoders.piece_store import PieceStore
-from timeline.encoders.pieces import BEST_LEVEL
 from timeline.fitting.exact_runs import ExactRuns
 from timeline.fitting.ladder import make_ladders
 from timeline.fitting.limits import Cost, Limits
@@ -48,14 +48,14 @@ def test_layers_of_one_piece_differ_from_what_was_expected_alike() -> None:
 
         def measure(some: Sequence[Track]) -> Cost:
             batch = TrackBatch(tuple(enumerate(some, FIRST_SEQUENCE)), 0)
-            return Limits().cost(len(maker.make(batch, BEST_LEVEL)), some)
+            return Limits().cost(len(maker.make(batch, Compression.BEST)), some)
 
         planner = Planner(make_ladders(tracks, measure, {}), Cost(), 0)
         powers = {**dict.fromkeys(planner.ladders, POWER), SliceKind.TASK.value: 13}
         plan = Plan(powers, Cost())
         exact = ExactRuns(windows_ns={0: ((0, COUNT * 80),)})
         paced = PacedFile(
-            tracks, plan, planner, exact, Limits(1 << 20), maker, BEST_LEVEL, lambda _: None
+            tracks, plan, planner, exact, Limits(1 << 20), maker, Compression.BEST, lambda _: None
         )
         paced.write(store, Cost())
         costs = paced.costs_by_layer()

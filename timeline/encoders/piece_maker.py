@@ -10,8 +10,9 @@ from functools import cached_property
 from itertools import chain, islice
 
 from timeline.encoders.batches import TEXT_SEQUENCE, TrackBatch, batch_tracks, in_file_order
+from timeline.encoders.compression import Compression
 from timeline.encoders.formats import Format
-from timeline.encoders.pieces import BEST_LEVEL, Packing, Piece, TraceEncoder, join_pieces
+from timeline.encoders.pieces import Packing, Piece, TraceEncoder, join_pieces
 from timeline.frozen import dataclass
 from timeline.tracks.model import Timeline, Track
 
@@ -70,7 +71,7 @@ class PieceMaker:
         timeline: Timeline,
         tracks: Sequence[Track],
         said: Sequence[Track] = (),
-        level: int = BEST_LEVEL,
+        compression: Compression = Compression.BEST,
         tell: Callable[[int], None] = lambda _: None,
     ) -> Iterator[Piece]:
         """All pieces of a file.
@@ -78,28 +79,30 @@ class PieceMaker:
         tracks: those of the timeline that hold records; said: those that say something of it, which
         are few and short. tell: is told how many slices are encoded, whenever there are more.
         """
-        yield self.opening(timeline, said, level)
+        yield self.opening(timeline, said, compression)
         batches = batch_tracks(in_file_order(tracks), self.first_ns, least=self._batch_elements)
-        for piece, slices in self.make_all(batches, level):
+        for piece, slices in self.make_all(batches, compression):
             tell(slices)
             yield piece
-        yield self.closing(tracks, level)
+        yield self.closing(tracks, compression)
 
-    def opening(self, timeline: Timeline, said: Sequence[Track], level: int) -> Piece:
+    def opening(self, timeline: Timeline, said: Sequence[Track], compression: Compression) -> Piece:
         """The first piece of a file: facts, rows, and what it says of itself."""
         rows = self.encoder.opening(timeline)
         batches = batch_tracks(said, self.first_ns, TEXT_SEQUENCE)
-        return self.packing.pack(chain(rows, *map(self.encoder.encode, batches)), level)
+        return self.packing.pack(chain(rows, *map(self.encoder.encode, batches)), compression)
 
-    def closing(self, tracks: Sequence[Track], level: int) -> Piece:
+    def closing(self, tracks: Sequence[Track], compression: Compression) -> Piece:
         """The last piece of a file, given its tracks as they were encoded."""
-        return self.packing.pack(self.encoder.closing(tracks), level)
+        return self.packing.pack(self.encoder.closing(tracks), compression)
 
-    def make(self, batch: TrackBatch, level: int, *, arrows: bool = False) -> Piece:
+    def make(self, batch: TrackBatch, compression: Compression, *, arrows: bool = False) -> Piece:
         """Encode a batch and compress it; with what its arrows take elsewhere, if `arrows`."""
-        return self.packing.pack(self.encoder.encode(batch, arrows=arrows), level)
+        return self.packing.pack(self.encoder.encode(batch, arrows=arrows), compression)
 
-    def make_all(self, batches: Iterable[TrackBatch], level: int) -> Iterator[tuple[Piece, int]]:
+    def make_all(
+        self, batches: Iterable[TrackBatch], compression: Compression
+    ) -> Iterator[tuple[Piece, int]]:
         """Pieces in the order of their batches, and how many slices each has.
 
         Only some batches are in work at a time. Those of a process that died are made here.
@@ -108,52 +111,54 @@ class PieceMaker:
         first = list(islice(batches, 2))
         every = chain(first, batches)
         if len(first) < 2:
-            yield from ((self.make(batch, level), batch.slices) for batch in every)
+            yield from ((self.make(batch, compression), batch.slices) for batch in every)
             return
         most = THREADS
         if self._workers is not None:
             most = min(BATCHES_PER_WORKER * self._workers.jobs, MOST_BATCHES_SENT)
         in_work = deque[tuple[TrackBatch, Future[Piece] | None]]()
         for batch in every:
-            in_work.append((batch, self._submit(batch, level)))
+            in_work.append((batch, self._submit(batch, compression)))
             if len(in_work) > most:
-                yield self._result(*in_work.popleft(), level)
+                yield self._result(*in_work.popleft(), compression)
         while in_work:
-            yield self._result(*in_work.popleft(), level)
+            yield self._result(*in_work.popleft(), compression)
 
-    def _submit(self, batch: TrackBatch, level: int) -> Future[Piece] | None:
+    def _submit(self, batch: TrackBatch, compression: Compression) -> Future[Piece] | None:
         """Have a batch encoded; None where no process is left that could."""
         if self._workers is None:
-            return self.threads.submit(self.make, batch, level)
+            return self.threads.submit(self.make, batch, compression)
         try:
             return self._workers.executor.submit(
-                _make, self.encoder, self.packing, batch.for_sending(), level
+                _make, self.encoder, self.packing, batch.for_sending(), compression
             )
         except BrokenExecutor:
             return None
 
     def _result(
-        self, batch: TrackBatch, future: Future[Piece] | None, level: int
+        self, batch: TrackBatch, future: Future[Piece] | None, compression: Compression
     ) -> tuple[Piece, int]:
         if future is not None:
             try:
                 return future.result(), batch.slices
             except (BrokenExecutor, MemoryError):
                 pass
-        return self.make(batch, level), batch.slices
+        return self.make(batch, compression), batch.slices
 
 
 def encode_timeline(
     form: Format,
     timeline: Timeline,
-    level: int = BEST_LEVEL,
+    compression: Compression = Compression.BEST,
     workers: EncodingWorkers | None = None,
 ) -> Iterator[bytes]:
     """The bytes of a file that holds a timeline, in pieces."""
     with PieceMaker(form, timeline.tracks, timeline.first_ns, workers) as maker:
-        pieces = maker.make_file(timeline, timeline.tracks, level=level)
+        pieces = maker.make_file(timeline, timeline.tracks, compression=compression)
         yield from join_pieces(maker.packing, pieces)
 
 
-def _make(encoder: TraceEncoder, packing: Packing, batch: TrackBatch, level: int) -> Piece:
-    return packing.pack(encoder.encode(batch), level)
+def _make(
+    encoder: TraceEncoder, packing: Packing, batch: TrackBatch, compression: Compression
+) -> Piece:
+    return packing.pack(encoder.encode(batch), compression)

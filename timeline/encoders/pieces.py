@@ -10,13 +10,12 @@ from typing import Protocol
 from zlib_ng import zlib_ng
 
 from timeline.encoders.batches import TrackBatch
+from timeline.encoders.compression import Compression
 from timeline.encoders.protobuf_rows import varint
 from timeline.frozen import dataclass
 from timeline.tracks.model import Timeline, Track
 
 __all__ = [
-    "BEST_LEVEL",
-    "FAST_LEVEL",
     "GZIPPED",
     "PACKETS",
     "PLAIN",
@@ -26,10 +25,6 @@ __all__ = [
     "join_pieces",
 ]
 
-BEST_LEVEL = 9
-"""On a million tasks zlib-ng takes as long at its level 9 as zlib at 6, for a tenth less."""
-FAST_LEVEL = 5
-"""A seventh larger in a third of the time; level 6 takes half, for another hundredth."""
 COMPRESSED_TOGETHER_BYTES = 512 * 1024
 """Bytes of packets that are compressed together."""
 _PACKET = b"\x0a"
@@ -76,7 +71,7 @@ class Packing(Protocol):
     before: bytes
     """What a file begins with."""
 
-    def pack(self, parts: Iterable[bytes], level: int) -> Piece:
+    def pack(self, parts: Iterable[bytes], compression: Compression) -> Piece:
         """Compress parts of a file, each whole in itself, into one piece."""
         ...
 
@@ -90,8 +85,8 @@ class _Packets:
 
     before = b""
 
-    def pack(self, parts: Iterable[bytes], level: int) -> Piece:
-        return Piece(b"".join(_compressed_packet(block, level) for block in _blocks(parts)))
+    def pack(self, parts: Iterable[bytes], compression: Compression) -> Piece:
+        return Piece(b"".join(_compressed_packet(block, compression) for block in _blocks(parts)))
 
     def after(self, _pieces: Iterable[Piece]) -> bytes:
         return b""
@@ -102,7 +97,7 @@ class _Plain:
 
     before = b""
 
-    def pack(self, parts: Iterable[bytes], _level: int) -> Piece:
+    def pack(self, parts: Iterable[bytes], _compression: Compression) -> Piece:
         return Piece(b"".join(parts))
 
     def after(self, _pieces: Iterable[Piece]) -> bytes:
@@ -114,8 +109,8 @@ class _Gzipped:
 
     before = _GZIP_HEAD
 
-    def pack(self, parts: Iterable[bytes], level: int) -> Piece:
-        packer = zlib_ng.compressobj(level, zlib_ng.DEFLATED, -zlib_ng.MAX_WBITS)
+    def pack(self, parts: Iterable[bytes], compression: Compression) -> Piece:
+        packer = compression.open()
         made, size, checksum = [], 0, 0
         for part in parts:
             made.append(packer.compress(part))
@@ -159,7 +154,7 @@ def _blocks(packets: Iterable[bytes]) -> Iterator[bytes]:
         yield bytes(waiting)
 
 
-def _compressed_packet(packets: bytes, level: int) -> bytes:
-    body = bytes(zlib_ng.compress(packets, level))
+def _compressed_packet(packets: bytes, compression: Compression) -> bytes:
+    body = compression.compress(packets)
     inner = _COMPRESSED_PACKETS + varint(len(body)) + body
     return _PACKET + varint(len(inner)) + inner

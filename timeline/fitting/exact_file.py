@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from timeline.encoders.batches import FIRST_SEQUENCE, TrackBatch
+from timeline.encoders.compression import Compression
 from timeline.encoders.piece_maker import PieceMaker
-from timeline.encoders.pieces import BEST_LEVEL, FAST_LEVEL
 from timeline.fitting.ladder import make_ladders
 from timeline.fitting.limits import Cost, Limits
 from timeline.fitting.plan import Planner, screen_power
@@ -16,13 +16,13 @@ from timeline.fitting.writer import Drawing, Kept, Writer, Written
 from timeline.tracks.model import Track, element_count
 from timeline.tracks.partition import is_partition
 
-__all__ = ["compression_level", "try_exact"]
+__all__ = ["choose_compression", "try_exact"]
 
 ROUGH_BYTES = 8
 """What a slice or sample takes at most in a file of a large profile, where they are much alike."""
 TRY_BELOW = 1.03
 """An exact file is tried though it is expected to take up to so many times the limits."""
-FAST_COMPRESSION_HEADROOM = 1.25
+FAST_COMPRESSION_HEADROOM = 1.5
 """How many times the expected size the limit must be, for fast compression to be safe."""
 FAST_COMPRESSION_ELEMENTS = 1 << 18
 """Below so many slices and samples the best compression takes no time."""
@@ -50,10 +50,10 @@ def try_exact(
     return _if_it_fits(writer, drawing, expected) if likely else None, planner
 
 
-def compression_level(limits: Limits, expected: Cost, tracks: Sequence[Track]) -> int:
+def choose_compression(limits: Limits, expected: Cost, tracks: Sequence[Track]) -> Compression:
     """How hard a file is compressed: a large one that has room need not be the smallest."""
     has_room = limits.hold(expected * FAST_COMPRESSION_HEADROOM)
-    return FAST_LEVEL if has_room and _is_large(tracks) else BEST_LEVEL
+    return Compression.FAST if has_room and _is_large(tracks) else Compression.BEST
 
 
 def _is_large(tracks: Sequence[Track]) -> bool:
@@ -63,7 +63,7 @@ def _is_large(tracks: Sequence[Track]) -> bool:
 def _if_it_fits(writer: Writer, drawing: Drawing, expected: Cost) -> Written | None:
     """Everything in one file, if that keeps the limits."""
     in_bytes = Limits(writer.limits.size_bytes)
-    written = writer.exact(drawing, compression_level(in_bytes, expected, drawing.tracks))
+    written = writer.exact(drawing, choose_compression(in_bytes, expected, drawing.tracks))
     if writer.limits.hold(written.parts[0].cost):
         return written
     written.discard()
@@ -73,10 +73,10 @@ def _if_it_fits(writer: Writer, drawing: Drawing, expected: Cost) -> Written | N
 def _planner(writer: Writer, drawing: Drawing, maker: PieceMaker) -> Planner:
     def measure(tracks: Sequence[Track]) -> Cost:
         batch = TrackBatch(tuple(enumerate(tracks, FIRST_SEQUENCE)), maker.first_ns)
-        return writer.limits.cost(len(maker.make(batch, BEST_LEVEL, arrows=True)), tracks)
+        return writer.limits.cost(len(maker.make(batch, Compression.BEST, arrows=True)), tracks)
 
     picture = writer.picture(drawing.tracks, Kept(drawing.steps, drawing.omissions), maker.first_ns)
-    opening = maker.opening(picture.timeline, picture.said, BEST_LEVEL)
+    opening = maker.opening(picture.timeline, picture.said, Compression.BEST)
     rows = [track for track in drawing.tracks if is_partition(track)]
     return Planner(
         make_ladders(drawing.tracks, measure, drawing.floors),

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 
 from timeline.analysis.telling_steps import StepRun
+from timeline.encoders.compression import Compression
 from timeline.encoders.piece_maker import PieceMaker
 from timeline.encoders.piece_store import PieceStore
 from timeline.encoders.pieces import Piece
 from timeline.errors import LimitError
 from timeline.fitting.drawn_layer import describe_resolutions
-from timeline.fitting.exact_file import compression_level, try_exact
+from timeline.fitting.exact_file import choose_compression, try_exact
 from timeline.fitting.exact_runs import ASKED_SHARE, SHARE, ExactRuns, choose_exact_runs
 from timeline.fitting.limits import Cost, Limits
 from timeline.fitting.paced_file import AIM, PacedFile
@@ -150,7 +151,7 @@ class _Fitted:
         """Write by a plan: the file, None where it exceeds the limits; and whether it is good."""
         writer, limits = self.writer, self.writer.limits
         in_bytes = Limits(limits.size_bytes)
-        level = compression_level(in_bytes, plan.expected, self.drawing.tracks)
+        compression = choose_compression(in_bytes, plan.expected, self.drawing.tracks)
         every = spell_count(element_count(self.drawing.tracks), "record")
 
         def tell(elements: int) -> None:
@@ -165,14 +166,14 @@ class _Fitted:
             self.exact,
             limits,
             self.maker,
-            level,
+            compression,
             tell,
         )
         with PieceStore() as store:
-            ends = self._ends_of_file(paced, level)
+            ends = self._ends_of_file(paced, compression)
             paced.write(store, ends.cost)
             while True:
-                ends = self._ends_of_file(paced, level)
+                ends = self._ends_of_file(paced, compression)
                 self._learn(paced, ends.cost)
                 if paced.holds(ends.cost):
                     break
@@ -188,7 +189,7 @@ class _Fitted:
         written = Written((part,), self.drawing.facts, ends.kept, self.exact_share)
         return written, limits.share(part.cost) >= WORTH_ANOTHER
 
-    def _ends_of_file(self, paced: PacedFile, level: int) -> _Ends:
+    def _ends_of_file(self, paced: PacedFile, compression: Compression) -> _Ends:
         """What comes first and last in the file as it is by now."""
         writer, layers = self.writer, paced.layers()
         omissions = self.drawing.omissions
@@ -205,8 +206,8 @@ class _Fitted:
         )
         rows = describe_resolutions(self.drawing.tracks, layers, self._exact_steps())
         made = writer.picture(rows, kept, self.maker.first_ns)
-        opening = self.maker.opening(made.timeline, made.said, level)
-        closing = self.maker.closing(list(paced.tracks()), level)
+        opening = self.maker.opening(made.timeline, made.said, compression)
+        closing = self.maker.closing(list(paced.tracks()), compression)
         packing = self.maker.packing
         ends_bytes = len(opening) + len(closing) + len(packing.before) + len(packing.after(()))
         return _Ends(kept, made, opening, closing, writer.limits.cost(ends_bytes, made.said))

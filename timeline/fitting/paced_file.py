@@ -13,10 +13,11 @@ from dataclasses import replace
 import numpy as np
 
 from timeline.encoders.batches import TrackBatch
+from timeline.encoders.compression import Compression
 from timeline.encoders.perfetto_tracks import PART_ELEMENTS, split_track
 from timeline.encoders.piece_maker import PieceMaker
 from timeline.encoders.piece_store import PieceStore
-from timeline.encoders.pieces import BEST_LEVEL, Piece
+from timeline.encoders.pieces import Piece
 from timeline.fitting.coarsen import Resolution
 from timeline.fitting.drawn_layer import DrawnLayer
 from timeline.fitting.exact_runs import ExactRuns
@@ -71,15 +72,15 @@ class PacedFile:
         exact: ExactRuns,
         limits: Limits,
         maker: PieceMaker,
-        level: int,
+        compression: Compression,
         tell: Callable[[int], None],
     ) -> None:
-        """level: how hard what is exact is compressed. tell: is told how many slices and samples
-        are written, whenever there are more.
+        """compression: how hard what is exact is compressed. tell: is told how many slices and
+        samples are written, whenever there are more.
         """
         self._planner, self._plan = planner, plan
         self._exact, self._limits = exact, limits
-        self._maker, self._level, self._tell = maker, level, tell
+        self._maker, self._compression, self._tell = maker, compression, tell
         self.paced = self._choose_paced()
         self.units = make_units(
             tracks, {layer: self._unit_elements(layer) for layer in planner.ladders}, exact
@@ -148,9 +149,11 @@ class PacedFile:
         """
         self._fixed = fixed
         others = [unit for unit in self.units if unit.layer != self.paced]
-        for level in dict.fromkeys((BEST_LEVEL, self._level)):
-            groups = list(self._grouped([one for one in others if self._level_of(one) == level]))
-            pieces = self._maker.make_all(map(self._batch_of, groups), level)
+        for compression in dict.fromkeys((Compression.BEST, self._compression)):
+            groups = list(
+                self._grouped([one for one in others if self._compression_of(one) == compression])
+            )
+            pieces = self._maker.make_all(map(self._batch_of, groups), compression)
             for group, (piece, _) in zip(groups, pieces, strict=True):
                 self._put_group(store, group, piece)
         pace = Pace(self._planner.ladders[self.paced], self._ends_left, self._its)
@@ -340,14 +343,14 @@ class PacedFile:
         tracks = made.tracks
         if made.power != power:
             tracks = tuple(map(self._arrows.of, self._resolve(unit, power)))
-        piece = self._maker.make(self._batch(unit, tracks), self._level_of(unit, power))
+        piece = self._maker.make(self._batch(unit, tracks), self._compression_of(unit, power))
         return _Made(power, self._limits.cost(len(piece), tracks), tracks), piece
 
-    def _level_of(self, unit: Unit, power: int | None = None) -> int:
+    def _compression_of(self, unit: Unit, power: int | None = None) -> Compression:
         """How hard a unit is compressed: merged slices take half as much again if not the most."""
         power = self._made[unit.number].power if power is None else power
         is_exact = power <= self._planner.ladders[unit.layer].floor
-        return self._level if is_exact else BEST_LEVEL
+        return self._compression if is_exact else Compression.BEST
 
     def _put(self, store: PieceStore, unit: Unit, made: _Made, piece: Piece) -> None:
         store.put(unit.number, piece)

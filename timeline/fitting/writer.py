@@ -10,10 +10,11 @@ from pathlib import Path
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.telling_steps import StepRun
 from timeline.columns.chunks import one_by_one
+from timeline.encoders.compression import Compression
 from timeline.encoders.drafts import Draft, publish_all, write_draft
 from timeline.encoders.formats import Format
 from timeline.encoders.piece_maker import EncodingWorkers, PieceMaker
-from timeline.encoders.pieces import BEST_LEVEL, Piece, join_pieces
+from timeline.encoders.pieces import Piece, join_pieces
 from timeline.errors import LimitError
 from timeline.fitting.coarsen_ranks import lowest_floors
 from timeline.fitting.drawn_layer import DrawnLayer
@@ -197,7 +198,7 @@ class Writer:
         tracks: Sequence[Track],
         kept: Kept,
         first_ns: int | None = None,
-        level: int = BEST_LEVEL,
+        compression: Compression = Compression.BEST,
     ) -> Part:
         """Encode tracks to a draft, whatever it takes."""
         self.progress.report("Writing", 0, 0)
@@ -211,7 +212,7 @@ class Writer:
             self.progress.report(f"Writing {spell_number(done)} of {every}", 0, 0)
 
         with self.maker(tracks, picture.timeline.first_ns) as maker:
-            pieces = maker.make_file(picture.timeline, tracks, picture.said, level, tell)
+            pieces = maker.make_file(picture.timeline, tracks, picture.said, compression, tell)
             return self.put_together(maker, pieces, picture, tracks)
 
     def maker(self, tracks: Sequence[Track], first_ns: int) -> PieceMaker:
@@ -251,10 +252,10 @@ class Writer:
             self.form.offset_ns(first_ns),
         )
 
-    def exact(self, drawing: Drawing, level: int = BEST_LEVEL) -> Written:
+    def exact(self, drawing: Drawing, compression: Compression = Compression.BEST) -> Written:
         """Write everything, whatever it takes."""
         kept = Kept(drawing.steps, drawing.omissions)
-        part = self.write(drawing.tracks, kept, level=level)
+        part = self.write(drawing.tracks, kept, compression=compression)
         share = self.limits.share(part.cost) if self.limits else 0.0
         return Written((part,), drawing.facts, kept, share)
 

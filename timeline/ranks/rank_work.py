@@ -193,9 +193,9 @@ def coarsen_for_file(
     most: slices and samples that may be left in any case.
     """
     from timeline.encoders.batches import FIRST_SEQUENCE, TrackBatch
+    from timeline.encoders.compression import Compression
     from timeline.encoders.formats import format_of
     from timeline.encoders.piece_maker import PieceMaker
-    from timeline.encoders.pieces import BEST_LEVEL
     from timeline.fitting.coarsen_ranks import coarsen_ranks
     from timeline.fitting.limits import Cost, Limits
 
@@ -204,7 +204,7 @@ def coarsen_for_file(
 
     def measure(tracks: Sequence[Track]) -> Cost:
         batch = TrackBatch(tuple(enumerate(tracks, FIRST_SEQUENCE)), 0)
-        return Limits().cost(len(maker.make(batch, BEST_LEVEL, arrows=True)), tracks)
+        return Limits().cost(len(maker.make(batch, Compression.BEST, arrows=True)), tracks)
 
     return coarsen_ranks([rank.tracks for rank in ranks], most_bytes * SIZE_SLACK, most, measure)
 
