@@ -19,11 +19,13 @@ from timeline.columns import nesting
 from timeline.columns.nesting import (
     Edges,
     Events,
+    are_exceeded,
     find_parents,
     innermost,
     is_compiled,
     latest_open,
     nested_events,
+    open_around,
     order_edges,
     split_at_gaps,
 )
@@ -166,6 +168,27 @@ def test_latest_open_is_found_among_intervals_that_cross(
         assert (pairs[row] if row >= 0 else None) == wanted
 
 
+@given(intervals())
+def test_an_interval_is_exceeded_if_one_that_begins_inside_it_ends_behind_it(
+    pairs: list[Interval],
+) -> None:
+    pairs.sort(key=lambda pair: (pair[0], -pair[1]))
+    wanted = [
+        any(one[0] < end < one[1] for one in pairs[row:]) for row, (_, end) in enumerate(pairs)
+    ]
+    assert are_exceeded(*columns_of(pairs)).tolist() == wanted
+
+
+@given(intervals())
+def test_around_a_beginning_is_the_last_of_those_before_that_is_open(pairs: list[Interval]) -> None:
+    pairs.sort(key=lambda pair: (pair[0], -pair[1]))
+    wanted = [
+        max((at for at in range(row) if pairs[at][1] > start), default=-1)
+        for row, (start, _) in enumerate(pairs)
+    ]
+    assert open_around(*columns_of(pairs)).tolist() == wanted
+
+
 # -- the compiled module -----------------------------------------------------------------------
 
 
@@ -186,6 +209,23 @@ def same_columns(one: Edges | Events, other: Edges | Events) -> None:
     for name, column in vars(one).items():
         assert column.dtype == vars(other)[name].dtype, name
         assert column.tolist() == vars(other)[name].tolist(), name
+
+
+@compiled
+@given(intervals(), st.lists(st.integers(EPOCH_NS - 1, EPOCH_NS + 40), max_size=10))
+def test_what_is_open_is_the_same_without_the_compiled_module(
+    pairs: list[Interval], moments: list[int]
+) -> None:
+    """Of intervals in any order, and of those in order what is around each and what exceeds it."""
+    columns, asked = columns_of(pairs), np.array(moments, np.int64)
+    ordered = columns_of(sorted(pairs, key=lambda pair: (pair[0], -pair[1])))
+    fast = latest_open(*columns, asked), open_around(*ordered), are_exceeded(*ordered)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nesting, "_nesting", None)
+        slow = latest_open(*columns, asked), open_around(*ordered), are_exceeded(*ordered)
+    for one, other in zip(fast, slow, strict=True):
+        assert one.dtype == other.dtype
+        assert one.tolist() == other.tolist()
 
 
 @given(laminar_intervals(), st.integers(-5, 5))
@@ -235,6 +275,8 @@ AFTER = np.arange(2).tobytes()
 @pytest.mark.parametrize(
     ("name", "given_columns"),
     [
+        ("are_exceeded", (COLUMN, bytes(8))),
+        ("are_exceeded", (COLUMN, AFTER)),
         ("edges", (COLUMN, bytes(8))),
         ("edges", (bytes(15), bytes(15))),
         ("edges", (AFTER[::-1], AFTER[::-1])),
@@ -244,6 +286,12 @@ AFTER = np.arange(2).tobytes()
         ("groups", (COLUMN, AFTER, bytes(2), COLUMN)),
         ("groups", (COLUMN, COLUMN, bytes(1), COLUMN)),
         ("groups", (COLUMN, COLUMN, bytes(2), bytes(8))),
+        ("latest_open", (COLUMN, bytes(8), COLUMN)),
+        ("latest_open", (COLUMN, COLUMN, bytes(9))),
+        ("latest_open", (COLUMN, AFTER, COLUMN)),
+        ("latest_open", (COLUMN, COLUMN, AFTER[::-1])),
+        ("open_around", (COLUMN, bytes(8))),
+        ("open_around", (COLUMN, AFTER)),
         ("parents", (COLUMN, bytes(3), COLUMN)),
         ("parents", (AFTER, bytes(2), COLUMN)),
         ("parents", (COLUMN, bytes(2), AFTER)),

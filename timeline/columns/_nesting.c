@@ -63,7 +63,9 @@ static PyObject *failed(int found)
 {
     if (found == NO_MEMORY)
         return PyErr_NoMemory();
-    PyErr_SetString(PyExc_ValueError, "intervals are not in order of start, the outer one first");
+    PyErr_SetString(PyExc_ValueError,
+                    "intervals are not in order of start, the outer one first, or moments not "
+                    "in theirs");
     return NULL;
 }
 
@@ -362,10 +364,173 @@ static PyObject *parents(PyObject *module, PyObject *args)
     return made;
 }
 
+/* Of the intervals before each one the last that is open when it begins, -1 for none. A stack of
+ * rows in `open`, of which those that have ended are passed by for good. */
+static int find_around(const Intervals *all, int64_t *around, Py_ssize_t *open)
+{
+    Py_ssize_t size = 0;
+    for (Py_ssize_t at = 0; at < all->count; at++) {
+        if (at && !follows(all, at))
+            return NOT_IN_ORDER;
+        while (size && all->end[open[size - 1]] <= all->start[at])
+            size--;
+        around[at] = size ? open[size - 1] : -1;
+        open[size++] = at;
+    }
+    return DONE;
+}
+
+static int find_exceeded(const Intervals *all, char *exceeded, Py_ssize_t *open)
+{
+    Py_ssize_t size = 0;
+    for (Py_ssize_t at = 0; at < all->count; at++) {
+        if (at && !follows(all, at))
+            return NOT_IN_ORDER;
+        /* The first that ends later than another one is also the first to begin of those. */
+        for (; size && all->end[open[size - 1]] < all->end[at]; size--)
+            exceeded[open[size - 1]] = all->start[at] < all->end[open[size - 1]];
+        exceeded[at] = 0;
+        open[size++] = at;
+    }
+    for (; size; size--)
+        exceeded[open[size - 1]] = 0;
+    return DONE;
+}
+
+/* A stack of rows in `open` as above, at one moment after the other. */
+static int find_latest(const Intervals *all, const int64_t *moment, Py_ssize_t moments,
+                       int64_t *latest, Py_ssize_t *open)
+{
+    Py_ssize_t size = 0, next = 0;
+    for (Py_ssize_t at = 0; at < moments; at++) {
+        if (at && moment[at] < moment[at - 1])
+            return NOT_IN_ORDER;
+        for (; next < all->count && all->start[next] <= moment[at]; next++) {
+            if (next && !follows(all, next))
+                return NOT_IN_ORDER;
+            while (size && all->end[open[size - 1]] <= all->start[next])
+                size--;
+            open[size++] = next;
+        }
+        while (size && all->end[open[size - 1]] <= moment[at])
+            size--;
+        latest[at] = size ? open[size - 1] : -1;
+    }
+    for (; next < all->count; next++)
+        if (next && !follows(all, next))
+            return NOT_IN_ORDER;
+    return DONE;
+}
+
+PyDoc_STRVAR(open_around_doc, "open_around(start_ns, end_ns)\n--\n\n"
+"Of the intervals open when each one begins the one that began last, -1 for none.\n\n"
+"All are bytes of int64. ValueError: intervals are not in order of start, the outer one first, or\n"
+"columns differ in length.");
+
+PyDoc_STRVAR(latest_open_doc, "latest_open(start_ns, end_ns, moments_ns)\n--\n\n"
+"Of the intervals open at each moment the one that began last, -1 for none.\n\n"
+"All are bytes of int64, and moments ascend. ValueError: as of open_around.");
+
+PyDoc_STRVAR(are_exceeded_doc, "are_exceeded(start_ns, end_ns)\n--\n\n"
+"Which intervals end before one does that begins while they run, as a byte each.\n\n"
+"ValueError: as of open_around.");
+
+/* Room for a row of each interval; NULL and an error where memory is short. */
+static Py_ssize_t *rows_for(const Intervals *all)
+{
+    Py_ssize_t *rows = malloc(sizeof *rows * (size_t)(all->count + 1));
+    if (rows == NULL)
+        PyErr_NoMemory();
+    return rows;
+}
+
+static PyObject *open_around(PyObject *module, PyObject *args)
+{
+    PyObject *start, *end;
+    Intervals all;
+    if (!PyArg_ParseTuple(args, "SS", &start, &end) || read_intervals(start, end, &all) < 0)
+        return NULL;
+    PyObject *made = PyBytes_FromStringAndSize(NULL, all.count * (Py_ssize_t)sizeof(int64_t));
+    Py_ssize_t *open = made == NULL ? NULL : rows_for(&all);
+    if (open == NULL) {
+        Py_XDECREF(made);
+        return NULL;
+    }
+    int64_t *around = (int64_t *)PyBytes_AsString(made);
+    int found;
+    Py_BEGIN_ALLOW_THREADS
+    found = find_around(&all, around, open);
+    Py_END_ALLOW_THREADS
+    free(open);
+    if (found != DONE) {
+        Py_DECREF(made);
+        return failed(found);
+    }
+    return made;
+}
+
+static PyObject *latest_open(PyObject *module, PyObject *args)
+{
+    PyObject *start, *end, *moments;
+    Intervals all;
+    if (!PyArg_ParseTuple(args, "SSS", &start, &end, &moments) ||
+        read_intervals(start, end, &all) < 0)
+        return NULL;
+    Py_ssize_t count = PyBytes_Size(moments) / (Py_ssize_t)sizeof(int64_t);
+    const int64_t *moment = column_of(moments, count, sizeof *moment);
+    if (moment == NULL)
+        return NULL;
+    PyObject *made = PyBytes_FromStringAndSize(NULL, count * (Py_ssize_t)sizeof(int64_t));
+    Py_ssize_t *open = made == NULL ? NULL : rows_for(&all);
+    if (open == NULL) {
+        Py_XDECREF(made);
+        return NULL;
+    }
+    int64_t *latest = (int64_t *)PyBytes_AsString(made);
+    int found;
+    Py_BEGIN_ALLOW_THREADS
+    found = find_latest(&all, moment, count, latest, open);
+    Py_END_ALLOW_THREADS
+    free(open);
+    if (found != DONE) {
+        Py_DECREF(made);
+        return failed(found);
+    }
+    return made;
+}
+
+static PyObject *are_exceeded(PyObject *module, PyObject *args)
+{
+    PyObject *start, *end;
+    Intervals all;
+    if (!PyArg_ParseTuple(args, "SS", &start, &end) || read_intervals(start, end, &all) < 0)
+        return NULL;
+    PyObject *made = PyBytes_FromStringAndSize(NULL, all.count);
+    Py_ssize_t *open = made == NULL ? NULL : rows_for(&all);
+    if (open == NULL) {
+        Py_XDECREF(made);
+        return NULL;
+    }
+    char *exceeded = PyBytes_AsString(made);
+    int found;
+    Py_BEGIN_ALLOW_THREADS
+    found = find_exceeded(&all, exceeded, open);
+    Py_END_ALLOW_THREADS
+    free(open);
+    if (found != DONE) {
+        Py_DECREF(made);
+        return failed(found);
+    }
+    return made;
+}
+
 static PyMethodDef methods[] = {
+    {"are_exceeded", are_exceeded, METH_VARARGS, are_exceeded_doc},
     {"edges", edges, METH_VARARGS, edges_doc},
     {"events", events, METH_VARARGS, events_doc},
     {"groups", groups, METH_VARARGS, groups_doc},
+    {"latest_open", latest_open, METH_VARARGS, latest_open_doc},
+    {"open_around", open_around, METH_VARARGS, open_around_doc},
     {"parents", parents, METH_VARARGS, parents_doc},
     {NULL, NULL, 0, NULL},
 };

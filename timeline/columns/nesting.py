@@ -18,6 +18,7 @@ except ImportError:
 __all__ = [
     "Edges",
     "Events",
+    "are_exceeded",
     "find_parents",
     "innermost",
     "is_compiled",
@@ -271,8 +272,11 @@ def find_parents(edges: Edges) -> Rows:
     if _nesting is None:
         return _parents_by_sorting(edges)
     columns = edges.row.astype(np.int64, copy=False), edges.is_end, edges.depth
-    found = _nesting.parents(*(column.tobytes() for column in columns))
-    return np.frombuffer(found, np.int64).astype(np.intp, copy=False)
+    return _rows_of(_nesting.parents(*(column.tobytes() for column in columns)))
+
+
+def _rows_of(column: bytes) -> Rows:
+    return np.frombuffer(bytearray(column), np.int64).astype(np.intp, copy=False)
 
 
 def _parents_by_sorting(edges: Edges) -> Rows:
@@ -306,29 +310,20 @@ def innermost(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:
         stop = np.searchsorted(ordered, end_ns[rows].max(), side="right")
         if stop > first:
             asked = by_time[first:stop]
-            at = _innermost(start_ns[rows], end_ns[rows], moments_ns[asked])
+            at = _innermost(start_ns[rows], end_ns[rows], ordered[first:stop])
             found[asked] = np.where(at >= 0, rows[at], found[asked])
     return found
 
 
 def _innermost(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:
-    found = np.full(len(moments_ns), -1, np.intp)
-    edges = order_edges(start_ns, end_ns)
-    level = edges.depth + np.where(edges.is_end, 0, 1)
-    at = np.searchsorted(edges.time_ns, moments_ns, side="right") - 1
-    last = np.maximum(at, 0)
-    depth = np.where(at >= 0, level[last] - 1, -1)
-    begins = np.flatnonzero(~edges.is_end)
-    key = edges.depth[begins] * len(level) + begins
-    by_key = np.argsort(key)
-    hit = np.searchsorted(key[by_key], depth * len(level) + at, side="right") - 1
-    inside = (at >= 0) & (depth >= 0)
-    found[inside] = edges.row[begins[by_key[hit[inside]]]]
-    # A call without length has closed again; take it unless something longer starts there.
-    here = np.flatnonzero((at >= 0) & (edges.time_ns[last] == moments_ns))
-    closed, outer = edges.row[last[here]], found[here]
-    alone = (outer < 0) | (start_ns[outer] < moments_ns[here])
-    found[here] = np.where((start_ns[closed] == end_ns[closed]) & alone, closed, outer)
+    found = latest_open(start_ns, end_ns, moments_ns)
+    points = np.flatnonzero(start_ns == end_ns)
+    if len(points):
+        at = np.searchsorted(start_ns[points], moments_ns, side="right") - 1
+        point = points[np.maximum(at, 0)]
+        is_here = (at >= 0) & (start_ns[point] == moments_ns)
+        is_alone = (found < 0) | (start_ns[found] < moments_ns)
+        found = np.where(is_here & is_alone, point, found)
     return found
 
 
@@ -336,13 +331,36 @@ def latest_open(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:
     """Of the intervals that are open at a moment the one that began last, (m,) rows, -1 for none.
 
     Intervals may cross, as those do whose times were rounded; of nested ones it is the innermost.
-    Takes O(n log n), and more only where calls are nested deeper than that.
+    Takes O(n log n), and without the compiled module more where calls are nested deeper than that.
     """
     if not len(start_ns):
         return np.full(len(moments_ns), -1, np.intp)
-    order = None if _in_order(start_ns, end_ns) else np.lexsort((-end_ns, start_ns))
+    order = _by_start(start_ns, end_ns)
     if order is not None:
         start_ns, end_ns = start_ns[order], end_ns[order]
+    if _nesting is None:
+        found = _latest_by_searching(start_ns, end_ns, moments_ns)
+    else:
+        found = _latest_by_stack(start_ns, end_ns, moments_ns)
+    return found if order is None else np.where(found >= 0, order[found], -1)
+
+
+def _latest_by_stack(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:
+    assert _nesting is not None
+    by_time = None
+    if (moments_ns[:-1] > moments_ns[1:]).any():
+        by_time = np.argsort(moments_ns, kind="stable")
+        moments_ns = moments_ns[by_time]
+    columns = (column.tobytes() for column in (start_ns, end_ns, moments_ns))
+    latest = _rows_of(_nesting.latest_open(*columns))
+    if by_time is None:
+        return latest
+    found = np.empty_like(latest)
+    found[by_time] = latest
+    return found
+
+
+def _latest_by_searching(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:
     reach_ns = np.maximum.accumulate(end_ns)
     before = _open_before(start_ns, end_ns, reach_ns)
     found = np.searchsorted(start_ns, moments_ns, side="right") - 1
@@ -352,7 +370,7 @@ def latest_open(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:
         at = before[found[closed]]
         found[closed] = at
         closed = closed[(at >= 0) & (end_ns[at] <= moments_ns[closed])]
-    return found if order is None else np.where(found >= 0, order[found], -1)
+    return found
 
 
 def open_around(start_ns: Int64, end_ns: Int64) -> Rows:
@@ -363,7 +381,36 @@ def open_around(start_ns: Int64, end_ns: Int64) -> Rows:
     """
     if not len(start_ns):
         return np.empty(0, np.intp)
+    if _nesting is not None:
+        return _rows_of(_nesting.open_around(start_ns.tobytes(), end_ns.tobytes()))
     return _open_before(start_ns, end_ns, np.maximum.accumulate(end_ns))
+
+
+def are_exceeded(start_ns: Int64, end_ns: Int64) -> Bool:
+    """Which intervals end before one does that begins while they run, (n,).
+
+    Intervals are in order of start, the outer one first.
+    """
+    if _nesting is not None:
+        found = _nesting.are_exceeded(start_ns.tobytes(), end_ns.tobytes())
+        return np.frombuffer(bytearray(found), np.bool_)
+    return _exceeded_by_searching(start_ns, end_ns)
+
+
+def _exceeded_by_searching(start_ns: Int64, end_ns: Int64) -> Bool:
+    found = np.zeros(len(start_ns), np.bool_)
+    behind = np.searchsorted(start_ns, end_ns, side="left")
+    rows = np.flatnonzero(behind > np.arange(1, len(start_ns) + 1))
+    # The last end of any number of intervals in a row is that of two powers of two of them.
+    power = np.frexp(behind[rows] - rows - 1)[1] - 1
+    last_ns = end_ns
+    for exponent in range(int(power.max(initial=-1)) + 1):
+        width = 1 << exponent
+        same = rows[power == exponent]
+        reach_ns = np.maximum(last_ns[same + 1], last_ns[behind[same] - width])
+        found[same] = reach_ns > end_ns[same]
+        last_ns = np.maximum(last_ns[:-width], last_ns[width:])
+    return found
 
 
 def _open_before(start_ns: Int64, end_ns: Int64, reach_ns: Int64) -> Rows:

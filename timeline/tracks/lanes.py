@@ -7,7 +7,7 @@ import heapq
 import numpy as np
 
 from timeline.columns.columns import Bool, Int64, Rows
-from timeline.columns.nesting import split_at_gaps
+from timeline.columns.nesting import are_exceeded, split_at_gaps
 
 __all__ = ["flat_lanes", "nested_lanes", "rows_by_lane"]
 
@@ -111,28 +111,11 @@ def nested_lanes(start_ns: Int64, end_ns: Int64) -> Int64:
 
 def _in_a_crossing(start_ns: Int64, end_ns: Int64) -> Bool:
     """Which slices cross any other one; they are in order of start, the outer one first."""
-    found = _cross_later_ones(start_ns, end_ns)
+    found = are_exceeded(start_ns, end_ns)
     if found.any():
         # Seen backwards in time, the later one of two that cross is the earlier one.
         back = np.lexsort((start_ns, -end_ns))
-        found[back] |= _cross_later_ones(-end_ns[back], -start_ns[back])
-    return found
-
-
-def _cross_later_ones(start_ns: Int64, end_ns: Int64) -> Bool:
-    """Which slices end before one does that begins while they run; in the same order."""
-    found = np.zeros(len(start_ns), np.bool_)
-    behind = np.searchsorted(start_ns, end_ns, side="left")
-    rows = np.flatnonzero(behind > np.arange(1, len(start_ns) + 1))
-    # The last end of any number of slices in a row is that of two powers of two of them.
-    power = np.frexp(behind[rows] - rows - 1)[1] - 1
-    last_ns = end_ns
-    for exponent in range(int(power.max(initial=-1)) + 1):
-        width = 1 << exponent
-        same = rows[power == exponent]
-        reach_ns = np.maximum(last_ns[same + 1], last_ns[behind[same] - width])
-        found[same] = reach_ns > end_ns[same]
-        last_ns = np.maximum(last_ns[:-width], last_ns[width:])
+        found[back] |= are_exceeded(-end_ns[back], -start_ns[back])
     return found
 
 

@@ -1,8 +1,38 @@
-/* Harness of _nesting.c: intervals in any order, nested or not. */
+/* Harness of _nesting.c: intervals in any order, nested or not, and moments. */
 #include "../../../timeline/columns/_nesting.c"
 #include "check.h"
 
 enum { MOST = 64 };
+
+/* The last of the first intervals that is open at a moment. */
+static int64_t open_at(const Intervals *all, Py_ssize_t count, int64_t moment)
+{
+    while (count-- && (all->start[count] > moment || all->end[count] <= moment))
+        ;
+    return count;
+}
+
+static void check_what_is_open(const Intervals *all, Input *input)
+{
+    int64_t around[MOST], moment[MOST], latest[MOST];
+    char exceeded[MOST];
+    Py_ssize_t open[MOST + 1], moments = next_byte(input) % MOST;
+    if (find_around(all, around, open) == DONE)
+        for (Py_ssize_t at = 0; at < all->count; at++)
+            CHECK(around[at] == open_at(all, at, all->start[at]));
+    if (find_exceeded(all, exceeded, open) == DONE)
+        for (Py_ssize_t at = 0; at < all->count; at++) {
+            char wanted = 0;
+            for (Py_ssize_t other = at + 1; other < all->count; other++)
+                wanted |= all->start[other] < all->end[at] && all->end[other] > all->end[at];
+            CHECK(exceeded[at] == wanted);
+        }
+    for (Py_ssize_t at = 0; at < moments; at++)
+        moment[at] = next_number(input);
+    if (find_latest(all, moment, moments, latest, open) == DONE)
+        for (Py_ssize_t at = 0; at < moments; at++)
+            CHECK(latest[at] == open_at(all, all->count, moment[at]));
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -21,6 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         is_short[at] = next_byte(&input) & 1;
     }
     Intervals all = {start, end, count};
+    check_what_is_open(&all, &input);
     Py_ssize_t last = -1;
     if (group_all(&all, is_short, place, group, &last) == DONE) {
         CHECK(-1 <= last && last < count);
