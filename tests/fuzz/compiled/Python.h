@@ -42,7 +42,7 @@ struct PyModuleDef {
 };
 typedef PyObject *(*allocfunc)(PyTypeObject *, Py_ssize_t);
 typedef void (*freefunc)(void *);
-enum { METH_VARARGS = 1, METH_O = 8, Py_TPFLAGS_DEFAULT = 0 };
+enum { METH_VARARGS = 1, METH_NOARGS = 4, METH_O = 8, Py_TPFLAGS_DEFAULT = 0 };
 enum { Py_mod_exec = 1, Py_tp_alloc, Py_tp_dealloc, Py_tp_doc, Py_tp_free, Py_tp_methods, Py_tp_new };
 #define PyModuleDef_HEAD_INIT 0
 #define PyMODINIT_FUNC PyObject *

@@ -38,8 +38,7 @@ class CounterEvents:
 
     def values(self, key: str) -> ArgValues:
         """The value of an arg in each event."""
-        count = len(self.keys)
-        return self.args[np.arange(self.keys.index(key), count * len(self.time_ns), count)]
+        return self.args[self.keys.index(key) :: len(self.keys)]
 
 
 def counters_at(events: EventColumns, rows: Rows) -> Iterator[CounterEvents]:
@@ -47,9 +46,11 @@ def counters_at(events: EventColumns, rows: Rows) -> Iterator[CounterEvents]:
     groups, group_of = distinct_values(events.group[rows])
     if len(groups) <= np.iinfo(np.uint16).max:
         group_of = group_of.astype(np.uint16)  # which sorts in one pass
-    order = rows[np.argsort(group_of, kind="stable")]
+    order = np.argsort(group_of, kind="stable")
     bounds = [0, *np.cumsum(np.bincount(group_of)).tolist()]
-    first_arg = np.searchsorted(events.flat.row, order.astype(events.flat.row.dtype))
+    # Rows that ascend are found one behind the other.
+    first_arg = np.searchsorted(events.flat.row, rows.astype(events.flat.row.dtype)).take(order)
+    order = rows.take(order)
     for at, group in enumerate(groups.tolist()):
         process, name, keys = events.values.counters(group)
         of_group = slice(*bounds[at : at + 2])
@@ -59,8 +60,8 @@ def counters_at(events: EventColumns, rows: Rows) -> Iterator[CounterEvents]:
                 process,
                 name,
                 keys,
-                events.start_ns[order[of_group]],
-                events.flat.value[args.reshape(-1)],
+                events.start_ns.take(order[of_group]),
+                events.flat.value.take(args.reshape(-1)),
             )
 
 

@@ -81,7 +81,7 @@ class FlowReader:
 
     strings: StringPool
     _lanes: Interner[LaneKey] = field(default_factory=Interner)
-    _odd_ids: Interner[bytes] = field(default_factory=Interner)
+    _odd_ids: Interner[str] = field(default_factory=Interner)
     _ends: TableBuilder[_Ends] = field(default_factory=lambda: TableBuilder(_Ends))
 
     def add(self, events: EventColumns, rows: Rows) -> None:
@@ -103,8 +103,7 @@ class FlowReader:
 
     def _odd_ids_of(self, values: JsonValues, codes: Int64) -> Int64:
         """Ids that are no plain decimals, numbered below zero; they are opaque text."""
-        texts = map(text, map(values.__getitem__, codes.tolist()))
-        return ~self._odd_ids.of([one.encode("utf-8", "surrogateescape") for one in texts])
+        return ~self._odd_ids.of([text(values[code]) for code in codes.tolist()])
 
     def resolve(self, lane_of: Callable[[LaneKey], LaneRows | None]) -> ResolvedFlows:
         """Bind both ends of all flows to the rows they lie in; `lane_of` gives the rows of a lane.

@@ -739,6 +739,8 @@ typedef struct {
     int args_are_whole;
     Events events;
     Args args;
+    /* How many of these were held before the text at hand. */
+    size_t events_before, args_before;
     /* Places in the text, of metadata and of times that are spelled oddly. */
     Buffer metadata, odd_times;
     /* The group of the event at hand, and a value that is spelled anew. */
@@ -1344,11 +1346,13 @@ static int read_to_next_event(Cursor *cursor)
     return *cursor->at == '{' ? READ : ODD;
 }
 
-/* Read events as long as they are whole and as expected; how far is returned, -1 for an error. */
+/* Read events as long as they are whole and as expected; how far is returned, -1 for an error.
+ * They come behind those that are held. */
 static Py_ssize_t scan_text(Scanner *scanner, const char *text, Py_ssize_t length)
 {
     Cursor cursor = {text, text + length};
-    scanner->events.count = scanner->args.count = 0;
+    scanner->events_before = scanner->events.count;
+    scanner->args_before = scanner->args.count;
     scanner->metadata.used = scanner->odd_times.used = 0;
     scanner->others = scanner->unread = 0;
     skip_white(&cursor);
@@ -1458,18 +1462,36 @@ static PyObject *scan(PyObject *self, PyObject *text)
     Py_ssize_t length;
     if (PyBytes_AsStringAndSize(text, &bytes, &length) < 0)
         return NULL;
-    if (length > INT32_MAX) {
-        PyErr_SetString(PyExc_OverflowError, "the text is longer than 2 GB");
+    if (length > INT32_MAX - (Py_ssize_t)scanner->events.count) {
+        PyErr_SetString(PyExc_OverflowError, "the text and the events that are held exceed 2 GB");
         return NULL;
     }
     Py_ssize_t used = scan_text(scanner, bytes, length);
     if (used < 0)
         return NULL;
     return Py_BuildValue(
-        "(nNNNNNLL)", used, fresh(&scanner->texts), fresh(&scanner->groups), columns_of(scanner),
-        slices_of(&scanner->metadata, bytes),
-        rows_of(&scanner->odd_times, bytes), (long long)scanner->others,
-        (long long)scanner->unread);
+        "(nNNnNNLL)", used, fresh(&scanner->texts), fresh(&scanner->groups),
+        (Py_ssize_t)(scanner->events.count - scanner->events_before),
+        slices_of(&scanner->metadata, bytes), rows_of(&scanner->odd_times, bytes),
+        (long long)scanner->others, (long long)scanner->unread);
+}
+
+static PyObject *undo(PyObject *self, PyObject *nothing)
+{
+    Scanner *scanner = (Scanner *)self;
+    scanner->events.count = scanner->events_before;
+    scanner->args.count = scanner->args_before;
+    Py_RETURN_NONE;
+}
+
+static PyObject *take(PyObject *self, PyObject *nothing)
+{
+    Scanner *scanner = (Scanner *)self;
+    PyObject *columns = columns_of(scanner);
+    if (columns != NULL)
+        scanner->events.count = scanner->args.count = 0;
+    scanner->events_before = scanner->args_before = 0;
+    return columns;
 }
 
 static int add_keys(Scanner *scanner, PyObject *keys)
@@ -1552,9 +1574,20 @@ static void destroy(PyObject *self)
 PyDoc_STRVAR(scanner_doc, "Scanner(keys, first_loose, first_raw, counters, instants, whole_args)\n--\n\n"
 "Reads blocks of events into columns; see scanner.py.");
 PyDoc_STRVAR(scan_doc, "scan(text)\n--\n\n"
-"Read the events at the start of a text, up to the last or the first unexpected one.");
+"Read the events at the start of a text, up to the last or the first unexpected one.\n\n"
+"They are held until they are taken.");
 
-static PyMethodDef methods[] = {{"scan", scan, METH_O, scan_doc}, {NULL, NULL, 0, NULL}};
+PyDoc_STRVAR(take_doc, "take()\n--\n\n"
+"The columns of all events that are held, which are let go of.");
+PyDoc_STRVAR(undo_doc, "undo()\n--\n\n"
+"Let go of the events of the text that was scanned last.");
+
+static PyMethodDef methods[] = {
+    {"scan", scan, METH_O, scan_doc},
+    {"take", take, METH_NOARGS, take_doc},
+    {"undo", undo, METH_NOARGS, undo_doc},
+    {NULL, NULL, 0, NULL},
+};
 
 static PyType_Slot slots[] = {
     {Py_tp_doc, (void *)scanner_doc}, {Py_tp_new, create},

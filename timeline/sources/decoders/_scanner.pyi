@@ -4,7 +4,7 @@ Scanned = tuple[
     int,
     list[bytes],
     list[bytes],
-    list[bytes],
+    int,
     list[bytes],
     list[tuple[int, bytes, bytes]],
     int,
@@ -22,3 +22,5 @@ class Scanner:
         whole_args: bool,
     ) -> None: ...
     def scan(self, text: bytes, /) -> Scanned: ...
+    def take(self) -> list[bytes]: ...
+    def undo(self) -> None: ...

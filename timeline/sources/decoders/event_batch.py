@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from timeline.columns.strings import StringPool
 from timeline.sources.decoders.decoded_columns import DecodedEvents
-from timeline.sources.decoders.event_columns import EventColumns, ScannedColumns
+from timeline.sources.decoders.event_columns import EventColumns
 from timeline.sources.decoders.event_format import EventFormat
 from timeline.sources.decoders.scanner import EventScanner, ScannedEvents, is_compiled
 from timeline.sources.decoders.trace_events import Complete, Counter, Flow, Ignored, Metadata, Other
@@ -25,8 +25,6 @@ LEAST_PER_BLOCK = 2048
 Blocks differ in their number of events: call stacks and shapes take thousands of bytes.
 """
 
-_Run = TypeVar("_Run", list[Any], DecodedEvents)
-
 
 class EventBatch:
     """Events that were read and not used yet."""
@@ -35,7 +33,9 @@ class EventBatch:
         """counters: whether counter events are asked for."""
         self._format, self._strings, self._with_counters = events, strings, counters
         self._scanner = self._new_scanner() if is_compiled() else None
-        self._runs: list[list[ScannedColumns] | DecodedEvents] = []
+        self._runs: list[EventColumns | DecodedEvents] = []
+        self._scanner_holds = False
+        """Whether the scanner has events, which come behind those of the runs."""
         self.size = 0
         """Events that are held, in objects: columns take less memory."""
         self.others = 0
@@ -60,23 +60,30 @@ class EventBatch:
         if isinstance(events, ScannedEvents):
             self.others += events.others
             self.unread += events.unread
-            self._run(list).append(events.columns)
+            self._scanner_holds = True
             self.size += -(-len(events) // COLUMNS_PER_OBJECT)
             return events.metadata
         self.size += max(len(events), LEAST_PER_BLOCK)
         return self._add_decoded(events)
 
-    def _run(self, kind: type[_Run]) -> _Run:
-        """Where events that were read in one way go: to those that were read so just before."""
+    def _take_scanned(self) -> None:
+        """Put what the scanner holds behind the runs."""
+        if self._scanner and self._scanner_holds:
+            self._runs.append(self._scanner.take())
+        self._scanner_holds = False
+
+    def _last_decoded(self) -> DecodedEvents:
+        """Where the next decoded events go: to those that were read just before."""
+        self._take_scanned()
         last = self._runs[-1] if self._runs else None
-        if isinstance(last, kind):
+        if isinstance(last, DecodedEvents):
             return last
-        run = kind()
+        run = DecodedEvents()
         self._runs.append(run)
         return run
 
     def _add_decoded(self, events: Sequence[Any]) -> list[Metadata]:
-        decoded = self._run(DecodedEvents)
+        decoded = self._last_decoded()
         found = _ByType(decoded)
         for event in events:
             found[type(event)](event)
@@ -87,8 +94,9 @@ class EventBatch:
 
     def take(self) -> list[EventColumns]:
         """The events that are held, which are let go of: parts in file order."""
+        self._take_scanned()
         parts = [
-            ScannedColumns.concat(run) if isinstance(run, list) else run.columns(self._strings)
+            run.columns(self._strings) if isinstance(run, DecodedEvents) else run
             for run in self._runs
             if run
         ]

@@ -82,6 +82,10 @@ class ArgValues:
 
     def reals(self) -> tuple[Rows, Float64]:
         """Which of the values are numbers, and these."""
+        if self.are_whole():
+            return np.arange(len(self.value)), self.value.astype(np.float64)
+        if (self.kind == IS_REAL).all():
+            return np.arange(len(self.value)), self.value.view(np.float64)
         made = self.value.astype(np.float64)
         is_real = self.kind == IS_REAL
         made[is_real] = self._reals(is_real)
@@ -206,7 +210,7 @@ class ScannedColumns(EventColumns):
     def of(
         cls, columns: Sequence[bytes], values: JsonValues, arg_numbers: Mapping[str, int]
     ) -> ScannedColumns:
-        """The events of one text."""
+        """The events of texts one behind the other."""
         made: dict[str, Any] = {
             name: np.frombuffer(column, dtype)
             for (name, dtype), column in zip(_COLUMNS.items(), columns, strict=True)
@@ -214,38 +218,6 @@ class ScannedColumns(EventColumns):
         args = ArgValues(made.pop("kind"), made.pop("value"), values)
         flat = FlatArgs(made.pop("arg_row"), made.pop("arg_key"), args)
         return cls(**made, flat=flat, values=values, arg_numbers=arg_numbers)
-
-    @classmethod
-    def concat(cls, parts: Sequence[ScannedColumns]) -> ScannedColumns:
-        """The events of texts one behind the other, at least one."""
-        firsts = np.cumsum([0, *(len(part) for part in parts)], dtype=np.int32)[:-1]
-
-        def joined(column: Callable[[ScannedColumns], npt.NDArray[Any]]) -> npt.NDArray[Any]:
-            return np.concatenate([column(part) for part in parts])
-
-        values = parts[0].values
-        flat = FlatArgs(
-            np.concatenate(
-                [part.flat.row + first for part, first in zip(parts, firsts, strict=True)]
-            ),
-            joined(lambda part: part.flat.key),
-            ArgValues(
-                joined(lambda part: part.flat.value.kind),
-                joined(lambda part: part.flat.value.value),
-                values,
-            ),
-        )
-        return cls(
-            phase=joined(lambda part: part.phase),
-            group=joined(lambda part: part.group),
-            name=joined(lambda part: part.name),
-            category=joined(lambda part: part.category),
-            start_ns=joined(lambda part: part.start_ns),
-            end_ns=joined(lambda part: part.end_ns),
-            flat=flat,
-            values=values,
-            arg_numbers=parts[0].arg_numbers,
-        )
 
     def with_times(
         self, starts: Rows, start_ns: Int64, ends: Rows, end_ns: Int64

@@ -37,9 +37,9 @@ def is_compiled() -> bool:
 
 @dataclass(frozen=True)
 class ScannedEvents:
-    """The events of one text."""
+    """What is told of the events of one text; most of them are held by the scanner."""
 
-    columns: ScannedColumns
+    held: int
     metadata: list[Metadata]
     others: int
     """Events of a phase that is not drawn."""
@@ -47,15 +47,19 @@ class ScannedEvents:
     """Counter events that were not asked for."""
 
     def __len__(self) -> int:
-        return len(self.columns) + len(self.metadata) + self.others + self.unread
+        return self.held + len(self.metadata) + self.others + self.unread
 
 
 class EventScanner:
-    """Reads the events of some files of one format, whose distinct values it numbers."""
+    """Reads the events of some files of one format, whose distinct values it numbers.
+
+    It holds them until they are taken.
+    """
 
     def __init__(self, events: EventFormat[Any], strings: StringPool, *, counters: bool) -> None:
         self._values = JsonValues(strings)
         self._has_undecoded = False
+        self._odd_times: list[tuple[int, bytes, bytes]] = []
         self._arg_numbers = events.arg_numbers
         self._scanner = Scanner(
             events.keys,
@@ -75,16 +79,30 @@ class EventScanner:
         if self._has_undecoded:
             return None
         scanned = self._scanner.scan(text)
-        used, texts, groups, columns, metadata, odd_times, others, unread = scanned
+        used, texts, groups, held, metadata, odd_times, others, unread = scanned
         self._has_undecoded = not self._values.add_texts(texts, groups)
-        if self._has_undecoded or not used:
+        if not used:
             return None
-        try:
-            named = [_decode_metadata(event) for event in metadata]
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        named = None if self._has_undecoded else _decoded(metadata)
+        if named is None:
+            self._scanner.undo()
             return None
-        events = ScannedColumns.of(columns, self._values, self._arg_numbers)
-        return ScannedEvents(_with_times(events, odd_times), named, others, unread), used
+        self._odd_times += odd_times
+        return ScannedEvents(held, named, others, unread), used
+
+    def take(self) -> ScannedColumns:
+        """The events that are held, which are let go of."""
+        events = ScannedColumns.of(self._scanner.take(), self._values, self._arg_numbers)
+        odd, self._odd_times = self._odd_times, []
+        return _with_times(events, odd)
+
+
+def _decoded(metadata: Sequence[bytes]) -> list[Metadata] | None:
+    """Metadata events; None where one cannot be decoded."""
+    try:
+        return [_decode_metadata(event) for event in metadata]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def _with_times(events: ScannedColumns, odd: Sequence[tuple[int, bytes, bytes]]) -> ScannedColumns:
