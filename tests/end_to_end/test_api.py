@@ -34,9 +34,8 @@ from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Selection
 
 PARTS = ("computing_ns", "communication_ns", "not_overlapped_ns", "free_ns")
 HEAVY = (
-    *("numpy", "orjson", "msgspec", "apsw", "perfetto", "google.protobuf", "zlib_ng"),
-    "isal",
-    *("pandas", "polars", "pyarrow", "multiprocessing", "tempfile", "argparse"),
+    *("numpy", "orjson", "msgspec", "apsw", "perfetto", "google.protobuf"),
+    *("zlib_ng", "isal", "pandas", "polars", "pyarrow", "multiprocessing", "tempfile", "argparse"),
 )
 
 # -- names -----------------------------------------------------------------------------------------
