@@ -161,29 +161,24 @@ def trace_targets(bench: Bench, inputs: Inputs) -> Iterator[Ratio]:
     (trace,) = path.rglob("trace_view.json")
     loads = "import orjson, sys; orjson.loads(open(sys.argv[1], 'rb').read())"
     yardstick = "orjson.loads of it"
-    without_causes = ("--kind", "summary", "--no-causes")
-    commands = {
-        yardstick: [sys.executable, "-c", loads, str(trace)],
-        "small": bench.export(small, *without_causes),
-        "summary": bench.export(path, *without_causes),
-        "causes": bench.export(path, "--kind", "summary", "--causes"),
-        "detail": bench.export(path, "--kind", "detail"),
-        "reading": [*_READING, str(trace)],
+    exports = {
+        "summary, --no-causes": (8, ("--kind", "summary", "--no-causes")),
+        "summary, --causes": (5, ("--kind", "summary", "--causes")),
+        "detail": (5, ("--kind", "detail")),
     }
-    label = "JSON of 200 MB"
-    asked = (
-        Target(
-            f"({label} -> summary, --no-causes) - small",
-            "summary",
-            yardstick,
-            8,
-            at_least=True,
-            without="small",
-        ),
-        Target(f"{label} -> summary, --causes", "causes", yardstick, 5, at_least=True),
-        Target(f"{label} -> detail", "detail", yardstick, 5, at_least=True),
-        Target(f"{label}, scanned and not used", "reading", yardstick, 5, at_least=True),
-    )
+    commands = {yardstick: [sys.executable, "-c", loads, str(trace)]}
+    asked = []
+    for work, (bound, options) in exports.items():
+        commands[work] = bench.export(path, *options)
+        commands[f"small, {work}"] = bench.export(small, *options)
+        label = f"JSON of 200 MB -> {work}"
+        without_start = Target(
+            f"({label}) - small", work, yardstick, bound, at_least=True, without=f"small, {work}"
+        )
+        asked += [without_start, Target(label, work, yardstick, bound, at_least=True)]
+    commands["reading"] = [*_READING, str(trace)]
+    label = "JSON of 200 MB, scanned and not used"
+    asked.append(Target(label, "reading", yardstick, 5, at_least=True))
     yield from _compare(bench, commands, asked)
     for made in (path, small):
         shutil.rmtree(made)
