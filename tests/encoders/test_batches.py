@@ -17,11 +17,12 @@ from tests.support.made_tracks import track_of
 from tests.support.perfetto_sql import Row, TraceProcessor
 from tests.support.trace_packets import packets_of
 from timeline.columns.strings import StringPool
-from timeline.encoders import batches, perfetto_tracks, piece_maker, pieces
+from timeline.encoders import batches, perfetto_tracks, piece_maker, pieces, track_parts
 from timeline.encoders.batches import FIRST_SEQUENCE, TrackBatch, batch_tracks
 from timeline.encoders.formats import format_of
-from timeline.encoders.perfetto_tracks import encode_track, split_track
+from timeline.encoders.perfetto_tracks import encode_track
 from timeline.encoders.piece_maker import EncodingWorkers, encode_timeline
+from timeline.encoders.track_parts import split_track
 from timeline.layers import SliceKind
 from timeline.ranks.processes import Processes
 from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Slices, Timeline, Track, no_arrows
@@ -212,7 +213,7 @@ def test_a_track_in_parts_is_the_same_track(
     )
     picture = Timeline(tracks, FIRST_NS, None)
     whole = answers(picture)
-    monkeypatch.setattr(perfetto_tracks, "PART_ELEMENTS", least)
+    monkeypatch.setattr(track_parts, "PART_ELEMENTS", least)
     parts = list(split_track(tracks[0]))
     assert len(parts) > 1
     assert sum(len(part.content or ()) for part in parts) == len(slices)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from timeline.columns.strings import StringPool
-from timeline.encoders.perfetto_tracks import split_track
+from timeline.encoders.track_parts import split_track
 from timeline.encoders.used_codes import UsedCodes
 from timeline.frozen import dataclass
 from timeline.layers import SIZE_LAYERS, SizeLayer, SliceKind

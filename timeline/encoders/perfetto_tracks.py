@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,7 @@ from timeline.columns.chunks import one_by_one
 from timeline.columns.columns import Bool, Float64, Int64, Rows
 from timeline.columns.nesting import Events, nested_events, split_at_gaps
 from timeline.encoders.args_descriptor import ANNOTATIONS, REALS
-from timeline.encoders.drawn_texts import DrawnTexts, number_texts
+from timeline.encoders.drawn_texts import DrawnTexts
 from timeline.encoders.joined_slices import JoinedSlices, join_slices
 from timeline.encoders.protobuf_rows import (
     Bytes,
@@ -26,90 +24,21 @@ from timeline.encoders.protobuf_rows import (
     encode_rows,
     varint,
 )
-from timeline.encoders.spelled_args import SpelledArg, round_reals, spell_args
-from timeline.encoders.used_codes import NumberOfCode, UsedCodes
-from timeline.frozen import dataclass
-from timeline.layers import ARGS_MESSAGES, MERGED_ARGS, ArgsMessage
-from timeline.tracks.colours import colours_of
-from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Slices, Track
+from timeline.encoders.sequence_names import SequenceNames, UsedStrings
+from timeline.encoders.spelled_args import round_reals
+from timeline.encoders.used_codes import NumberOfCode
+from timeline.layers import ArgsMessage
+from timeline.tracks.model import Arg, ArgKind, Samples, Slices, Track
 
 __all__ = [
-    "PART_ELEMENTS",
     "clock_ns",
     "encode_track",
     "encode_tracks",
-    "split_track",
     "track_uuid",
 ]
 
 SHARED_ELEMENTS = 1 << 13
 """Slices and samples of the tracks that share a sequence."""
-PART_ELEMENTS = 1 << 16
-"""Slices and samples of a part; more where they leave no moment to cut at."""
-
-
-def split_track(track: Track, most: int | None = None) -> Iterator[Track]:
-    """Cut a long track at moments at which nothing goes on; parts are in order of time.
-
-    Slices may touch there: rows of steps and of how a rank spends its time have no gaps, and
-    viewers take events of one moment in the order in which they are in a file (Perfetto,
-    trace_sorter.h). Samples of one moment stay together.
-
-    most: slices and samples of a part; PART_ELEMENTS if not given.
-    """
-    content, most = track.content, most or PART_ELEMENTS
-    if content is None or len(content) <= most:
-        yield track
-    elif isinstance(content, Samples):
-        for run in _sample_runs(content.time_ns, most):
-            part = replace(content, time_ns=content.time_ns[run], value=content.value[run])
-            yield replace(track, content=part)
-    else:
-        parts = _nested_parts if content.nested else _flat_parts
-        for slices in parts(content, most):
-            yield replace(track, content=slices)
-
-
-def _flat_parts(slices: Slices, most: int) -> Iterator[Slices]:
-    for first in range(0, len(slices), most):
-        yield slices.between(first, min(first + most, len(slices)))
-
-
-def _nested_parts(slices: Slices, most: int) -> Iterator[Slices]:
-    pieces = list(split_at_gaps(slices.start_ns, slices.end_ns, most, touching=True))
-    bounds = np.cumsum([0, *map(len, pieces)]).tolist()
-    runs = [slice(first, stop) for first, stop in pairwise(bounds)]
-    if all(_is_run(rows, run) for rows, run in zip(pieces, runs, strict=True)):
-        for run in runs:
-            yield slices.between(run.start, run.stop)
-        return
-    if slices.coarse is not None:  # never so: merged slices are in order of time
-        yield slices
-        return
-    position = np.empty(len(slices), np.intp)
-    for rows, run in zip(pieces, runs, strict=True):
-        position[rows] = np.arange(run.start, run.stop)
-    at = position[slices.arrows.slice]
-    order = np.argsort(at, kind="stable")
-    arrows = Arrows(at[order], slices.arrows.arrow[order])
-    for rows, run in zip(pieces, runs, strict=True):
-        yield slices.take(rows, arrows.between(run.start, run.stop))
-
-
-def _is_run(rows: Rows, run: slice) -> bool:
-    """Whether rows are those of a run: blocks of rows may each be in order and not follow."""
-    return bool((rows == np.arange(run.start, run.stop)).all())
-
-
-def _sample_runs(time_ns: Int64, most: int) -> Iterator[slice]:
-    """Runs of samples, each of which begins at a later moment than the one before ends."""
-    first, count = 0, len(time_ns)
-    while first < count:
-        stop = first + most
-        if stop < count:
-            stop = int(np.searchsorted(time_ns, time_ns[stop - 1], side="right"))
-        yield slice(first, min(stop, count))
-        first = stop
 
 
 SEQUENCE_CLOCK = 64
@@ -166,14 +95,14 @@ def encode_tracks(tracks: Sequence[tuple[int, Track]], first_ns: int) -> Iterato
 def _encode_sequence(tracks: Sequence[Track], sequence: int, first_ns: int) -> Iterator[bytes]:
     """The packets of the tracks of one sequence."""
     joined = [
-        _Used.by(one) if isinstance(one, JoinedSlices) else one for one in join_slices(tracks)
+        UsedStrings.by(one) if isinstance(one, JoinedSlices) else one for one in join_slices(tracks)
     ]
-    names = _Names.of([one for one in joined if isinstance(one, _Used)])
+    names = SequenceNames.of([one for one in joined if isinstance(one, UsedStrings)])
     own_track = tracks[0] if len(tracks) == 1 else None
     yield _opening_packet(sequence, names, own_track)
     clock = _clock_packet(sequence, first_ns)
     for one in joined:
-        if isinstance(one, _Used):
+        if isinstance(one, UsedStrings):
             yield from _encode_slices(one, names, sequence, first_ns, clock, own_track is not None)
         elif isinstance(one.content, Samples):
             yield clock
@@ -205,150 +134,6 @@ def encode_track(track: Track, sequence: int, first_ns: int) -> Iterator[bytes]:
     return encode_tracks([(sequence, track)], first_ns)
 
 
-@dataclass(frozen=True)
-class _Used:
-    """How often slices use each code as a name and in args, and what is spelled beside those.
-
-    Of events and values, codes and how often each is used are in order of tracks, and of codes in
-    each.
-    """
-
-    joined: JoinedSlices
-    events: UsedCodes
-    values: UsedCodes
-    spelled: Mapping[str, SpelledArg]
-
-    @classmethod
-    def by(cls, joined: JoinedSlices) -> _Used:
-        """Count it."""
-        slices = joined.slices
-        values = joined.count_codes(
-            [(arg.values, arg.present) for arg in slices.args if arg.kind is ArgKind.NAME]
-        )
-        spelled = {one.of.name: one for one in spell_args(slices)}
-        return cls(joined, joined.count_codes([(slices.name, None)]), values, spelled)
-
-    @property
-    def slices(self) -> Slices:
-        """The slices."""
-        return self.joined.slices
-
-    def add_strings(self, used: UsedCodes, counts: Counter[str]) -> None:
-        """Count the strings that are used."""
-        strings = self.slices.strings
-        for code, count in zip(used.codes.tolist(), used.count.tolist(), strict=True):
-            counts[strings[code]] += count
-
-    def texts(self, used: UsedCodes, numbers: Mapping[str, int]) -> DrawnTexts:
-        """The strings that are used, by code; numbers: of those that have one."""
-        codes: Int64 = np.unique(used.codes).astype(np.int64)
-        strings = self.slices.strings
-        texts = [strings[code] for code in codes.tolist()]
-        return DrawnTexts(codes, texts, numbers, len(strings), len(self.slices))
-
-    def by_code(self, codes: Int64, numbers: Sequence[int]) -> NumberOfCode:
-        """Numbers (k,) of the k codes that are used, by code."""
-        return NumberOfCode(codes, numbers, len(self.slices.strings), len(self.slices))
-
-    def messages(self) -> list[tuple[ArgsMessage, list[Arg]]]:
-        """The messages that its args are in."""
-        given = [arg for arg in self.slices.args if arg.present.any()]
-        return [
-            (ARGS_MESSAGES[self.slices.kind], [arg for arg in given if not arg.of_several]),
-            (MERGED_ARGS, [arg for arg in given if arg.of_several]),
-        ]
-
-    def annotations(self) -> Iterator[str]:
-        """The names of args that are annotations: what is spelled, and what has no field."""
-        found = [(message, arg) for message, args in self.messages() for arg in args]
-        for message, arg in sorted(found, key=lambda one: self.joined.first_track_with(one[1])):
-            if arg.name in self.spelled:
-                yield self.spelled[arg.name].name
-            if arg.name not in message.fields:
-                yield arg.name
-
-    def colours(self) -> tuple[Int64, list[tuple[str, str | None]]]:
-        """The codes of names that are used, ascending, and the name and colour of each."""
-        codes: Int64 = np.unique(self.events.codes).astype(np.int64)
-        names = [self.slices.strings[code] for code in codes.tolist()]
-        found = colours_of(self.slices.kind, self.slices.category, names)
-        colours = [None if colour is None else colour.value for colour in found]
-        return codes, list(zip(names, colours, strict=True))
-
-
-@dataclass(frozen=True)
-class _Names:
-    """Strings of one sequence that are numbered, from 1 on.
-
-    spelled: what is spelled beside numeric args; its numbers follow those of the values.
-    """
-
-    categories: Mapping[str, int]
-    events: Mapping[str, int]
-    args: Mapping[str, int]
-    values: Mapping[str, int]
-    spelled: Mapping[str, int]
-    colours: Mapping[str, int]
-
-    @classmethod
-    def of(cls, every: Collection[_Used]) -> _Names:
-        """Number all that some slices use."""
-        events, values, spelled = Counter[str](), Counter[str](), Counter[str]()
-        for used in every:
-            used.add_strings(used.events, events)
-            used.add_strings(used.values, values)
-            for one in used.spelled.values():
-                one.add_texts(spelled)
-        elements = sum(len(used.slices) for used in every)
-        texts = number_texts(values, elements)
-        colours = {
-            colour for used in every for _, colour in used.colours()[1] if colour is not None
-        }
-        return cls(
-            _numbers(used.slices.category.value for used in every),
-            number_texts(events, elements),
-            _numbers(chain.from_iterable(used.annotations() for used in every)),
-            texts,
-            number_texts(spelled, elements, len(texts) + 1),
-            _numbers(sorted(colours)),
-        )
-
-
-def _numbers(strings: Iterable[str], first: int = 1) -> dict[str, int]:
-    """The number of each distinct string, in their order."""
-    return {string: number for number, string in enumerate(dict.fromkeys(strings), first)}
-
-
-_CATEGORIES, _EVENT_NAMES, _ANNOTATION_NAMES, _ANNOTATION_STRINGS, _CORRELATION_IDS = (
-    varint(field << 3 | _BYTES_TYPE) for field in (1, 2, 3, 29, 43)
-)
-
-
-def _interned(names: _Names) -> bytes:
-    """The message of interned data; one by one the protobuf library takes ten times as long."""
-    return b"".join(
-        _interned_strings(tag, strings)
-        for tag, strings in (
-            (_CATEGORIES, names.categories),
-            (_EVENT_NAMES, names.events),
-            (_ANNOTATION_NAMES, names.args),
-            (_ANNOTATION_STRINGS, names.values),
-            (_ANNOTATION_STRINGS, names.spelled),
-            (_CORRELATION_IDS, names.colours),
-        )
-    )
-
-
-def _interned_strings(tag: bytes, numbers: Mapping[str, int]) -> bytes:
-    """Messages of a number and a string."""
-    made = bytearray()
-    for string, number in numbers.items():
-        text = string.encode("utf-8", "replace")
-        inner = b"\x08%b\x12%b" % (varint(number), varint(len(text)))
-        made += tag + varint(len(inner) + len(text)) + inner + text
-    return bytes(made)
-
-
 def clock_ns(first_ns: int) -> int:
     """What the file says of its first moment; none of its clocks can be before zero.
 
@@ -357,7 +142,7 @@ def clock_ns(first_ns: int) -> int:
     return max(first_ns, 0)
 
 
-def _opening_packet(sequence: int, names: _Names, track: Track | None) -> bytes:
+def _opening_packet(sequence: int, names: SequenceNames, track: Track | None) -> bytes:
     """The first packet of a sequence: its names, and its track where it has only one."""
     from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
@@ -369,7 +154,7 @@ def _opening_packet(sequence: int, names: _Names, track: Track | None) -> bytes:
     packet.trace_packet_defaults.timestamp_clock_id = SEQUENCE_CLOCK
     if track is not None:
         packet.trace_packet_defaults.track_event_defaults.track_uuid = track_uuid(track.id)
-    if interned := _interned(names):
+    if interned := names.interned():
         packet.interned_data.ParseFromString(interned)
     return bytes(trace.SerializeToString())
 
@@ -423,7 +208,12 @@ def _nested_events(slices: Slices, before_ns: int, at_once: int) -> Iterator[Eve
 
 
 def _encode_slices(
-    used: _Used, names: _Names, sequence: int, first_ns: int, clock: bytes, own_track: bool
+    used: UsedStrings,
+    names: SequenceNames,
+    sequence: int,
+    first_ns: int,
+    clock: bytes,
+    own_track: bool,
 ) -> Iterator[bytes]:
     """The packets of slices; own_track: whether their sequence has no other track."""
     slices, joined = used.slices, used.joined
@@ -460,7 +250,7 @@ def _encode_slices(
         yield encode_rows(packets, len(row))
 
 
-def _colour_iids(used: _Used, names: _Names) -> NumberOfCode:
+def _colour_iids(used: UsedStrings, names: SequenceNames) -> NumberOfCode:
     """For each code of a name the number of its colour, 0 for none."""
     codes, colours = used.colours()
     return used.by_code(
@@ -494,7 +284,7 @@ def _event(
 class _Args:
     """The args of the slices of a track, those of a message together."""
 
-    def __init__(self, used: _Used, names: _Names) -> None:
+    def __init__(self, used: UsedStrings, names: SequenceNames) -> None:
         self._of_message = used.messages()
         self._iid_of_name = names.args
         self._values = used.texts(used.values, names.values)

@@ -14,10 +14,10 @@ import numpy as np
 
 from timeline.encoders.batches import TrackBatch
 from timeline.encoders.compression import Compression
-from timeline.encoders.perfetto_tracks import PART_ELEMENTS, split_track
 from timeline.encoders.piece_maker import PieceMaker
 from timeline.encoders.piece_store import PieceStore
 from timeline.encoders.pieces import Piece
+from timeline.encoders.track_parts import PART_ELEMENTS, split_track
 from timeline.fitting.coarsen import Resolution
 from timeline.fitting.drawn_layer import DrawnLayer
 from timeline.fitting.exact_runs import ExactRuns

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from timeline.encoders.batches import FIRST_SEQUENCE, layer_place
-from timeline.encoders.perfetto_tracks import PART_ELEMENTS, split_track
+from timeline.encoders.track_parts import PART_ELEMENTS, split_track
 from timeline.fitting.exact_runs import ExactRuns
 from timeline.frozen import dataclass
 from timeline.layers import SizeLayer
