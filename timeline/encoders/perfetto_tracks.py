@@ -37,6 +37,8 @@ __all__ = [
     "track_uuid",
 ]
 
+Places = Rows | slice
+"""Which of some slices: a run of them is taken without being copied."""
 SHARED_ELEMENTS = 1 << 13
 """Slices and samples of the tracks that share a sequence."""
 
@@ -228,7 +230,7 @@ def _encode_slices(
     if len(uuids) == 1:
         yield clock
     for events, begins_track in one_by_one(_events(joined, first_ns, rows_at_once)):
-        row = events.row
+        row = _places(events)
         track: list[Piece] = []
         if not own_track:
             track = [Bytes(_TRACK_UUID), Varint(uuids[joined.track[row]])]
@@ -247,7 +249,14 @@ def _encode_slices(
         ]
         if begins_track is not None:
             packets.insert(0, Bytes(clock, begins_track))
-        yield encode_rows(packets, len(row))
+        yield encode_rows(packets, len(events))
+
+
+def _places(events: Events) -> Places:
+    """The slices of events: those that all begin and end follow each other."""
+    if events.begins is None:
+        return slice(int(events.row[0]), int(events.row[-1]) + 1)
+    return events.row
 
 
 def _colour_iids(used: UsedStrings, names: SequenceNames) -> NumberOfCode:
@@ -258,7 +267,7 @@ def _colour_iids(used: UsedStrings, names: SequenceNames) -> NumberOfCode:
     )
 
 
-def _coloured(iids: NumberOfCode, slices: Slices, row: Rows) -> list[Piece]:
+def _coloured(iids: NumberOfCode, slices: Slices, row: Places) -> list[Piece]:
     """The colours of some slices, where their names have one."""
     its = iids.of(slices.name[row])
     has = its > 0
@@ -295,40 +304,40 @@ class _Args:
         self.longest = self._values.longest + sum(spelled)
         """Bytes that the strings of a slice take at most where they are used."""
 
-    def encoded(self, row: Rows) -> list[Piece]:
+    def encoded(self, row: Places) -> list[Piece]:
         """The messages of some slices; those that have no arg of one do not have it."""
         made: list[Piece] = []
         for message, args in self._of_message:
             inner: list[Piece] = []
-            some = np.zeros(len(row), np.bool_)
-            for arg in args:
-                some |= arg.present[row]
-                inner += self._spelled(arg, row)
-                inner += self._exact(message, arg, row)
+            presents = [arg.present[row] for arg in args]
+            for arg, present in zip(args, presents, strict=True):
+                inner += self._spelled(arg, row, present)
+                inner += self._exact(message, arg, row, present)
             if inner:
-                made.append(Message(varint(message.number << 3 | _BYTES_TYPE), inner, some))
+                tag = varint(message.number << 3 | _BYTES_TYPE)
+                made.append(Message(tag, inner, np.logical_or.reduce(presents)))
         return made
 
-    def _spelled(self, arg: Arg, row: Rows) -> list[Piece]:
+    def _spelled(self, arg: Arg, row: Places, present: Bool) -> list[Piece]:
         """How an arg reads, where it is spelled."""
         found = self._spelled_texts.get(arg.name)
         if found is None:
             return []
         spelled, texts = found
-        return [self._annotation(spelled.name, _text(texts, spelled.text[row]), arg, row)]
+        return [self._annotation(spelled.name, _text(texts, spelled.text[row]), present)]
 
-    def _exact(self, message: ArgsMessage, arg: Arg, row: Rows) -> list[Piece]:
+    def _exact(self, message: ArgsMessage, arg: Arg, row: Places, present: Bool) -> list[Piece]:
         """An arg itself: a field of the message, or an annotation where that has no such field."""
-        values, present = arg.values[row], arg.present[row]
+        values = arg.values[row]
         if arg.kind is ArgKind.NAME:
-            return [self._annotation(arg.name, _text(self._values, values), arg, row)]
+            return [self._annotation(arg.name, _text(self._values, values), present)]
         if arg.name not in message.fields:
             number: list[Piece] = (
-                [Bytes(_ANNOTATION_INTEGER), Varint(values.astype(np.int64))]
+                [Bytes(_ANNOTATION_INTEGER), Varint(values.astype(np.int64, copy=False))]
                 if arg.kind is ArgKind.INTEGER
                 else [Bytes(_ANNOTATION_DOUBLE), Fixed64(_real(values))]
             )
-            return [self._annotation(arg.name, number, arg, row)]
+            return [self._annotation(arg.name, number, present)]
         field = message.fields.index(arg.name) + 1
         if arg.name in REALS:
             return [
@@ -337,12 +346,12 @@ class _Args:
             ]
         return [
             Bytes(varint(field << 3 | _VARINT_TYPE), present),
-            Varint(values.astype(np.int64), present),
+            Varint(values.astype(np.int64, copy=False), present),
         ]
 
-    def _annotation(self, name: str, value: list[Piece], arg: Arg, row: Rows) -> Message:
+    def _annotation(self, name: str, value: list[Piece], present: Bool) -> Message:
         named = Bytes(_ANNOTATION_NAME_IID + varint(self._iid_of_name[name]))
-        return Message(_ANNOTATION, [named, *value], arg.present[row])
+        return Message(_ANNOTATION, [named, *value], present)
 
 
 def _real(values: npt.NDArray[Any]) -> Float64:
@@ -365,7 +374,7 @@ class _Arrows:
         self.most = int(self._count.max(initial=0))
         """How many ends a slice has at most."""
 
-    def encoded(self, row: Rows) -> list[Piece]:
+    def encoded(self, row: Places) -> list[Piece]:
         """The flow ids of some slices."""
         if not self.most:
             return []

@@ -144,14 +144,17 @@ def join_pieces(packing: Packing, pieces: Iterable[Piece]) -> Iterator[bytes]:
 
 def _blocks(packets: Iterable[bytes]) -> Iterator[bytes]:
     """Packets that are compressed together."""
-    waiting = bytearray()
+    waiting: list[bytes] = []
+    size = 0
     for packet in packets:
-        waiting += packet
-        if len(waiting) >= COMPRESSED_TOGETHER_BYTES:
-            yield bytes(waiting)
+        waiting.append(packet)
+        size += len(packet)
+        if size >= COMPRESSED_TOGETHER_BYTES:
+            yield b"".join(waiting)
             waiting.clear()
+            size = 0
     if waiting:
-        yield bytes(waiting)
+        yield b"".join(waiting)
 
 
 def _compressed_packet(packets: bytes, compression: Compression) -> bytes:
