@@ -22,13 +22,16 @@ from timeline.ranks.processes import Processes
 if TYPE_CHECKING:
     from tests.support.perfetto_ui import PerfettoUi
 
+IN_CI = bool(os.environ.get("CI"))
+EXAMPLES = 50 if IN_CI else 100
+"""A CI, which may be half as fast, has to end in time; it tries the first ones of the others."""
 settings.register_profile(
     "tlexport",
     deadline=None,
     derandomize=True,  # the same examples on every machine: a failure is a change
-    max_examples=int(os.environ.get("TLEXPORT_EXAMPLES", "100")),
+    max_examples=int(os.environ.get("TLEXPORT_EXAMPLES", EXAMPLES)),
     # Who mends a defect wants a small example, which takes minutes to find; a CI says there is one.
-    phases=[Phase.explicit, Phase.generate] if os.environ.get("CI") else list(Phase),
+    phases=[Phase.explicit, Phase.generate] if IN_CI else list(Phase),
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("tlexport")

@@ -8,6 +8,8 @@ cd "$(dirname "$0")/.."
 
 python3 -m venv .venv
 .venv/bin/pip install --quiet --disable-pip-version-check --editable '.[test]'
+# Where Python keeps no bytecode, each process that the tests start would compile all of it anew.
+.venv/bin/python -m compileall -q -j 0 timeline tests examples
 if ! command -v chromium chromium-browser google-chrome >/dev/null && [ "$(id -u)" = 0 ] &&
     command -v apt-get >/dev/null; then
     apt-get -qq update

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from tests.fuzz.column_reach import SEEDS, ColumnReach, unread_columns
 from tests.fuzz.sweep_seeds import Seed
+
+
+SOME = slice(None, None, 2 if os.environ.get("CI") else 1)
+"""A CI tries every other column: each takes an export."""
 
 
 @pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: seed.name)
@@ -23,7 +29,8 @@ def test_every_column_reaches_the_picture_unless_it_is_known_not_to(seed: Seed) 
     try:
         places = set(reach.places)
         assert not known - places, "there is no such column any more"
-        lost = sorted(place for place in places - known if not reach.reaches(place))
+        read = sorted(places - known)
+        lost = [place for place in read[SOME] if not reach.reaches(place)]
     finally:
         reach.close()
     assert not lost, "nothing comes of these any more"
