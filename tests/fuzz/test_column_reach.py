@@ -9,7 +9,6 @@ import pytest
 from tests.fuzz.column_reach import SEEDS, ColumnReach, unread_columns
 from tests.fuzz.sweep_seeds import Seed
 
-
 SOME = slice(None, None, 2 if os.environ.get("CI") else 1)
 """A CI tries every other column: each takes an export."""
 
