@@ -15,20 +15,38 @@ __all__ = ["ColumnBuilder", "chunks", "compute_in_chunks", "one_by_one", "rows_w
 
 CHUNK_ROWS = 1 << 16
 """Rows that are worked on at a time: what that takes stays in the processor's cache."""
-CHUNKS_BETWEEN_DROPS = 16
-"""After so many chunks the memory of what was read of files is given back."""
+ROWS_BETWEEN_DROPS = 16 * CHUNK_ROWS
+"""After so many rows, of one column or of many, the memory of what was read of files is given
+back."""
 WRITE_BYTES = 1 << 20
 """What is written at a time of a column that is still filled."""
 
 _Item = TypeVar("_Item")
 
 
+class _RowsRead:
+    """Rows that chunks were made of since memory was given back; about, where threads count too."""
+
+    def __init__(self) -> None:
+        self._rows = 0
+
+    def add(self, rows: int) -> None:
+        """Count rows, and give back memory where there are enough."""
+        self._rows += rows
+        if self._rows >= ROWS_BETWEEN_DROPS:
+            self._rows = 0
+            drop_pages()
+
+
+_rows_read = _RowsRead()
+
+
 def chunks(count: int) -> Iterator[slice]:
     """Cut so many rows into slices of some thousand, in order."""
     for first in range(0, count, CHUNK_ROWS):
-        if first % (CHUNKS_BETWEEN_DROPS * CHUNK_ROWS) == 0:
-            drop_pages()
-        yield slice(first, min(first + CHUNK_ROWS, count))
+        stop = min(first + CHUNK_ROWS, count)
+        yield slice(first, stop)
+        _rows_read.add(stop - first)
 
 
 def compute_in_chunks(

@@ -11,7 +11,7 @@ import os
 import tempfile
 import threading
 import weakref
-from bisect import insort
+from bisect import bisect
 from collections import deque
 from collections.abc import Callable
 from typing import IO, Any, TypeVar
@@ -36,6 +36,8 @@ __all__ = [
 FILE_BYTES = 256 << 20
 """The size of a file, unless one column is larger."""
 ALIGNED_BYTES = 64
+BYTES_BETWEEN_DROPS = 16 << 20
+"""After so many bytes of columns the memory of those that are in files is given back."""
 SUPPORTED = hasattr(os, "posix_fallocate") and hasattr(mmap, "MADV_DONTNEED")
 """Whether the system, as Linux does, can reserve bytes on a disk and take back memory."""
 
@@ -69,14 +71,16 @@ class _File:
         """Make a gap of bytes that were taken, joined with the gaps beside it."""
         if not size:
             return
-        insort(self._gaps, (first, size))
-        joined: list[tuple[int, int]] = []
-        for gap in self._gaps:
-            if joined and sum(joined[-1]) == gap[0]:
-                joined[-1] = (joined[-1][0], joined[-1][1] + gap[1])
-            else:
-                joined.append(gap)
-        self._gaps = joined
+        gaps = self._gaps
+        at = bisect(gaps, (first, size))
+        before, behind = gaps[max(at - 1, 0) : at], gaps[at : at + 1]
+        stop = at
+        if behind and first + size == behind[0][0]:
+            size, stop = size + behind[0][1], at + 1
+        if before and sum(before[0]) == first:
+            (first, length), at = before[0], at - 1
+            size += length
+        gaps[at:stop] = [(first, size)]
 
 
 def write_at(file: int, data: memoryview, at: int) -> None:
@@ -130,6 +134,17 @@ class SpillFiles:
 
     def __init__(self) -> None:
         self._pool, self._process = _FilePool(), os.getpid()
+        self._made_bytes = 0
+
+    def count(self, size: int) -> None:
+        """Note that a column was made, and give back memory where that was much.
+
+        What it was made of is about as large.
+        """
+        self._made_bytes += size
+        if self._made_bytes >= BYTES_BETWEEN_DROPS:
+            self._made_bytes = 0
+            self.drop_pages()
 
     def reserve(self, size: int) -> Extent | None:
         """Bytes for a column; None where no file can be had."""
@@ -272,11 +287,10 @@ def spillable(values: _Column) -> _Column:
         owner = owner.base
     if not owner.flags.owndata or _in_memory.has(owner):
         return values
+    _files.count(values.nbytes)
     if _in_memory.fits(owner.nbytes) or (extent := _files.reserve(values.nbytes)) is None:
         _in_memory.add(owner)
-        drop_pages()
         return values
     extent.write(0, values)
-    drop_pages()
     made: _Column = extent.column(len(values), values.dtype)  # type: ignore[assignment]
     return made
