@@ -166,7 +166,7 @@ def split_at_gaps(
     if touching:
         meeting = np.flatnonzero(ordered[1:] == reach_ns[:-1]) + 1
         instants_ns = ordered[ordered == ends_ns]
-        quiet = np.union1d(quiet, meeting[~np.isin(ordered[meeting], instants_ns)])
+        quiet = np.sort(np.append(quiet, meeting[~np.isin(ordered[meeting], instants_ns)]))
     del ordered, ends_ns, reach_ns
     first = 0
     while first < len(rows):

@@ -9,6 +9,7 @@ from itertools import chain
 import numpy as np
 
 from timeline.columns.columns import Int64
+from timeline.columns.distinct import distinct
 from timeline.encoders.drawn_texts import DrawnTexts, number_texts
 from timeline.encoders.joined_slices import JoinedSlices
 from timeline.encoders.protobuf_rows import varint
@@ -63,10 +64,15 @@ class UsedStrings:
 
     def texts(self, used: UsedCodes, numbers: Mapping[str, int]) -> DrawnTexts:
         """The strings that are used, by code; numbers: of those that have one."""
-        codes: Int64 = np.unique(used.codes).astype(np.int64)
+        codes = self._distinct(used)
         strings = self.slices.strings
         texts = [strings[code] for code in codes.tolist()]
         return DrawnTexts(codes, texts, numbers, len(strings), len(self.slices))
+
+    def _distinct(self, used: UsedCodes) -> Int64:
+        """The codes that are used, ascending; those of one track are."""
+        codes = used.codes if len(self.joined.tracks) == 1 else distinct(used.codes)
+        return codes.astype(np.int64)
 
     def by_code(self, codes: Int64, numbers: Sequence[int]) -> NumberOfCode:
         """Numbers (k,) of the k codes that are used, by code."""
@@ -91,7 +97,7 @@ class UsedStrings:
 
     def colours(self) -> tuple[Int64, list[tuple[str, str | None]]]:
         """The codes of names that are used, ascending, and the name and colour of each."""
-        codes: Int64 = np.unique(self.events.codes).astype(np.int64)
+        codes = self._distinct(self.events)
         names = [self.slices.strings[code] for code in codes.tolist()]
         found = colours_of(self.slices.kind, self.slices.category, names)
         colours = [None if colour is None else colour.value for colour in found]

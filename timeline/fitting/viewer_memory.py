@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from timeline.columns.distinct import distinct
 from timeline.encoders.spelled_args import is_spelled
 from timeline.tracks.model import Arg, Slices, Track
 
@@ -31,6 +32,8 @@ MERGED_ARGS = 9
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 """An odd number that spreads the bits of what it multiplies to the left."""
 _HIGH = np.uint64(29)
+_NUMBER = np.uint64((1 << 10) - 1)
+"""The bits that hold how many args there are; no kind of slice has as many."""
 _PRESENT = np.uint64(0xBF58476D1CE4E5B9)
 """What tells an arg from none; no product of a usual number."""
 
@@ -71,18 +74,17 @@ def _drawn(slices: Slices, arg: Arg) -> int:
 
 def _count_args(slices: Slices) -> int:
     """How many args slices have, those counted once that are the same on several."""
-    key = np.zeros(len(slices), np.uint64)
-    args = np.zeros(len(slices), np.int64)
+    key, args = np.zeros((2, len(slices)), np.uint64)
     for arg in slices.args:
         if arg.present.any():
             key += (_bits(arg.values) * _MIX + _PRESENT) * arg.present
             key ^= key >> _HIGH
             key *= _MIX
-            args += arg.present * _drawn(slices, arg)
+            args += arg.present * np.uint64(_drawn(slices, arg))
     if not args.any():
         return 0
-    _, first = np.unique(key, return_index=True)
-    return int(args[first].sum())
+    # What tells sets of args apart holds their number too: where each was first is not looked for.
+    return int((distinct(key & ~_NUMBER | args) & _NUMBER).sum())
 
 
 def _bits(values: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:

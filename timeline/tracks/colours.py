@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from functools import lru_cache
 
 from timeline.layers import Category, SliceKind
 from timeline.patterns import compile_late
@@ -52,6 +53,8 @@ _USES = (
     ("", Colour.IDLE),
 )
 """What the name of a slice begins with, in small letters; what is none of it is idle."""
+MOST_NAMES = 1 << 14
+"""So many names are looked at once."""
 _NOT_PROFILED = "not profiled"
 """In the name of a rank on the critical path of which is known only that others waited for it."""
 
@@ -71,6 +74,7 @@ def is_coloured_by_name(kind: SliceKind) -> bool:
     return kind in _BY_NAME
 
 
+@lru_cache(MOST_NAMES)
 def _colour_of_use(name: str) -> Colour:
     use = _BEFORE_USE.sub("", name.lower())
     if _NOT_PROFILED in use:

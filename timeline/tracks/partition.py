@@ -17,7 +17,7 @@ from timeline.analysis.waits.collectives import RankCollectives
 from timeline.analysis.waits.exposed_waiting import delayed_until
 from timeline.analysis.waits.waiting import Waits
 from timeline.columns.columns import Codes, ColumnTable, Int64, Rows, column
-from timeline.columns.distinct import distinct_pairs
+from timeline.columns.distinct import distinct, distinct_pairs
 from timeline.columns.intervals import IntervalSet, open_at
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.frozen import dataclass
@@ -264,7 +264,7 @@ class _Cover:
 
 def _cut(spans: IntervalSet, edges_ns: Int64) -> tuple[Rows, Int64, Int64]:
     """The pieces between edges: of which span each is, and its start and end, in order of time."""
-    edges_ns = np.unique(edges_ns)
+    edges_ns = distinct(edges_ns)
     at = np.searchsorted(spans.start_ns, edges_ns, side="right") - 1
     inside = (at >= 0) & (edges_ns > spans.start_ns[at]) & (edges_ns < spans.end_ns[at])
     begin_ns = np.sort(np.concatenate([spans.start_ns, edges_ns[inside]]))

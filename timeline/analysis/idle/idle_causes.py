@@ -206,7 +206,7 @@ class _Parting:
         self._host, self._strings = records.host, records.strings
         self._ends, self._least_ns = ends, least_ns
         fetching, preparing = _fetching(records), _preparing(records)
-        edges_ns = np.unique(
+        edges_ns = distinct(
             np.concatenate(
                 [fetching.start_ns, fetching.end_ns, preparing.start_ns, preparing.end_ns]
             )
