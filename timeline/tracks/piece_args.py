@@ -26,6 +26,8 @@ _KINDS = frozenset({SliceKind.OVERLAP, SliceKind.PARTITION})
 _LEAST_TENTHS = 10
 """Pieces of a smaller share, in tenths of a percent, tell nothing."""
 _WHOLE_PERCENT = 100
+_TENTHS_TWICE = 2000
+"""Twice the tenths of a percent that there are, so that half of one is whole."""
 _NO_ROW = -1
 
 
@@ -71,59 +73,107 @@ def with_piece_args(tracks: Sequence[Track], facts: RankFacts) -> tuple[Track, .
 
 
 def _args(slices: Slices, facts: RankFacts, steps: DeviceSteps) -> list[Arg]:
-    count = len(slices)
-    step = steps.rows_at(slices.start_ns)
-    in_step = step != _NO_ROW
-    tenths = _tenths(slices, steps, step)
-    told = tenths >= _LEAST_TENTHS
-    if slices.coarse is not None:
-        told &= slices.coarse.row != MERGED
-    if not told.any():
+    pieces = _Pieces.that_may_tell(slices, steps)
+    step = steps.rows_at(pieces.start_ns)
+    tenths = _tenths(pieces, steps, step)
+    tells = tenths >= _LEAST_TENTHS
+    pieces, step, tenths = pieces.where(tells), step[tells], tenths[tells]
+    if not len(pieces):
         return []
-    made = []
+    made = [pieces.arg("rank", ArgKind.INTEGER, constant(facts.rank, len(pieces), np.int64))]
     if slices.kind is SliceKind.PARTITION:
-        op = _ops(slices, facts.collectives)
-        made.append(Arg("op", ArgKind.NAME, op, told & (op != NO_NAME)))
-    made.append(Arg("rank", ArgKind.INTEGER, constant(facts.rank, count, np.int64), told))
+        op = _ops(pieces, slices, facts.collectives)
+        made.insert(0, pieces.arg("op", ArgKind.NAME, op, op != NO_NAME))
+    in_step = step != _NO_ROW
     if in_step.any():
         distinct, which = distinct_values(tenths)
         share = slices.strings.codes(map(spell_tenths, distinct.tolist()))[which]
         made += [
-            Arg("iteration", ArgKind.INTEGER, steps.iteration[step], told & in_step),
-            Arg("share_of_step", ArgKind.NAME, share, told & in_step),
+            pieces.arg("iteration", ArgKind.INTEGER, steps.iteration[step], in_step),
+            pieces.arg("share_of_step", ArgKind.NAME, share, in_step),
         ]
     return [arg for arg in made if arg.present.any()]
 
 
-def _tenths(slices: Slices, steps: DeviceSteps, step: Rows) -> Int64:
-    """Tenths of a percent of its step that each slice takes; between steps, of all slices.
+@dataclass(frozen=True)
+class _Pieces:
+    """Some slices of a track: their rows (k,) of so many, start and end, and those of all."""
+
+    row: Rows
+    rows: int
+    start_ns: Int64
+    end_ns: Int64
+    span_ns: tuple[int, int]
+
+    @classmethod
+    def that_may_tell(cls, slices: Slices, steps: DeviceSteps) -> _Pieces:
+        """Those that are not merged and long enough for the shortest step, which few are."""
+        first_ns, last_ns = int(slices.start_ns.min()), int(slices.end_ns.max())
+        shortest_ns = int((steps.end_ns - steps.start_ns).min(initial=last_ns - first_ns))
+        length_ns = slices.end_ns - slices.start_ns
+        may_tell = length_ns >= max(shortest_ns, 1) * (2 * _LEAST_TENTHS - 1) // _TENTHS_TWICE
+        if slices.coarse is not None:
+            may_tell &= slices.coarse.row != MERGED
+        row = np.flatnonzero(may_tell)
+        start_ns, end_ns = slices.start_ns[row], slices.end_ns[row]
+        return cls(row, len(slices), start_ns, end_ns, (first_ns, last_ns))
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def where(self, holds: Bool) -> _Pieces:
+        """Those for which something holds."""
+        return replace(
+            self,
+            row=self.row[holds],
+            start_ns=self.start_ns[holds],
+            end_ns=self.end_ns[holds],
+        )
+
+    def arg(
+        self,
+        name: str,
+        kind: ArgKind,
+        values: Int64 | Codes,
+        given: Bool | None = None,
+    ) -> Arg:
+        """An arg (k,) of these slices, or of those to which it is given."""
+        column = np.zeros(self.rows, values.dtype)
+        column[self.row] = values
+        present = np.zeros(self.rows, np.bool_)
+        present[self.row] = True if given is None else given
+        return Arg(name, kind, column, present)
+
+
+def _tenths(pieces: _Pieces, steps: DeviceSteps, step: Rows) -> Int64:
+    """Tenths of a percent of its step that each piece takes; between steps, of all slices.
 
     Two digits count, so larger ones are whole percents.
     """
     in_step = step != _NO_ROW
-    first_ns, last_ns = int(slices.start_ns.min()), int(slices.end_ns.max())
+    first_ns, last_ns = pieces.span_ns
     from_ns = np.where(in_step, np.append(steps.start_ns, first_ns)[step], first_ns)
     until_ns = np.where(in_step, np.append(steps.end_ns, last_ns)[step], last_ns)
-    length_ns = np.minimum(slices.end_ns, until_ns) - slices.start_ns
+    length_ns = np.minimum(pieces.end_ns, until_ns) - pieces.start_ns
     whole_ns = np.maximum(until_ns - from_ns, 1)
-    tenths: Int64 = (2000 * length_ns + whole_ns) // (2 * whole_ns)
-    percent = (200 * length_ns + whole_ns) // (2 * whole_ns)
+    tenths: Int64 = (_TENTHS_TWICE * length_ns + whole_ns) // (2 * whole_ns)
+    percent = (_TENTHS_TWICE // 10 * length_ns + whole_ns) // (2 * whole_ns)
     return np.where(tenths < _WHOLE_PERCENT, tenths, 10 * percent)
 
 
-def _ops(slices: Slices, collectives: RankCollectives) -> Codes:
+def _ops(pieces: _Pieces, slices: Slices, collectives: RankCollectives) -> Codes:
     """The collective in which each piece of exposed communication begins, NO_NAME for others.
 
     Where several go on, it is the one that began first, for which waiting is counted too.
     """
     ops, strings = collectives.ops, slices.strings
-    communicates = map_values(slices.name, partial(_are_communication, strings))
-    found = np.full(len(slices), NO_NAME, np.int32)
+    communicates = map_values(slices.name[pieces.row], partial(_are_communication, strings))
+    found = np.full(len(pieces), NO_NAME, np.int32)
     if not len(ops) or not communicates.any():
         return found
     order = np.argsort(ops.start_ns, kind="stable")
     reach_ns = np.maximum.accumulate(ops.end_ns[order])
-    at_ns = slices.start_ns[communicates]
+    at_ns = pieces.start_ns[communicates]
     position = np.searchsorted(reach_ns, at_ns, side="right")
     row = order[np.minimum(position, len(order) - 1)]
     goes_on = (position < len(order)) & (ops.start_ns[row] <= at_ns)
