@@ -364,10 +364,19 @@ static PyObject *parents(PyObject *module, PyObject *args)
     return made;
 }
 
-/* Of the intervals before each one the last that is open when it begins, -1 for none. A stack of
- * rows in `open`, of which those that have ended are passed by for good. */
-static int find_around(const Intervals *all, int64_t *around, Py_ssize_t *open)
+typedef struct {
+    const int64_t *at;
+    Py_ssize_t count;
+} Moments;
+
+/* What is found with a stack of rows in `open`, of which those that have ended are passed by for
+ * good: a number for each interval, or for each moment where there are any. */
+typedef int Find(const Intervals *all, const Moments *moments, void *found, Py_ssize_t *open);
+
+/* Of the intervals before each one the last that is open when it begins, -1 for none. */
+static int find_around(const Intervals *all, const Moments *moments, void *found, Py_ssize_t *open)
 {
+    int64_t *around = found;
     Py_ssize_t size = 0;
     for (Py_ssize_t at = 0; at < all->count; at++) {
         if (at && !follows(all, at))
@@ -380,8 +389,11 @@ static int find_around(const Intervals *all, int64_t *around, Py_ssize_t *open)
     return DONE;
 }
 
-static int find_exceeded(const Intervals *all, char *exceeded, Py_ssize_t *open)
+/* Whether each interval ends before one does that begins while it runs. */
+static int find_exceeded(const Intervals *all, const Moments *moments, void *found,
+                         Py_ssize_t *open)
 {
+    char *exceeded = found;
     Py_ssize_t size = 0;
     for (Py_ssize_t at = 0; at < all->count; at++) {
         if (at && !follows(all, at))
@@ -397,12 +409,13 @@ static int find_exceeded(const Intervals *all, char *exceeded, Py_ssize_t *open)
     return DONE;
 }
 
-/* A stack of rows in `open` as above, at one moment after the other. */
-static int find_latest(const Intervals *all, const int64_t *moment, Py_ssize_t moments,
-                       int64_t *latest, Py_ssize_t *open)
+/* Of the intervals open at each moment the one that began last, -1 for none. */
+static int find_latest(const Intervals *all, const Moments *moments, void *found, Py_ssize_t *open)
 {
+    int64_t *latest = found;
+    const int64_t *moment = moments->at;
     Py_ssize_t size = 0, next = 0;
-    for (Py_ssize_t at = 0; at < moments; at++) {
+    for (Py_ssize_t at = 0; at < moments->count; at++) {
         if (at && moment[at] < moment[at - 1])
             return NOT_IN_ORDER;
         for (; next < all->count && all->start[next] <= moment[at]; next++) {
@@ -435,93 +448,60 @@ PyDoc_STRVAR(are_exceeded_doc, "are_exceeded(start_ns, end_ns)\n--\n\n"
 "Which intervals end before one does that begins while they run, as a byte each.\n\n"
 "ValueError: as of open_around.");
 
-/* Room for a row of each interval; NULL and an error where memory is short. */
-static Py_ssize_t *rows_for(const Intervals *all)
+/* What is found of so many items, as bytes. */
+static PyObject *found_by(Find *find, const Intervals *all, const Moments *moments,
+                          Py_ssize_t count, Py_ssize_t item)
 {
-    Py_ssize_t *rows = malloc(sizeof *rows * (size_t)(all->count + 1));
-    if (rows == NULL)
-        PyErr_NoMemory();
-    return rows;
+    PyObject *made = PyBytes_FromStringAndSize(NULL, count * item);
+    if (made == NULL)
+        return NULL;
+    Py_ssize_t *open = malloc(sizeof *open * (size_t)(all->count + 1));
+    int found = NO_MEMORY;
+    if (open != NULL) {
+        char *items = PyBytes_AsString(made);
+        Py_BEGIN_ALLOW_THREADS
+        found = find(all, moments, items, open);
+        Py_END_ALLOW_THREADS
+        free(open);
+    }
+    if (found != DONE) {
+        Py_DECREF(made);
+        return failed(found);
+    }
+    return made;
+}
+
+static PyObject *found_of_each(Find *find, PyObject *args, Py_ssize_t item)
+{
+    PyObject *start, *end;
+    Intervals all;
+    if (!PyArg_ParseTuple(args, "SS", &start, &end) || read_intervals(start, end, &all) < 0)
+        return NULL;
+    return found_by(find, &all, NULL, all.count, item);
 }
 
 static PyObject *open_around(PyObject *module, PyObject *args)
 {
-    PyObject *start, *end;
-    Intervals all;
-    if (!PyArg_ParseTuple(args, "SS", &start, &end) || read_intervals(start, end, &all) < 0)
-        return NULL;
-    PyObject *made = PyBytes_FromStringAndSize(NULL, all.count * (Py_ssize_t)sizeof(int64_t));
-    Py_ssize_t *open = made == NULL ? NULL : rows_for(&all);
-    if (open == NULL) {
-        Py_XDECREF(made);
-        return NULL;
-    }
-    int64_t *around = (int64_t *)PyBytes_AsString(made);
-    int found;
-    Py_BEGIN_ALLOW_THREADS
-    found = find_around(&all, around, open);
-    Py_END_ALLOW_THREADS
-    free(open);
-    if (found != DONE) {
-        Py_DECREF(made);
-        return failed(found);
-    }
-    return made;
-}
-
-static PyObject *latest_open(PyObject *module, PyObject *args)
-{
-    PyObject *start, *end, *moments;
-    Intervals all;
-    if (!PyArg_ParseTuple(args, "SSS", &start, &end, &moments) ||
-        read_intervals(start, end, &all) < 0)
-        return NULL;
-    Py_ssize_t count = PyBytes_Size(moments) / (Py_ssize_t)sizeof(int64_t);
-    const int64_t *moment = column_of(moments, count, sizeof *moment);
-    if (moment == NULL)
-        return NULL;
-    PyObject *made = PyBytes_FromStringAndSize(NULL, count * (Py_ssize_t)sizeof(int64_t));
-    Py_ssize_t *open = made == NULL ? NULL : rows_for(&all);
-    if (open == NULL) {
-        Py_XDECREF(made);
-        return NULL;
-    }
-    int64_t *latest = (int64_t *)PyBytes_AsString(made);
-    int found;
-    Py_BEGIN_ALLOW_THREADS
-    found = find_latest(&all, moment, count, latest, open);
-    Py_END_ALLOW_THREADS
-    free(open);
-    if (found != DONE) {
-        Py_DECREF(made);
-        return failed(found);
-    }
-    return made;
+    return found_of_each(find_around, args, sizeof(int64_t));
 }
 
 static PyObject *are_exceeded(PyObject *module, PyObject *args)
 {
-    PyObject *start, *end;
+    return found_of_each(find_exceeded, args, 1);
+}
+
+static PyObject *latest_open(PyObject *module, PyObject *args)
+{
+    PyObject *start, *end, *given;
     Intervals all;
-    if (!PyArg_ParseTuple(args, "SS", &start, &end) || read_intervals(start, end, &all) < 0)
+    if (!PyArg_ParseTuple(args, "SSS", &start, &end, &given) ||
+        read_intervals(start, end, &all) < 0)
         return NULL;
-    PyObject *made = PyBytes_FromStringAndSize(NULL, all.count);
-    Py_ssize_t *open = made == NULL ? NULL : rows_for(&all);
-    if (open == NULL) {
-        Py_XDECREF(made);
+    Moments moments = {NULL, PyBytes_Size(given) / (Py_ssize_t)sizeof(int64_t)};
+    moments.at = column_of(given, moments.count, sizeof *moments.at);
+    if (moments.at == NULL)
         return NULL;
-    }
-    char *exceeded = PyBytes_AsString(made);
-    int found;
-    Py_BEGIN_ALLOW_THREADS
-    found = find_exceeded(&all, exceeded, open);
-    Py_END_ALLOW_THREADS
-    free(open);
-    if (found != DONE) {
-        Py_DECREF(made);
-        return failed(found);
-    }
-    return made;
+    return found_by(find_latest, &all, &moments, moments.count, sizeof(int64_t));
 }
 
 static PyMethodDef methods[] = {

@@ -9,36 +9,25 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.constant import constant
-from timeline.columns.spill import Extent, count_in_memory, drop_pages, reserve_extent, spillable
+from timeline.columns.spill import (
+    Extent,
+    count_in_memory,
+    count_read,
+    drop_pages,
+    reserve_extent,
+    spillable,
+)
 
 __all__ = ["ColumnBuilder", "chunks", "compute_in_chunks", "one_by_one", "rows_where"]
 
 CHUNK_ROWS = 1 << 16
 """Rows that are worked on at a time: what that takes stays in the processor's cache."""
-ROWS_BETWEEN_DROPS = 16 * CHUNK_ROWS
-"""After so many rows, of one column or of many, the memory of what was read of files is given
-back."""
+ROW_BYTES = 16
+"""What a row that is worked on takes of columns in files, about."""
 WRITE_BYTES = 1 << 20
 """What is written at a time of a column that is still filled."""
 
 _Item = TypeVar("_Item")
-
-
-class _RowsRead:
-    """Rows that chunks were made of since memory was given back; about, where threads count too."""
-
-    def __init__(self) -> None:
-        self._rows = 0
-
-    def add(self, rows: int) -> None:
-        """Count rows, and give back memory where there are enough."""
-        self._rows += rows
-        if self._rows >= ROWS_BETWEEN_DROPS:
-            self._rows = 0
-            drop_pages()
-
-
-_rows_read = _RowsRead()
 
 
 def chunks(count: int) -> Iterator[slice]:
@@ -46,7 +35,7 @@ def chunks(count: int) -> Iterator[slice]:
     for first in range(0, count, CHUNK_ROWS):
         stop = min(first + CHUNK_ROWS, count)
         yield slice(first, stop)
-        _rows_read.add(stop - first)
+        count_read((stop - first) * ROW_BYTES)
 
 
 def compute_in_chunks(

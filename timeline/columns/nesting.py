@@ -276,7 +276,7 @@ def find_parents(edges: Edges) -> Rows:
 
 
 def _rows_of(column: bytes) -> Rows:
-    return np.frombuffer(bytearray(column), np.int64).astype(np.intp, copy=False)
+    return np.frombuffer(column, np.int64).astype(np.intp, copy=False)
 
 
 def _parents_by_sorting(edges: Edges) -> Rows:

@@ -26,6 +26,7 @@ __all__ = [
     "SpillFiles",
     "align",
     "count_in_memory",
+    "count_read",
     "drop_pages",
     "reserve_extent",
     "spillable",
@@ -37,7 +38,7 @@ FILE_BYTES = 256 << 20
 """The size of a file, unless one column is larger."""
 ALIGNED_BYTES = 64
 BYTES_BETWEEN_DROPS = 16 << 20
-"""After so many bytes of columns the memory of those that are in files is given back."""
+"""After so many bytes that were read the memory of columns in files is given back."""
 SUPPORTED = hasattr(os, "posix_fallocate") and hasattr(mmap, "MADV_DONTNEED")
 """Whether the system, as Linux does, can reserve bytes on a disk and take back memory."""
 
@@ -134,16 +135,13 @@ class SpillFiles:
 
     def __init__(self) -> None:
         self._pool, self._process = _FilePool(), os.getpid()
-        self._made_bytes = 0
+        self._read_bytes = 0
 
-    def count(self, size: int) -> None:
-        """Note that a column was made, and give back memory where that was much.
-
-        What it was made of is about as large.
-        """
-        self._made_bytes += size
-        if self._made_bytes >= BYTES_BETWEEN_DROPS:
-            self._made_bytes = 0
+    def count_read(self, size: int) -> None:
+        """Note that so much was read, and give back memory where that is much by now."""
+        self._read_bytes += size
+        if self._read_bytes >= BYTES_BETWEEN_DROPS:
+            self._read_bytes = 0
             self.drop_pages()
 
     def reserve(self, size: int) -> Extent | None:
@@ -260,6 +258,11 @@ def drop_pages() -> None:
     _files.drop_pages()
 
 
+def count_read(size: int) -> None:
+    """Note that so many bytes of columns were read; their memory is given back now and then."""
+    _files.count_read(size)
+
+
 def watch_mapping(mapping: mmap.mmap) -> None:
     """Have `drop_pages` give back the memory of a file that was mapped elsewhere too."""
     _files.watch(mapping)
@@ -287,7 +290,7 @@ def spillable(values: _Column) -> _Column:
         owner = owner.base
     if not owner.flags.owndata or _in_memory.has(owner):
         return values
-    _files.count(values.nbytes)
+    _files.count_read(values.nbytes)  # what it was made of is about as large
     if _in_memory.fits(owner.nbytes) or (extent := _files.reserve(values.nbytes)) is None:
         _in_memory.add(owner)
         return values

@@ -13,7 +13,7 @@ _BEST_LEVEL = 9
 """On a million tasks zlib-ng takes as long at its level 9 as zlib at 6, for a tenth less."""
 _FAST_LEVEL = 2
 """ISA-L takes a fifth of the time of zlib-ng's level 5 at it, for as much or a fifth more; its
-level 3 takes ten times as long, for 5 to 17% less."""
+level 3 takes six to twenty times as long, for 5 to 17% less."""
 
 
 class _Stream(Protocol):
@@ -28,7 +28,7 @@ class Compression(Enum):
     BEST = "best"
     """As small as can be: what is near a limit, and what is little."""
     FAST = "fast"
-    """A seventh to two fifths larger in a twentieth of the time: what is large and has room."""
+    """Two fifths larger in a twentieth of the time: what is large and has room."""
 
     def compress(self, data: bytes) -> bytes:
         """A whole zlib stream of the data."""

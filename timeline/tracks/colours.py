@@ -54,7 +54,7 @@ _USES = (
 )
 """What the name of a slice begins with, in small letters; what is none of it is idle."""
 MOST_NAMES = 1 << 14
-"""So many names are looked at once."""
+"""Names whose colours are remembered."""
 _NOT_PROFILED = "not profiled"
 """In the name of a rank on the critical path of which is known only that others waited for it."""
 

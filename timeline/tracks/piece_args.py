@@ -80,10 +80,12 @@ def _args(slices: Slices, facts: RankFacts, steps: DeviceSteps) -> list[Arg]:
     pieces, step, tenths = pieces.where(tells), step[tells], tenths[tells]
     if not len(pieces):
         return []
-    made = [pieces.arg("rank", ArgKind.INTEGER, constant(facts.rank, len(pieces), np.int64))]
+    made = []
     if slices.kind is SliceKind.PARTITION:
         op = _ops(pieces, slices, facts.collectives)
-        made.insert(0, pieces.arg("op", ArgKind.NAME, op, op != NO_NAME))
+        made.append(pieces.arg("op", ArgKind.NAME, op, op != NO_NAME))
+    rank = constant(facts.rank, len(pieces), np.int64)
+    made.append(pieces.arg("rank", ArgKind.INTEGER, rank))
     in_step = step != _NO_ROW
     if in_step.any():
         distinct, which = distinct_values(tenths)

@@ -16,21 +16,22 @@ static void check_what_is_open(const Intervals *all, Input *input)
 {
     int64_t around[MOST], moment[MOST], latest[MOST];
     char exceeded[MOST];
-    Py_ssize_t open[MOST + 1], moments = next_byte(input) % MOST;
-    if (find_around(all, around, open) == DONE)
+    Py_ssize_t open[MOST + 1];
+    Moments moments = {moment, next_byte(input) % MOST};
+    if (find_around(all, NULL, around, open) == DONE)
         for (Py_ssize_t at = 0; at < all->count; at++)
             CHECK(around[at] == open_at(all, at, all->start[at]));
-    if (find_exceeded(all, exceeded, open) == DONE)
+    if (find_exceeded(all, NULL, exceeded, open) == DONE)
         for (Py_ssize_t at = 0; at < all->count; at++) {
             char wanted = 0;
             for (Py_ssize_t other = at + 1; other < all->count; other++)
                 wanted |= all->start[other] < all->end[at] && all->end[other] > all->end[at];
             CHECK(exceeded[at] == wanted);
         }
-    for (Py_ssize_t at = 0; at < moments; at++)
+    for (Py_ssize_t at = 0; at < moments.count; at++)
         moment[at] = next_number(input);
-    if (find_latest(all, moment, moments, latest, open) == DONE)
-        for (Py_ssize_t at = 0; at < moments; at++)
+    if (find_latest(all, &moments, latest, open) == DONE)
+        for (Py_ssize_t at = 0; at < moments.count; at++)
             CHECK(latest[at] == open_at(all, all->count, moment[at]));
 }
 

@@ -34,8 +34,6 @@ class EventBatch:
         self._format, self._strings, self._with_counters = events, strings, counters
         self._scanner = self._new_scanner() if is_compiled() else None
         self._runs: list[EventColumns | DecodedEvents] = []
-        self._scanner_holds = False
-        """Whether the scanner has events, which come behind those of the runs."""
         self.size = 0
         """Events that are held, in objects: columns take less memory."""
         self.others = 0
@@ -60,7 +58,6 @@ class EventBatch:
         if isinstance(events, ScannedEvents):
             self.others += events.others
             self.unread += events.unread
-            self._scanner_holds = True
             self.size += -(-len(events) // COLUMNS_PER_OBJECT)
             return events.metadata
         self.size += max(len(events), LEAST_PER_BLOCK)
@@ -68,9 +65,8 @@ class EventBatch:
 
     def _take_scanned(self) -> None:
         """Put what the scanner holds behind the runs."""
-        if self._scanner and self._scanner_holds:
-            self._runs.append(self._scanner.take())
-        self._scanner_holds = False
+        if self._scanner and len(held := self._scanner.take()):
+            self._runs.append(held)
 
     def _last_decoded(self) -> DecodedEvents:
         """Where the next decoded events go: to those that were read just before."""
