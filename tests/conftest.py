@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import signal
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from tests.support.perfetto_ui import PerfettoUi
 
 IN_CI = bool(os.environ.get("CI"))
-EXAMPLES = 50 if IN_CI else 100
+EXAMPLES = 30 if IN_CI else 100
 """A CI, which may be half as fast, has to end in time; it tries the first ones of the others."""
 settings.register_profile(
     "tlexport",
@@ -42,6 +43,12 @@ MOST_SECONDS = 600.0
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts what runs in its background so, and all that the tests start would be deaf too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Keep what all tests are from being looked at again with each collection of garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -28,27 +26,19 @@ def drawn(capture: Path, output: Path) -> bytes:
     return output.read_bytes()
 
 
-@pytest.mark.parametrize("read_so", READINGS)
-@pytest.mark.parametrize("layout", ["kineto-announced", "torch-text", "torch-db", "mindspore-2.1"])
-def test_made_profiles(
-    shelf: ProfileShelf,
-    tmp_path: Path,
-    layout: str,
-    read_so: Callable[[], AbstractContextManager[None]],
-) -> None:
-    capture, output = shelf.get(layout).path, tmp_path / "out.pftrace"
+def assert_all_readings_draw_alike(capture: Path, output: Path) -> None:
     usual = drawn(capture, output)
-    with read_so():
-        assert drawn(capture, output) == usual
+    for read_so in READINGS:
+        with read_so():
+            assert drawn(capture, output) == usual, read_so.__name__
+
+
+@pytest.mark.parametrize("layout", ["kineto-announced", "torch-text", "torch-db", "mindspore-2.1"])
+def test_made_profiles(shelf: ProfileShelf, tmp_path: Path, layout: str) -> None:
+    assert_all_readings_draw_alike(shelf.get(layout).path, tmp_path / "out.pftrace")
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="no captures of real runs")
-@pytest.mark.parametrize("read_so", READINGS)
 @pytest.mark.parametrize("name", REAL)
-def test_real_profiles(
-    tmp_path: Path, name: str, read_so: Callable[[], AbstractContextManager[None]]
-) -> None:
-    output = tmp_path / "out.pftrace"
-    usual = drawn(DATA / name, output)
-    with read_so():
-        assert drawn(DATA / name, output) == usual
+def test_real_profiles(tmp_path: Path, name: str) -> None:
+    assert_all_readings_draw_alike(DATA / name, tmp_path / "out.pftrace")

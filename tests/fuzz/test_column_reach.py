@@ -9,8 +9,8 @@ import pytest
 from tests.fuzz.column_reach import SEEDS, ColumnReach, unread_columns
 from tests.fuzz.sweep_seeds import Seed
 
-SOME = slice(None, None, 2 if os.environ.get("CI") else 1)
-"""A CI tries every other column: each takes an export."""
+SOME = slice(None, None, 6 if os.environ.get("CI") else 1)
+"""A CI tries every sixth column: each takes an export."""
 
 
 @pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: seed.name)
