@@ -319,6 +319,10 @@ class Parser(argparse.ArgumentParser):
         known = [option for option in self._option_string_actions if option.startswith("--")]
         return f"there is no option {name}{did_you_mean(name, known)}"
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print the help or the version; the library would say nothing where that fails."""
+        print(message, end="", file=file, flush=True)
+
     def error(self, message: str) -> NoReturn:
         """Raise wrong usage like any other error."""
         said = message.removeprefix("argument ")

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,10 @@ def test_printable(text: str, shown: str) -> None:
     assert printable_json(document, "ascii").isascii()
 
 
+FULL = Path("/dev/full")
+NO_SPACE = "tlexport: cannot print: No space left on device.\n"
+
+
 def command(*arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
     start = [sys.executable, "-m", "timeline", *map(str, arguments)]
     return subprocess.run(start, text=True, stderr=subprocess.PIPE, timeout=60, **options)
@@ -74,14 +79,11 @@ def test_output_that_cannot_be_printed(tmp_path: Path, shelf: ProfileShelf, stdo
     profile = shelf.get("torch-text", **RUN).path
     arguments = (profile, "-o", tmp_path / "out.pftrace")
     if stdout == "/dev/full":
-        if not Path(stdout).exists():
+        if not FULL.exists():
             pytest.skip("this system has no /dev/full")
-        with Path(stdout).open("w", encoding="utf-8") as full:
+        with FULL.open("w", encoding="utf-8") as full:
             ran = command(*arguments, stdout=full)
-        assert (ran.returncode, ran.stderr) == (
-            1,
-            "tlexport: cannot print: No space left on device.\n",
-        )
+        assert (ran.returncode, ran.stderr) == (1, NO_SPACE)
     elif stdout == "closed pipe":
         read, write = os.pipe()
         os.close(read)
@@ -91,6 +93,15 @@ def test_output_that_cannot_be_printed(tmp_path: Path, shelf: ProfileShelf, stdo
     else:
         ran = command(*arguments, preexec_fn=lambda: os.close(1))
         assert (ran.returncode, ran.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("words", [("--help",), ("--version",), ("compare", "--help")])
+def test_help_that_cannot_be_printed(words: Sequence[str]) -> None:
+    """It fails as any other output does, and is not taken for help that was read."""
+    with FULL.open("w", encoding="utf-8") as full:
+        ran = command(*words, stdout=full)
+    assert (ran.returncode, ran.stderr) == (1, NO_SPACE)
 
 
 @POSIX
