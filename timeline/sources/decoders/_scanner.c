@@ -374,10 +374,13 @@ static int read_escape(Cursor *cursor)
         cursor->at += 6;
         return READ;
     }
-    if (kind == '\0' || strchr("\"\\/bfnrt", kind) == NULL)
+    switch (kind) {
+    case '"': case '\\': case '/': case 'b': case 'f': case 'n': case 'r': case 't':
+        cursor->at += 2;
+        return READ;
+    default:
         return ODD;
-    cursor->at += 2;
-    return READ;
+    }
 }
 
 static inline int read_string(Cursor *cursor, Token *token)
@@ -395,10 +398,12 @@ static inline int read_string(Cursor *cursor, Token *token)
         }
         if (*cursor->at != '\\')
             return ODD;
-        int ended = read_escape(cursor);
-        if (ended != READ)
-            return ended;
         token->escaped = 1;
+        do { /* one rarely comes alone: lines end in two */
+            int ended = read_escape(cursor);
+            if (ended != READ)
+                return ended;
+        } while (cursor->at < cursor->end && *cursor->at == '\\');
     }
 }
 
@@ -755,6 +760,14 @@ typedef struct {
     char phase, args_phase;
     Token name, pid, tid, ts, dur, category, id, ph, args;
 } Event;
+
+/* Values that are absent; to clear all of it would take longer than to read a short one. */
+static inline void forget_event(Event *event)
+{
+    event->phase = event->args_phase = 0;
+    event->name.begin = event->pid.begin = event->tid.begin = event->ts.begin = NULL;
+    event->dur.begin = event->category.begin = event->id.begin = event->args.begin = NULL;
+}
 
 /* Of a key of use, with its quotes; so much follows on every key of an event that is whole. */
 enum { LONGEST_FIELD = 6 };
@@ -1364,7 +1377,7 @@ static Py_ssize_t scan_text(Scanner *scanner, const char *text, Py_ssize_t lengt
         size_t metadata = scanner->metadata.used, odd_times = scanner->odd_times.used;
         int64_t others = scanner->others, unread = scanner->unread;
         Event event;
-        memset(&event, 0, sizeof event);
+        forget_event(&event);
         scanner->codes.used = 0;
         int ended = read_event(scanner, &cursor, &event);
         if (ended == READ) {
