@@ -36,8 +36,7 @@ __all__ = [
 ]
 
 MOST_ROWS = 1000
-"""Rows of a table of one rank; what is shortest then is one row, or modules are told less finely.
-"""
+"""Rows of a table of one rank; what is shorter is in few more, or modules are told less finely."""
 OTHERS = "all others"
 """What the rest of many launching operators is called."""
 _Item = TypeVar("_Item", bound=np.generic)
@@ -227,8 +226,9 @@ def _filled(table: _Table, found: Launchers, items: DeviceItems, here: Bool) -> 
 def launcher_figures(records: Records) -> LauncherFigures:
     """The times of tasks that compute and of ops by what launched them, and by module.
 
-    Sums are exact. There are at most MOST_ROWS rows each: of launching operators the longest, and
-    OTHERS; modules are cut to so many levels.
+    Sums are exact. There are at most MOST_ROWS rows each, of launching operators the longest, and
+    of modules those of as many levels as rows allow; what is left has a row for each phase, of
+    computing and of communication, where its names are OTHERS or not known.
 
     records: as `with_launchers` gives them, or some of those.
     """
