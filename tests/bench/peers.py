@@ -35,11 +35,38 @@ assert len(events) > 1000
 with open(sys.argv[2], "w") as file:
     json.dump(events, file)
 """
+_MERGE_AS_ATT_DOES = """
+import json, sys
+*traces, merged = sys.argv[1:]
+events = []
+for rank, trace in enumerate(traces):
+    with open(trace) as file:
+        own = json.load(file)
+    processes = {}
+    for event in own:
+        if event.get("name") == "process_name" and event.get("ph") == "M" and event.get("args"):
+            processes[event["args"].get("name")] = event.get("pid")
+    kept = set(processes.values())
+    for event in own:
+        if kept and event.get("pid") not in kept:
+            continue
+        if event.get("name") == "process_name" and event.get("ph") == "M":
+            if event.get("args") is not None and event["args"].get("name") is not None:
+                event["args"]["name"] += f"_{rank}"
+        if event.get("id") and event.get("ph") in ("s", "f"):
+            event["id"] = float(event["id"]) * 1000 + rank
+        events.append(event)
+with open(merged, "w") as file:
+    json.dump(events, file)
+"""
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A tool that the package index may hold, and the program that has it do our work."""
+    """A tool that the package index may hold, and the program that has it do our work.
+
+    One without packages is no tool that can be installed; its program does the same.
+    """
 
     name: str
     packages: tuple[str, ...]
@@ -50,8 +77,8 @@ HTA = Peer("HTA", ("HolisticTraceAnalysis",), _LOAD_WITH_HTA)
 MINDINSIGHT = Peer(
     "MindInsight", ("--no-deps", "mindinsight", "marshmallow", "packaging"), _MERGE_WITH_MINDINSIGHT
 )
-MERGE = Peer("att merge", (), "")
-"""No package of the index holds it: msprof-analyze has none of its merging."""
+MERGE = Peer("att merge", (), _MERGE_AS_ATT_DOES)
+"""As merge_profiling_timeline/main.py of Ascend/mstt merges a directory, which no package holds."""
 
 
 @dataclass(frozen=True)
@@ -62,13 +89,15 @@ class Peers:
 
     def command(self, peer: Peer, *arguments: str) -> list[str] | None:
         """What runs a peer, which is installed before; None where it cannot be had."""
-        python = self.directory / peer.name / "bin/python"
+        python = Path(sys.executable)
+        if peer.packages:
+            python = self.directory / peer.name / "bin/python"
         if not python.exists() and not self._install(peer, python):
             return None
         return [str(python), "-c", peer.program, *arguments]
 
     def _install(self, peer: Peer, python: Path) -> bool:
-        if not peer.packages or os.name == "nt":
+        if os.name == "nt":
             return False
         directory = self.directory / peer.name
         subprocess.run([sys.executable, "-m", "venv", str(directory)], check=True)

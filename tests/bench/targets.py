@@ -227,15 +227,22 @@ def peer_targets(bench: Bench, inputs: Inputs) -> Iterator[Ratio]:
     """Beside other tools, as far as the package index has them: they are installed before."""
     peers = Peers(bench.directory / "peers")
     merged = str(bench.directory / "merged.json")
-    kineto, mindspore = inputs.kineto(140), inputs.mindspore(200)
-    beside: tuple[tuple[str, float, Peer, tuple[str, ...]], ...] = (
-        ("Kineto trace of 140 MB -> summary", 10, HTA, (str(kineto),)),
-        ("MindSpore timelines of 2 x 200 MB -> detail", 10, MINDINSIGHT, (str(mindspore), merged)),
-        ("JSON of 2 x 200 MB -> detail", 12, MERGE, ()),
+    kineto, mindspore, traces = inputs.kineto(140), inputs.mindspore(200), inputs.trace(2, 200)
+    each = [str(path) for path in sorted(traces.rglob("trace_view.json"))]
+    beside: tuple[tuple[str, float, Path, Peer, list[str]], ...] = (
+        ("Kineto trace of 140 MB -> summary", 10, kineto, HTA, [str(kineto)]),
+        (
+            "MindSpore timelines of 2 x 200 MB -> detail",
+            10,
+            mindspore,
+            MINDINSIGHT,
+            [str(mindspore), merged],
+        ),
+        ("JSON of 2 x 200 MB -> detail", 12, traces, MERGE, [*each, merged]),
     )
-    for work, bound, peer, arguments in beside:
+    for work, bound, profile, peer, arguments in beside:
         commands = {peer.name: peers.command(peer, *arguments)}
         if commands[peer.name]:
             kind = work.rpartition(" ")[2]
-            commands[work] = bench.export(Path(arguments[0]), "--kind", kind)
+            commands[work] = bench.export(profile, "--kind", kind)
         yield from _compare(bench, commands, [Target(work, work, peer.name, bound, at_least=True)])
