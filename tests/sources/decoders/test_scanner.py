@@ -284,6 +284,25 @@ def test_damaged_files_read_alike(
     check_alike(path, monkeypatch)
 
 
+@pytest.mark.parametrize(
+    "event",
+    [
+        b'{"ph": "C", "name": "a\x80", "pid": 1, "ts": 1, "args": {"b": 1}}',
+        b'{"ph": "C", "name": "a", "pid": "\xff", "ts": 1, "args": {"b": 1}}',
+        b'{"ph": "C", "name": "a", "pid": 1, "ts": 1, "args": {"\xc3": 1}}',
+        '{"ph": "C", "name": "\N{CJK UNIFIED IDEOGRAPH-4E2D}", "ts": 1, "args": {"b": 1}}'.encode(),
+    ],
+)
+def test_counters_that_nobody_asks_for_are_told_of_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, event: bytes
+) -> None:
+    """Text that is not UTF-8 is damage, also where it is stepped over."""
+    path = tmp_path / "trace_view.json"
+    rest = [b'{"ph": "X", "name": "a", "ts": 1, "dur": 2}'] * 50  # which several blocks hold
+    path.write_bytes(b"[" + b", ".join([event, *rest, event]) + b"]")
+    check_alike(path, monkeypatch)
+
+
 SPELLINGS = (
     '{"ph": "X", "ph": "C", "name": "a"}',
     '{"ph": "X", "name": "a", "args": {"Task Id": 1}, "args": {"Task Id": 2}}',

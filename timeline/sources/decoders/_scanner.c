@@ -693,6 +693,18 @@ static size_t length_of(const Token *token)
     return (size_t)(token->end - token->begin);
 }
 
+static int is_ascii(const Token *token)
+{
+    const uint64_t beyond = UINT64_C(0x8080808080808080);
+    const char *at = token->begin;
+    uint64_t found = 0;
+    for (; token->end - at >= 8; at += 8)
+        found |= eight_at(at);
+    for (; at < token->end; at++)
+        found |= (uint64_t)(unsigned char)*at;
+    return !(found & beyond);
+}
+
 /* -- events ------------------------------------------------------------------------------- */
 
 /* Events, where the end of an arrow is its id. */
@@ -1319,6 +1331,9 @@ static int push_event(Scanner *scanner, Event *event, const char *text, const To
     if (!is_well_typed(event))
         return ODD;
     if (phase == 'C' && !scanner->with_counters) {
+        /* The decoder tells text that is not UTF-8, whether or not it is asked for. */
+        if (!is_ascii(whole))
+            return ODD;
         scanner->unread++;
         return READ;
     }
