@@ -693,16 +693,23 @@ static size_t length_of(const Token *token)
     return (size_t)(token->end - token->begin);
 }
 
-static int is_ascii(const Token *token)
+/* Whether text is UTF-8, ODD if not; nearly all of it is ASCII. */
+static int check_utf8(const Token *token)
 {
-    const uint64_t beyond = UINT64_C(0x8080808080808080);
     const char *at = token->begin;
     uint64_t found = 0;
     for (; token->end - at >= 8; at += 8)
         found |= eight_at(at);
     for (; at < token->end; at++)
-        found |= (uint64_t)(unsigned char)*at;
-    return !(found & beyond);
+        found |= (unsigned char)*at;
+    if (!(found & UINT64_C(0x8080808080808080)))
+        return READ;
+    PyObject *decoded = PyUnicode_DecodeUTF8(token->begin, (Py_ssize_t)length_of(token), NULL);
+    if (decoded == NULL && !PyErr_ExceptionMatches(PyExc_UnicodeDecodeError))
+        return FAILED;
+    PyErr_Clear();
+    Py_XDECREF(decoded);
+    return decoded == NULL ? ODD : READ;
 }
 
 /* -- events ------------------------------------------------------------------------------- */
@@ -773,7 +780,7 @@ typedef struct {
     Token name, pid, tid, ts, dur, category, id, ph, args;
 } Event;
 
-/* Values that are absent; to clear all of it would take longer than to read a short one. */
+/* Begin without values. No more is cleared than tells so, since this is done for each event. */
 static inline void forget_event(Event *event)
 {
     event->phase = event->args_phase = 0;
@@ -1332,10 +1339,9 @@ static int push_event(Scanner *scanner, Event *event, const char *text, const To
         return ODD;
     if (phase == 'C' && !scanner->with_counters) {
         /* The decoder tells text that is not UTF-8, whether or not it is asked for. */
-        if (!is_ascii(whole))
-            return ODD;
-        scanner->unread++;
-        return READ;
+        int ended = check_utf8(whole);
+        scanner->unread += ended == READ;
+        return ended;
     }
     if (is_instant)
         event->pid = event->tid = absent;
