@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# What is imported is compiled once and kept: of what is installed, that is the smaller half.
+# Modules are compiled when they are first imported, and kept; pip would compile all of them.
 unset PYTHONDONTWRITEBYTECODE
 python3 -m venv .venv
 .venv/bin/pip install --quiet --disable-pip-version-check --no-compile --editable '.[test]'

@@ -89,9 +89,8 @@ class Peers:
 
     def command(self, peer: Peer, *arguments: str) -> list[str] | None:
         """What runs a peer, which is installed before; None where it cannot be had."""
-        python = Path(sys.executable)
-        if peer.packages:
-            python = self.directory / peer.name / "bin/python"
+        own = self.directory / peer.name / "bin/python"
+        python = own if peer.packages else Path(sys.executable)
         if not python.exists() and not self._install(peer, python):
             return None
         return [str(python), "-c", peer.program, *arguments]

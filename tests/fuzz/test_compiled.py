@@ -15,7 +15,7 @@ from tests.support.places import ROOT
 RUN = Path(__file__).parent / "compiled" / "run.sh"
 COMPILER = os.environ.get("CC", "cc")
 RUNS = 20_000
-FEW_EXAMPLES = {"SCANNER_EXAMPLES": "2", "TLEXPORT_EXAMPLES": "8"}
+FEW_EXAMPLES = {"SCANNER_EXAMPLES": "4", "TLEXPORT_EXAMPLES": "8"}
 FEW_PROFILES = ("-k", "not whole_profiles or torch")
 SANITIZE_SECONDS = 500
 """It takes 40 of a core of its own."""
