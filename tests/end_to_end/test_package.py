@@ -26,6 +26,7 @@ from timeline.columns.nesting import is_compiled as has_nesting
 from timeline.encoders.protobuf_rows import is_compiled as has_wire
 from timeline.fitting.coarsen import is_compiled as has_merging
 from timeline.sources.decoders.scanner import is_compiled as has_scanner
+from timeline.sources.decoders.sqlite_pages import is_compiled as has_pages
 from timeline.sources.decoders.sqlite_rows import is_compiled as has_rows
 from timeline.version import __version__
 
@@ -39,6 +40,7 @@ C_SOURCES = frozenset(
         "columns/_nesting.c",
         "encoders/_wire.c",
         "fitting/_merging.c",
+        "sources/decoders/_pages.c",
         "sources/decoders/_rows.c",
         "sources/decoders/_scanner.c",
     )
@@ -141,7 +143,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(built: Built) -> None:
     compiled = {name for name in names if name.endswith(COMPILED)}
     assert names - compiled == files_below("timeline") - C_SOURCES
     assert len(compiled) == sum(
-        (has_nesting(), has_wire(), has_merging(), has_scanner(), has_rows())
+        (has_nesting(), has_wire(), has_merging(), has_scanner(), has_pages(), has_rows())
     )
     assert ("-abi3-" in built.wheel.name) == bool(compiled)
     assert {
@@ -181,7 +183,7 @@ def test_without_the_header_of_sqlite_only_what_needs_it_is_left_out(tmp_path: P
     with zipfile.ZipFile(wheel) as opened:
         compiled = {name for name in opened.namelist() if name.endswith(COMPILED)}
     names = {Path(name).name.partition(".")[0] for name in compiled}
-    assert names == {"_merging", "_nesting", "_scanner", "_wire"}
+    assert names == {"_merging", "_nesting", "_pages", "_scanner", "_wire"}
 
 
 def test_metadata_says_what_the_package_says(built: Built) -> None:

@@ -23,12 +23,14 @@ from timeline.columns.constant import constant
 from timeline.errors import SourceError
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.sqlite_in_part import remote_pages
+from timeline.sources.decoders.sqlite_pages import OnlySqliteError, TablePages
+from timeline.sources.decoders.sqlite_pages import is_compiled as can_read_pages
 from timeline.sources.decoders.sqlite_rows import column_blocks
 from timeline.sources.files.opened import source_errors_for
 from timeline.sources.files.read_bytes import are_counted, count_read
 from timeline.sources.files.remote_path import RemotePath
 
-__all__ = ["Database", "connected", "open_database", "reading"]
+__all__ = ["Database", "open_database", "reading"]
 
 # A connection stays in one thread: without its locks a table is read in two thirds of the time.
 _UNLOCKED = apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_NOMUTEX
@@ -37,8 +39,10 @@ _OF_A_COPY = apsw.SQLITE_OPEN_READWRITE | _UNLOCKED
 
 
 @contextmanager
-def connected(path: Path, *, in_part: bool = False) -> Iterator[apsw.Connection]:
-    """Connect to a database.
+def _connected(
+    path: Path, *, in_part: bool = False
+) -> Iterator[tuple[apsw.Connection, Path | None]]:
+    """Connect to a database, and tell the file if all that the database holds is in there.
 
     It is opened as immutable, so no journal or lock file appears beside it. A write-ahead log
     beside it that holds data would then be ignored, so in that case a private copy of both is
@@ -65,16 +69,16 @@ def connected(path: Path, *, in_part: bool = False) -> Iterator[apsw.Connection]
         if in_part and not with_log:
             with source_errors_for(path), remote_pages(path) as system:
                 uri = f"file:{quote(path.name)}?mode=ro&immutable=1"
-                with _connected(path, uri, _ONLY_READING, system) as connection:
-                    yield connection
+                with _connection(path, uri, _ONLY_READING, system) as connection:
+                    yield connection, None
             return
         with source_errors_for(path):
             file = path.fetched()
             log = path.with_name(log.name).fetched() if with_log else log
     if not with_log:
         uri = f"file:{quote(os.fsencode(file.resolve()))}?mode=ro&immutable=1"
-        with _connected(path, uri, _ONLY_READING) as connection:
-            yield connection
+        with _connection(path, uri, _ONLY_READING) as connection:
+            yield connection, file
         return
     with tempfile.TemporaryDirectory(prefix="tlexport-") as directory:
         copy = Path(directory) / path.name
@@ -84,12 +88,12 @@ def connected(path: Path, *, in_part: bool = False) -> Iterator[apsw.Connection]
         except OSError as error:
             what = "cannot be copied, which its write-ahead log makes necessary"
             raise SourceError(path, f"{what}: {error.strerror}.") from error
-        with _connected(path, f"file:{quote(os.fsencode(copy))}", _OF_A_COPY) as connection:
-            yield connection
+        with _connection(path, f"file:{quote(os.fsencode(copy))}", _OF_A_COPY) as connection:
+            yield connection, None
 
 
 @contextmanager
-def _connected(
+def _connection(
     path: Path, uri: str, flags: int, system: str | None = None
 ) -> Iterator[apsw.Connection]:
     with reading(path):
@@ -152,10 +156,12 @@ class Database:
     damaged, and values of another kind than their column.
     """
 
-    def __init__(self, path: Path, connection: apsw.Connection) -> None:
+    def __init__(self, path: Path, connection: apsw.Connection, file: Path | None = None) -> None:
+        """Begin with the tables that are there; `file`, if given, holds all of the database."""
         self.path = path
         self.damage = LossLog(path)
         self._connection = connection
+        self._file = file if can_read_pages() else None
         self._columns: dict[str, dict[str, str]] = {}
         self._readable: dict[str, tuple[int, int]] = {}
         """Of a damaged table, the number of rows that can be read from either end."""
@@ -258,14 +264,35 @@ class Database:
             return {name: np.empty(0, dtype) for name in columns}
         present = [name for name in columns if name in held]
         with reading(self.path):
-            made = self._cells_of(
-                table, {name: held[name] for name in present}, columns, where, kind, dtype
-            )
+            made = None
+            if present and not where:
+                made = self._in_pages(table, {name: columns[name] for name in present}, dtype)
+            if made is None:
+                made = self._cells_of(
+                    table, {name: held[name] for name in present}, columns, where, kind, dtype
+                )
             count = len(made[0]) if made else self._count(table, where)
         absent = {
             name: constant(columns[name], count, dtype) for name in columns if name not in held
         }
         return {**absent, **dict(zip(present, made, strict=True))}
+
+    def _in_pages(
+        self, table: str, columns: dict[str, Any], dtype: Any
+    ) -> list[npt.NDArray[Any]] | None:
+        """Columns of a large table without SQLite; None where only SQLite can read them."""
+        if self._file is None or table in self._readable:
+            return None
+        try:
+            most = self._most_rows(table)
+            if most <= FEW_ROWS:
+                return None
+            with closing(TablePages(self._connection, self._file)) as pages:
+                made = self._joined(table, most, pages.blocks(table, columns, dtype), dtype)
+        except (*_DAMAGES, OnlySqliteError, OSError):
+            return None  # SQLite tells what is wrong, and reads what it can
+        self._read_whole.add(table)
+        return made
 
     def _cells_of(
         self,
@@ -319,21 +346,28 @@ class Database:
     def _filled(
         self, table: str, cells: Sequence[str], where: str, dtype: Any
     ) -> list[npt.NDArray[Any]]:
-        most = self._most_rows(table)
-        columns = [ColumnBuilder(most, dtype) for _ in cells]
-        read = 0
         query = f"SELECT {', '.join(cells)} FROM {self._rows_of(table)} {where} ORDER BY rowid"
-        with closing(column_blocks(self._connection, query, len(columns), dtype)) as blocks:
-            for block in blocks:
-                read += len(block[0])
-                if read > most:
-                    raise SourceError(
-                        self.path,
-                        f"table {table} had {most} rows, and more when they were read.",
-                        do="Something still writes to it: try again when the profiler has ended.",
-                    )
-                for column, found in zip(columns, block, strict=True):
-                    column.add(found)
+        most = self._most_rows(table)
+        with closing(column_blocks(self._connection, query, len(cells), dtype)) as blocks:
+            return self._joined(table, most, blocks, dtype) or [np.empty(0, dtype) for _ in cells]
+
+    def _joined(
+        self, table: str, most: int, blocks: Iterator[Sequence[npt.NDArray[Any]]], dtype: Any
+    ) -> list[npt.NDArray[Any]]:
+        """The columns that blocks of rows make, of at most so many; none without a block."""
+        columns: list[ColumnBuilder] = []
+        read = 0
+        for block in blocks:
+            columns = columns or [ColumnBuilder(most, dtype) for _ in block]
+            read += len(block[0])
+            if read > most:
+                raise SourceError(
+                    self.path,
+                    f"table {table} had {most} rows, and more when they were read.",
+                    do="Something still writes to it: try again when the profiler has ended.",
+                )
+            for column, found in zip(columns, block, strict=True):
+                column.add(found)
         return [column.build() for column in columns]
 
     def _most_rows(self, table: str) -> int:
@@ -440,5 +474,5 @@ def open_database(path: Path, *, in_part: bool = False) -> Iterator[Database]:
     Raises:
         SourceError: the file cannot be opened, is empty, or is not a SQLite database.
     """
-    with connected(path, in_part=in_part) as connection:
-        yield Database(path, connection)
+    with _connected(path, in_part=in_part) as (connection, file):
+        yield Database(path, connection, file)
