@@ -22,6 +22,7 @@ import pytest
 
 from tests.support.places import ROOT
 from tests.support.profile_shelf import ProfileShelf
+from timeline.columns.intervals import is_compiled as has_intervals
 from timeline.columns.nesting import is_compiled as has_nesting
 from timeline.encoders.protobuf_rows import is_compiled as has_wire
 from timeline.fitting.coarsen import is_compiled as has_merging
@@ -37,6 +38,7 @@ C_SOURCES = frozenset(
     for name in (
         "_build.py",
         "columns/_columns.h",
+        "columns/_intervals.c",
         "columns/_nesting.c",
         "encoders/_wire.c",
         "fitting/_merging.c",
@@ -143,7 +145,15 @@ def test_the_wheel_holds_the_package_and_nothing_else(built: Built) -> None:
     compiled = {name for name in names if name.endswith(COMPILED)}
     assert names - compiled == files_below("timeline") - C_SOURCES
     assert len(compiled) == sum(
-        (has_nesting(), has_wire(), has_merging(), has_scanner(), has_pages(), has_rows())
+        (
+            has_intervals(),
+            has_nesting(),
+            has_wire(),
+            has_merging(),
+            has_scanner(),
+            has_pages(),
+            has_rows(),
+        )
     )
     assert ("-abi3-" in built.wheel.name) == bool(compiled)
     assert {
@@ -183,7 +193,7 @@ def test_without_the_header_of_sqlite_only_what_needs_it_is_left_out(tmp_path: P
     with zipfile.ZipFile(wheel) as opened:
         compiled = {name for name in opened.namelist() if name.endswith(COMPILED)}
     names = {Path(name).name.partition(".")[0] for name in compiled}
-    assert names == {"_merging", "_nesting", "_pages", "_scanner", "_wire"}
+    assert names == {"_intervals", "_merging", "_nesting", "_pages", "_scanner", "_wire"}
 
 
 def test_metadata_says_what_the_package_says(built: Built) -> None:

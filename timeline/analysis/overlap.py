@@ -8,7 +8,7 @@ import numpy as np
 
 from timeline.analysis.step_membership import Membership
 from timeline.columns.columns import Bool, Columnar, ColumnTable, Int64, Rows, column
-from timeline.columns.intervals import IntervalSet, subtract, union
+from timeline.columns.intervals import IntervalSet, subtract, union, union_of_sets
 from timeline.frozen import dataclass
 from timeline.records.counting_rules import INNER, FreeRule
 from timeline.records.tables import Records, Spans, Tasks
@@ -66,7 +66,7 @@ class Overlap:
         """
         idle = subtract(gaps, copies)
         before, after = _outside(stretches, rule)
-        free = _merge([before, gaps, after])
+        free = union_of_sets(before, gaps, after)
         known = bool(rule.evidence)
         return cls(
             computing,
@@ -147,7 +147,7 @@ def measure_overlap(tasks: Tasks, communication: Spans, rule: FreeRule = INNER) 
     """Overlap of all tasks and communication ops."""
     computing = union(tasks.start_ns[tasks.compute], tasks.end_ns[tasks.compute])
     communicating = union(communication.start_ns, communication.end_ns)
-    busy = _merge([computing, communicating])
+    busy = union_of_sets(computing, communicating)
     return Overlap.of(
         computing,
         communicating,
@@ -179,7 +179,7 @@ def measure_overlap_of_stretches(
         communicating,
         union(tasks.start_ns[copying], tasks.end_ns[copying]),
         stretches,
-        subtract(stretches, _merge([computing, communicating])),
+        subtract(stretches, union_of_sets(computing, communicating)),
         INNER,
     )
 
@@ -228,7 +228,7 @@ class StepsApart(Columnar):
         computing, communicating = apart.computing(), apart.communication()
         span_ns = spans.end_ns - spans.start_ns
         stretches = union(bounds[:-1], bounds[:-1] + span_ns)
-        gaps = subtract(stretches, _merge([computing, communicating]))
+        gaps = subtract(stretches, union_of_sets(computing, communicating))
         copies = _copies_within(tasks, task_step, spans).shifted(moved_ns)
         known = np.zeros(count, np.bool_)
         known[task_step[task_step >= 0]] = True
@@ -333,10 +333,3 @@ def _lengths_between(intervals: IntervalSet, bounds: Int64) -> Int64:
     upto = np.concatenate([[0], np.cumsum(intervals.end_ns - intervals.start_ns)])
     made: Int64 = np.diff(upto[np.searchsorted(intervals.start_ns, bounds)])
     return made
-
-
-def _merge(parts: list[IntervalSet]) -> IntervalSet:
-    nothing: Int64 = np.empty(0, np.int64)
-    start_ns = np.concatenate([nothing, *(part.start_ns for part in parts)])
-    end_ns = np.concatenate([nothing, *(part.end_ns for part in parts)])
-    return union(start_ns, end_ns)

@@ -8,24 +8,6 @@
 
 enum { FIRST_DEPTH = 64 };
 
-typedef struct {
-    const int64_t *start, *end;
-    Py_ssize_t count;
-} Intervals;
-
-static int read_intervals(PyObject *start, PyObject *end, Intervals *made)
-{
-    Py_ssize_t size = PyBytes_Size(start);
-    if (size < 0)
-        return -1;
-    made->count = size / (Py_ssize_t)sizeof *made->start;
-    made->start = column_of(start, made->count, sizeof *made->start);
-    if (made->start == NULL)
-        return -1;
-    made->end = column_of(end, made->count, sizeof *made->end);
-    return made->end == NULL ? -1 : 0;
-}
-
 /* Whether an interval follows the one before in order of start, the outer one first. */
 static inline int follows(const Intervals *all, Py_ssize_t at)
 {

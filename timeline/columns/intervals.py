@@ -7,15 +7,27 @@ import numpy as np
 from timeline.columns.columns import Columnar, Int64, Rows, rows_of_runs, take
 from timeline.frozen import dataclass
 
+try:
+    from timeline.columns import _intervals
+except ImportError:
+    _intervals = None  # type: ignore[assignment]
+
 __all__ = [
     "IntervalSet",
     "covered_until",
+    "is_compiled",
     "only_open_at",
     "open_at",
     "reached_at",
     "subtract",
     "union",
+    "union_of_sets",
 ]
+
+
+def is_compiled() -> bool:
+    """Whether this installation has the compiled module."""
+    return _intervals is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +67,9 @@ def union(start_ns: Int64, end_ns: Int64) -> IntervalSet:
     >>> merged.start_ns.tolist(), merged.end_ns.tolist()
     ([0, 5], [4, 9])
     """
+    found = _union_of_ordered(start_ns, end_ns)
+    if found is not None:
+        return found
     lasts = end_ns > start_ns
     if not lasts.all():
         start_ns, end_ns = start_ns[lasts], end_ns[lasts]
@@ -64,12 +79,56 @@ def union(start_ns: Int64, end_ns: Int64) -> IntervalSet:
         order = np.argsort(start_ns, kind="stable")
         start_ns, end_ns = start_ns[order], end_ns[order]
         del order
+        found = _union_of_ordered(start_ns, end_ns)
+        if found is not None:
+            return found
     reach_ns = np.maximum.accumulate(end_ns)
     opens = np.empty(len(start_ns), np.bool_)
     opens[0] = True
     np.greater(start_ns[1:], reach_ns[:-1], out=opens[1:])
     closes = np.append(opens[1:], [True])
     return IntervalSet(take(start_ns, opens), take(reach_ns, closes))
+
+
+def union_of_sets(left: IntervalSet, *others: IntervalSet) -> IntervalSet:
+    """What any of the sets covers.
+
+    >>> left, right = union(np.array([0]), np.array([4])), union(np.array([2]), np.array([9]))
+    >>> both = union_of_sets(left, right)
+    >>> both.start_ns.tolist(), both.end_ns.tolist()
+    ([0], [9])
+    """
+    for right in others:
+        if not len(left) or not len(right):
+            left = right if len(right) else left
+        elif _intervals is None:
+            columns = zip(_columns(left), _columns(right), strict=True)
+            left = union(*(np.concatenate(pair) for pair in columns))
+        else:
+            found = _intervals.union(*_as_bytes(left), *_as_bytes(right))
+            assert found is not None  # sets are in order
+            left = _set_of(*found)
+    return left
+
+
+def _columns(intervals: IntervalSet) -> tuple[Int64, Int64]:
+    return intervals.start_ns, intervals.end_ns
+
+
+def _as_bytes(intervals: IntervalSet) -> tuple[bytes, bytes]:
+    return intervals.start_ns.tobytes(), intervals.end_ns.tobytes()
+
+
+def _union_of_ordered(start_ns: Int64, end_ns: Int64) -> IntervalSet | None:
+    """The union of intervals in order of start; None of others, or where nothing is compiled."""
+    if _intervals is None:
+        return None
+    found = _intervals.union(start_ns.tobytes(), end_ns.tobytes(), b"", b"")
+    return None if found is None else _set_of(*found)
+
+
+def _set_of(start_ns: bytes, end_ns: bytes) -> IntervalSet:
+    return IntervalSet(np.frombuffer(start_ns, np.int64), np.frombuffer(end_ns, np.int64))
 
 
 def subtract(left: IntervalSet, right: IntervalSet) -> IntervalSet:
@@ -79,6 +138,10 @@ def subtract(left: IntervalSet, right: IntervalSet) -> IntervalSet:
     >>> rest.start_ns.tolist(), rest.end_ns.tolist()
     ([0, 4], [2, 9])
     """
+    if not len(left) or not len(right):
+        return left
+    if _intervals is not None:
+        return _set_of(*_intervals.subtract(*_as_bytes(left), *_as_bytes(right)))
     first = np.searchsorted(right.end_ns, left.start_ns, side="right")
     count = np.searchsorted(right.start_ns, left.end_ns, side="left") - first
     if not count.any():

@@ -14,7 +14,7 @@ from timeline.analysis.waits.arrivals import RankArrivals, measure_arrivals
 from timeline.analysis.waits.group_members import group_in_name
 from timeline.columns.columns import Bool, Codes, Int64, Rows, column
 from timeline.columns.distinct import distinct, distinct_pairs
-from timeline.columns.intervals import covered_until, union
+from timeline.columns.intervals import covered_until, union, union_of_sets
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.frozen import dataclass
 from timeline.patterns import compile_late
@@ -255,10 +255,7 @@ def _since_op_before(tasks: Tasks, ops: CommunicationOps) -> tuple[Int64, Int64]
         return ops.start_ns, ops.start_ns
     compute_start_ns, compute_end_ns = tasks.start_ns[tasks.compute], tasks.end_ns[tasks.compute]
     computing = union(compute_start_ns, compute_end_ns)
-    busy = union(
-        np.concatenate([compute_start_ns, ops.start_ns]),
-        np.concatenate([compute_end_ns, ops.end_ns]),
-    )
+    busy = union_of_sets(computing, union(ops.start_ns, ops.end_ns))
     ends_ns = np.sort(ops.end_ns)
     before = np.searchsorted(ends_ns, ops.start_ns, side="right") - 1
     first_ns = min(ops.start_ns[0], compute_start_ns.min(initial=ops.start_ns[0]))

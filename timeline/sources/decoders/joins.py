@@ -63,8 +63,11 @@ class Lookup:
             for chunk in reversed(list(chunks(len(keys)))):
                 rows = np.arange(chunk.start, chunk.stop)
                 self._row_at[keys[chunk][::-1] - self._least] = rows[::-1]
+            if self._least <= NO_ID < self._least + places:
+                self._row_at[NO_ID - self._least] = -1
         else:
-            self._order = np.argsort(keys, kind="stable")
+            order = np.argsort(keys, kind="stable")
+            self._order = order[keys[order] != NO_ID]
             self._sorted = keys[self._order]
 
     def find(self, keys: Int64) -> Rows:
@@ -73,14 +76,11 @@ class Lookup:
 
     def _find(self, keys: Int64) -> Rows | Codes:
         if len(self._row_at):
-            found = self._row_at[_offsets(keys, self._least, len(self._row_at) - 1)]
-        elif not len(self._sorted):
+            return self._row_at[_offsets(keys, self._least, len(self._row_at) - 1)]
+        if not len(self._sorted):
             return np.full(len(keys), -1, np.intp)
-        else:
-            at = np.minimum(np.searchsorted(self._sorted, keys), len(self._sorted) - 1)
-            found = np.where(self._sorted[at] == keys, self._order[at], -1)
-        found[keys == NO_ID] = -1
-        return found
+        at = np.minimum(np.searchsorted(self._sorted, keys), len(self._sorted) - 1)
+        return np.where(self._sorted[at] == keys, self._order[at], -1)
 
     def of(self, column: str, rows: Rows, absent: int | Int64 = NO_ID) -> Int64:
         """A column's values at rows that `find` gave, and where it gave none, another value."""
