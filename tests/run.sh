@@ -8,16 +8,23 @@ cd "$(dirname "$0")/.."
 
 # Modules are compiled when they are first imported, and kept; pip would compile all of them.
 unset PYTHONDONTWRITEBYTECODE
+install_browser() {
+    if ! command -v chromium chromium-browser google-chrome >/dev/null && [ "$(id -u)" = 0 ] &&
+        command -v apt-get >/dev/null; then
+        apt-get -qq update
+        DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends chromium
+    fi
+}
+install_browser >/dev/null &
+browser=$!
 python3 -m venv .venv
 .venv/bin/pip install --quiet --disable-pip-version-check --no-compile --editable '.[test]'
-if ! command -v chromium chromium-browser google-chrome >/dev/null && [ "$(id -u)" = 0 ] &&
-    command -v apt-get >/dev/null; then
-    apt-get -qq update
-    DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends chromium >/dev/null
-fi
 
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
+.venv/bin/lint-imports --no-cache &
+imports=$!
 .venv/bin/mypy
-.venv/bin/lint-imports --no-cache
+wait "$imports"
+wait "$browser"
 PATH="$PWD/.venv/bin:$PATH" .venv/bin/pytest --numprocesses 2 --dist loadfile "$@"

@@ -29,6 +29,8 @@ from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.vendor import Measure
 from timeline.reports.check_text import check_lines, unused_lines
 
+pytestmark = pytest.mark.sweep
+
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 Report = dict[str, Any]
 Export = Callable[..., Report]

@@ -23,6 +23,8 @@ from timeline.commands.export import export
 from timeline.reports.export_report import ExportReport
 from timeline.selection import Kind, Selection
 
+pytestmark = pytest.mark.sweep
+
 REAL = pytest.mark.skipif(
     not DATA.is_dir(), reason=f"the real captures are not beside the project, in {DATA}"
 )

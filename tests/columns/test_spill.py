@@ -31,6 +31,8 @@ from timeline.sources.finding.discovery import discover
 from timeline.sources.source import ReadRequest
 from timeline.tracks.model import element_count
 
+pytestmark = pytest.mark.sweep
+
 LAYOUTS = (
     "torch-db",
     "torch-text",

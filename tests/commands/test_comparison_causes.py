@@ -18,6 +18,8 @@ from timeline.cli.main import main
 from timeline.figures.overall_parts import EXPOSED, WHOLE
 from timeline.reports.comparison_report import ComparisonReport
 
+pytestmark = pytest.mark.sweep
+
 RANKS, STEPS = 4, 8
 GOOD = Scenario()
 Simulated = Callable[..., Path]

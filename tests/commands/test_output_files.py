@@ -26,6 +26,8 @@ from tests.support.profile_shelf import (
 from tests.support.run_command import Command
 from timeline.encoders.drafts import Draft, write_draft
 
+pytestmark = pytest.mark.sweep
+
 SUFFIXES = (".pftrace", ".pftrace.gz", ".json", ".json.gz")
 
 

@@ -24,6 +24,8 @@ from timeline.reports.terminal import Display
 from timeline.reports.terminal_filed import filed_text
 from timeline.tracks.root_rows import WHAT_CHANGED, WHAT_IS_SLOW
 
+pytestmark = pytest.mark.sweep
+
 SUFFIXES = (".pftrace", ".pftrace.gz", ".json", ".json.gz")
 WAYS = (
     (),

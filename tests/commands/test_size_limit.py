@@ -22,6 +22,8 @@ from tests.support.profile_shelf import (
 )
 from tests.support.run_command import Command, hardware_tasks, whole_overlap
 
+pytestmark = pytest.mark.sweep
+
 SUFFIXES = (".pftrace", ".pftrace.gz", ".json", ".json.gz")
 
 

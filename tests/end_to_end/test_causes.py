@@ -19,6 +19,8 @@ from simulator.parallelism import Parallelism, group_number
 from simulator.scenario import Scenario, slow_step
 from tests.support.faulty_clusters import CAUSES, Cluster, faulty_clusters, on_disk, reported
 
+pytestmark = pytest.mark.sweep
+
 few = settings(max_examples=4, deadline=None, phases=[Phase.explicit, Phase.generate])
 """Each example simulates, writes and reads a profile: too much to make a failing one smaller."""
 LATE = ("computing", "host", "frequency", "input")

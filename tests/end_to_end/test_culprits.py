@@ -13,6 +13,8 @@ import timeline
 from tests.support.faulty_clusters import CAUSES, faulty_clusters, reported
 from tests.support.places import DATA
 
+pytestmark = pytest.mark.sweep
+
 few = settings(max_examples=4, deadline=None)
 """Each example simulates, writes and reads a profile."""
 

@@ -34,6 +34,8 @@ from tests.support.profile_shelf import (
 )
 from timeline.cli.main import main
 
+pytestmark = pytest.mark.sweep
+
 Report = dict[str, Any]
 OVERLAP_ROWS = ("Computing", "Communication", "Exposed communication", "Free")
 

@@ -17,6 +17,8 @@ from timeline.errors import SelectionError, UsageError
 from timeline.options import DEFAULT_MAX_EVENTS
 from timeline.reports.export_report import ExportReport
 
+pytestmark = pytest.mark.sweep
+
 RUN: dict[str, Any] = {"ranks": 3, "steps": 24, "ops_per_step": 24, "planes": 4}
 LIMIT_BYTES = 128 << 10
 MAX_EVENTS = 9_000

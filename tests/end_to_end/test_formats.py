@@ -49,6 +49,8 @@ from timeline.selection import Kind
 from timeline.tracks.model import Arrows, Slices, Timeline, Track
 from timeline.version import __version__
 
+pytestmark = pytest.mark.sweep
+
 FORMATS = (".pftrace", ".pftrace.gz", ".json", ".json.gz")
 RUN: dict[str, Any] = {"steps": 2, "planes": 12, "ops_per_step": 24}
 """Twelve planes, so that an order by text would differ from one by number."""

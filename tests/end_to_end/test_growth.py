@@ -18,6 +18,8 @@ from timeline.ranks.rank_work import RankRequest, draw_rank_from_records
 from timeline.records.tables import Records
 from timeline.selection import SUMMARY_LAYERS, Selection
 
+pytestmark = pytest.mark.sweep
+
 MOST_GROWTH = 10.0
 """Of the time for four times as much: four is linear, and sixteen the square."""
 MOST_BEND = 3.2

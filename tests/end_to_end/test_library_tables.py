@@ -15,6 +15,8 @@ import timeline
 from simulator.archives import write_archive
 from tests.support.profile_shelf import ProfileShelf
 
+pytestmark = pytest.mark.sweep
+
 LAYOUTS = ("torch-db", "torch-text", "mindstudio", "kernel-details", "kineto")
 
 

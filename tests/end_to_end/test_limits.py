@@ -34,6 +34,8 @@ from timeline.selection import DETAIL_LAYERS, Kind
 from timeline.sources.finding.discovery import discover
 from timeline.sources.source import ReadRequest
 
+pytestmark = pytest.mark.sweep
+
 RUN: dict[str, Any] = {"ranks": 2, "steps": 20, "ops_per_step": 24, "planes": 4}
 # -- exports, and what is loaded of them -------------------------------------------------------
 

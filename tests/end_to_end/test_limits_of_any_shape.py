@@ -45,6 +45,8 @@ from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Selection
 from timeline.tracks.rank_tracks import DrawnRank
 from timeline.viewer.queries import definitions
 
+pytestmark = pytest.mark.sweep
+
 
 def shares_of(
     records: Sequence[Records], layers: frozenset[Layer], chosen: ChosenDetail | None = None

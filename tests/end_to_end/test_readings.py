@@ -11,6 +11,8 @@ from tests.support.places import DATA
 from tests.support.profile_shelf import ProfileShelf
 from timeline import export
 
+pytestmark = pytest.mark.sweep
+
 REAL = (
     "gpu/trace_filter",
     "gpu/nccl_parser_config",

@@ -72,9 +72,12 @@ compute tasks alone, and interpolated the least gap."""
 TOLERANCE_MS = 0.07
 LAUNCH = ("launch_call", "launch_latency")
 
-pytestmark = pytest.mark.skipif(
-    not DATA.is_dir(), reason=f"the real captures are not beside the project, in {DATA}"
-)
+pytestmark = [
+    pytest.mark.sweep,
+    pytest.mark.skipif(
+        not DATA.is_dir(), reason=f"the real captures are not beside the project, in {DATA}"
+    ),
+]
 
 
 def capture(name: str) -> Path:

@@ -23,6 +23,8 @@ from timeline.progress import Silent
 from timeline.ranks.read_ranks import read_facts
 from timeline.selection import Selection
 
+pytestmark = pytest.mark.sweep
+
 FAULTS = {
     "computing": Scenario(slow_computing={1: 1.8}),
     "host": Scenario(late_host_ns={1: 300_000}),

@@ -11,6 +11,8 @@ from simulator.scenario import Scenario
 from tests.support.faulty_clusters import Cluster, on_disk
 from tests.support.perfetto_sql import TraceProcessor
 
+pytestmark = pytest.mark.sweep
+
 KINDS = frozenset(
     {
         "computing",

@@ -46,6 +46,8 @@ from timeline.reports.export_report import ExportReport
 from timeline.selection import Kind
 from timeline.tracks.model import Arg, ArgKind, Samples, Slices, Track
 
+pytestmark = pytest.mark.sweep
+
 # -- cutting tracks ----------------------------------------------------------------------------
 
 

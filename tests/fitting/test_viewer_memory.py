@@ -31,6 +31,8 @@ from timeline.layers import SliceKind
 from timeline.options import Fit
 from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Slices, Timeline, Track
 
+pytestmark = pytest.mark.sweep
+
 ARGS = st.lists(
     st.tuples(
         st.none() | st.integers(-1, 1), st.none() | st.sampled_from("ab"), st.none() | st.just(0.5)

@@ -9,6 +9,8 @@ import pytest
 from tests.fuzz.column_reach import SEEDS, ColumnReach, unread_columns
 from tests.fuzz.sweep_seeds import Seed
 
+pytestmark = pytest.mark.sweep
+
 SOME = slice(None, None, 6 if os.environ.get("CI") else 1)
 """A CI tries every sixth column: each takes an export."""
 

@@ -63,5 +63,5 @@ def test_python_calls_them_within_bounds(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
     modules = list((ROOT / "timeline").rglob("_*.c"))
     compiled, left_out = ran.stdout.count(": compiled\n"), ran.stdout.count(": left out")
-    assert compiled + left_out == len(modules) == 5
+    assert compiled + left_out == len(modules) > 0
     assert ("skipped" in ran.stdout) == bool(left_out)

@@ -13,6 +13,8 @@ from tests.fuzz.input_tree import SeenInputs
 from tests.fuzz.sweep import Sweeper
 from tests.fuzz.sweep_seeds import Seed, made_seeds
 
+pytestmark = pytest.mark.sweep
+
 CASES = 2
 SEEDS = [seed for seed in made_seeds() if seed.name in LAYOUTS]
 

@@ -20,6 +20,8 @@ from timeline.progress import Silent
 from timeline.ranks import dask_cluster
 from timeline.ranks.workers import worker_pool_for
 
+pytestmark = pytest.mark.sweep
+
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:

@@ -32,6 +32,8 @@ from timeline.sources.source import Clock
 from timeline.tracks.partition import PARTITION
 from timeline.tracks.rank_tracks import DrawnRank
 
+pytestmark = pytest.mark.sweep
+
 BOOTS_NS = (EPOCH_NS - 7_000_000_011, EPOCH_NS - 123_456_789_012_345)
 """When two hosts were started, to which their clocks count."""
 

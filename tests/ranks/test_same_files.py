@@ -19,6 +19,8 @@ from tests.support.ranks_in_processes import (
     sized,
 )
 
+pytestmark = pytest.mark.sweep
+
 
 @pytest.mark.parametrize("way", FITS)
 @pytest.mark.parametrize("layout", ["torch-db", "mindspore-2.1"])

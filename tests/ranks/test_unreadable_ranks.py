@@ -13,6 +13,8 @@ from tests.support.perfetto_sql import Row, TraceProcessor
 from tests.support.profile_shelf import ProfileShelf
 from tests.support.ranks_in_processes import DAMAGES, Command, Damage, Outcome
 
+pytestmark = pytest.mark.sweep
+
 
 @pytest.fixture(params=DAMAGES)
 def damage(request: pytest.FixtureRequest) -> Damage:

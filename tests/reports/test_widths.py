@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from tests.support.profile_shelf import ProfileShelf
 from timeline.printable import SHORT_WORD, wrapped
 
+pytestmark = pytest.mark.sweep
+
 pytest.importorskip("pty", reason="a terminal of this system cannot be made here")
 
 COMMANDS = (

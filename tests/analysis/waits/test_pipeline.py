@@ -26,6 +26,8 @@ from timeline.figures.pipeline_table import pipeline_sentences
 from timeline.figures.table import Table
 from timeline.records.not_given import NO_ID
 
+pytestmark = pytest.mark.sweep
+
 OTHER_COLUMNS = ("key", "communicator", "sign", "name", "group")
 
 

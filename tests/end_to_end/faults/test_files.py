@@ -15,6 +15,8 @@ from tests.support.damaged_profiles import MAIN_FILES, POSIX, RAW, VARIANTS, Exp
 from tests.support.profile_shelf import WITHOUT_TASKS, WRITERS, ProfileShelf
 from timeline.cli.main import main
 
+pytestmark = pytest.mark.sweep
+
 
 def test_every_layout_has_faults() -> None:
     assert set(MAIN_FILES) == set(WRITERS) - WITHOUT_TASKS

@@ -21,6 +21,8 @@ from tests.support.damaged_profiles import (
     check,
 )
 
+pytestmark = pytest.mark.sweep
+
 START = ("Start Time(us)", "Task Start Time(us)", "start_time(ms)")
 LENGTH = ("Duration(us)", "Task Duration(us)", "duration(ms)")
 

@@ -22,6 +22,8 @@ from tests.support.damaged_profiles import (
 )
 from tests.support.perfetto_sql import TraceProcessor
 
+pytestmark = pytest.mark.sweep
+
 
 def without(event: Event, *names: str) -> Event:
     return {key: value for key, value in event.items() if key not in names}

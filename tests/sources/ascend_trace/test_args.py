@@ -134,6 +134,7 @@ def given_args(draw: st.DrawFn, table: Given) -> list[EventObject]:
     return rows
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("table", GIVEN, ids=lambda table: table.table)
 @settings(max_examples=60)
 @given(st.data())

@@ -50,6 +50,8 @@ from timeline.sources.decoders.json_events import read_events
 from timeline.sources.finding.discovery import discover
 from timeline.sources.source import ReadRequest
 
+pytestmark = pytest.mark.sweep
+
 LANES = (
     STREAM,
     Lane(1, 3, "Ascend Hardware", "Stream 3"),

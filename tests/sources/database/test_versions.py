@@ -29,6 +29,8 @@ from timeline.selection import DETAIL_LAYERS, Kind
 from timeline.sources.finding.discovery import discover
 from timeline.sources.source import ReadRequest
 
+pytestmark = pytest.mark.sweep
+
 NO_UINT32 = 4_294_967_295
 EDGES = ("start_ns", "end_ns")
 Change = Callable[[sqlite3.Connection], object]

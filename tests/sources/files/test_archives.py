@@ -25,6 +25,8 @@ from timeline.cli.main import main
 from timeline.sources.finding.discovery import Discovered
 from timeline.sources.finding.packed import discover_unpacked
 
+pytestmark = pytest.mark.sweep
+
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
