@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Sets up everything the tests need, in .venv, and runs all of them: style, types, tests.
 # Tests run in two processes, a file at a time: some measure memory, or wait for other processes.
+# Files begin in the order of conftest.py, not those of most tests first.
 # The tests of the Perfetto UI need Chromium; as root on Debian it is installed where it is missing,
 # elsewhere those tests are skipped unless TLEXPORT_REQUIRE_BROWSER=1.
 set -euo pipefail
@@ -27,4 +28,5 @@ imports=$!
 .venv/bin/mypy
 wait "$imports"
 wait "$browser"
-PATH="$PWD/.venv/bin:$PATH" .venv/bin/pytest --numprocesses 2 --dist loadfile "$@"
+PATH="$PWD/.venv/bin:$PATH" .venv/bin/pytest --numprocesses 2 --dist loadfile \
+    --no-loadscope-reorder "$@"
