@@ -23,10 +23,11 @@ python3 -m venv .venv
 
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
-.venv/bin/lint-imports --no-cache &
-imports=$!
-.venv/bin/mypy
-wait "$imports"
+.venv/bin/lint-imports --no-cache
 wait "$browser"
+# Types are checked while the first tests wait for other processes.
+.venv/bin/mypy &
+types=$!
 PATH="$PWD/.venv/bin:$PATH" .venv/bin/pytest --numprocesses 2 --dist loadfile \
     --no-loadscope-reorder "$@"
+wait "$types"
