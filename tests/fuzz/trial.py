@@ -153,7 +153,10 @@ class Trial:
 
 
 def limit_memory() -> None:
-    """Let this process have a gigabyte more than it has."""
-    pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
+    """Let this process have a gigabyte more than it has.
+
+    That is of what it can write to: each trace processor reserves four more, and uses little.
+    """
+    pages = int(Path("/proc/self/statm").read_text("ascii").split()[5])
     most = pages * resource.getpagesize() + MOST_MEMORY_BYTES
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
