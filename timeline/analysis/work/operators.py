@@ -162,9 +162,10 @@ def _computing(
     tasks, pool = records.tasks, records.strings
     used, shapes = np.zeros((2, len(pool)), np.bool_)
     name_ns = np.zeros(len(pool), np.int64)
-    for rows in computing_rows(tasks):
-        used[tasks.name[rows]] = True
-        np.add.at(name_ns, tasks.name[rows], tasks.end_ns[rows] - tasks.start_ns[rows])
+    if most_names:
+        for rows in computing_rows(tasks):
+            used[tasks.name[rows]] = True
+            np.add.at(name_ns, tasks.name[rows], tasks.end_ns[rows] - tasks.start_ns[rows])
     task_types = TaskTypes.of(records, strings)
     named = used & _longest_names(name_ns, most_names)
     if most_names:
