@@ -48,10 +48,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 SWEEP_STEP = 3
 """A CI tries the first of so many cases of a sweep: it has to end within twenty minutes."""
-
-
 LONGEST = "test_compiled.py"
-"""A file of few tests, of which one takes minutes."""
+"""A file of few tests, of which one takes up to two minutes."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

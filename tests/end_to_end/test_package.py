@@ -42,6 +42,7 @@ C_SOURCES = frozenset(
         "columns/_nesting.c",
         "encoders/_wire.c",
         "fitting/_merging.c",
+        "sources/decoders/_digits.h",
         "sources/decoders/_pages.c",
         "sources/decoders/_rows.c",
         "sources/decoders/_scanner.c",

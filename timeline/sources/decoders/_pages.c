@@ -7,6 +7,7 @@
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include "_digits.h"
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -223,22 +224,8 @@ static int enter_leaf(Table *table)
 
 /* -- rows --------------------------------------------------------------------------------- */
 
-/* The number that eight digits spell, -1 where one is none: pairs, then fours, then all at once. */
-static inline int64_t eight_digits(const uint8_t *at)
-{
-    uint64_t word = eight_before(at + 8);
-    if ((word & UINT64_C(0xF0F0F0F0F0F0F0F0)) != UINT64_C(0x3030303030303030) ||
-        ((word + UINT64_C(0x0606060606060606)) & UINT64_C(0xF0F0F0F0F0F0F0F0)) !=
-            UINT64_C(0x3030303030303030))
-        return -1;
-    word &= UINT64_C(0x0F0F0F0F0F0F0F0F);
-    word = (word >> 8 & UINT64_C(0x00FF00FF00FF00FF)) * 10 + (word & UINT64_C(0x00FF00FF00FF00FF));
-    word = (word >> 16 & UINT64_C(0x0000FFFF0000FFFF)) * 100 + (word & UINT64_C(0x0000FFFF0000FFFF));
-    return (int64_t)((word >> 32) * 10000 + (word & UINT64_C(0xFFFFFFFF)));
-}
-
 /* The number that a text spells in digits alone. */
-static int read_digits(const uint8_t *at, const uint8_t *end, int64_t *value)
+static int read_digits(const char *at, const char *end, int64_t *value)
 {
     uint64_t number = 0;
     int negative = at < end && *at == '-';
@@ -246,10 +233,9 @@ static int read_digits(const uint8_t *at, const uint8_t *end, int64_t *value)
     if (at == end || end - at > MOST_TEXT_DIGITS)
         return ODD;
     for (; end - at >= 8; at += 8) {
-        int64_t eight = eight_digits(at);
-        if (eight < 0)
+        if (!are_digits(at))
             return ODD;
-        number = 100000000 * number + (uint64_t)eight;
+        number = 100000000 * number + (uint64_t)eight_digits(at);
     }
     for (; at < end; at++) {
         if (*at < '0' || *at > '9')
@@ -297,7 +283,8 @@ static inline int read_value(const Table *table, const Column *column, uint64_t 
     }
     if (type >= FIRST_TEXT) {
         int is_wanted = column->how == AS_TEXT_TOO && type % 2 && !table->reals;
-        return is_wanted ? read_digits(end - size, end, cell) : ODD;
+        const char *behind = (const char *)end;
+        return is_wanted ? read_digits(behind - size, behind, cell) : ODD;
     }
     if (type == FIRST_TEXT - 1)
         return ODD; /* no bytes, and no text */
