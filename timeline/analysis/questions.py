@@ -24,8 +24,9 @@ class Questions:
 
     causes: why devices wait and idle, whose work they do, and what determined each step. estimate:
     what gains are estimated of. named_operators: how many operators of a rank are told apart by
-    name, the others by type. every_run: each operator and its shapes in each step, however many.
-    every_task, every_call: the device tasks and the host calls themselves.
+    name, the others by type. operator_steps: how long types of operators ran in each step; where
+    the profiler tells it, it is told anyway. every_run: each operator and its shapes in each step,
+    however many. every_task, every_call: the device tasks and the host calls themselves.
     most_allocations: how many allocations of memory are told one by one; 0 to tell nothing of them.
     most_lengths: what only a comparison shows, with each single length of up to so many operators;
     0 to tell nothing of that. framework: how operators of the framework are told apart, where it is
@@ -35,6 +36,7 @@ class Questions:
     causes: bool = False
     estimate: bool = False
     named_operators: int = 0
+    operator_steps: bool = False
     every_run: bool = False
     every_task: bool = False
     every_call: bool = False

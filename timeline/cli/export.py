@@ -72,6 +72,7 @@ def _export(asked: argparse.Namespace, views: ViewOptions, prints: PrintOptions)
         asked.path,
         selection=selection,
         estimate=prints.json,
+        operator_steps=prints.json,
         progress=shown_progress(prints),
         **keywords,
     )

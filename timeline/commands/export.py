@@ -76,6 +76,7 @@ def export(
     *,
     selection: Selection | None = None,
     estimate: bool = False,
+    operator_steps: bool = True,
     **keywords: Unpack[ExportKeywords],
 ) -> ExportReport:
     """Write a timeline of a profile, as the command does.
@@ -87,6 +88,8 @@ def export(
         selection: which part; all if not given. Or its keywords instead:
         ranks, graphs, steps, window, layers: as for a Selection.
         estimate: estimate what would be won if the rank that holds up the others were as fast.
+        operator_steps: tell how long types of operators ran in each step, which takes a twentieth
+            of the time; a page has it anyway.
         kind: summary has steps and overlap, detail every task too.
         group_by: rows by rank, or by layer.
         merge_graphs: steps of all graphs in one row, or a row for each.
@@ -117,19 +120,20 @@ def export(
     with open_if_path(profile, keywords) as source:
         source.check_open()
         try:
-            return _write_export(source, drawn, options, estimate=estimate)
+            asked = Questions(estimate=estimate, operator_steps=operator_steps)
+            return _write_export(source, drawn, options, asked)
         finally:
             source.progress.finish()
 
 
 def _write_export(
-    profile: Profile, selection: Selection, options: ExportOptions, *, estimate: bool
+    profile: Profile, selection: Selection, options: ExportOptions, asked: Questions
 ) -> ExportReport:
     sources = choose_ranks(profile.sources, selection, profile.path)
     target = Target.of(options, timeline_name(profile.path, options.kind, selection, sources))
     form = format_of(target.path)
     check_targets(target, options, {profile.path: sources})
-    questions = _questions(selection, options, len(sources), estimate=estimate)
+    questions = _questions(asked, selection, options, len(sources))
     request = _request(selection, options, profile.reading, target.path, len(sources), questions)
     written: Written | None = None
     try:
@@ -213,13 +217,15 @@ def _request(
 
 
 def _questions(
-    selection: Selection, options: ExportOptions, ranks: int, *, estimate: bool
+    asked: Questions, selection: Selection, options: ExportOptions, ranks: int
 ) -> Questions:
     """What is asked of each rank, of which more is shown where there is a page."""
-    return Questions(
+    return replace(
+        asked,
         causes=options.causes,
-        estimate=estimate and options.causes,
+        estimate=asked.estimate and options.causes,
         named_operators=most_names(ranks) if options.report else 0,
+        operator_steps=asked.operator_steps or options.report is not None,
         most_allocations=_most_allocations(selection, options),
     )
 

@@ -50,6 +50,7 @@ from timeline.layers import Layer, SizeLayer
 from timeline.options import Args, ClockOptions, ExportOptions, Fit, StepOperators
 from timeline.ranks.rank_records import read_rank
 from timeline.records.counting_rules import INNER
+from timeline.records.profiler_tables.operators import OperatorRuns
 from timeline.records.tables import GPU, Records
 from timeline.selection import Kind, Selection
 from timeline.sources.source import ReadRequest, Source
@@ -244,7 +245,8 @@ def _with_answers(
 ) -> RankFacts:
     """The facts with what was asked of them beyond what is always told."""
     asked, records = request.questions, part.records
-    if not asked.compare:
+    are_told = len(records.profiler_tables.of(OperatorRuns)) > 0
+    if asked.operator_steps or asked.every_run or (are_told and not asked.compare):
         facts = _with_operator_steps(facts, part, request)
     if asked.causes:
         facts = _with_causes(facts, part, collectives)
@@ -258,7 +260,7 @@ def _with_answers(
 
 
 def _with_operator_steps(facts: RankFacts, part: Cut, request: RankRequest) -> RankFacts:
-    """The facts with what runs in each step, which a comparison does not show."""
+    """The facts with what runs in each step."""
     every_run = request.questions.every_run
     most = max(LEAST_STEP_ROWS, MOST_STEP_ROWS // request.ranks)
     steps = operator_steps(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support.profile_shelf import ProfileShelf
 from timeline.analysis.work.operator_steps import OperatorSteps
+from timeline.commands.export import export
 from timeline.figures.table import Table
 from timeline.profile import open_profile
 from timeline.records.not_given import NO_ID
@@ -45,6 +47,26 @@ def test_steps_sum_up_to_operators(shelf: ProfileShelf, layout: str) -> None:
             assert _sums(found) == expected
         every = profile.operator_steps(selection)
         assert set(every["level"].tolist()) == {"type", "name"}
+
+
+@pytest.mark.filterwarnings("ignore::timeline.errors.TimelineWarning")
+@pytest.mark.parametrize(
+    ("layout", "told"), [("torch-text", False), ("torch-db", False), ("mindspore-tables", True)]
+)
+def test_they_are_worked_out_for_those_who_see_them(
+    shelf: ProfileShelf, tmp_path: Path, layout: str, *, told: bool
+) -> None:
+    """The file does not hold them; those that the profiler tells are read in any case."""
+    path = shelf.get(layout).path
+    whole, plain, page = (tmp_path / name for name in ("whole.pftrace", "plain.pftrace", "page"))
+    every = export(path, whole).figures.operator_steps
+    assert len(every)
+    found = export(path, plain, operator_steps=False)
+    assert len(found.figures.operator_steps) == (len(every) if told else 0)
+    assert plain.read_bytes() == whole.read_bytes()
+    report = page.with_suffix(".html")
+    shown = export(path, plain, operator_steps=False, report=report, force=True)
+    assert len(shown.figures.operator_steps) == len(every)
 
 
 @st.composite
