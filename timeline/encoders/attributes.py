@@ -14,6 +14,7 @@ from pathlib import Path
 
 import orjson
 
+from timeline.encoders.perfetto_messages import messages
 from timeline.encoders.protobuf_rows import varint
 from timeline.errors import SourceError
 
@@ -151,11 +152,10 @@ class _Inflated(_Buffered):
 
 def _perfetto_attributes(stream: _Buffered, path: Path) -> Mapping[str, str]:
     from google.protobuf.message import DecodeError
-    from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
     for packet in islice(_packets(stream, path), MOST_PACKETS):
         try:
-            facts = protos.TracePacket.FromString(packet).trace_attributes.attribute
+            facts = messages().TracePacket.FromString(packet).trace_attributes.attribute
         except DecodeError as error:
             raise SourceError(path, _OTHER_PROGRAM, do=_ADVICE) from error
         if len(facts):

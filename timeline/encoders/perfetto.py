@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from timeline.encoders.args_descriptor import descriptor_bytes
 from timeline.encoders.batches import TrackBatch
+from timeline.encoders.perfetto_messages import BOOT_TIME, EXPLICIT, WALL_TIME, messages
 from timeline.encoders.perfetto_tracks import clock_ns, encode_tracks, track_uuid
 from timeline.frozen import dataclass
 from timeline.ranges import check_order
@@ -42,22 +43,18 @@ def _file_facts(timeline: Timeline) -> bytes:
     draw a row "System > Clock Snapshots". Without, events would need absolute times, of nine bytes
     instead of two, and nothing would tell wall time: what the row costs is one folded line.
     """
-    from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
-
-    trace = protos.Trace()
+    trace = messages().Trace()
     clocks = trace.packet.add()
     clocks.trusted_packet_sequence_id = FILE_SEQUENCE
-    clocks.clock_snapshot.clocks.add(
-        clock_id=protos.BuiltinClock.BUILTIN_CLOCK_BOOTTIME, timestamp=clock_ns(timeline.first_ns)
-    )
+    clocks.clock_snapshot.clocks.add(clock_id=BOOT_TIME, timestamp=clock_ns(timeline.first_ns))
     if timeline.wall_offset_ns is not None:
         clocks.clock_snapshot.clocks.add(
-            clock_id=protos.BuiltinClock.BUILTIN_CLOCK_REALTIME,
+            clock_id=WALL_TIME,
             timestamp=clock_ns(timeline.first_ns + timeline.wall_offset_ns),
         )
     schema = trace.packet.add()
     schema.trusted_packet_sequence_id = FILE_SEQUENCE
-    schema.extension_descriptor.extension_set.ParseFromString(descriptor_bytes())
+    schema.extension_descriptor.extension_set = descriptor_bytes()
     facts = trace.packet.add()
     facts.trusted_packet_sequence_id = FILE_SEQUENCE
     for key, value in timeline.attributes:
@@ -72,11 +69,9 @@ def _descriptors(tracks: Sequence[Track]) -> Iterator[bytes]:
     would also take every such row out of its place, below a "Process 1002" in an order of its own:
     the rows of ranks would lose what they draw themselves, and the first ones theirs.
     """
-    from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
-
     parents = {track.parent for track in tracks}
     for track in tracks:
-        trace = protos.Trace()
+        trace = messages().Trace()
         packet = trace.packet.add()
         packet.trusted_packet_sequence_id = FILE_SEQUENCE
         descriptor = packet.track_descriptor
@@ -89,7 +84,7 @@ def _descriptors(tracks: Sequence[Track]) -> Iterator[bytes]:
         if track.description:
             descriptor.description = track.description
         if track.id in parents:
-            descriptor.child_ordering = protos.TrackDescriptor.EXPLICIT
+            descriptor.child_ordering = EXPLICIT
         if isinstance(track.content, Samples):
             descriptor.counter.unit_name = track.content.unit
         yield bytes(trace.SerializeToString())

@@ -15,6 +15,7 @@ from timeline.columns.nesting import Events, nested_events, split_at_gaps
 from timeline.encoders.args_descriptor import ANNOTATIONS, REALS
 from timeline.encoders.drawn_texts import DrawnTexts
 from timeline.encoders.joined_slices import JoinedSlices, join_slices
+from timeline.encoders.perfetto_messages import BOOT_TIME, STATE_CLEARED, messages
 from timeline.encoders.protobuf_rows import (
     Bytes,
     Fixed64,
@@ -146,31 +147,25 @@ def clock_ns(first_ns: int) -> int:
 
 def _opening_packet(sequence: int, names: SequenceNames, track: Track | None) -> bytes:
     """The first packet of a sequence: its names, and its track where it has only one."""
-    from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
-
-    trace = protos.Trace()
+    trace = messages().Trace()
     packet = trace.packet.add()
     packet.trusted_packet_sequence_id = sequence
-    packet.sequence_flags = protos.TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
+    packet.sequence_flags = STATE_CLEARED
     packet.first_packet_on_sequence = True
     packet.trace_packet_defaults.timestamp_clock_id = SEQUENCE_CLOCK
     if track is not None:
         packet.trace_packet_defaults.track_event_defaults.track_uuid = track_uuid(track.id)
     if interned := names.interned():
-        packet.interned_data.ParseFromString(interned)
+        packet.interned_data = interned
     return bytes(trace.SerializeToString())
 
 
 def _clock_packet(sequence: int, first_ns: int) -> bytes:
     """The clock of the track that follows, which starts at the first moment again."""
-    from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
-
-    trace = protos.Trace()
+    trace = messages().Trace()
     clocks = trace.packet.add()
     clocks.trusted_packet_sequence_id = sequence
-    clocks.clock_snapshot.clocks.add(
-        clock_id=protos.BuiltinClock.BUILTIN_CLOCK_BOOTTIME, timestamp=clock_ns(first_ns)
-    )
+    clocks.clock_snapshot.clocks.add(clock_id=BOOT_TIME, timestamp=clock_ns(first_ns))
     clocks.clock_snapshot.clocks.add(clock_id=SEQUENCE_CLOCK, timestamp=0, is_incremental=True)
     return bytes(trace.SerializeToString())
 
