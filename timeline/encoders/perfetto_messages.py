@@ -73,7 +73,7 @@ def messages() -> Any:
 
     kinds = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="perfetto_messages.proto", package=PACKAGE)
-    made = {}
+    made = dict[str, Any]()
     for name, fields in MESSAGES.items():
         outer, _, inner = name.rpartition(".")
         message = made[outer].nested_type.add() if outer else file.message_type.add()
