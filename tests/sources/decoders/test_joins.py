@@ -15,7 +15,20 @@ KEYS = st.lists(NUMBERS, max_size=30).map(lambda keys: np.array(keys, np.int64))
 NEAR = st.lists(st.integers(-3, 12), max_size=30).map(lambda keys: np.array(keys, np.int64))
 
 
-@given(left=KEYS, right=KEYS | NEAR)
+@st.composite
+def clusters(draw: st.DrawFn) -> Int64:
+    """Keys near each other in a few places that are far apart, in any order."""
+    starts = draw(st.lists(st.sampled_from([-3_000, 0, 5_000, 9_001]), min_size=2, max_size=4))
+    counts = [draw(st.integers(20, 60)) for _ in starts]
+    keys = [start + np.arange(count) for start, count in zip(starts, counts, strict=True)]
+    order = draw(st.randoms(use_true_random=False)).sample(range(sum(counts)), sum(counts))
+    return np.concatenate(keys)[order]
+
+
+APART = clusters()
+
+
+@given(left=KEYS | APART, right=KEYS | NEAR | APART)
 def test_pairs_are_all_rows_of_equal_keys_in_order(left: Int64, right: Int64) -> None:
     lefts, rights = pairs_by_key(left, right)
     assert list(zip(lefts.tolist(), rights.tolist(), strict=True)) == [
@@ -26,7 +39,7 @@ def test_pairs_are_all_rows_of_equal_keys_in_order(left: Int64, right: Int64) ->
     ]
 
 
-@given(keys=KEYS | NEAR, asked=KEYS)
+@given(keys=KEYS | NEAR | APART, asked=KEYS | APART)
 def test_a_key_is_found_in_its_first_row(keys: Int64, asked: Int64) -> None:
     """An id that is not given is no key."""
     lookup = Lookup({"key": keys, "value": np.arange(len(keys)) * 10}, "key")

@@ -20,8 +20,9 @@ from timeline.columns.columns import (
     take,
 )
 from timeline.columns.constant import constant, is_constant
-from timeline.columns.distinct import dense_range, distinct
+from timeline.columns.distinct import DENSE, dense_range, distinct
 from timeline.columns.group_by import group_numbers
+from timeline.frozen import dataclass
 from timeline.records.not_given import NO_CONTEXT, NO_ID
 from timeline.records.tables import Tasks
 
@@ -34,6 +35,58 @@ __all__ = [
     "rows_in",
     "values_at",
 ]
+
+MOST_WIDTH = 1 << 62
+"""Keys further apart are sorted: their differences may be no 64-bit numbers."""
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Numbers for keys near each other, ascending with them, by which they are found in a table.
+
+    Keys may lie in clusters that are far apart, or a single one far from the others, as 4294967295
+    where torch_npu has no id: the numbers from the least key on are cut into pages of the same
+    size, and only those with a key have places. A key that is in none has the place `count`.
+    """
+
+    least: int
+    shift: int
+    """Of a number, the bits that tell its place within a page."""
+    first: Int64 | None
+    """(pages + 1,) the place that each page begins with, `count` where it has no key; None where
+    all numbers are one page."""
+    count: int
+
+    @classmethod
+    def of(cls, keys: Int64) -> _Places | None:
+        """Places of keys and of what lies between; None where most of those would hold no key."""
+        if dense := dense_range(keys):
+            return cls(dense[0], 0, None, dense[1])
+        if not len(keys):
+            return None
+        least = int(keys.min())
+        width = int(keys.max()) - least + 1
+        shift = (width // len(keys)).bit_length()
+        pages = (width >> shift) + 1
+        if width > MOST_WIDTH:
+            return None
+        has_keys = np.zeros(pages + 1, np.bool_)
+        for chunk in chunks(len(keys)):
+            has_keys[(keys[chunk] - least) >> shift] = True
+        used = int(has_keys.sum())
+        if used << shift > DENSE * len(keys):
+            return None
+        before: Int64 = np.cumsum(has_keys) - has_keys
+        return cls(least, shift, np.where(has_keys, before, used) << shift, used << shift)
+
+    def at(self, keys: Int64) -> Int64:
+        """The place of each key, (n,)."""
+        if self.first is None:
+            return _offsets(keys, self.least, self.count)
+        offsets = _offsets(keys, self.least, (len(self.first) - 1) << self.shift)
+        within = offsets & ((1 << self.shift) - 1)
+        places: Int64 = np.minimum(self.first[offsets >> self.shift] + within, self.count)
+        return places
 
 
 def _offsets(keys: Int64, least: int, places: int) -> Int64:
@@ -54,17 +107,16 @@ class Lookup:
     def __init__(self, columns: dict[str, Int64], key: str) -> None:
         self._columns = columns
         keys = columns[key]
-        self._least, self._row_at = 0, np.empty(0, np.int32)
+        self._places = _Places.of(keys)
+        self._row_at = np.empty(0, np.int32)
         self._order, self._sorted = np.empty(0, np.intp), keys[:0]
-        if dense := dense_range(keys):
-            self._least, places = dense
+        if self._places is not None:
             # One place more, which is every key's that is not there.
-            self._row_at = np.full(places + 1, -1, np.int32)
+            self._row_at = np.full(self._places.count + 1, -1, np.int32)
             for chunk in reversed(list(chunks(len(keys)))):
                 rows = np.arange(chunk.start, chunk.stop)
-                self._row_at[keys[chunk][::-1] - self._least] = rows[::-1]
-            if self._least <= NO_ID < self._least + places:
-                self._row_at[NO_ID - self._least] = -1
+                self._row_at[self._places.at(keys[chunk][::-1])] = rows[::-1]
+            self._row_at[self._places.at(np.array([NO_ID]))] = -1
         else:
             order = np.argsort(keys, kind="stable")
             self._order = order[keys[order] != NO_ID]
@@ -75,8 +127,8 @@ class Lookup:
         return compute_in_chunks(np.intp, self._find, keys)
 
     def _find(self, keys: Int64) -> Rows | Codes:
-        if len(self._row_at):
-            return self._row_at[_offsets(keys, self._least, len(self._row_at) - 1)]
+        if self._places is not None:
+            return self._row_at[self._places.at(keys)]
         if not len(self._sorted):
             return np.full(len(keys), -1, np.intp)
         at = np.minimum(np.searchsorted(self._sorted, keys), len(self._sorted) - 1)
@@ -113,7 +165,7 @@ def pairs_by_key(left: Int64, right: Int64) -> tuple[Rows, Rows]:
 
 def _matches_in(ordered: Int64) -> Callable[[Int64], tuple[Rows, Rows, Rows]]:
     """What tells which of some keys are among keys in order, and where those begin and end."""
-    if not (dense := dense_range(ordered)):
+    if (places := _Places.of(ordered)) is None:
 
         def sought(keys: Int64) -> tuple[Rows, Rows, Rows]:
             first = np.searchsorted(ordered, keys, side="left")
@@ -123,17 +175,17 @@ def _matches_in(ordered: Int64) -> Callable[[Int64], tuple[Rows, Rows, Rows]]:
             return rows, first[rows], stop
 
         return sought
-    least, places = dense
-    bounds = np.zeros(places + 1, np.intp)
+    bounds = np.zeros(places.count + 1, np.intp)
     for chunk in chunks(len(ordered)):
-        first, last = int(ordered[chunk][0]), int(ordered[chunk][-1])
-        bounds[first - least + 1 : last - least + 2] += np.bincount(ordered[chunk] - first)
+        place = places.at(ordered[chunk])
+        first, last = int(place[0]), int(place[-1])
+        bounds[first + 1 : last + 2] += np.bincount(place - first)
     # One place more, which is every key's that is not there.
     held = np.append(bounds[1:] > 0, False)
     np.cumsum(bounds, out=bounds)
 
     def found(keys: Int64) -> tuple[Rows, Rows, Rows]:
-        place = _offsets(keys, least, places)
+        place = places.at(keys)
         rows = np.flatnonzero(held[place])
         place = place[rows]
         return rows, bounds[place], bounds[place + 1]
