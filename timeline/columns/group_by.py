@@ -9,12 +9,19 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.columns import Bool, Codes, Int64, Rows
-from timeline.columns.constant import is_constant
-from timeline.columns.distinct import distinct_values
+from timeline.columns.constant import constant, is_constant
+from timeline.columns.distinct import DENSE, dense_range, distinct_values
 from timeline.columns.spill import spillable
 from timeline.frozen import dataclass
 
-__all__ = ["GroupBy", "GroupRuns", "distinct_turns", "group_by", "group_numbers"]
+__all__ = [
+    "GroupBy",
+    "GroupRuns",
+    "distinct_turns",
+    "group_by",
+    "group_numbers",
+    "joined_keys",
+]
 
 _Integer = TypeVar("_Integer", bound=np.integer[Any])
 
@@ -58,14 +65,37 @@ def group_by(count: int, keys: Iterable[Int64 | Codes]) -> GroupBy:
 
 def group_numbers(count: int, keys: Iterable[Int64 | Codes]) -> Int64:
     """The number of each row's group, (n,), in ascending order of the keys."""
-    group: Int64 | None = None
+    number, _ = joined_keys(count, keys)
+    return distinct_values(number)[1]
+
+
+def joined_keys(count: int, keys: Iterable[Int64 | Codes]) -> tuple[Int64, int]:
+    """A number per row, (n,), that ascends with the keys, and a bound of all; some may be unused.
+
+    The bound is so small that a table with an entry for each number is small and fast.
+    """
+    joined: Int64 = constant(0, count, np.int64)
+    bound = 1
     for key in keys:
-        if not is_constant(key):
-            found, which = distinct_values(key)
-            if group is not None:
-                _, which = distinct_values(group * len(found) + which)
-            group = which
-    return np.zeros(count, np.int64) if group is None else group
+        if is_constant(key):
+            continue
+        if dense := dense_range(key):
+            least, others = dense
+            number = (key - least).astype(np.int64, copy=False)
+        else:
+            found, number = distinct_values(key)
+            others = len(found)
+        if bound * others > DENSE * count:
+            joined, bound = _renumbered(joined)
+        joined = joined * others + number if bound > 1 else number
+        bound *= others
+    return _renumbered(joined) if bound > DENSE * count else (joined, bound)
+
+
+def _renumbered(values: Int64) -> tuple[Int64, int]:
+    """Which of the distinct values each row holds, and how many those are."""
+    found, which = distinct_values(values)
+    return which, len(found)
 
 
 def distinct_turns(

@@ -1,4 +1,4 @@
-"""Proves that tables are joined by number alike, however far apart the numbers lie."""
+"""Proves that tables are joined by number alike, however far apart they lie; and tasks by time."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from timeline.columns.columns import Int64
-from timeline.records.not_given import NO_ID
-from timeline.sources.decoders.joins import Lookup, pairs_by_key
+from timeline.records.not_given import NO_CONTEXT, NO_ID
+from timeline.records.tables import Tasks
+from timeline.sources.decoders.joins import Lookup, covering_parents, pairs_by_key
 
 NUMBERS = st.integers(-3, 12) | st.sampled_from([-(2**63), 2**63 - 1, 2**40])
 KEYS = st.lists(NUMBERS, max_size=30).map(lambda keys: np.array(keys, np.int64))
@@ -50,3 +51,44 @@ def test_a_key_is_found_in_its_first_row(keys: Int64, asked: Int64) -> None:
     assert lookup.of("value", rows, -7).tolist() == [
         row * 10 if row >= 0 else -7 for row in expected
     ]
+
+
+ROWS = st.lists(
+    st.tuples(
+        st.integers(0, 3),  # stream
+        st.integers(0, 2) | st.just(2**40),  # task
+        st.sampled_from([NO_CONTEXT, NO_CONTEXT, 0, 1]),
+        st.integers(0, 20),  # start
+        st.integers(0, 9),  # length
+    ),
+    max_size=40,
+)
+
+
+@given(rows=ROWS, in_order=st.booleans())
+def test_a_parent_covers_the_next_of_its_children(
+    rows: list[tuple[int, int, int, int, int]], *, in_order: bool
+) -> None:
+    """Of the same stream and task number; such numbers come again, so that time counts too."""
+    rows = sorted(rows, key=lambda row: row[3]) if in_order else rows
+    stream, task, context, start_ns, length_ns = np.array(rows, np.int64).reshape(-1, 5).T
+    end_ns = start_ns + length_ns
+    tasks = Tasks.of(
+        len(rows),
+        {
+            "start_ns": start_ns,
+            "end_ns": end_ns,
+            "stream": stream,
+            "task": task,
+            "context": context,
+            "name": np.zeros(len(rows), np.int32),
+            "compute": np.zeros(len(rows), np.bool_),
+        },
+    )
+    expected = []
+    for row in range(len(rows)):
+        same = (stream == stream[row]) & (task == task[row]) & (context != NO_CONTEXT)
+        after = np.flatnonzero(same & (start_ns >= start_ns[row]))
+        parent = bool(context[row] == NO_CONTEXT and len(after))
+        expected.append(parent and end_ns[after[np.argmin(start_ns[after])]] <= end_ns[row])
+    assert covering_parents(tasks).tolist() == expected

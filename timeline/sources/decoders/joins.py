@@ -19,9 +19,9 @@ from timeline.columns.columns import (
     sort_rows,
     take,
 )
-from timeline.columns.constant import constant, is_constant
-from timeline.columns.distinct import DENSE, dense_range, distinct
-from timeline.columns.group_by import group_numbers
+from timeline.columns.constant import constant
+from timeline.columns.distinct import DENSE, dense_range
+from timeline.columns.group_by import group_numbers, joined_keys
 from timeline.frozen import dataclass
 from timeline.records.not_given import NO_CONTEXT, NO_ID
 from timeline.records.tables import Tasks
@@ -207,30 +207,30 @@ def covering_parents(tasks: Tasks) -> Bool:
     """
     found = np.zeros(len(tasks), np.bool_)
     is_child: Bool = tasks.context != NO_CONTEXT
-    if not is_child.any():
+    child = np.flatnonzero(is_child)
+    if not len(child):
         return found
-    with_children, of_children = (distinct(ids[is_child]) for ids in (tasks.stream, tasks.task))
-    rows = rows_where(
-        lambda stream, task: np.isin(stream, with_children) & np.isin(task, of_children),
-        tasks.stream,
-        tasks.task,
-    )
-    columns = (tasks.device, tasks.stream, tasks.task)
-    ids = (column[rows] for column in columns if not is_constant(column))
-    key = group_numbers(len(rows), ids)
-    # A parent comes before a child that starts with it, so the next child is behind it.
-    order = np.lexsort((is_child[rows], tasks.start_ns[rows], key))
-    rows, key = rows[order], key[order]
-    child_places = np.flatnonzero(is_child[rows])
-    candidate_places = np.flatnonzero(~is_child[rows])
-    at = np.searchsorted(child_places, candidate_places)
-    nearest = child_places[np.minimum(at, len(child_places) - 1)]
+    key, keys = joined_keys(len(tasks), (tasks.device, tasks.stream, tasks.task))
+    has_child = np.zeros(keys, np.bool_)
+    has_child[key[child]] = True
+    candidate = np.flatnonzero(has_child[key] & ~is_child)
+    if not len(candidate):
+        return found
+    start_ns = tasks.start_ns[child]
+    if (start_ns[1:] < start_ns[:-1]).any():
+        order = sort_rows(start_ns)
+        child, start_ns = child[order], start_ns[order]
+    # Children in order of their key, then of their start: their places in order of start do.
+    places = np.sort(key[child] * len(child) + np.arange(len(child)))
+    place = np.searchsorted(start_ns, tasks.start_ns[candidate])
+    at = np.searchsorted(places, key[candidate] * len(child) + place)
+    next_key, next_place = np.divmod(places[np.minimum(at, len(places) - 1)], len(child))
     covers = (
-        (at < len(child_places))
-        & (key[nearest] == key[candidate_places])
-        & (tasks.end_ns[rows[nearest]] <= tasks.end_ns[rows[candidate_places]])
+        (at < len(places))
+        & (next_key == key[candidate])
+        & (tasks.end_ns[child[next_place]] <= tasks.end_ns[candidate])
     )
-    found[rows[candidate_places[covers]]] = True
+    found[candidate[covers]] = True
     return found
 
 
