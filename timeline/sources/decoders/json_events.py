@@ -25,7 +25,7 @@ from timeline.sources.decoders.event_pieces import (
 )
 from timeline.sources.decoders.json_values import leading_values
 from timeline.sources.decoders.trace_events import Metadata, Other
-from timeline.sources.files.opened import UTF8_MARK, open_profile_file
+from timeline.sources.files.opened import UTF8_MARK, open_profile_file, read_behind
 
 __all__ = ["BLOCK_BYTES", "look_for_metadata", "read_events"]
 
@@ -104,9 +104,10 @@ def _metadata_in(file: BinaryIO) -> Iterator[list[Metadata]]:
     """Search block by block; an event at the edge of a block is found with the next one."""
     held, begin = b"", 0
     while True:
-        more = file.read(BLOCK_BYTES)
-        held += more
-        stop = len(held) - (MOST_METADATA_BYTES if more else 0)
+        longer = read_behind(file, held, BLOCK_BYTES)
+        ended = len(longer) == len(held)
+        held = longer
+        stop = len(held) - (0 if ended else MOST_METADATA_BYTES)
         found = []
         for at in _phases_in(held, begin, stop):
             first = max(0, at - MOST_METADATA_BYTES)
@@ -114,7 +115,7 @@ def _metadata_in(file: BinaryIO) -> Iterator[list[Metadata]]:
             if event is not None:
                 found.append(event)
         yield found
-        if not more:
+        if ended:
             return
         begin = max(begin, stop)
         kept = max(0, begin - MOST_METADATA_BYTES)
@@ -158,8 +159,8 @@ class _Blocks(Generic[EventT, ScannedT]):
         """All events that can be read."""
         opening, held = self._open(file, block_bytes)
         wanted = block_bytes
-        while more := self._more(file, wanted):
-            held += more
+        while (longer := self._longer(file, held, wanted)) is not None:
+            held = longer
             scanned = self._scan(held)
             if scanned is None:
                 # What has to be mended is no JSON, so the scanner stops before it.
@@ -201,13 +202,17 @@ class _Blocks(Generic[EventT, ScannedT]):
         opening, skipped = found
         return opening, self._behind(held, skipped)
 
-    def _more(self, file: BinaryIO, count: int) -> bytes:
-        """The next bytes; where compressed content breaks off, what came before is all there is."""
+    def _longer(self, file: BinaryIO, held: bytes, count: int) -> bytes | None:
+        """The text at hand and so many bytes more; None at the end.
+
+        Where compressed content breaks off, what came before is all there is.
+        """
         try:
-            return file.read(count)
+            longer = read_behind(file, held, count)
         except SourceError:
             self._note("compressed content that cannot be unpacked", 0)
-            return b""
+            return None
+        return longer if len(longer) > len(held) else None
 
     def _behind(self, held: bytes, used: int) -> bytes:
         self._offset += used

@@ -29,6 +29,7 @@ __all__ = [
     "open_decompressed",
     "open_profile_file",
     "open_regular_file",
+    "read_behind",
     "read_whole_file",
     "source_errors_for",
     "uncompressed_database_name",
@@ -140,6 +141,17 @@ def open_profile_file(path: Path, *, in_part: bool = False) -> Iterator[BinaryIO
     """
     with source_errors_for(path), open_decompressed(path, in_part=in_part) as file:
         yield file
+
+
+def read_behind(file: BinaryIO, held: bytes, count: int) -> bytes:
+    """The last bytes that were read of a file, and up to so many behind them.
+
+    Where the file can go back they are read again: to join them takes several times as long.
+    """
+    if not held or not file.seekable():
+        return held + file.read(count)
+    file.seek(-len(held), io.SEEK_CUR)
+    return file.read(len(held) + count)
 
 
 def last_bytes(path: Path, count: int) -> bytes:
