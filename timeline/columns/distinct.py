@@ -15,6 +15,7 @@ from timeline.columns.spill import spillable
 
 __all__ = [
     "DENSE",
+    "MOST_NUMBERS",
     "NO_ROWS",
     "dense_range",
     "distinct",

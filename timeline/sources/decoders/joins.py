@@ -20,7 +20,7 @@ from timeline.columns.columns import (
     take,
 )
 from timeline.columns.constant import constant
-from timeline.columns.distinct import DENSE, dense_range
+from timeline.columns.distinct import DENSE, MOST_NUMBERS
 from timeline.columns.group_by import group_numbers, joined_keys
 from timeline.frozen import dataclass
 from timeline.records.not_given import NO_CONTEXT, NO_ID
@@ -58,23 +58,26 @@ class _Places:
     count: int
 
     @classmethod
-    def of(cls, keys: Int64) -> _Places | None:
-        """Places of keys and of what lies between; None where most of those would hold no key."""
-        if dense := dense_range(keys):
-            return cls(dense[0], 0, None, dense[1])
+    def of(cls, keys: Int64, rows: int = 0) -> _Places | None:
+        """Places of keys and of what lies between; None where most of those would hold no key.
+
+        rows: for so many a table is small, if they are more than the keys.
+        """
         if not len(keys):
             return None
+        rows = max(rows, len(keys))
         least = int(keys.min())
         width = int(keys.max()) - least + 1
-        shift = (width // len(keys)).bit_length()
-        pages = (width >> shift) + 1
+        if width <= min(DENSE * rows, MOST_NUMBERS):
+            return cls(least, 0, None, width)
         if width > MOST_WIDTH:
             return None
-        has_keys = np.zeros(pages + 1, np.bool_)
+        shift = (width // rows).bit_length()
+        has_keys = np.zeros((width >> shift) + 2, np.bool_)
         for chunk in chunks(len(keys)):
             has_keys[(keys[chunk] - least) >> shift] = True
         used = int(has_keys.sum())
-        if used << shift > DENSE * len(keys):
+        if used << shift > DENSE * rows:
             return None
         before: Int64 = np.cumsum(has_keys) - has_keys
         return cls(least, shift, np.where(has_keys, before, used) << shift, used << shift)
@@ -236,7 +239,12 @@ def covering_parents(tasks: Tasks) -> Bool:
 
 def rows_in(values: Int64, wanted: Int64, *, invert: bool = False) -> Rows:
     """The rows that hold one of the wanted values, or none of them."""
-    return rows_where(lambda some: np.isin(some, wanted, invert=invert), values)
+    if (places := _Places.of(wanted, len(values))) is None:
+        return rows_where(lambda some: np.isin(some, wanted, invert=invert), values)
+    # One place more, which is every value's that is not there.
+    held = np.zeros(places.count + 1, np.bool_)
+    held[places.at(wanted)] = True
+    return rows_where(lambda some: held[places.at(some)] != invert, values)
 
 
 def common_keys(left: Sequence[Int64], right: Sequence[Int64]) -> tuple[Int64, Int64]:
