@@ -14,6 +14,7 @@ from timeline.records.tables import FlowEnd, Flows, HostEvents, Records, Tasks
 from timeline.sources.ascend_trace.lanes import LaneEvents
 from timeline.sources.common.flow_events import Launches, ResolvedFlows
 from timeline.sources.common.launch_arrows import ArrowTargets
+from timeline.sources.decoders.joins import are_in
 
 __all__ = ["Calls", "connected_flows", "with_launches", "without_connections"]
 
@@ -88,10 +89,10 @@ def connected_flows(records: Records, resolved: ResolvedFlows) -> tuple[Flows, i
     device = ArrowTargets(strings, records.tasks, records.ops)
     found = Flows.concat(device.arrows(CONNECTION_LAUNCH, host.connection[rows], rows))
     drawn = resolved.flows.take(resolved.flows.category == strings.code(CONNECTION_LAUNCH))
-    found = found.take(~np.isin(_targets(found), _targets(drawn)))
+    found = found.take(~are_in(_targets(found), _targets(drawn)))
     lacking = resolved.lacking
-    completed = np.isin(_targets(lacking), _targets(found))
-    completed |= np.isin(_sources(lacking), _sources(found))
+    completed = are_in(_targets(lacking), _targets(found))
+    completed |= are_in(_sources(lacking), _sources(found))
     return Flows.concat([resolved.flows, found]), int(np.count_nonzero(~completed))
 
 

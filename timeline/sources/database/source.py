@@ -20,6 +20,7 @@ from timeline.columns.columns import (
     take,
 )
 from timeline.columns.constant import constant
+from timeline.columns.distinct import map_values
 from timeline.columns.group_by import distinct_turns, group_by
 from timeline.columns.strings import NO_NAME
 from timeline.errors import SourceError
@@ -303,7 +304,8 @@ class _Reader:
         tasks = replace(_unnamed_tasks(raw, row), **self._names_of(raw, codes, row))
         if self.operators_unknown:
             tasks = self._with_compute_by_type(tasks, self.names.codes(raw["taskType"]))
-        tasks = replace(tasks, copy=np.isin(raw["taskType"], copying))
+        copy = map_values(raw["taskType"], lambda types: np.isin(types, copying))
+        tasks = replace(tasks, copy=copy)
         if self.every_arg:
             tasks = replace(
                 tasks,

@@ -28,6 +28,7 @@ from timeline.records.tables import Tasks
 
 __all__ = [
     "Lookup",
+    "are_in",
     "common_keys",
     "covering_parents",
     "ordinals",
@@ -76,11 +77,13 @@ class _Places:
         has_keys = np.zeros((width >> shift) + 2, np.bool_)
         for chunk in chunks(len(keys)):
             has_keys[(keys[chunk] - least) >> shift] = True
-        used = int(has_keys.sum())
-        if used << shift > DENSE * rows:
+        pages = np.flatnonzero(has_keys)
+        count = len(pages) << shift
+        if count > DENSE * rows:
             return None
-        before: Int64 = np.cumsum(has_keys) - has_keys
-        return cls(least, shift, np.where(has_keys, before, used) << shift, used << shift)
+        first = np.full(len(has_keys), count)
+        first[pages] = np.arange(len(pages)) << shift
+        return cls(least, shift, first, count)
 
     def at(self, keys: Int64) -> Int64:
         """The place of each key, (n,)."""
@@ -239,12 +242,23 @@ def covering_parents(tasks: Tasks) -> Bool:
 
 def rows_in(values: Int64, wanted: Int64, *, invert: bool = False) -> Rows:
     """The rows that hold one of the wanted values, or none of them."""
-    if (places := _Places.of(wanted, len(values))) is None:
-        return rows_where(lambda some: np.isin(some, wanted, invert=invert), values)
+    are_wanted = _membership(wanted, len(values))
+    return rows_where(lambda some: are_wanted(some) != invert, values)
+
+
+def are_in(values: Int64, wanted: Int64) -> Bool:
+    """Which of the values (n,) are wanted, (n,)."""
+    return _membership(wanted, len(values))(values)
+
+
+def _membership(wanted: Int64, rows: int) -> Callable[[Int64], Bool]:
+    """What tells which of some values are wanted, about to be asked for so many."""
+    if (places := _Places.of(wanted, rows)) is None:
+        return lambda values: np.isin(values, wanted)
     # One place more, which is every value's that is not there.
     held = np.zeros(places.count + 1, np.bool_)
     held[places.at(wanted)] = True
-    return rows_where(lambda some: held[places.at(some)] != invert, values)
+    return lambda values: held[places.at(values)]
 
 
 def common_keys(left: Sequence[Int64], right: Sequence[Int64]) -> tuple[Int64, Int64]:
