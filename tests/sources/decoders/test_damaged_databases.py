@@ -88,6 +88,30 @@ def test_a_database_that_ends_early_gives_its_first_rows(path: Path) -> None:
         assert database.damage.omissions(0)
 
 
+@pytest.mark.parametrize("kept", [0, 1])
+def test_tables_are_read_whose_names_lie_before_the_end(path: Path, kept: int) -> None:
+    """What the tables are takes several pages, of which the file ends before some, or before all.
+
+    kept: how many of those pages are left.
+    """
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        for number in range(200):
+            database.execute(f"CREATE TABLE More{number} (a INTEGER, {'b' * 100} INTEGER)")
+        database.commit()
+    data = path.read_bytes()
+    names = [at for at in range(0, len(data), 4096) if b"CREATE TABLE" in data[at : at + 4096]]
+    assert len(names) > 3
+    path.write_bytes(data[: sorted(names)[kept]])
+    if not kept:
+        with pytest.raises(SourceError, match="not the list of its tables"), open_database(path):
+            pass
+        return
+    with open_database(path) as database:
+        assert database.integers("T", {"a": -1})["a"].tolist() == list(range(ROWS))
+        assert not database.has("More199")
+        assert database.damage.omissions(0)
+
+
 @pytest.mark.parametrize("value", ["many", b"\xff", ""])
 def test_values_of_another_kind_are_absent_and_counted(path: Path, value: object) -> None:
     with contextlib.closing(sqlite3.connect(path)) as changed:

@@ -180,9 +180,21 @@ class Database:
             except apsw.CorruptError:
                 # SQLite refuses a file that is shorter than its header says, unless told not to.
                 self._connection.execute("PRAGMA writable_schema = ON")
-                found = list(self._connection.execute(query))
-        end = f"byte {self.path.stat().st_size}"
-        self.damage.add("an early end, after which pages are missing", end)
+                found = self._rows_before_damage(query)
+        size_bytes = self.path.stat().st_size
+        if not found:
+            raise SourceError(
+                self.path,
+                f"ends early or is damaged: {size_bytes} bytes are there, and not the list of its "
+                "tables.",
+            )
+        self.damage.add("an early end, after which pages are missing", f"byte {size_bytes}")
+        return found
+
+    def _rows_before_damage(self, query: str) -> list[tuple[Any, ...]]:
+        found = list[tuple[Any, ...]]()
+        with contextlib.suppress(apsw.CorruptError):
+            found.extend(self._connection.execute(query))
         return found
 
     def has(self, table: str, *columns: str) -> bool:
