@@ -7,11 +7,13 @@ import dataclasses
 import inspect
 import pickle
 from dataclasses import FrozenInstanceError, dataclass, field
+from types import FunctionType
 from typing import Any
 
 import pytest
 
 from tests.support.places import ROOT
+from timeline.frozen import FEW_INSTANCES
 from timeline.frozen import dataclass as dataclass_written_late
 
 
@@ -72,6 +74,14 @@ CALLS: tuple[tuple[tuple[Any, ...], dict[str, Any]], ...] = (
 )
 
 
+WRONG_CALLS: tuple[tuple[tuple[Any, ...], dict[str, Any]], ...] = (
+    ((), {}),
+    ((1, 2, 3, 4, 5), {}),
+    ((1,), {"rank": 1}),
+    ((1,), {"no": 1}),
+)
+
+
 @pytest.mark.parametrize(("args", "keywords"), CALLS)
 def test_instances_are_as_those_of_the_library(
     args: tuple[Any, ...], keywords: dict[str, Any]
@@ -86,9 +96,7 @@ def test_instances_are_as_those_of_the_library(
     assert Late.__match_args__ == Early.__match_args__
 
 
-@pytest.mark.parametrize(
-    ("args", "keywords"), [((), {}), ((1, 2, 3, 4, 5), {}), ((1,), {"rank": 1}), ((1,), {"no": 1})]
-)
+@pytest.mark.parametrize(("args", "keywords"), WRONG_CALLS)
 def test_wrong_calls_are_refused_in_the_same_words(
     args: tuple[Any, ...], keywords: dict[str, Any]
 ) -> None:
@@ -181,12 +189,37 @@ def test_methods_are_written_when_they_are_called() -> None:
     class Waiting:
         rank: int
 
-    before = vars(Waiting)["__init__"]
     first = Waiting(1)
-    assert vars(Waiting)["__init__"] is not before
     untouched = vars(Waiting)["__repr__"]
     repr(first)
     assert vars(Waiting)["__repr__"] is not untouched
+
+
+@pytest.mark.parametrize(("args", "keywords"), [*CALLS, *WRONG_CALLS, ((-1,), {})])
+def test_the_first_instances_are_as_those_that_a_method_fills(
+    args: tuple[Any, ...], keywords: dict[str, Any]
+) -> None:
+    @dataclass_written_late(frozen=True)
+    class Checked(Late):
+        seen: list[int] = field(default_factory=list, init=False)
+        told_last: str = field(default="", init=False)
+
+        def __post_init__(self) -> None:
+            if self.rank < 0:
+                raise ValueError(self.rank)
+            self.seen.append(self.rank)
+
+    def outcome() -> object:
+        try:
+            return vars(Checked(*args, **keywords))
+        except (TypeError, ValueError) as error:
+            return type(error), str(error)
+
+    filled = outcome()
+    for _ in range(FEW_INSTANCES):
+        assert vars(Checked(rank=2))["seen"] == [2]
+    assert isinstance(vars(Checked)["__init__"], FunctionType)
+    assert outcome() == filled
 
 
 def test_instances_that_never_were_made_here_compare() -> None:
