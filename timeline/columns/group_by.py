@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from timeline.columns.chunks import compute_in_chunks
 from timeline.columns.columns import Bool, Codes, Int64, Rows
 from timeline.columns.constant import constant, is_constant
 from timeline.columns.distinct import DENSE, dense_range, distinct_values
@@ -79,17 +81,26 @@ def joined_keys(count: int, keys: Iterable[Int64 | Codes]) -> tuple[Int64, int]:
     for key in keys:
         if is_constant(key):
             continue
+        number: Int64 | Codes | Rows = key
         if dense := dense_range(key):
             least, others = dense
-            number = (key - least).astype(np.int64, copy=False)
         else:
             found, number = distinct_values(key)
-            others = len(found)
+            least, others = 0, len(found)
         if bound * others > DENSE * count:
             joined, bound = _renumbered(joined)
-        joined = joined * others + number if bound > 1 else number
+        append = partial(_append, others, least)
+        joined = compute_in_chunks(np.int64, append, joined, number)
         bound *= others
     return _renumbered(joined) if bound > DENSE * count else (joined, bound)
+
+
+def _append(others: int, least: int, joined: Int64, number: Int64 | Codes | Rows) -> Int64:
+    """Numbers that tell one of so many others, from the least on, behind what they told before."""
+    appended = joined * others
+    appended += number
+    appended -= least
+    return appended
 
 
 def _renumbered(values: Int64) -> tuple[Int64, int]:
