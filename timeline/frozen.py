@@ -96,7 +96,7 @@ class _InitWrittenLate(_WrittenLate):
     _instances = 0
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
-        if instance is None or self._instances == FEW_INSTANCES:
+        if instance is None or self._instances >= FEW_INSTANCES:
             return super().__get__(instance, owner)
         self._instances += 1
         return partial(self._fill, instance)

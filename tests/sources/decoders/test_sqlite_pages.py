@@ -12,7 +12,7 @@ from typing import Any
 import apsw
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.support.profile_shelf import ProfileShelf
@@ -96,6 +96,7 @@ def tables(draw: st.DrawFn, values: st.SearchStrategy[Any]) -> tuple[str, list[l
     dtype=st.sampled_from([np.int64, np.float64]),
     page_bytes=st.sampled_from([512, 1024, 65536]),
 )
+@example(table=("c0 TEXT", [[0, -(2**63)], [1, 2**63 - 1]]), dtype=np.int64, page_bytes=512)
 def test_whole_numbers_are_read_as_sqlite_reads_them(
     table: tuple[str, list[list[Any]]], dtype: Any, page_bytes: int
 ) -> None:

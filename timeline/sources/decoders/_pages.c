@@ -242,9 +242,9 @@ static int read_digits(const char *at, const char *end, int64_t *value)
             return ODD;
         number = 10 * number + (uint64_t)(*at - '0');
     }
-    if (number > INT64_MAX)
+    if (number > (uint64_t)INT64_MAX + (uint64_t)negative)
         return ODD;
-    *value = negative ? -(int64_t)number : (int64_t)number;
+    *value = (int64_t)(negative ? 0 - number : number);
     return FULL;
 }
 
