@@ -146,7 +146,7 @@ def open_profile_file(path: Path, *, in_part: bool = False) -> Iterator[BinaryIO
 def read_behind(file: BinaryIO, held: bytes, count: int) -> bytes:
     """The last bytes that were read of a file, and up to so many behind them.
 
-    Where the file can go back they are read again: to join them takes several times as long.
+    Where the file can go back they are read again, instead of copying all into a third place.
     """
     if not held or not file.seekable():
         return held + file.read(count)
