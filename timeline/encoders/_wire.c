@@ -5,7 +5,7 @@
 #include <string.h>
 
 enum { BYTES, VARINT, FIXED64, TEXT, MESSAGE, KINDS };
-enum { MOST_VARINT_BYTES = 10, FIXED64_BYTES = 8, FEW = 16 };
+enum { MOST_VARINT_BYTES = 10, FIXED64_BYTES = 8, FEW = 32, MOST_OPENED = 4, MOST_STEPS = 3 };
 
 /* Where the run of a row begins in the bytes of a text, and how long it is. */
 typedef struct {
@@ -13,8 +13,7 @@ typedef struct {
 } Run;
 
 /* What each row gets, or those rows that are present. A message holds the `inner` pieces behind it,
- * however deep; `bytes` is then its tag. `few` are constant bytes again, where they are that few.
- * A text has a run for each row, which need not be aligned. */
+ * however deep; `bytes` is then its tag. A text has a run for each row, which need not be aligned. */
 typedef struct {
     int kind;
     const char *present;
@@ -22,29 +21,138 @@ typedef struct {
     Py_ssize_t size;
     Py_ssize_t inner;
     const char *runs;
-    char few[FEW];
 } Piece;
 
-/* Few bytes are copied as if they were the most of them, which needs no loop; later ones overwrite
- * what is too much. */
-static inline char *put_constant(char *to, const Piece *piece)
+/* What is done for each row, one after the other. There are fewer steps than pieces, since constant
+ * bytes that follow each other are put at once; these include the tag of each message and a byte
+ * for its length. `opened` messages begin in such a step, of which the first is `depth` deep and
+ * each is in the one before; their lengths are at `length_at`. A step at their end closes `closed`
+ * of them, of which the first is `depth` deep, and puts their lengths. Rows that are not present
+ * go on at step `behind`. */
+enum Action { PUT_FEW, PUT_MANY, PUT_VARINT, PUT_FIXED64, PUT_TEXT, CLOSE };
+typedef struct {
+    enum Action action;
+    int opened;
+    Py_ssize_t depth, closed, behind;
+    const char *present;
+    const char *bytes;
+    const char *runs;
+    Py_ssize_t size;
+    unsigned char length_at[MOST_OPENED];
+    char few[FEW];
+} Step;
+
+/* The steps of some pieces, at most MOST_STEPS for each. Where rows that lack a piece go on, a
+ * step begins: nothing is joined across `target`. */
+typedef struct {
+    Step *steps;
+    Py_ssize_t count, target;
+} Plan;
+
+static Step *add_step(Plan *plan, enum Action action, const Piece *piece)
 {
-    if (piece->size <= FEW)
-        memcpy(to, piece->few, FEW);
-    else
-        memcpy(to, piece->bytes, (size_t)piece->size);
-    return to + piece->size;
+    Step *step = plan->steps + plan->count++;
+    memset(step, 0, sizeof *step);
+    step->action = action;
+    step->present = piece->present;
+    step->bytes = piece->bytes;
+    step->runs = piece->runs;
+    step->size = piece->size;
+    return step;
 }
 
-static inline Run run_at(const Piece *piece, Py_ssize_t row)
+/* Put the constant bytes of a piece; with those before, where rows that have those have these. A
+ * byte for the length of a message that is `depth` deep comes behind them, unless that is -1. */
+static void add_constant(Plan *plan, const Piece *piece, const char *present, Py_ssize_t depth)
+{
+    Py_ssize_t size = piece->size + (depth >= 0);
+    Step *step = plan->count ? plan->steps + plan->count - 1 : NULL;
+    int is_joined = step != NULL && plan->target != plan->count && step->action == PUT_FEW &&
+                    present == NULL && step->size + size <= FEW &&
+                    (depth < 0 || step->opened < MOST_OPENED);
+    if (!is_joined) {
+        step = add_step(plan, PUT_FEW, piece);
+        step->present = present;
+        step->size = 0;
+    }
+    memcpy(step->few + step->size, piece->bytes, (size_t)piece->size);
+    if (depth >= 0) {
+        if (step->opened == 0)
+            step->depth = depth;
+        step->length_at[step->opened++] = (unsigned char)(step->size + piece->size);
+    }
+    step->size += size;
+}
+
+static void add_pieces(Plan *plan, const Piece *piece, const Piece *end, Py_ssize_t depth);
+
+static void add_message(Plan *plan, const Piece *message, Py_ssize_t depth)
+{
+    Py_ssize_t first = plan->count;
+    Piece tag = *message;
+    if (message->size >= FEW) {
+        add_step(plan, PUT_MANY, message);
+        tag.size = 0;
+    }
+    add_constant(plan, &tag, plan->count > first ? NULL : message->present, depth);
+    add_pieces(plan, message + 1, message + 1 + message->inner, depth + 1);
+    Step *last = plan->steps + plan->count - 1;
+    if (last->action == CLOSE && plan->target != plan->count) {
+        last->closed++;
+    } else {
+        Step *step = add_step(plan, CLOSE, message);
+        step->present = NULL;
+        step->depth = depth;
+        step->closed = 1;
+    }
+    if (message->present != NULL)
+        plan->steps[first].behind = plan->target = plan->count;
+}
+
+static void add_pieces(Plan *plan, const Piece *piece, const Piece *end, Py_ssize_t depth)
+{
+    static const enum Action actions[] = {PUT_MANY, PUT_VARINT, PUT_FIXED64, PUT_TEXT};
+    for (; piece < end; piece += 1 + piece->inner) {
+        if (piece->kind == MESSAGE) {
+            add_message(plan, piece, depth);
+            continue;
+        }
+        if (piece->kind == BYTES && piece->size <= FEW)
+            add_constant(plan, piece, piece->present, -1);
+        else
+            add_step(plan, actions[piece->kind], piece);
+        if (piece->present != NULL)
+            plan->steps[plan->count - 1].behind = plan->target = plan->count;
+    }
+}
+
+static inline Run run_at(const char *runs, Py_ssize_t row)
 {
     Run run;
-    memcpy(&run, piece->runs + row * (Py_ssize_t)sizeof run, sizeof run);
+    memcpy(&run, runs + row * (Py_ssize_t)sizeof run, sizeof run);
     return run;
 }
 
+static inline uint64_t number_at(const char *numbers, Py_ssize_t row)
+{
+    uint64_t number;
+    memcpy(&number, numbers + row * (Py_ssize_t)sizeof number, sizeof number);
+    return number;
+}
+
+/* Numbers of up to four bytes, as most are, take no branch that depends on how long they are. */
 static inline char *put_varint(char *to, uint64_t value)
 {
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    if (value < 1 << 28) {
+        uint32_t few = (uint32_t)value;
+        uint32_t second = few > 0x7F, third = few > 0x3FFF, fourth = few > 0x1FFFFF;
+        few = (few & 0x7F) | (few & 0x3F80) << 1 | (few & 0x1FC000) << 2 | (few & 0xFE00000) << 3;
+        few |= second << 7 | third << 15 | fourth << 23;
+        memcpy(to, &few, sizeof few);
+        return to + 1 + second + third + fourth;
+    }
+#endif
     while (value > 0x7F) {
         *to++ = (char)(value | 0x80);
         value >>= 7;
@@ -53,46 +161,63 @@ static inline char *put_varint(char *to, uint64_t value)
     return to;
 }
 
-static char *put_pieces(char *to, const Piece *piece, const Piece *end, Py_ssize_t row);
-
-/* One byte is left for the length; where it takes more, what follows moves on. */
-static char *put_message(char *to, const Piece *message, Py_ssize_t row)
+/* Put the length of a message before what is in it; where it takes more than the byte that is left
+ * for it, what is behind moves on. */
+static inline char *close_message(char *at, char *to)
 {
-    to = put_constant(to, message);
-    char *end = put_pieces(to + 1, message + 1, message + 1 + message->inner, row);
-    size_t length = (size_t)(end - (to + 1));
+    size_t length = (size_t)(to - (at + 1));
     if (length <= 0x7F) {
-        *to = (char)length;
-        return end;
+        *at = (char)length;
+        return to;
     }
     char prefix[MOST_VARINT_BYTES];
     size_t taken = (size_t)(put_varint(prefix, length) - prefix);
-    memmove(to + taken, to + 1, length);
-    memcpy(to, prefix, taken);
-    return to + taken + length;
+    memmove(at + taken, at + 1, length);
+    memcpy(at, prefix, taken);
+    return at + taken + length;
 }
 
-static char *put_pieces(char *to, const Piece *piece, const Piece *end, Py_ssize_t row)
+/* Few bytes are copied as if they were the most of them, and short numbers as if they were longer,
+ * which needs no loop; later bytes overwrite what is too much. open: for each depth, where the
+ * length of a message is put. */
+static char *put_row(char *to, const Plan *plan, Py_ssize_t row, char **open)
 {
-    for (; piece < end; piece += 1 + piece->inner) {
-        if (piece->present != NULL && !piece->present[row])
+    const Step *step = plan->steps, *end = plan->steps + plan->count;
+    while (step < end) {
+        if (step->present != NULL && !step->present[row]) {
+            step = plan->steps + step->behind;
             continue;
-        if (piece->kind == MESSAGE) {
-            to = put_message(to, piece, row);
-        } else if (piece->kind == VARINT) {
-            uint64_t value;
-            memcpy(&value, piece->bytes + row * (Py_ssize_t)sizeof value, sizeof value);
-            to = put_varint(to, value);
-        } else if (piece->kind == FIXED64) {
-            memcpy(to, piece->bytes + row * FIXED64_BYTES, FIXED64_BYTES);
-            to += FIXED64_BYTES;
-        } else if (piece->kind == TEXT) {
-            Run run = run_at(piece, row);
-            memcpy(to, piece->bytes + run.start, (size_t)run.length);
-            to += run.length;
-        } else {
-            to = put_constant(to, piece);
         }
+        switch (step->action) {
+        case PUT_FEW:
+            memcpy(to, step->few, FEW);
+            for (int at = 0; at < step->opened; at++)
+                open[step->depth + at] = to + step->length_at[at];
+            to += step->size;
+            break;
+        case PUT_MANY:
+            memcpy(to, step->bytes, (size_t)step->size);
+            to += step->size;
+            break;
+        case PUT_VARINT:
+            to = put_varint(to, number_at(step->bytes, row));
+            break;
+        case PUT_FIXED64:
+            memcpy(to, step->bytes + row * FIXED64_BYTES, FIXED64_BYTES);
+            to += FIXED64_BYTES;
+            break;
+        case PUT_TEXT: {
+            Run run = run_at(step->runs, row);
+            memcpy(to, step->bytes + run.start, (size_t)run.length);
+            to += run.length;
+            break;
+        }
+        case CLOSE:
+            for (Py_ssize_t depth = step->depth; depth > step->depth - step->closed; depth--)
+                to = close_message(open[depth], to);
+            break;
+        }
+        step++;
     }
     return to;
 }
@@ -115,23 +240,18 @@ static Py_ssize_t width_of(const Piece *piece)
     }
 }
 
-/* -1 where a run lies outside the bytes, or there are not as many as rows. */
-static int read_runs(PyObject *from, Piece *piece, Py_ssize_t count)
+/* Whether there are as many runs as rows, all of which lie inside the bytes. */
+static int are_inside(const Piece *piece, Py_ssize_t size, Py_ssize_t count)
 {
-    char *runs;
-    Py_ssize_t size;
-    if (PyBytes_AsStringAndSize(from, &runs, &size) < 0)
-        return -1;
-    piece->runs = runs;
-    int are_inside = size / (Py_ssize_t)sizeof(Run) == count && size % (Py_ssize_t)sizeof(Run) == 0;
-    for (Py_ssize_t row = 0; are_inside && row < count; row++) {
-        Run run = run_at(piece, row);
-        are_inside = run.start >= 0 && run.start <= piece->size && run.length >= 0 &&
-                     run.length <= piece->size - run.start;
+    if (size / (Py_ssize_t)sizeof(Run) != count || size % (Py_ssize_t)sizeof(Run) != 0)
+        return 0;
+    for (Py_ssize_t row = 0; row < count; row++) {
+        Run run = run_at(piece->runs, row);
+        if (run.start < 0 || run.start > piece->size || run.length < 0 ||
+            run.length > piece->size - run.start)
+            return 0;
     }
-    if (!are_inside)
-        PyErr_SetString(PyExc_ValueError, "a text is not within its bytes, or not of this many rows");
-    return are_inside ? 0 : -1;
+    return 1;
 }
 
 /* The bytes of all texts of the rows; -1 where no memory has as many. */
@@ -141,7 +261,7 @@ static Py_ssize_t texts_size(const Piece *piece, Py_ssize_t count)
     for (Py_ssize_t row = 0; row < count; row++) {
         if (piece->present != NULL && !piece->present[row])
             continue;
-        int64_t length = run_at(piece, row).length;
+        int64_t length = run_at(piece->runs, row).length;
         if (length > PY_SSIZE_T_MAX - size)
             return -1;
         size += (Py_ssize_t)length;
@@ -149,33 +269,22 @@ static Py_ssize_t texts_size(const Piece *piece, Py_ssize_t count)
     return size;
 }
 
-/* -1 where a piece is not as long as the rows, or holds more pieces than there are behind it. */
+/* -1 where a piece is not as long as the rows, or holds more pieces than there are behind it. What
+ * its pointers point to belongs to the objects in `from`. */
 static int read_piece(PyObject *from, Piece *piece, Py_ssize_t behind, Py_ssize_t count)
 {
-    PyObject *present, *bytes, *runs;
-    char *text;
-    Py_ssize_t presents = count;
-    if (!PyArg_ParseTuple(from, "iOSnO", &piece->kind, &present, &bytes, &piece->inner, &runs) ||
-        PyBytes_AsStringAndSize(bytes, &text, &piece->size) < 0)
+    Py_ssize_t presents = count, runs = 0;
+    if (!PyArg_ParseTuple(from, "iz#y#nz#", &piece->kind, &piece->present, &presents,
+                          &piece->bytes, &piece->size, &piece->inner, &piece->runs, &runs))
         return -1;
-    piece->bytes = text;
-    piece->present = NULL;
-    if (present != Py_None) {
-        if (PyBytes_AsStringAndSize(present, &text, &presents) < 0)
-            return -1;
-        piece->present = text;
-    }
     int is_column = piece->kind == VARINT || piece->kind == FIXED64;
-    if (piece->kind < 0 || piece->kind >= KINDS || presents != count ||
+    if (piece->kind < 0 || piece->kind >= KINDS || (piece->present != NULL && presents != count) ||
         (is_column && (piece->size / 8 != count || piece->size % 8)) || piece->inner < 0 ||
-        piece->inner > (piece->kind == MESSAGE ? behind : 0)) {
+        piece->inner > (piece->kind == MESSAGE ? behind : 0) ||
+        (piece->kind == TEXT && !are_inside(piece, runs, count))) {
         PyErr_SetString(PyExc_ValueError, "a piece is of no kind, or not of this many rows");
         return -1;
     }
-    if (piece->kind == TEXT)
-        return read_runs(runs, piece, count);
-    if (!is_column && piece->size <= FEW)
-        memcpy(piece->few, piece->bytes, (size_t)piece->size);
     return 0;
 }
 
@@ -204,16 +313,24 @@ static PyObject *encoded(const Piece *pieces, Py_ssize_t number, Py_ssize_t coun
     }
     if (width && count > (PY_SSIZE_T_MAX - texts) / width)
         return PyErr_NoMemory();
+    Plan plan = {PyMem_Calloc(MOST_STEPS * (size_t)number + 1, sizeof(Step)), 0, 0};
+    char **open = PyMem_Calloc((size_t)number + 1, sizeof *open);
     char *made = PyMem_Malloc((size_t)(width * count + texts));
-    if (made == NULL)
-        return PyErr_NoMemory();
-    char *to = made;
-    Py_BEGIN_ALLOW_THREADS
-    for (Py_ssize_t row = 0; row < count; row++)
-        to = put_pieces(to, pieces, pieces + number, row);
-    Py_END_ALLOW_THREADS
-    PyObject *bytes = PyBytes_FromStringAndSize(made, to - made);
+    PyObject *bytes = NULL;
+    if (plan.steps != NULL && open != NULL && made != NULL) {
+        char *to = made;
+        add_pieces(&plan, pieces, pieces + number, 0);
+        Py_BEGIN_ALLOW_THREADS
+        for (Py_ssize_t row = 0; row < count; row++)
+            to = put_row(to, &plan, row, open);
+        Py_END_ALLOW_THREADS
+        bytes = PyBytes_FromStringAndSize(made, to - made);
+    } else {
+        PyErr_NoMemory();
+    }
     PyMem_Free(made);
+    PyMem_Free(open);
+    PyMem_Free(plan.steps);
     return bytes;
 }
 
@@ -223,7 +340,8 @@ PyDoc_STRVAR(encode_doc, "encode(pieces, count)\n--\n\n"
 "become varints, or stay as they are; bytes of which each row has a run, which are the start\n"
 "and the length of each as numbers of eight bytes; or the tag of a message, which holds the\n"
 "`inner` pieces behind it. present is a byte for each row, or None for all rows; runs is None for\n"
-"others than texts. ValueError and TypeError: the pieces are not of this many rows.");
+"others than texts. Each but the first may be an array instead of bytes, which is not copied.\n"
+"ValueError and TypeError: the pieces are not of this many rows.");
 
 static PyObject *encode(PyObject *module, PyObject *args)
 {

@@ -266,7 +266,9 @@ def _varint_cells(values: npt.NDArray[Any], lengths: Lengths | None, width: int)
 
 
 _BYTES, _VARINT, _FIXED64, _TEXT, _MESSAGE = range(5)
-_Cells = tuple[int, bytes | None, bytes, int, bytes | None]
+_Raw = bytes | npt.NDArray[Any]
+"""Bytes, or an array that lies in memory in the order of rows."""
+_Cells = tuple[int, _Raw | None, _Raw, int, _Raw | None]
 """One piece as the compiled module takes it."""
 
 
@@ -283,9 +285,14 @@ def encode_rows(pieces: Sequence[Piece], count: int) -> bytes:
 
 
 def _flattened(pieces: Sequence[Piece]) -> Iterator[_Cells]:
-    """The pieces, each message before those that it holds."""
+    """The pieces that a row has, each message before those that it holds."""
     for piece in pieces:
-        present = None if piece.present is None else piece.present.tobytes()
+        present = None if piece.present is None else np.ascontiguousarray(piece.present, np.bool_)
+        if present is not None:
+            if not present.any():
+                continue
+            if present.all():
+                present = None
         if isinstance(piece, Message):
             inner = tuple(_flattened(piece.pieces))
             yield _MESSAGE, present, piece.tag, len(inner), None
@@ -293,9 +300,9 @@ def _flattened(pieces: Sequence[Piece]) -> Iterator[_Cells]:
         elif isinstance(piece, Bytes):
             yield _BYTES, present, piece.value, 0, None
         elif isinstance(piece, Varint):
-            yield _VARINT, present, piece.values.astype(np.int64, copy=False).tobytes(), 0, None
+            yield _VARINT, present, np.ascontiguousarray(piece.values, np.int64), 0, None
         elif isinstance(piece, Text):
             runs = np.stack([piece.start, piece.length], axis=1)
-            yield _TEXT, present, piece.value, 0, runs.tobytes()
+            yield _TEXT, present, piece.value, 0, runs
         else:
-            yield _FIXED64, present, piece.values.tobytes(), 0, None
+            yield _FIXED64, present, np.ascontiguousarray(piece.values), 0, None

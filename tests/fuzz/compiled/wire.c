@@ -2,7 +2,7 @@
 #include "../../../timeline/encoders/_wire.c"
 #include "check.h"
 
-enum { MOST_PIECES = 12, MOST_ROWS = 6, MOST_BYTES = 40 };
+enum { MOST_PIECES = 12, MOST_ROWS = 6, MOST_BYTES = 80 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -33,8 +33,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                     runs[at][row] = (Run){start, next_byte(&input) % (piece->size - start + 1)};
                 }
                 piece->runs = (const char *)runs[at];
-            } else if (piece->size <= FEW)
-                memcpy(piece->few, piece->bytes, (size_t)piece->size);
+                CHECK(are_inside(piece, count * (Py_ssize_t)sizeof(Run), count));
+            }
         }
         if (next_byte(&input) & 1) {
             for (Py_ssize_t row = 0; row < count; row++)
@@ -49,10 +49,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     if (!are_nested(pieces, number))
         return 0;
+    Step steps[MOST_STEPS * MOST_PIECES];
+    char *open[MOST_PIECES];
+    Plan plan = {steps, 0, 0};
+    add_pieces(&plan, pieces, pieces + number, 0);
+    CHECK(plan.count <= MOST_STEPS * number);
     char *made = malloc((size_t)(width * count + texts) + FEW), *to = made;
     for (Py_ssize_t row = 0; row < count; row++) {
         char *before = to;
-        to = put_pieces(to, pieces, pieces + number, row);
+        to = put_row(to, &plan, row, open);
         CHECK(before <= to && to - before <= width + longest);
     }
     free(made);
