@@ -266,6 +266,14 @@ def test_pieces_of_any_kind_and_nesting_are_the_same_bytes_with_a_compiler(
     encoded(data.draw(st.lists(pieces_of(count), min_size=1, max_size=6)), count)
 
 
+@pytest.mark.parametrize("size", [1, 40])
+def test_what_is_behind_a_message_without_a_piece_is_in_all_rows(size: int) -> None:
+    has = mask([True, False])
+    empty = Message(b"t" * size, [], has)
+    assert encoded([empty, Bytes(b"x")], 2) == b"t" * size + b"\0xx"
+    assert encoded([empty, Bytes(b"x", has), Bytes(b"y")], 2) == b"t" * size + b"\0xyy"
+
+
 @compiled
 @given(st.integers(0, 40), st.integers(1, 8), st.lists(st.booleans(), min_size=2, max_size=2))
 def test_constants_beside_messages_in_messages_are_put_together(

@@ -23,64 +23,57 @@ typedef struct {
     const char *runs;
 } Piece;
 
-/* What is done for each row, one after the other. There are fewer steps than pieces, since constant
- * bytes that follow each other are put at once; these include the tag of each message and a byte
- * for its length. `opened` messages begin in such a step, of which the first is `depth` deep and
- * each is in the one before; their lengths are at `length_at`. A step at their end closes `closed`
- * of them, of which the first is `depth` deep, and puts their lengths. Rows that are not present
- * go on at step `behind`. */
-enum Action { PUT_FEW, PUT_MANY, PUT_VARINT, PUT_FIXED64, PUT_TEXT, CLOSE };
+/* What is done for each row, one after the other. There are fewer steps than pieces: PUT puts up to
+ * FEW constant bytes, which include the tag of each message and a byte for its length, and then a
+ * varint where there are `numbers`. `opened` messages begin in such a step, of which the first is
+ * `depth` deep and each is in the one before; their lengths are at `length_at`. A step at their end
+ * closes `closed` of them, of which the first is `depth` deep, and puts their lengths. Rows that
+ * are not present go on at step `behind`. */
+enum Action { PUT, PUT_MANY, PUT_FIXED64, PUT_TEXT, CLOSE };
 typedef struct {
     enum Action action;
     int opened;
     Py_ssize_t depth, closed, behind;
     const char *present;
     const char *bytes;
+    const char *numbers;
     const char *runs;
     Py_ssize_t size;
     unsigned char length_at[MOST_OPENED];
     char few[FEW];
 } Step;
 
-/* The steps of some pieces, at most MOST_STEPS for each. Where rows that lack a piece go on, a
- * step begins: nothing is joined across `target`. */
+/* The steps of some pieces, at most MOST_STEPS for each. Rows that lack the last message that some
+ * lack go on at `target`. */
 typedef struct {
     Step *steps;
     Py_ssize_t count, target;
 } Plan;
 
-static Step *add_step(Plan *plan, enum Action action, const Piece *piece)
+static Step *add_step(Plan *plan, enum Action action, const char *present)
 {
     Step *step = plan->steps + plan->count++;
     memset(step, 0, sizeof *step);
     step->action = action;
-    step->present = piece->present;
-    step->bytes = piece->bytes;
-    step->runs = piece->runs;
-    step->size = piece->size;
+    step->present = present;
     return step;
 }
 
-/* Put the constant bytes of a piece; with those before, where rows that have those have these. A
- * byte for the length of a message that is `depth` deep comes behind them, unless that is -1. */
-static void add_constant(Plan *plan, const Piece *piece, const char *present, Py_ssize_t depth)
+/* A step with room for so many more constant bytes: the last one, where the same rows have both. */
+static Step *step_with_room(Plan *plan, const char *present, Py_ssize_t size)
 {
-    Py_ssize_t size = piece->size + (depth >= 0);
-    Step *step = plan->count ? plan->steps + plan->count - 1 : NULL;
-    int is_joined = step != NULL && plan->target != plan->count && step->action == PUT_FEW &&
-                    present == NULL && step->size + size <= FEW &&
-                    (depth < 0 || step->opened < MOST_OPENED);
-    if (!is_joined) {
-        step = add_step(plan, PUT_FEW, piece);
-        step->present = present;
-        step->size = 0;
-    }
-    memcpy(step->few + step->size, piece->bytes, (size_t)piece->size);
-    if (depth >= 0) {
-        if (step->opened == 0)
-            step->depth = depth;
-        step->length_at[step->opened++] = (unsigned char)(step->size + piece->size);
-    }
+    Step *last = plan->count ? plan->steps + plan->count - 1 : NULL;
+    if (last == NULL || last->action != PUT || last->numbers != NULL || last->size + size > FEW ||
+        last->opened == MOST_OPENED)
+        return add_step(plan, PUT, present);
+    if (last->behind == plan->count) /* rows that lack it come here */
+        return present == last->present ? last : add_step(plan, PUT, present);
+    return present == NULL && plan->target != plan->count ? last : add_step(plan, PUT, present);
+}
+
+static void put_few(Step *step, const char *bytes, Py_ssize_t size)
+{
+    memcpy(step->few + step->size, bytes, (size_t)size);
     step->size += size;
 }
 
@@ -88,22 +81,36 @@ static void add_pieces(Plan *plan, const Piece *piece, const Piece *end, Py_ssiz
 
 static void add_message(Plan *plan, const Piece *message, Py_ssize_t depth)
 {
+    int is_long = message->size >= FEW;
     Py_ssize_t first = plan->count;
-    Piece tag = *message;
-    if (message->size >= FEW) {
-        add_step(plan, PUT_MANY, message);
-        tag.size = 0;
+    if (is_long) {
+        Step *tag = add_step(plan, PUT_MANY, message->present);
+        tag->bytes = message->bytes;
+        tag->size = message->size;
     }
-    add_constant(plan, &tag, plan->count > first ? NULL : message->present, depth);
+    Step *step = step_with_room(plan, is_long ? NULL : message->present,
+                                is_long ? 1 : message->size + 1);
+    if (!is_long) {
+        put_few(step, message->bytes, message->size);
+        first = step - plan->steps;
+    }
+    Py_ssize_t length_at = step->size;
+    put_few(step, "", 1);
+    if (step->opened == 0)
+        step->depth = depth;
+    step->length_at[step->opened++] = (unsigned char)length_at;
     add_pieces(plan, message + 1, message + 1 + message->inner, depth + 1);
+
     Step *last = plan->steps + plan->count - 1;
-    if (last->action == CLOSE && plan->target != plan->count) {
+    if (last == step && step->numbers == NULL) { /* what is in it is as long in all rows */
+        step->few[length_at] = (char)(step->size - length_at - 1);
+        step->opened--;
+    } else if (last->action == CLOSE && plan->target != plan->count) {
         last->closed++;
     } else {
-        Step *step = add_step(plan, CLOSE, message);
-        step->present = NULL;
-        step->depth = depth;
-        step->closed = 1;
+        last = add_step(plan, CLOSE, NULL);
+        last->depth = depth;
+        last->closed = 1;
     }
     if (message->present != NULL)
         plan->steps[first].behind = plan->target = plan->count;
@@ -111,18 +118,27 @@ static void add_message(Plan *plan, const Piece *message, Py_ssize_t depth)
 
 static void add_pieces(Plan *plan, const Piece *piece, const Piece *end, Py_ssize_t depth)
 {
-    static const enum Action actions[] = {PUT_MANY, PUT_VARINT, PUT_FIXED64, PUT_TEXT};
+    static const enum Action actions[] = {PUT_MANY, PUT, PUT_FIXED64, PUT_TEXT};
     for (; piece < end; piece += 1 + piece->inner) {
         if (piece->kind == MESSAGE) {
             add_message(plan, piece, depth);
             continue;
         }
-        if (piece->kind == BYTES && piece->size <= FEW)
-            add_constant(plan, piece, piece->present, -1);
-        else
-            add_step(plan, actions[piece->kind], piece);
+        Step *step;
+        if (piece->kind == BYTES && piece->size <= FEW) {
+            step = step_with_room(plan, piece->present, piece->size);
+            put_few(step, piece->bytes, piece->size);
+        } else if (piece->kind == VARINT) {
+            step = step_with_room(plan, piece->present, 0);
+            step->numbers = piece->bytes;
+        } else {
+            step = add_step(plan, actions[piece->kind], piece->present);
+            step->bytes = piece->bytes;
+            step->runs = piece->runs;
+            step->size = piece->size;
+        }
         if (piece->present != NULL)
-            plan->steps[plan->count - 1].behind = plan->target = plan->count;
+            step->behind = plan->count;
     }
 }
 
@@ -140,17 +156,21 @@ static inline uint64_t number_at(const char *numbers, Py_ssize_t row)
     return number;
 }
 
-/* Numbers of up to four bytes, as most are, take no branch that depends on how long they are. */
+/* Numbers of two to four bytes take no branch that depends on how long they are. */
 static inline char *put_varint(char *to, uint64_t value)
 {
+    if (value <= 0x7F) {
+        *to = (char)value;
+        return to + 1;
+    }
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     if (value < 1 << 28) {
         uint32_t few = (uint32_t)value;
-        uint32_t second = few > 0x7F, third = few > 0x3FFF, fourth = few > 0x1FFFFF;
+        uint32_t third = few > 0x3FFF, fourth = few > 0x1FFFFF;
         few = (few & 0x7F) | (few & 0x3F80) << 1 | (few & 0x1FC000) << 2 | (few & 0xFE00000) << 3;
-        few |= second << 7 | third << 15 | fourth << 23;
+        few |= 0x80 | third << 15 | fourth << 23;
         memcpy(to, &few, sizeof few);
-        return to + 1 + second + third + fourth;
+        return to + 2 + third + fourth;
     }
 #endif
     while (value > 0x7F) {
@@ -189,18 +209,17 @@ static char *put_row(char *to, const Plan *plan, Py_ssize_t row, char **open)
             continue;
         }
         switch (step->action) {
-        case PUT_FEW:
+        case PUT:
             memcpy(to, step->few, FEW);
             for (int at = 0; at < step->opened; at++)
                 open[step->depth + at] = to + step->length_at[at];
             to += step->size;
+            if (step->numbers != NULL)
+                to = put_varint(to, number_at(step->numbers, row));
             break;
         case PUT_MANY:
             memcpy(to, step->bytes, (size_t)step->size);
             to += step->size;
-            break;
-        case PUT_VARINT:
-            to = put_varint(to, number_at(step->bytes, row));
             break;
         case PUT_FIXED64:
             memcpy(to, step->bytes + row * FIXED64_BYTES, FIXED64_BYTES);
