@@ -66,33 +66,40 @@ def _of_rows(
     table: Tasks | CommunicationOps | PlaneTasks, steps: Steps, known: _KnownSteps
 ) -> Rows:
     found = np.full(len(table), NO_STEP, np.intp)
-    named = table.iteration != NO_ID
-    if named.any():
+    is_open = table.iteration == NO_ID
+    if not is_open.all():
+        named = ~is_open
         found[named] = known.by_iteration(table.graph[named], table.iteration[named])
-    open_rows = np.flatnonzero(~named)
-    for graph, its in rows_by_value(table.graph[open_rows]):
-        if graph in known.on_device:
-            windows, rows = known.windows(graph), open_rows[its]
-            found[rows] = _open_step(windows, table.start_ns[rows])
-    host_steps = np.flatnonzero(steps.host)
-    rows = open_rows[(found[open_rows] == NO_STEP) & (table.launch_ns[open_rows] != NO_TIME)]
-    if len(host_steps):
-        found[rows] = _open_step(_windows_of(steps, host_steps), table.launch_ns[rows])
+    if known.on_device:
+        open_rows = np.flatnonzero(is_open)
+        for graph, its in rows_by_value(table.graph[open_rows]):
+            if graph in known.on_device:
+                windows, rows = known.windows(graph), open_rows[its]
+                found[rows] = _open_step(windows, table.start_ns[rows])
+        is_open &= found == NO_STEP
+    if len(known.on_host.rows):
+        is_open &= table.launch_ns != NO_TIME
+        found[is_open] = _open_step(known.on_host, table.launch_ns[is_open])
     return found
 
 
 @dataclass(frozen=True)
 class _KnownSteps:
-    """Steps by graph and iteration, and those of each graph that are not marked on the host."""
+    """Steps by graph and iteration, those that are marked on the host, and the others by graph."""
 
     steps: Steps
     on_device: Mapping[int, Rows]
+    on_host: _Windows
 
     @classmethod
     def of(cls, steps: Steps) -> _KnownSteps:
         on_device = np.flatnonzero(~steps.host)
         by_graph = rows_by_value(steps.graph[on_device])
-        return cls(steps, {graph: on_device[rows] for graph, rows in by_graph})
+        return cls(
+            steps,
+            {graph: on_device[rows] for graph, rows in by_graph},
+            _windows_of(steps, np.flatnonzero(steps.host)),
+        )
 
     @cached_property
     def row_of(self) -> Mapping[tuple[int, int], int]:
