@@ -130,6 +130,60 @@ def test_values_of_any_kind_are_read_as_sqlite_reads_them_or_left_to_it(
             assert found == by_sqlite(path, connection, {name: -5.0}, dtype)
 
 
+@st.composite
+def alike_rows(draw: st.DrawFn) -> tuple[list[str], list[list[Any]]]:
+    """Columns, and rows of few layouts: which cells have how many bytes, or are spelled."""
+    kinds = draw(st.lists(st.sampled_from(["INTEGER", "TEXT", "INT"]), min_size=1, max_size=17))
+    one = st.sampled_from([None, 0, 1, "text", 2**62, *(2**bits for bits in (6, 13, 20, 30, 45))])
+    layouts = draw(st.lists(st.lists(one, min_size=17, max_size=17), min_size=1, max_size=3))
+    random = draw(st.randoms(use_true_random=False))
+
+    def cell(kind: str, like: int | str | None) -> int | str | None:
+        if like == "text" and kind == "TEXT":
+            return str(random.randrange(10**6, 10**7))
+        if like in {None, 0, 1, "text"}:
+            return None if like == "text" else like
+        assert isinstance(like, int)
+        return random.choice([1, -1]) * random.randrange(max(2, like // 2 + 1), like)
+
+    rows = [
+        [cell(kind, like) for kind, like in zip(kinds, random.choice(layouts), strict=False)]
+        for _ in range(40)
+    ]
+    return kinds, rows
+
+
+@given(table=alike_rows(), data=st.data())
+def test_rows_that_lie_as_others_do_are_read_as_sqlite_reads_them(
+    table: tuple[list[str], list[list[Any]]], data: st.DataObject
+) -> None:
+    """Where values lie is noted, and found by how a row begins, which most rows share."""
+    kinds, rows = table
+    spelled = ", ".join(f"c{number} {kind}" for number, kind in enumerate(kinds))
+    with database(spelled, [[3 * at, *row] for at, row in enumerate(rows)]) as (path, connection):
+        names = data.draw(st.permutations([name for name, _ in declared(connection)]))
+        columns = dict.fromkeys(names[: data.draw(st.integers(1, len(names)))], -7.0)
+        found = in_pages(path, connection, columns, np.int64)
+        assert found == by_sqlite(path, connection, columns, np.int64)
+
+
+@pytest.mark.parametrize("width", [6, 7, 8, 11, 12, 13, 14, 15, 16, 40])
+def test_rows_of_as_many_bytes_are_told_apart_by_any_of_their_columns(width: int) -> None:
+    """More layouts than are kept, which differ in the last columns alone."""
+    dice = random.Random(width)
+    sized = [None, "1234567", 100, 10_000, 10**12]
+    rows: list[list[Any]] = []
+    for number in range(4000):
+        dice.shuffle(sized)
+        rows.append([number, *[0] * (width - 6), *sized, dice.choice([None, 0, 1])])
+    spelled = ", ".join(f"c{number}" for number in range(width))
+    with database(spelled, rows) as (path, connection):
+        columns = {name: -7.0 for name, _ in declared(connection)}
+        found = in_pages(path, connection, columns, np.int64)
+    for number, column in enumerate(found.values(), 1):
+        assert column == [-7 if row[number] is None else int(row[number]) for row in rows]
+
+
 @pytest.mark.parametrize("dtype", [np.int64, np.float64])
 @pytest.mark.parametrize("page_bytes", [512, 4096, 65536])
 def test_large_tables_are_read_in_order(page_bytes: int, dtype: Any) -> None:
@@ -313,9 +367,15 @@ def test_what_is_no_table_is_refused() -> None:
     ):
         with pytest.raises(ValueError, match="no table"):
             _pages.table(read, *sizes, False, [])
-    for columns in ([(1, 0, 0)], [(-1, 0, 0)], [(0, 3, 0)], [(0, 0, 0), (0, 0, 0)]):
+    for columns in (
+        [(2, 0, 0)],
+        [(-1, 0, 0)],
+        [(0, 3, 0)],
+        [(0, 0, 0), (0, 0, 0)],
+        [(0, _pages.AS_ROW, 0), (1, _pages.AS_ROW, 0)],
+    ):
         with pytest.raises(ValueError, match="a column is in the table"):
-            _pages.table(read, 2, 9, 512, 512, 1, False, columns)
+            _pages.table(read, 2, 9, 512, 512, 2, False, columns)
     table = _pages.table(read, 2, 9, 512, 512, 1, False, [(0, 0, 0)])
     with pytest.raises(ValueError, match="a block has rows"):
         _pages.next_rows(table, 0)

@@ -23,6 +23,7 @@ enum { PAGE_HEADER = 8, LAST_CHILD = 8, INTERIOR_CELLS = 12, LEAST_CELL_BYTES = 
 /* Types of values. Others up to 6 are whole numbers of big-endian bytes. */
 enum { ABSENT = 0, REAL = 7, ZERO = 8, FIRST_TEXT = 13 };
 enum { MOST_COLUMNS = 64, MOST_TEXT_DIGITS = 19, UNWANTED = -1 };
+enum { MOST_HEAD_BYTES = 16, LAYOUT_BITS = 5 };
 
 /* How a column that is wanted is stored: its values, its values or digits, or the number of its
  * row, which is spelled as absent. */
@@ -40,6 +41,21 @@ typedef struct {
     int cells, next;
 } Branch;
 
+/* Where a value lies that is wanted: it ends so many bytes behind the beginning of the row. It is a
+ * number without so many bits, or a text of so many bytes; a constant where no bits of it count. */
+typedef struct {
+    int end, unused_bits, text_bytes;
+    int64_t mask, constant;
+} Spot;
+
+/* How rows lie that begin with the same bytes, which tell the types of all values: `spot` by the
+ * places of columns that are wanted. Tables have few such layouts. */
+typedef struct {
+    uint64_t head[2], content_bytes;
+    int texts, text_place[MOST_COLUMNS];
+    Spot spot[MOST_COLUMNS];
+} Layout;
+
 typedef struct {
     PyObject *read, *window;
     const uint8_t *bytes; /* of the window */
@@ -53,7 +69,9 @@ typedef struct {
     int rows, row;
     int64_t last_row;
     int has_row, reals, width, wanted;
+    int row_place; /* of the column that is the number of the row, or UNWANTED */
     Column column[MOST_COLUMNS];
+    Layout layout[1 << LAYOUT_BITS];
 } Table;
 
 static inline int two_at(const uint8_t *at)
@@ -293,24 +311,72 @@ static inline int read_value(const Table *table, const Column *column, uint64_t 
     return FULL;
 }
 
-/* The wanted values of the next row of the leaf, `most` apart. */
-static inline int read_row(Table *table, int64_t *cells, Py_ssize_t most)
+/* The layout of rows that begin as a row does, or another one that gives way to it; NULL for reals,
+ * rows with many columns, and the last one of a page. */
+static inline Layout *layout_of(Table *table, const uint8_t *content, const uint8_t *end,
+                                uint64_t head[2])
+{
+#if defined(__GNUC__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    int size = *content;
+    if (table->reals || size < 2 || size > MOST_HEAD_BYTES || end - content < MOST_HEAD_BYTES)
+        return NULL;
+    memcpy(head, content, MOST_HEAD_BYTES);
+    if (size <= 8)
+        head[1] = 0;
+    head[size > 8] &= UINT64_MAX >> 8 * (size > 8 ? 16 - size : 8 - size);
+    uint64_t mixed = (head[0] ^ (head[1] * 0x9E3779B97F4A7C15)) * 0xD6E8FEB86659FD93;
+    return &table->layout[mixed >> (64 - LAYOUT_BITS)];
+#else
+    return NULL;
+#endif
+}
+
+/* Note where a value lies, which is no real. */
+static inline void note_spot(Layout *layout, const Column *column, uint64_t type, uint64_t end,
+                             uint64_t size)
+{
+    Spot *spot = &layout->spot[column->place];
+    *spot = (Spot){(int)end, 0, 0, 0, 0};
+    if (type >= FIRST_TEXT) {
+        spot->text_bytes = (int)size;
+        layout->text_place[layout->texts++] = column->place;
+    } else if (type == ABSENT) {
+        spot->constant = column->absent;
+    } else if (type >= ZERO) {
+        spot->constant = (int64_t)(type - ZERO);
+    } else {
+        spot->mask = -1;
+        spot->unused_bits = 64 - 8 * (int)size;
+    }
+}
+
+/* The wanted values of a row that lies as others did. */
+static inline int read_alike(const Table *table, const Layout *layout, const uint8_t *content,
+                             int64_t row, int64_t *cells, Py_ssize_t most)
+{
+    for (int place = 0; place < table->wanted; place++) {
+        const Spot *spot = &layout->spot[place];
+        int64_t whole = (int64_t)(eight_before(content + spot->end) << spot->unused_bits);
+        cells[place * most] = ((whole >> spot->unused_bits) & spot->mask) | spot->constant;
+    }
+    for (int text = 0; text < layout->texts; text++) {
+        int place = layout->text_place[text];
+        const char *end = (const char *)content + layout->spot[place].end;
+        if (read_digits(end - layout->spot[place].text_bytes, end, cells + place * most) != FULL)
+            return ODD;
+    }
+    if (table->row_place != UNWANTED)
+        cells[table->row_place * most] = row;
+    return FULL;
+}
+
+/* The wanted values of a row, value by value; where they lie is noted unless layout is NULL. */
+static int read_values(const Table *table, Layout *layout, const uint8_t *content,
+                       uint64_t content_bytes, int64_t row, int64_t *cells, Py_ssize_t most)
 {
     static const uint8_t sizes[] = {0, 1, 2, 3, 4, 6, 8, 8, 0, 0};
-    const uint8_t *page = table->leaf, *end = page + table->usable_bytes;
-    int place = two_at(page + PAGE_HEADER + 2 * table->row);
-    uint64_t content_bytes, row, head_bytes;
-    if (place < PAGE_HEADER + 2 * table->rows || place >= table->usable_bytes)
-        return ODD;
-    const uint8_t *at = read_varint(page + place, end, &content_bytes);
-    if (at == NULL || (at = read_varint(at, end, &row)) == NULL)
-        return ODD;
-    if (content_bytes > (uint64_t)(end - at))
-        return ODD; /* it may go on in other pages */
-    if (table->has_row && (int64_t)row <= table->last_row)
-        return ODD;
-    const uint8_t *content = at;
-    at = read_varint(at, content + content_bytes, &head_bytes);
+    uint64_t head_bytes;
+    const uint8_t *at = read_varint(content, content + content_bytes, &head_bytes);
     if (at == NULL || head_bytes > content_bytes)
         return ODD;
     const uint8_t *head_end = content + head_bytes;
@@ -334,18 +400,52 @@ static inline int read_row(Table *table, int64_t *cells, Py_ssize_t most)
             return ODD;
         if (column->place == UNWANTED)
             continue;
-        if (read_value(table, column, type, content + value_end, (int64_t)size, (int64_t)row,
+        if (read_value(table, column, type, content + value_end, (int64_t)size, row,
                        cells + column->place * most) != FULL)
             return ODD;
+        if (layout != NULL)
+            note_spot(layout, column, type, value_end, size);
         found++;
     }
     /* Rows may be shorter than the table, to which columns were added. */
     if (at != head_end || value_end != content_bytes || found != table->wanted)
         return ODD;
+    return FULL;
+}
+
+/* The wanted values of the next row of the leaf, `most` apart. */
+static inline int read_row(Table *table, int64_t *cells, Py_ssize_t most)
+{
+    const uint8_t *page = table->leaf, *end = page + table->usable_bytes;
+    int place = two_at(page + PAGE_HEADER + 2 * table->row);
+    uint64_t content_bytes, row, head[2];
+    if (place < PAGE_HEADER + 2 * table->rows || place >= table->usable_bytes)
+        return ODD;
+    const uint8_t *at = read_varint(page + place, end, &content_bytes);
+    if (at == NULL || (at = read_varint(at, end, &row)) == NULL)
+        return ODD;
+    if (content_bytes > (uint64_t)(end - at) || content_bytes == 0)
+        return ODD; /* it may go on in other pages */
+    if (table->has_row && (int64_t)row <= table->last_row)
+        return ODD;
+    Layout *layout = layout_of(table, at, end, head);
+    int ended;
+    if (layout != NULL && layout->content_bytes == content_bytes &&
+        layout->head[0] == head[0] && layout->head[1] == head[1]) {
+        ended = read_alike(table, layout, at, (int64_t)row, cells, most);
+    } else {
+        if (layout != NULL) {
+            layout->head[0] = head[0];
+            layout->head[1] = head[1];
+            layout->content_bytes = content_bytes;
+            layout->texts = 0;
+        }
+        ended = read_values(table, layout, at, content_bytes, (int64_t)row, cells, most);
+    }
     table->has_row = 1;
     table->last_row = (int64_t)row;
     table->row++;
-    return FULL;
+    return ended;
 }
 
 /* The values of the next rows, a column after the other. */
@@ -392,6 +492,7 @@ static int take_columns(Table *table, PyObject *columns)
         return FAILED;
     for (int number = 0; number < table->width; number++)
         table->column[number].place = UNWANTED;
+    table->row_place = UNWANTED;
     for (Py_ssize_t place = 0; place < count; place++) {
         PyObject *told = PySequence_GetItem(columns, place);
         int number, how;
@@ -401,11 +502,14 @@ static int take_columns(Table *table, PyObject *columns)
         if (!is_taken)
             return FAILED;
         if (number < 0 || number >= table->width || how < AS_NUMBER || how > AS_ROW ||
+            (how == AS_ROW && table->row_place != UNWANTED) ||
             table->column[number].place != UNWANTED) {
             PyErr_SetString(PyExc_ValueError, "a column is in the table, and is read once");
             return FAILED;
         }
         table->column[number] = (Column){(int)place, how, absent};
+        if (how == AS_ROW)
+            table->row_place = (int)place;
     }
     table->wanted = (int)count;
     return FULL;
