@@ -363,11 +363,14 @@ class _Arrows:
     """The arrow ends of the slices of a track, by slice."""
 
     def __init__(self, slices: Slices) -> None:
+        self.most = 0
+        """How many ends a slice has at most."""
         self._ids = slices.arrows.arrow
+        if not len(self._ids):
+            return
         self._count = np.bincount(slices.arrows.slice, minlength=len(slices))
         self._first = np.cumsum(self._count) - self._count
-        self.most = int(self._count.max(initial=0))
-        """How many ends a slice has at most."""
+        self.most = int(self._count.max())
 
     def encoded(self, row: Places) -> list[Piece]:
         """The flow ids of some slices."""

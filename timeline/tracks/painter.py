@@ -47,19 +47,17 @@ class ArgColumn:
     given: Callable[[npt.NDArray[Any]], Bool]
     default: bool
 
-    def at(self, rows: Rows) -> Arg | None:
-        """The arg of some rows, None where none has it."""
-        if is_constant(self.values) and len(rows):
-            value = self.values[:1]
-            values = constant(value[0], len(rows), value.dtype)
-            present = constant(self.given(value)[0], len(rows), np.bool_)
+    def at(self, rows: Rows | None) -> Arg | None:
+        """The arg of some rows, or of all; None where none has it."""
+        values = _at(self.values, rows)
+        if is_constant(values) and len(values):
+            present = constant(self.given(values[:1])[0], len(values), np.bool_)
         else:
-            values = take(self.values, rows)
             present = self.given(values)
         if not present.any():
             return None
         if present.all():
-            present = constant(1, len(rows), np.bool_)
+            present = constant(1, len(values), np.bool_)
         return Arg(self.name, self.kind, values, present, self.default)
 
 
@@ -106,11 +104,6 @@ class SliceTable:
     rows: Rows | None = None
     category: Category | None = None
 
-    @property
-    def drawn_rows(self) -> Rows:
-        """The rows that are drawn."""
-        return np.arange(len(self.start_ns)) if self.rows is None else self.rows
-
 
 class Painter:
     """Collects tracks: numbers them, and parts slices that overlap into lanes."""
@@ -147,8 +140,8 @@ class Painter:
     ) -> None:
         """Add a row of slices without nesting; where they overlap it gets lanes."""
         rows = _by_start(drawn)
-        lane = flat_lanes(take(drawn.start_ns, rows), take(drawn.end_ns, rows))
-        for lane_rows in rows_by_lane(rows, lane):
+        lane = flat_lanes(_at(drawn.start_ns, rows), _at(drawn.end_ns, rows))
+        for lane_rows in _by_lane(rows, lane):
             self._add_lane(
                 name, parent, order, drawn, lane_rows, strings, rank, description, nested=False
             )
@@ -163,7 +156,7 @@ class Painter:
         description: str,
     ) -> int:
         """Add one row of slices that must not cross and that may hold other rows; its id."""
-        slices = self._slices(drawn, drawn.drawn_rows, strings, nested=True)
+        slices = self._slices(drawn, drawn.rows, strings, nested=True)
         return self._add(name, parent, order, description, slices, None)
 
     def add_nested_row(
@@ -177,9 +170,8 @@ class Painter:
         description: str,
     ) -> None:
         """Add a row of slices that nest, such as calls; where they cross it gets lanes."""
-        rows = drawn.drawn_rows
-        lane = nested_lanes(take(drawn.start_ns, rows), take(drawn.end_ns, rows))
-        for lane_rows in rows_by_lane(rows, lane):
+        lane = nested_lanes(_at(drawn.start_ns, drawn.rows), _at(drawn.end_ns, drawn.rows))
+        for lane_rows in _by_lane(drawn.rows, lane):
             self._add_lane(
                 name, parent, order, drawn, lane_rows, strings, rank, description, nested=True
             )
@@ -202,7 +194,7 @@ class Painter:
         parent: int | None,
         order: int,
         drawn: SliceTable,
-        rows: Rows,
+        rows: Rows | None,
         strings: StringPool,
         rank: int | None,
         description: str,
@@ -212,16 +204,16 @@ class Painter:
         slices = self._slices(drawn, rows, strings, nested=nested)
         track = self._add(name, parent, order, description, slices, rank)
         if drawn.flow_end is not None:
-            self._remember(drawn.flow_end, rows, track)
+            self._remember(drawn.flow_end, rows, len(slices), track)
 
     def _slices(
-        self, drawn: SliceTable, rows: Rows, strings: StringPool, *, nested: bool
+        self, drawn: SliceTable, rows: Rows | None, strings: StringPool, *, nested: bool
     ) -> Slices:
         args = (column.at(rows) for column in drawn.args if self._wanted(column))
         return Slices(
-            take(drawn.start_ns, rows),
-            take(drawn.end_ns, rows),
-            take(drawn.name, rows),
+            _at(drawn.start_ns, rows),
+            _at(drawn.end_ns, rows),
+            _at(drawn.name, rows),
             strings,
             drawn.kind,
             tuple(arg for arg in args if arg is not None),
@@ -249,12 +241,13 @@ class Painter:
         for kind, count in counts.items():
             self._slice_numbers[kind] = np.full(count, NOT_DRAWN, dtype)
 
-    def _remember(self, kind: FlowEnd, rows: Rows, track: int) -> None:
+    def _remember(self, kind: FlowEnd, rows: Rows | None, count: int, track: int) -> None:
         if kind in self._slice_numbers:
             first = self._next_number
             self._marked.append((track, first))
-            self._next_number += len(rows)
-            self._slice_numbers[kind][rows] = np.arange(first, self._next_number)
+            self._next_number += count
+            which = slice(None) if rows is None else rows
+            self._slice_numbers[kind][which] = np.arange(first, self._next_number)
 
     def slice_numbers(self, kind: FlowEnd, rows: Int64) -> Codes | Int64:
         """The slices that rows of a table are drawn as, NOT_DRAWN where a row is not drawn.
@@ -315,10 +308,22 @@ PaintLayer = Callable[[LayerDrawing], None]
 """Adds the rows of a layer, if there are any, and what is on them."""
 
 
-def _by_start(drawn: SliceTable) -> Rows:
-    """The rows in order of start, then of end."""
-    rows = drawn.drawn_rows
-    start_ns = take(drawn.start_ns, rows)
+def _by_start(drawn: SliceTable) -> Rows | None:
+    """The rows in order of start, then of end; None where those are all rows as they are."""
+    start_ns = _at(drawn.start_ns, drawn.rows)
     if (start_ns[1:] > start_ns[:-1]).all():
-        return rows
-    return take(rows, sort_rows(start_ns, take(drawn.end_ns, rows)))
+        return drawn.rows
+    rows = sort_rows(start_ns, _at(drawn.end_ns, drawn.rows))
+    return rows if drawn.rows is None else take(drawn.rows, rows)
+
+
+def _by_lane(rows: Rows | None, lane: Int64) -> Sequence[Rows | None]:
+    """The rows of each lane; None for all rows where there is a single lane of them."""
+    if not lane.any():
+        return [rows]
+    return rows_by_lane(np.arange(len(lane)) if rows is None else rows, lane)
+
+
+def _at(values: npt.NDArray[Any], rows: Rows | None) -> npt.NDArray[Any]:
+    """The values of some rows, or of all, which are not copied."""
+    return values if rows is None else take(values, rows)

@@ -17,6 +17,7 @@ from timeline.analysis.waits.collectives import RankCollectives
 from timeline.analysis.waits.exposed_waiting import delayed_until
 from timeline.analysis.waits.waiting import Waits
 from timeline.columns.columns import Codes, ColumnTable, Int64, Rows, column
+from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct, distinct_pairs
 from timeline.columns.intervals import IntervalSet, open_at
 from timeline.columns.strings import NO_NAME, StringPool
@@ -80,8 +81,8 @@ def paint_partition(
         _Parts(
             spans.start_ns,
             spans.end_ns,
-            np.full(len(spans), strings.code(name), np.int32),
-            np.full(len(spans), NO_NAME, np.int32),
+            constant(strings.code(name), len(spans), np.int32),
+            constant(NO_NAME, len(spans), np.int32),
         )
         for name, spans in whole
     ]
