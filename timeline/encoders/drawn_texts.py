@@ -113,4 +113,4 @@ class _BareTexts:
 
     def of(self, places: Int64, present: npt.NDArray[np.bool_]) -> Text:
         """Those at places, which count from 1; 0 is none."""
-        return Text(self._bytes, self._start[places], self._length[places], present)
+        return Text(self._bytes, self._start.take(places), self._length.take(places), present)

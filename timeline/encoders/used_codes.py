@@ -70,7 +70,7 @@ class NumberOfCode:
     def of(self, codes: npt.NDArray[Any]) -> Int64:
         """The numbers of codes (n,), (n,)."""
         if self._table is not None:
-            found: Int64 = self._table[codes]
+            found: Int64 = self._table.take(codes)
             return found
         if not len(self._codes):
             return np.zeros(len(codes), np.int64)
