@@ -45,26 +45,23 @@ def assign_steps(records: Records) -> Membership:
     is unknown belongs to the host step whose device work has begun last when it starts, as long as
     that step goes on. HCCL tasks go with their op.
     """
-    steps = records.steps
-    tasks, ops = _of_table(records.tasks, steps), _of_table(records.ops, steps)
+    known = _KnownSteps.of(records.steps)
+    tasks, ops = _of_table(records.tasks, known), _of_table(records.ops, known)
     windows = _host_windows(records, tasks, ops)
     tasks = _by_window(records.tasks, tasks, windows)
     ops = _by_window(records.ops, ops, windows)
     start_ns, end_ns = _device_spans(records, tasks, ops)
-    planes = _steps_of_planes(records, ops, windows)
+    planes = _steps_of_planes(records, ops, known, windows)
     return Membership(tasks, ops, planes, start_ns, end_ns)
 
 
-def _of_table(table: Tasks | CommunicationOps | PlaneTasks, steps: Steps) -> Rows:
-    if not len(steps):
+def _of_table(table: Tasks | CommunicationOps | PlaneTasks, known: _KnownSteps) -> Rows:
+    if not len(known.steps):
         return np.full(len(table), NO_STEP, np.intp)
-    known = _KnownSteps.of(steps)
-    return compute_in_chunks(np.intp, lambda rows: _of_rows(rows, steps, known), table)
+    return compute_in_chunks(np.intp, lambda rows: _of_rows(rows, known), table)
 
 
-def _of_rows(
-    table: Tasks | CommunicationOps | PlaneTasks, steps: Steps, known: _KnownSteps
-) -> Rows:
+def _of_rows(table: Tasks | CommunicationOps | PlaneTasks, known: _KnownSteps) -> Rows:
     found = np.full(len(table), NO_STEP, np.intp)
     is_open = table.iteration == NO_ID
     if not is_open.all():
@@ -179,9 +176,9 @@ def _device_spans(records: Records, tasks: Rows, ops: Rows) -> tuple[Int64, Int6
     return start_ns, end_ns
 
 
-def _steps_of_planes(records: Records, ops: Rows, windows: _Windows) -> Rows:
+def _steps_of_planes(records: Records, ops: Rows, known: _KnownSteps, windows: _Windows) -> Rows:
     planes = records.planes
-    found = _of_table(planes, records.steps).copy()
+    found = _of_table(planes, known).copy()
     ops_of = dict(rows_by_value(records.ops.group))
     without = np.flatnonzero(planes.iteration == NO_ID)
     for group, at_rows in rows_by_value(planes.group[without]):

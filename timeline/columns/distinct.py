@@ -183,7 +183,7 @@ def _numbered(
     """The distinct values; and for each number from the least on, how many of them are below."""
     occurs = np.zeros(width, np.bool_)
     for chunk in chunks(len(values)):
-        # As positions: with others NumPy takes twice as long to mark them.
+        # NumPy marks by positions of 64 bits so much quicker that converting them pays.
         occurs[(values[chunk] - least).astype(np.intp, copy=False)] = True
     found = np.flatnonzero(occurs).astype(values.dtype, copy=False) + values.dtype.type(least)
     return found, np.cumsum(occurs, dtype=np.int32) - 1

@@ -81,18 +81,15 @@ static void add_pieces(Plan *plan, const Piece *piece, const Piece *end, Py_ssiz
 
 static void add_message(Plan *plan, const Piece *message, Py_ssize_t depth)
 {
-    int is_long = message->size >= FEW;
-    Py_ssize_t first = plan->count;
-    if (is_long) {
-        Step *tag = add_step(plan, PUT_MANY, message->present);
-        tag->bytes = message->bytes;
-        tag->size = message->size;
-    }
-    Step *step = step_with_room(plan, is_long ? NULL : message->present,
-                                is_long ? 1 : message->size + 1);
-    if (!is_long) {
+    Step *first, *step;
+    if (message->size >= FEW) {
+        first = add_step(plan, PUT_MANY, message->present);
+        first->bytes = message->bytes;
+        first->size = message->size;
+        step = step_with_room(plan, NULL, 1);
+    } else {
+        first = step = step_with_room(plan, message->present, message->size + 1);
         put_few(step, message->bytes, message->size);
-        first = step - plan->steps;
     }
     Py_ssize_t length_at = step->size;
     put_few(step, "", 1);
@@ -113,7 +110,7 @@ static void add_message(Plan *plan, const Piece *message, Py_ssize_t depth)
         last->closed = 1;
     }
     if (message->present != NULL)
-        plan->steps[first].behind = plan->target = plan->count;
+        first->behind = plan->target = plan->count;
 }
 
 static void add_pieces(Plan *plan, const Piece *piece, const Piece *end, Py_ssize_t depth)
@@ -289,7 +286,8 @@ static Py_ssize_t texts_size(const Piece *piece, Py_ssize_t count)
 }
 
 /* -1 where a piece is not as long as the rows, or holds more pieces than there are behind it. What
- * its pointers point to belongs to the objects in `from`. */
+ * its pointers point to belongs to the objects in `from`: arrays of NumPy need not be told when it
+ * is no longer used, and a Py_buffer is not in the stable ABI of Python 3.10. */
 static int read_piece(PyObject *from, Piece *piece, Py_ssize_t behind, Py_ssize_t count)
 {
     Py_ssize_t presents = count, runs = 0;

@@ -187,7 +187,5 @@ class _LaneEnds:
 
 def rows_by_lane(rows: Rows, lane: Int64) -> list[Rows]:
     """The rows of each lane, in their own order; those of one lane where there are none."""
-    if not lane.any():
-        return [rows]
     order = np.argsort(lane, kind="stable")
     return np.split(rows[order], np.flatnonzero(np.diff(lane[order])) + 1)

@@ -128,8 +128,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     table.width = table.wanted = WIDTH;
     table.reals = next_byte(&input) == 1;
     table.row_place = UNWANTED;
-    for (int column = 0; column < WIDTH; column++)
-        table.column[column] = (Column){column, column ? (next_byte(&input) & 1) * AS_TEXT_TOO : AS_TEXT_TOO, -1};
+    for (int column = 0; column < WIDTH; column++) {
+        int is_text_too = column == 0 || next_byte(&input) & 1;
+        table.column[column] = (Column){column, is_text_too ? AS_TEXT_TOO : AS_NUMBER, -1};
+    }
     Py_ssize_t most = 1 + next_byte(&input) % MOST_READ, found = most;
     int ended = FULL, read = 0;
     while (ended == FULL) {

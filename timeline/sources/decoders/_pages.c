@@ -425,7 +425,7 @@ static inline int read_row(Table *table, int64_t *cells, Py_ssize_t most)
     if (at == NULL || (at = read_varint(at, end, &row)) == NULL)
         return ODD;
     if (content_bytes > (uint64_t)(end - at) || content_bytes == 0)
-        return ODD; /* it may go on in other pages */
+        return ODD; /* it may go on in other pages, or is empty */
     if (table->has_row && (int64_t)row <= table->last_row)
         return ODD;
     Layout *layout = layout_of(table, at, end, head);
