@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.support.perfetto_ui import PerfettoUi
 
 IN_CI = bool(os.environ.get("CI"))
-EXAMPLES = 30 if IN_CI else 100
+EXAMPLES = 20 if IN_CI else 100
 """A CI, which may be half as fast, has to end in time; it tries fewer, not all of them the same."""
 settings.register_profile(
     "tlexport",

@@ -9,6 +9,12 @@ cd "$(dirname "$0")/.."
 
 # Modules are compiled when they are first imported, and kept; pip would compile all of them.
 unset PYTHONDONTWRITEBYTECODE
+install_packages() {
+    # uv takes a quarter of the time, but knows nothing of an index that pip was told of.
+    .venv/bin/pip install --quiet --disable-pip-version-check --no-compile uv &&
+        .venv/bin/uv pip install --quiet --python .venv/bin/python --editable '.[test]' ||
+        .venv/bin/pip install --quiet --disable-pip-version-check --no-compile --editable '.[test]'
+}
 install_browser() {
     if ! command -v chromium chromium-browser google-chrome >/dev/null && [ "$(id -u)" = 0 ] &&
         command -v apt-get >/dev/null; then
@@ -19,7 +25,7 @@ install_browser() {
 install_browser >/dev/null &
 browser=$!
 python3 -m venv .venv
-.venv/bin/pip install --quiet --disable-pip-version-check --no-compile --editable '.[test]'
+install_packages
 
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
