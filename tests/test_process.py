@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import subprocess
 import sys
 
@@ -52,3 +53,41 @@ def test_an_error_ends_as_ever() -> None:
     assert ran.returncode == 1
     assert ran.stderr.endswith("ValueError: 7\n")
     assert ran.stdout.startswith("waited for\ncleaned up\n")
+
+
+TOUCHES = """
+import resource, threading
+{tune}
+import numpy as np
+
+def touch():
+    held = [np.ones(3_900_000, np.uint8) for _ in range(4)]
+
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+def in_a_thread():
+    thread = threading.Thread(target=touch)
+    thread.start()
+    thread.join()
+
+touch()
+before = faults()
+for _ in range(5):
+    touch()
+    in_a_thread()
+print(faults() - before)
+"""
+TUNE = "from timeline.process import tune_for_one_command; tune_for_one_command()"
+
+
+def pages_touched_anew(tune: str) -> int:
+    """How many pages the system gives to ten times the same four arrays, in two threads."""
+    command = [sys.executable, "-c", TOUCHES.format(tune=tune)]
+    return int(subprocess.run(command, capture_output=True, check=True, timeout=30).stdout)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="it is glibc that is told to")
+def test_freed_memory_is_used_again() -> None:
+    """By whichever thread; without the settings, most pages are given back and asked for again."""
+    assert pages_touched_anew(TUNE) < 1_000 < pages_touched_anew("")
