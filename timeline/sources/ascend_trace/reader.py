@@ -72,6 +72,12 @@ from timeline.sources.source import ReadRequest
 
 __all__ = ["HELD_EVENTS", "TraceFiles", "read_trace"]
 
+HELD_UNNAMED = 4
+"""Times as many events are held while nothing has a name.
+
+torch_npu writes the names behind the calls of the framework, and to look ahead for them is to read
+those twice.
+"""
 _DRAWN_AS_STEPS = "Data_aug Bound"
 """Flow category that only draws a number of the step trace."""
 
@@ -142,7 +148,7 @@ class _Reader:
                 for event in self._held.add(events):
                     if not self._told_before and self._of_device(event.pid):
                         self.names.add(event)
-                if self._held.size > HELD_EVENTS:
+                if self._held.size > HELD_EVENTS * (1 if self.names.processes else HELD_UNNAMED):
                     self._flush()
         self._all_named = True
         self._flush()
