@@ -413,6 +413,45 @@ def test_text_that_is_not_utf8_is_drawn_with_a_mark(write: Callable[[bytes], Pat
     assert "not UTF-8" in lost.reason
 
 
+MARK = "\N{REPLACEMENT CHARACTER}"
+
+
+@in_blocks
+@pytest.mark.parametrize(
+    ("spelled", "drawn"),
+    [
+        (r"\ud83d", MARK),
+        (r"\uDCff\udcfe", MARK * 2),
+        (r"\ud83d\ud83d\ude00 \\\ud83d", f"{MARK}\N{GRINNING FACE} \\{MARK}"),
+        (r"\ud83d\n\udE00\u0041\uD83D\uDE00", f"{MARK}\n{MARK}A\N{GRINNING FACE}"),
+    ],
+)
+def test_half_a_character_is_drawn_with_a_mark(
+    write: Callable[[bytes], Path], spelled: str, drawn: str, block_bytes: int
+) -> None:
+    """Python writes surrogates without another one for file names that are not UTF-8."""
+    text = json.dumps([*THREE, {"ph": "X", "name": "opA", "ts": "1"}, *THREE])
+    found, (lost,) = salvaged(write(text.replace("opA", spelled).encode()), block_bytes)
+    assert found == [
+        *map(wanted, THREE),
+        {"ph": "X", "name": drawn, "ts": "1"},
+        *map(wanted, THREE),
+    ]
+    assert (lost.rows, "not UTF-8" in lost.reason) == (1, True)
+
+
+@in_blocks
+@pytest.mark.parametrize("spelled", [r"\\ud83d", r"\\\\uDC00", r"\ud83d\ude00", r"\ud7ff\ue000"])
+def test_whole_characters_are_drawn_as_they_are(
+    write: Callable[[bytes], Path], spelled: str, block_bytes: int
+) -> None:
+    """Nor is anything told of text that follows on a backslash and is none of its own."""
+    text = json.dumps([*THREE, {"ph": "X", "name": "opA", "ts": "1"}, {"ph": 1}])
+    found, (lost,) = salvaged(write(text.replace("opA", spelled).encode()), block_bytes)
+    assert found[-1]["name"] == json.loads(f'"{spelled}"')
+    assert "another shape" in lost.reason
+
+
 @in_blocks
 def test_an_event_that_nests_too_deeply_is_counted(
     write: Callable[[bytes], Path], block_bytes: int

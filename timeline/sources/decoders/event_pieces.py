@@ -23,6 +23,12 @@ LONGEST_TOKEN = 12
 """Bytes of a literal or an escaped character, which may be cut off itself."""
 _STARTS = compile_late(rb'\{\s*"')
 _BYTE_OF_ERROR = compile_late(r"\(byte (\d+)\)")
+_SURROGATE_BEGINS = b"\\ud", b"\\uD"
+_SURROGATES = compile_late(
+    rb"(?<!\\)((?:\\\\)*)"
+    rb"(?:(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
+"""The backslashes before a surrogate, which are escaped, and both of a pair, or one alone."""
 
 
 EventT = TypeVar("EventT")
@@ -100,12 +106,23 @@ class EventDecoder(Generic[EventT]):
             with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 parts = _part_list(text) if is_list else _part_whole(text).traceEvents
                 return self._one_by_one(parts, text, begin)
-        except (msgspec.DecodeError, RecursionError):
-            pass
+        except RecursionError:
+            return None
+        except msgspec.DecodeError:
+            mended = _without_lone_surrogates(text)
+            if mended != text:
+                with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                    parts = _part_list(mended) if is_list else _part_whole(mended).traceEvents
+                    return self._one_by_one(parts, mended, begin, text)
         return None
 
-    def _one_by_one(self, parts: Sequence[msgspec.Raw], text: bytes, begin: int) -> Piece[EventT]:
-        """Decode events of which at least one is of no known phase, or of a wrong shape."""
+    def _one_by_one(
+        self, parts: Sequence[msgspec.Raw], text: bytes, begin: int, spelled: bytes | None = None
+    ) -> Piece[EventT]:
+        """Decode events of which at least one is of no known phase, or of a wrong shape.
+
+        spelled: the text as the file has it, where that is another one.
+        """
         events: list[EventT | Other] = []
         faults: list[tuple[str, int]] = []
         at = begin
@@ -113,6 +130,8 @@ class EventDecoder(Generic[EventT]):
             event_text = bytes(part)
             at = text.index(event_text, at)
             event, fault = self._as_far_as_possible(event_text)
+            if spelled is not None and event_text != spelled[at : at + len(event_text)]:
+                fault = fault or NOT_UTF8
             if event is not None:
                 events.append(event)
             if fault:
@@ -161,8 +180,19 @@ def _without_args(text: bytes) -> bytes:
     return msgspec.json.encode(event)
 
 
+def _without_lone_surrogates(text: bytes) -> bytes:
+    """Text with a mark of replacement for each surrogate that has no other one; as long as it was.
+
+    Python writes those for bytes of file names that are not UTF-8.
+    """
+    if not any(begin in text for begin in _SURROGATE_BEGINS):
+        return text
+    return _SURROGATES.sub(lambda match: match[0] if match[2] else match[1] + rb"\ufffd", text)
+
+
 def fault_in(text: bytes) -> int | None:
     """The byte at which text is not valid JSON, whatever follows; None where it only ends early."""
+    text = _without_lone_surrogates(text)
     try:
         _part_list(text) if text.startswith(b"[") else _part_whole(text)
     except msgspec.ValidationError:
