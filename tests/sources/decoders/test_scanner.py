@@ -314,6 +314,12 @@ SPELLINGS = (
     '{"ph": "X", "name": "\\ud83d\\ude00 \\ud83d"}',
     '{"ph": "X", "name": "\\u00e9\\/\\b"}',
     '{"ph": "X", "name": "a", "args": {"other": "\\ud83d", "Task Id": 1}}',
+    '{"ph": "X", "name": "a", "args": {"other": "\\ude00\\ud83d", "Task Id": 1}}',
+    '{"ph": "X", "name": "a", "args": {"other": "\\ud83d\\u0041", "Task Id": 1}}',
+    '{"ph": "X", "name": "a", "args": {"other": "\\ude00\\udc00", "Task Id": 1}}',
+    '{"ph": "X", "name": "a", "args": {"other": "\\ud83d\\n\\ude00", "Task Id": 1}}',
+    '{"ph": "X", "name": "a", "args": {"other": "\\uD83D\\uDE00\\ud7ff", "Task Id": 1}}',
+    '{"ph": "X", "name": "a", "args": {"other": "\\ud83d\\ude0x", "Task Id": 1}}',
     '{"ph": "X", "name": "a", "args": {"other": "\\x", "Task Id": 1}}',
     '{"ph": "X", "name": "a\x01"}',
     '{"ph": "X", "name": "a", "args": {"other": "a\x01"}}',
@@ -349,6 +355,10 @@ SPELLINGS = (
     '{"name": "a", "pid": 3}',
     '{"ph": null}',
     '{"ph": 5}',
+    '{"ph": "\x01"}',
+    '{"ph": "\\"}',
+    '{"ph": """}',
+    '{"ph": "\\"", "name": "a"}',
     "{}",
     "[]",
     "5",
@@ -356,7 +366,7 @@ SPELLINGS = (
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
-@pytest.mark.parametrize("at", [0, 2, 4])
+@pytest.mark.parametrize("at", [0, 2, 20])
 def test_odd_spellings_read_alike(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spelling: str, at: int
 ) -> None:
@@ -365,7 +375,7 @@ def test_odd_spellings_read_alike(
     named = json.dumps(
         {"ph": "M", "name": "process_name", "pid": 3, "args": {"name": "Ascend Hardware"}}
     )
-    events = [named, plain, plain, plain]
+    events = [named, *[plain] * 19]  # which several blocks hold: the last one is decoded
     events.insert(at, spelling)
     path = tmp_path / "trace_view.json"
     path.write_bytes(("[" + ", ".join(events) + "]").encode("utf-8", "surrogatepass"))
@@ -409,8 +419,71 @@ def test_args_read_alike_in_any_order_and_number(
     check_alike(path, monkeypatch)
 
 
+LIKE_EVENTS = [
+    {"ph": "X", "name": "a", "pid": 3, "tid": 2, "ts": n, "dur": 1, "args": {"Task Id": n, "b": 1}}
+    for n in range(3)
+] + [{"ph": "C", "name": "c", "pid": 3, "ts": n, "args": {"x": n, "y": 1}} for n in range(3)]
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("replacement", ["{", "}", '"', "", ",", ":", "  ", "\v", "\\"])
+def test_what_stands_between_values_is_looked_at_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replacement: str
+) -> None:
+    """Events that are like those before, but for one character between two values."""
+    path = tmp_path / "trace_view.json"
+    texts = [json.dumps(event) for event in LIKE_EVENTS]
+    behind = ", ".join(texts[:1] * 15)  # which several blocks hold: the last one is decoded
+    found = Counter[bool]()
+    for like in (1, 4):
+        places = [at for at, byte in enumerate(texts[like]) if byte in '{},: "']
+        for at in places:
+            other = texts[like][:at] + replacement + texts[like][at + 1 :]
+            before = ", ".join(texts[like - 1 : like])
+            path.write_text(f"[{before}, {other}, {behind}]")
+            check_alike(path, monkeypatch)
+            found[decodes(path.read_bytes())] += 1
+    assert found[False] or replacement == "  "
+
+
+def decodes(text: bytes) -> bool:
+    """Whether a text is JSON."""
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+@FILES
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(LIKE_EVENTS), st.lists(st.integers(0, 3), max_size=40)),
+        min_size=2,
+        max_size=12,
+    )
+)
+def test_white_space_anywhere_reads_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events: list[tuple[Any, list[int]]]
+) -> None:
+    """More or less of it than in events before, or more than is compared at once."""
+    texts = []
+    for event, widths in events:
+        text, spaces = "", iter(widths)
+        for byte in json.dumps(event):
+            text += byte
+            if byte in "{,:}":
+                text += ("", " ", "\n\t", " " * 40)[next(spaces, 0)]
+        texts.append(text)
+    path = tmp_path / "trace_view.json"
+    path.write_text("[" + ", ".join(texts) + "]")
+    check_alike(path, monkeypatch)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("first", [1, 2, 3])
 def test_a_file_that_breaks_off_anywhere_reads_alike(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int
 ) -> None:
     events = [
         {"ph": "M", "name": "process_name", "pid": 3, "args": {"name": "Ascend Hardware"}},
@@ -421,7 +494,7 @@ def test_a_file_that_breaks_off_anywhere_reads_alike(
     ]
     text = json.dumps(events).encode()
     path = tmp_path / "trace_view.json"
-    for end in range(1, len(text)):
+    for end in range(first, len(text), 3):
         path.write_bytes(text[:end])
         check_alike(path, monkeypatch)
 
@@ -591,12 +664,23 @@ def test_displays_read_alike(
 # -- what it is for --------------------------------------------------------------------------
 
 
+PLAIN_EVENTS = (
+    {"ph": "X", "name": "a", "pid": 3, "tid": 2, "ts": "1.5", "dur": 1},
+    {"ph": "X", "name": "a", "ts": 1, "args": {"k" * 15: 1, "k" * 30: "a", "1" * 70: 2, "": 3}},
+    {"ph": "C", "name": "a", "pid": 3, "ts": "1.5", "args": {"a": 1, "k" * 29: 2, "b": 3}},
+    {"args": {"Task Id": 1}, "ts": 1, "pid": 3, "name": "a", "dur": 1, "ph": "X"},
+)
+
+
+@pytest.mark.parametrize("event", PLAIN_EVENTS)
+@pytest.mark.parametrize("indent", [None, 4, 40])
 @example(1)
-@given(st.integers(1, 400))
-def test_the_scanner_reads_all_events_but_the_last(count: int) -> None:
+@given(count=st.integers(1, 400))
+def test_the_scanner_reads_all_events_but_the_last(
+    event: Any, indent: int | None, count: int
+) -> None:
     """Only an event that another one follows is known to be whole."""
-    event = {"ph": "X", "name": "a", "pid": 3, "tid": 2, "ts": "1.5", "dur": 1}
-    text = json.dumps([event] * count)[1:].encode()
+    text = json.dumps([event] * count, indent=indent)[1:].lstrip().encode()
     scanned = EventScanner(ascend_format(), StringPool(), counters=True).scan(text)
     if count == 1:
         assert scanned is None
@@ -604,8 +688,7 @@ def test_the_scanner_reads_all_events_but_the_last(count: int) -> None:
         assert scanned is not None
         events, used = scanned
         assert len(events) == count - 1
-        assert text[used:].startswith(b'{"ph"')
-        assert text[used:].count(b"{") == 1
+        assert json.loads(b"[" + text[used:]) == [event]
 
 
 def test_a_plain_file_is_left_to_the_decoder_for_one_event_only(

@@ -18,11 +18,14 @@
  * FAILED has raised. */
 enum { READ, CUT, ODD, FAILED };
 
-enum { KEY_WORDS = 4, MOST_KNOWN_KEYS = 512, MOST_COUNTER_KEYS = 4 };
+enum { MOST_KNOWN_KEYS = 512, MOST_COUNTER_KEYS = 4 };
 enum { DEEPEST = 64, MOST_KEYS = 64, MOST_DIGITS = 18, MOST_PLAIN_DIGITS = 300 };
 
 /* Bytes that are read at once, where so many are left. */
-enum { BLOCK = 16 };
+enum { BLOCK = 16, TWO_BLOCKS = 32 };
+
+/* Bytes of an escaped character, and of one that takes two surrogates. */
+enum { SHORT_ESCAPE = 6, LONG_ESCAPE = 12 };
 
 /* What an arg is; the numbers stand in event_columns.py too. */
 enum { IS_TEXT, IS_WHOLE, IS_QUOTED_WHOLE, IS_REAL };
@@ -306,6 +309,18 @@ static inline int digit_bytes(const char *at)
     return __builtin_ctz(~(unsigned)_mm_movemask_epi8(digit) | 1U << BLOCK);
 }
 
+static inline uint32_t same_in_block(const char *at, const char *other)
+{
+    return (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_loadu_si128((const __m128i *)at),
+                                                      _mm_loadu_si128((const __m128i *)other)));
+}
+
+/* Which of the next bytes are the same in both, a bit each. */
+static inline uint32_t same_bytes(const char *at, const char *other)
+{
+    return same_in_block(at, other) | same_in_block(at + BLOCK, other + BLOCK) << BLOCK;
+}
+
 #else
 
 static inline int plain_bytes(const char *at)
@@ -323,6 +338,14 @@ static inline int digit_bytes(const char *at)
     while (count < BLOCK && is_digit(at[count]))
         count++;
     return count;
+}
+
+static inline uint32_t same_bytes(const char *at, const char *other)
+{
+    uint32_t same = 0;
+    for (int place = 0; place < TWO_BLOCKS; place++)
+        same |= (uint32_t)(at[place] == other[place]) << place;
+    return same;
 }
 
 #endif
@@ -354,21 +377,44 @@ static inline const char *behind_digits(const char *at, const char *end)
     return at;
 }
 
-static int read_escape(Cursor *cursor)
+/* The number of four hexadecimal digits, -1 if they are none. */
+static int four_hex(const char *at)
 {
-    if (cursor->end - cursor->at < 6)
-        return CUT; /* at the very end of a text all of it is read again anyway */
-    char kind = cursor->at[1];
-    if (kind == 'u') {
-        for (int place = 2; place < 6; place++) {
-            char digit = cursor->at[place] | 0x20;
-            if (!is_digit(cursor->at[place]) && !(digit >= 'a' && digit <= 'f'))
-                return ODD;
-        }
-        cursor->at += 6;
+    int number = 0;
+    for (int place = 0; place < 4; place++) {
+        char digit = at[place] | 0x20;
+        if (!is_digit(at[place]) && !(digit >= 'a' && digit <= 'f'))
+            return -1;
+        number = number << 4 | (is_digit(at[place]) ? at[place] - '0' : digit - 'a' + 10);
+    }
+    return number;
+}
+
+/* A character of 16 bits, or two surrogates that are one together; ODD for one without the other,
+ * which is no text. */
+static int read_unicode(Cursor *cursor)
+{
+    int number = four_hex(cursor->at + 2);
+    if (number < 0 || (number >= 0xDC00 && number <= 0xDFFF))
+        return ODD;
+    if (number < 0xD800 || number > 0xDFFF) {
+        cursor->at += SHORT_ESCAPE;
         return READ;
     }
-    switch (kind) {
+    if (cursor->end - cursor->at < LONG_ESCAPE)
+        return CUT;
+    int low = cursor->at[6] == '\\' && cursor->at[7] == 'u' ? four_hex(cursor->at + 8) : -1;
+    cursor->at += LONG_ESCAPE;
+    return low >= 0xDC00 && low <= 0xDFFF ? READ : ODD;
+}
+
+static int read_escape(Cursor *cursor)
+{
+    if (cursor->end - cursor->at < SHORT_ESCAPE)
+        return CUT; /* at the very end of a text all of it is read again anyway */
+    switch (cursor->at[1]) {
+    case 'u':
+        return read_unicode(cursor);
     case '"': case '\\': case '/': case 'b': case 'f': case 'n': case 'r': case 't':
         cursor->at += 2;
         return READ;
@@ -706,18 +752,23 @@ typedef struct {
     size_t count, room;
 } Args;
 
-/* A short key with its quotes, which is compared at once under a mask, and the number of the key
- * that followed on it the last time. */
+/* All that stood between two values of an object, or before its first one: what opens it or a comma,
+ * a key, a colon, white space. The same bytes in the same place are the same again, and are stepped
+ * over at once. Each has a bit in `bytes`; none has any. `what` tells the key. */
 typedef struct {
-    uint64_t text[KEY_WORDS], mask[KEY_WORDS];
-    int32_t length, next;
-} Key;
+    char text[TWO_BLOCKS];
+    uint32_t bytes;
+    int32_t length, what;
+} Joint;
 
-/* A key of counters, and its code among all texts. */
-typedef struct {
-    Key key;
-    int32_t code;
-} CounterKey;
+/* Joints of args are kept by the key before them; these stand for none, and for one untold. */
+enum { NO_KEY = MOST_KNOWN_KEYS, UNTOLD_KEY, JOINTS_OF_ARGS };
+
+/* The keys of an event, but for those of no use. Joints are kept by the key before them. */
+enum { NO_FIELD, UNUSED, PH, NAME, PID, TID, TS, DUR, CATEGORY, ID, ARGS, FIELDS };
+
+/* Letters that differ in case alone are of the same place: phases are told apart by the rest. */
+enum { PHASES = 32 };
 
 typedef struct {
     PyObject_HEAD
@@ -725,14 +776,13 @@ typedef struct {
      * counters. */
     Texts texts, keys, groups;
     int32_t zero, empty;
-    Recent process, thread, category, group;
-    /* The args of events mostly have the same keys in the same order. The first of `keys` are asked
-     * for, the others are told apart to step over them; the last of `known` precedes the first. */
-    Key known[MOST_KNOWN_KEYS + 1];
+    Recent process, thread, category, counter, group;
+    /* Events of a phase mostly have the same keys in the same order, and so have their args. */
+    Joint fields[PHASES][FIELDS], known[JOINTS_OF_ARGS], counter_keys[MOST_COUNTER_KEYS];
+    /* The first of `keys` are asked for, the others are told apart to step over them. */
     int32_t asked;
     /* Of the last event without a length whose args came before its phase, and were misread. */
     char early_phase;
-    CounterKey counter_keys[MOST_COUNTER_KEYS];
     /* Keys by how their values are read: strictly, as any value, or for their spelling. */
     int first_loose, first_raw, with_counters, with_instants;
     /* Whether the args of an event are one value, under the first key. */
@@ -753,15 +803,15 @@ typedef struct {
 typedef struct {
     /* The phase, and that which the args were read for. */
     char phase, args_phase;
-    Token name, pid, tid, ts, dur, category, id, ph, args;
+    Token values[FIELDS];
 } Event;
 
 /* Begin without values. No more is cleared than tells so, since this is done for each event. */
 static inline void forget_event(Event *event)
 {
     event->phase = event->args_phase = 0;
-    event->name.begin = event->pid.begin = event->tid.begin = event->ts.begin = NULL;
-    event->dur.begin = event->category.begin = event->id.begin = event->args.begin = NULL;
+    for (int field = 0; field < FIELDS; field++)
+        event->values[field].begin = NULL;
 }
 
 /* Of a key of use, with its quotes; so much follows on every key of an event that is whole. */
@@ -901,27 +951,34 @@ static int read_raw_arg(Scanner *scanner, Cursor *cursor, int32_t key)
     return push_text(scanner, key, &token);
 }
 
-/* Note how a key is spelled, if it is short. */
-static void note_key(Key *key, const char *text, size_t length)
+/* Note the bytes that were just stepped over, if they are few. */
+static void note(Joint *joint, const char *begin, const Cursor *cursor, int32_t what)
 {
-    char padded[sizeof key->text] = {0}, mask[sizeof key->mask] = {0};
-    key->length = 0;
-    if (length > sizeof padded)
+    size_t length = (size_t)(cursor->at - begin);
+    joint->bytes = 0;
+    if (length > sizeof joint->text)
         return;
-    memcpy(padded, text, length);
-    memset(mask, 0xFF, length);
-    memcpy(key->text, padded, sizeof padded);
-    memcpy(key->mask, mask, sizeof mask);
-    key->length = (int32_t)length;
+    memcpy(joint->text, begin, length);
+    joint->bytes = UINT32_MAX >> (TWO_BLOCKS - length);
+    joint->length = (int32_t)length;
+    joint->what = what;
 }
 
-/* Whether a text begins with a key; all bytes of a key's room must be left. */
-static inline int is_key(const Key *key, const char *text)
+/* Step over a joint if the text goes on with it; where hardly any text is left it is not tried. */
+static inline int follows(const Joint *joint, Cursor *cursor)
 {
-    uint64_t differs = 0;
-    for (int word = 0; word < KEY_WORDS; word++)
-        differs |= (eight_at(text + 8 * word) ^ key->text[word]) & key->mask[word];
-    return !differs && key->length;
+    if (cursor->end - cursor->at < TWO_BLOCKS || !joint->bytes ||
+        joint->bytes & ~same_bytes(cursor->at, joint->text))
+        return 0;
+    cursor->at += joint->length;
+    skip_white(cursor);
+    return 1;
+}
+
+/* Step over what opens an object or, behind a value of it, goes on; whether a key comes. */
+static inline int read_on(Cursor *cursor, int is_first, int *more)
+{
+    return is_first ? read_opening(cursor, '}', more) : read_next(cursor, '}', more);
 }
 
 /* The number of a key, -1 for one that is not asked for and not known. */
@@ -932,48 +989,44 @@ static int number_of_key(Scanner *scanner, const Token *token, int32_t *code)
     *code = *slot_of(&scanner->keys, &entry, token->begin) - 1;
     if (*code >= 0 || scanner->keys.count == MOST_KNOWN_KEYS)
         return READ;
-    if (code_of(&scanner->keys, token->begin, length, code) == FAILED)
-        return FAILED;
-    note_key(&scanner->known[*code], token->begin, length);
-    return READ;
+    return code_of(&scanner->keys, token->begin, length, code);
 }
 
-/* Read a key of args: that which followed on the one before the last time, or any. */
-static inline int read_arg_key(Scanner *scanner, Cursor *cursor, int32_t before, int32_t *code)
+/* Read up to the value of the next arg, if there is one: that which followed on the one before the
+ * last time, or any. */
+static inline int read_arg_key(Scanner *scanner, Cursor *cursor, int32_t before, int32_t *code,
+                               int *more)
 {
     Token token;
-    skip_white(cursor);
-    int32_t next = scanner->known[before].next;
-    const Key *key = &scanner->known[next];
-    if ((size_t)(cursor->end - cursor->at) > sizeof key->text && is_key(key, cursor->at)) {
-        cursor->at += key->length;
-        *code = next;
-        return read_colon(cursor);
-    }
-    int ended = read_key(cursor, &token);
+    Joint *joint = &scanner->known[before];
+    const char *begin = cursor->at;
+    *more = 1;
+    *code = joint->what;
+    if (follows(joint, cursor))
+        return READ;
+    int ended = read_on(cursor, before == NO_KEY, more);
+    if (ended != READ || !*more)
+        return ended;
+    ended = read_key(cursor, &token);
     if (ended != READ)
         return ended;
     if (token.escaped)
         return ODD;
     ended = number_of_key(scanner, &token, code);
-    if (ended == READ && *code >= 0)
-        scanner->known[before].next = *code;
+    if (ended == READ)
+        note(joint, begin, cursor, *code);
     return ended;
 }
 
 /* The args of a complete event or an instant: those that are asked for. */
 static int read_known_args(Scanner *scanner, Cursor *cursor)
 {
-    int more, ended = read_opening(cursor, '}', &more);
-    int32_t before = MOST_KNOWN_KEYS;
+    int32_t code, before = NO_KEY;
+    int more, ended;
     uint64_t seen = 0;
-    while (ended == READ && more) {
+    while ((ended = read_arg_key(scanner, cursor, before, &code, &more)) == READ && more) {
         Token value;
-        int32_t code;
-        ended = read_arg_key(scanner, cursor, before, &code);
-        if (ended != READ)
-            return ended;
-        before = code < 0 ? MOST_KNOWN_KEYS : code;
+        before = code < 0 ? UNTOLD_KEY : code;
         if (code < 0 || code >= scanner->asked) {
             ended = skip_value(cursor, &value, 2);
         } else if (seen >> code & 1) {
@@ -984,53 +1037,53 @@ static int read_known_args(Scanner *scanner, Cursor *cursor)
                         ? read_arg(scanner, cursor, code, code < scanner->first_loose)
                         : read_raw_arg(scanner, cursor, code);
         }
-        if (ended == READ)
-            ended = read_next(cursor, '}', &more);
+        if (ended != READ)
+            return ended;
     }
     return ended;
 }
 
-/* Read a key of a counter at a place among its keys, where mostly the same one was before. */
-static inline int read_counter_key(Scanner *scanner, Cursor *cursor, size_t place, int32_t *code)
+/* Read up to the value of the next arg of a counter: mostly the key that was in its place before. */
+static inline int read_counter_key(Scanner *scanner, Cursor *cursor, size_t place, int32_t *code,
+                                   int *more)
 {
     Token token;
-    skip_white(cursor);
-    CounterKey *recent = place < MOST_COUNTER_KEYS ? &scanner->counter_keys[place] : NULL;
-    if (recent != NULL && (size_t)(cursor->end - cursor->at) > sizeof recent->key.text &&
-        is_key(&recent->key, cursor->at)) {
-        cursor->at += recent->key.length;
-        *code = recent->code;
-        return read_colon(cursor);
+    Joint *joint = place < MOST_COUNTER_KEYS ? &scanner->counter_keys[place] : NULL;
+    const char *begin = cursor->at;
+    *more = 1;
+    if (joint != NULL && follows(joint, cursor)) {
+        *code = joint->what;
+        return READ;
     }
-    int ended = read_key(cursor, &token);
+    int ended = read_on(cursor, place == 0, more);
+    if (ended != READ || !*more)
+        return ended;
+    ended = read_key(cursor, &token);
     if (ended != READ)
         return ended;
     if (code_of(&scanner->texts, token.begin, length_of(&token), code) == FAILED)
         return FAILED;
-    if (recent != NULL) {
-        note_key(&recent->key, token.begin, length_of(&token));
-        recent->code = *code;
-    }
+    if (joint != NULL)
+        note(joint, begin, cursor, *code);
     return READ;
 }
 
 /* The args of a counter event: all of them, with their keys noted as codes. */
 static int read_all_args(Scanner *scanner, Cursor *cursor)
 {
-    int more, ended = read_opening(cursor, '}', &more);
-    while (ended == READ && more) {
-        int32_t code;
-        ended = read_counter_key(scanner, cursor, scanner->codes.used / sizeof code, &code);
-        if (ended != READ)
-            return ended;
-        for (size_t at = 0; at < scanner->codes.used; at += sizeof code)
-            if (memcmp(scanner->codes.bytes + at, &code, sizeof code) == 0)
+    Buffer *codes = &scanner->codes;
+    int32_t code;
+    int more, ended;
+    while ((ended = read_counter_key(scanner, cursor, codes->used / sizeof code, &code, &more)) ==
+               READ && more) {
+        for (size_t at = 0; at < codes->used; at += sizeof code)
+            if (memcmp(codes->bytes + at, &code, sizeof code) == 0)
                 return ODD;
-        if (push_code(&scanner->codes, code) == FAILED)
+        if (push_code(codes, code) == FAILED)
             return FAILED;
         ended = read_arg(scanner, cursor, code, 0);
-        if (ended == READ)
-            ended = read_next(cursor, '}', &more);
+        if (ended != READ)
+            return ended;
     }
     return ended;
 }
@@ -1057,49 +1110,64 @@ static int reads_args(const Scanner *scanner, char phase)
            (phase == 'i' && scanner->with_instants);
 }
 
-/* The value that the key at a place of the text is for, and how long the key is; NULL for one that
- * is of no use. LONGEST_FIELD bytes must be left. */
-static inline Token *field_at(Event *event, const char *at, int *length)
+/* The key of use at a place of the text and how long it is, or UNUSED. LONGEST_FIELD bytes must be
+ * left. */
+static inline int32_t field_at(const char *at, int *length)
 {
     *length = 4;
     if (memcmp(at, "\"ts\"", 4) == 0)
-        return &event->ts;
+        return TS;
     if (memcmp(at, "\"ph\"", 4) == 0)
-        return &event->ph;
+        return PH;
     if (memcmp(at, "\"id\"", 4) == 0)
-        return &event->id;
+        return ID;
     *length = 5;
     if (memcmp(at, "\"pid\"", 5) == 0)
-        return &event->pid;
+        return PID;
     if (memcmp(at, "\"tid\"", 5) == 0)
-        return &event->tid;
+        return TID;
     if (memcmp(at, "\"dur\"", 5) == 0)
-        return &event->dur;
+        return DUR;
     if (memcmp(at, "\"cat\"", 5) == 0)
-        return &event->category;
+        return CATEGORY;
     *length = 6;
     if (memcmp(at, "\"name\"", 6) == 0)
-        return &event->name;
+        return NAME;
     if (memcmp(at, "\"args\"", 6) == 0)
-        return &event->args;
-    return NULL;
+        return ARGS;
+    return UNUSED;
 }
 
-/* Step over the key of an event; what its value is for, NULL if it is of no use. */
-static inline int read_field(Cursor *cursor, Event *event, Token **field)
+/* Read up to the value of the next field of an event, if there is one. */
+static inline int read_field(Joint *joints, Cursor *cursor, int32_t before, int32_t *field,
+                             int *more)
 {
     int length;
     Token key;
+    Joint *joint = &joints[before];
+    const char *begin = cursor->at;
+    *more = 1;
+    *field = joint->what;
+    if (follows(joint, cursor))
+        return READ;
+    int ended = read_on(cursor, before == NO_FIELD, more);
+    if (ended != READ || !*more)
+        return ended;
     skip_white(cursor);
     if (cursor->end - cursor->at < LONGEST_FIELD)
         return CUT;
-    *field = field_at(event, cursor->at, &length);
-    if (*field != NULL) {
+    *field = field_at(cursor->at, &length);
+    if (*field != UNUSED) {
         cursor->at += length;
-        return read_colon(cursor);
+        ended = read_colon(cursor);
+    } else {
+        ended = read_key(cursor, &key);
+        if (ended == READ && key.escaped)
+            return ODD;
     }
-    int ended = read_key(cursor, &key);
-    return ended == READ && key.escaped ? ODD : ended;
+    if (ended == READ)
+        note(joint, begin, cursor, *field);
+    return ended;
 }
 
 /* Drop what was read of the args of the event at hand. */
@@ -1124,12 +1192,12 @@ static int read_early_args(Scanner *scanner, Cursor *cursor, Event *event)
 {
     Token unused;
     size_t args = scanner->args.count;
-    int ended = read_args_as(scanner, cursor, event, event->dur.begin != NULL ? 'X' : scanner->early_phase);
+    int ended = read_args_as(scanner, cursor, event, event->values[DUR].begin != NULL ? 'X' : scanner->early_phase);
     if (ended != ODD)
         return ended;
     forget_args(scanner, args);
     event->args_phase = 0;
-    cursor->at = event->args.begin;
+    cursor->at = event->values[ARGS].begin;
     return read_value(cursor, &unused, 1);
 }
 
@@ -1140,6 +1208,12 @@ static int read_phase(Cursor *cursor, Event *event)
         return CUT;
     if (*cursor->at != '"' || event->phase)
         return ODD;
+    if (cursor->end - cursor->at > 2 && cursor->at[1] > '"' && cursor->at[1] != '\\' &&
+        cursor->at[2] == '"') {
+        event->phase = cursor->at[1];
+        cursor->at += 3;
+        return READ;
+    }
     int ended = read_string(cursor, &token);
     if (ended != READ)
         return ended;
@@ -1152,35 +1226,35 @@ static int read_phase(Cursor *cursor, Event *event)
 /* Read an event, and its args into the columns. */
 static int read_event(Scanner *scanner, Cursor *cursor, Event *event)
 {
-    int more, ended = read_opening(cursor, '}', &more);
     size_t args = scanner->args.count;
-    Token *field, unused;
-    while (ended == READ && more) {
-        ended = read_field(cursor, event, &field);
-        if (ended != READ)
-            return ended;
-        if (field == &event->ph) {
+    int32_t field, before = NO_FIELD;
+    int more, ended;
+    Joint *joints = scanner->fields[0];
+    while ((ended = read_field(joints, cursor, before, &field, &more)) == READ && more) {
+        before = field;
+        if (field == PH) {
             ended = read_phase(cursor, event);
-        } else if (field == &event->args) {
-            if (event->args.begin != NULL)
+            joints = scanner->fields[event->phase & (PHASES - 1)];
+        } else if (field == ARGS) {
+            if (event->values[ARGS].begin != NULL)
                 return ODD;
-            event->args.begin = cursor->at;
+            event->values[ARGS].begin = cursor->at;
             ended = event->phase ? read_args_as(scanner, cursor, event, event->phase)
                                  : read_early_args(scanner, cursor, event);
         } else {
-            ended = skip_value(cursor, field ? field : &unused, 1);
+            ended = skip_value(cursor, &event->values[field], 1);
         }
-        if (ended == READ)
-            ended = read_next(cursor, '}', &more);
+        if (ended != READ)
+            return ended;
     }
     if (ended != READ || !event->phase)
         return ended == READ ? ODD : ended;
-    if (event->args.begin == NULL || event->args_phase == event->phase)
+    if (event->values[ARGS].begin == NULL || event->args_phase == event->phase)
         return READ;
     /* The phase came behind the args, and is another one than was expected. */
-    if (event->dur.begin == NULL)
+    if (event->values[DUR].begin == NULL)
         scanner->early_phase = event->phase;
-    Cursor again = {event->args.begin, cursor->end};
+    Cursor again = {event->values[ARGS].begin, cursor->end};
     forget_args(scanner, args);
     return read_args_as(scanner, &again, event, event->phase);
 }
@@ -1227,12 +1301,12 @@ static int read_times(Scanner *scanner, const Event *event, const char *text, in
 {
     int64_t part = 0, length_ns = 0, length_part = 0;
     *start_ns = 0;
-    int odd = event->ts.begin == NULL || time_of(&event->ts, start_ns, &part) != READ ||
-              (event->dur.begin != NULL && time_of(&event->dur, &length_ns, &length_part) != READ);
+    int odd = event->values[TS].begin == NULL || time_of(&event->values[TS], start_ns, &part) != READ ||
+              (event->values[DUR].begin != NULL && time_of(&event->values[DUR], &length_ns, &length_part) != READ);
     Buffer *times = &scanner->odd_times;
     if (odd && (push_number(times, (int64_t)scanner->events.count) == FAILED ||
-                push_place(times, text, &event->ts) == FAILED ||
-                push_place(times, text, &event->dur) == FAILED))
+                push_place(times, text, &event->values[TS]) == FAILED ||
+                push_place(times, text, &event->values[DUR]) == FAILED))
         return FAILED;
     *end_ns = (int64_t)((uint64_t)*start_ns + (uint64_t)length_ns +
                         (uint64_t)((part + length_part + PARTS_IN_NS / 2) / PARTS_IN_NS));
@@ -1243,7 +1317,7 @@ static int read_times(Scanner *scanner, const Event *event, const char *text, in
 /* The id of an arrow: the number that it is, or the complement of a code, which is negative. */
 static int read_id(Scanner *scanner, const Event *event, int64_t *value)
 {
-    const Token *id = &event->id;
+    const Token *id = &event->values[ID];
     int32_t code;
     int quoted = *id->begin == '"';
     if (is_whole(id->begin + quoted, id->end - quoted, value) && *value > 0)
@@ -1262,11 +1336,12 @@ static int read_group(Scanner *scanner, const Event *event, int32_t *group)
     Buffer *codes = &scanner->codes;
     if (!is_counter)
         codes->used = 0;
-    if (recent_spelling_of(scanner, &scanner->process, &event->pid, scanner->zero, &code) ==
+    if (recent_spelling_of(scanner, &scanner->process, &event->values[PID], scanner->zero, &code) ==
             FAILED ||
         push_code(codes, code) == FAILED ||
-        (is_counter ? spelling_of(scanner, &event->name, scanner->empty, &code)
-                    : recent_spelling_of(scanner, &scanner->thread, &event->tid, scanner->zero,
+        (is_counter ? recent_spelling_of(scanner, &scanner->counter, &event->values[NAME],
+                                         scanner->empty, &code)
+                    : recent_spelling_of(scanner, &scanner->thread, &event->values[TID], scanner->zero,
                                          &code)) == FAILED ||
         push_code(codes, code) == FAILED)
         return FAILED;
@@ -1288,14 +1363,14 @@ static int is_plain_id(const Token *id)
 static int is_well_typed(const Event *event)
 {
     if (event->phase == 'i')
-        return is_string(&event->name) && is_string(&event->category);
-    if (!is_id(&event->pid))
+        return is_string(&event->values[NAME]) && is_string(&event->values[CATEGORY]);
+    if (!is_id(&event->values[PID]))
         return 0;
     if (event->phase == 'C')
-        return is_string(&event->name) &&
-               (event->args.begin == NULL || *event->args.begin == '{' || *event->args.begin == 'n');
-    return is_id(&event->tid) && is_string(&event->category) &&
-           (event->phase == 'X' ? is_string(&event->name) : is_plain_id(&event->id));
+        return is_string(&event->values[NAME]) &&
+               (event->values[ARGS].begin == NULL || *event->values[ARGS].begin == '{' || *event->values[ARGS].begin == 'n');
+    return is_id(&event->values[TID]) && is_string(&event->values[CATEGORY]) &&
+           (event->phase == 'X' ? is_string(&event->values[NAME]) : is_plain_id(&event->values[ID]));
 }
 
 /* Note an event that was read. */
@@ -1320,7 +1395,7 @@ static int push_event(Scanner *scanner, Event *event, const char *text, const To
         return ended;
     }
     if (is_instant)
-        event->pid = event->tid = absent;
+        event->values[PID] = event->values[TID] = absent;
     Events *events = &scanner->events;
     if (events->count == events->room && widen_events(events) == FAILED)
         return FAILED;
@@ -1328,13 +1403,13 @@ static int push_event(Scanner *scanner, Event *event, const char *text, const To
     if (read_group(scanner, event, &events->group[at]) == FAILED)
         return FAILED;
     if (phase != 'X')
-        event->dur = absent;
+        event->values[DUR] = absent;
     if (phase != 'X' && !is_instant)
-        event->name = absent;
+        event->values[NAME] = absent;
     if (phase == 'C')
-        event->category = absent;
-    if (spelling_of(scanner, &event->name, scanner->empty, &events->name[at]) == FAILED ||
-        recent_spelling_of(scanner, &scanner->category, &event->category, scanner->empty,
+        event->values[CATEGORY] = absent;
+    if (spelling_of(scanner, &event->values[NAME], scanner->empty, &events->name[at]) == FAILED ||
+        recent_spelling_of(scanner, &scanner->category, &event->values[CATEGORY], scanner->empty,
                            &events->category[at]) == FAILED ||
         read_times(scanner, event, text, &events->start[at], &events->end[at]) == FAILED ||
         (is_arrow && read_id(scanner, event, &events->end[at]) == FAILED))
@@ -1520,8 +1595,6 @@ static int add_keys(Scanner *scanner, PyObject *keys)
         PyObject *key = PySequence_GetItem(keys, place);
         int failed = key == NULL || PyBytes_AsStringAndSize(key, &bytes, &length) < 0 ||
                      code_of(&scanner->keys, bytes, (size_t)length, &code) == FAILED;
-        if (!failed)
-            note_key(&scanner->known[code], bytes, (size_t)length);
         Py_XDECREF(key);
         if (failed)
             return -1;
