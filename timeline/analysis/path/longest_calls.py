@@ -104,14 +104,14 @@ class _Totals:
 
     def _upto(self, stretch: Int64, name: Codes, length_ns: Int64) -> Int64:
         """What calls of the name of each part took in its stretch, up to its end."""
-        order = np.lexsort((np.arange(len(name)), name, stretch))
-        summed_ns = np.cumsum(length_ns[order])
+        key = stretch * len(self._by_name_ns) + name
+        order = np.argsort(key, kind="stable")
+        key, taken_ns = key.take(order), length_ns.take(order)
+        summed_ns = np.cumsum(taken_ns)
         opens = np.ones(len(order), np.bool_)
-        opens[1:] = (name[order][1:] != name[order][:-1]) | (
-            stretch[order][1:] != stretch[order][:-1]
-        )
+        np.not_equal(key[1:], key[:-1], out=opens[1:])
         first = np.flatnonzero(opens)
-        before_ns = summed_ns[first] - length_ns[order][first]
+        before_ns = summed_ns[first] - taken_ns[first]
         upto_ns = np.empty(len(order), np.int64)
         upto_ns[order] = summed_ns - before_ns[np.cumsum(opens) - 1]
         return upto_ns + np.where(stretch == self._stretch, self._by_name_ns[name], 0)

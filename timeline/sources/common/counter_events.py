@@ -48,9 +48,9 @@ def counters_at(events: EventColumns, rows: Rows) -> Iterator[CounterEvents]:
         group_of = group_of.astype(np.uint16)  # which sorts in one pass
     order = np.argsort(group_of, kind="stable")
     bounds = [0, *np.cumsum(np.bincount(group_of)).tolist()]
-    # Rows that ascend are found one behind the other.
-    first_arg = np.searchsorted(events.flat.row, rows.astype(events.flat.row.dtype)).take(order)
     order = rows.take(order)
+    counts = np.bincount(events.flat.row, minlength=len(events))
+    first_arg = (np.cumsum(counts) - counts).take(order)
     for at, group in enumerate(groups.tolist()):
         process, name, keys = events.values.counters(group)
         of_group = slice(*bounds[at : at + 2])
