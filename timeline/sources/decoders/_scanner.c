@@ -1192,7 +1192,8 @@ static int read_early_args(Scanner *scanner, Cursor *cursor, Event *event)
 {
     Token unused;
     size_t args = scanner->args.count;
-    int ended = read_args_as(scanner, cursor, event, event->values[DUR].begin != NULL ? 'X' : scanner->early_phase);
+    char phase = event->values[DUR].begin != NULL ? 'X' : scanner->early_phase;
+    int ended = read_args_as(scanner, cursor, event, phase);
     if (ended != ODD)
         return ended;
     forget_args(scanner, args);
@@ -1301,12 +1302,13 @@ static int read_times(Scanner *scanner, const Event *event, const char *text, in
 {
     int64_t part = 0, length_ns = 0, length_part = 0;
     *start_ns = 0;
-    int odd = event->values[TS].begin == NULL || time_of(&event->values[TS], start_ns, &part) != READ ||
-              (event->values[DUR].begin != NULL && time_of(&event->values[DUR], &length_ns, &length_part) != READ);
+    const Token *ts = &event->values[TS], *dur = &event->values[DUR];
+    int odd = ts->begin == NULL || time_of(ts, start_ns, &part) != READ ||
+              (dur->begin != NULL && time_of(dur, &length_ns, &length_part) != READ);
     Buffer *times = &scanner->odd_times;
     if (odd && (push_number(times, (int64_t)scanner->events.count) == FAILED ||
-                push_place(times, text, &event->values[TS]) == FAILED ||
-                push_place(times, text, &event->values[DUR]) == FAILED))
+                push_place(times, text, ts) == FAILED ||
+                push_place(times, text, dur) == FAILED))
         return FAILED;
     *end_ns = (int64_t)((uint64_t)*start_ns + (uint64_t)length_ns +
                         (uint64_t)((part + length_part + PARTS_IN_NS / 2) / PARTS_IN_NS));
@@ -1362,15 +1364,16 @@ static int is_plain_id(const Token *id)
 /* Whether its values are of the types that the decoder takes. */
 static int is_well_typed(const Event *event)
 {
+    const Token *name = &event->values[NAME], *category = &event->values[CATEGORY];
+    const char *args = event->values[ARGS].begin;
     if (event->phase == 'i')
-        return is_string(&event->values[NAME]) && is_string(&event->values[CATEGORY]);
+        return is_string(name) && is_string(category);
     if (!is_id(&event->values[PID]))
         return 0;
     if (event->phase == 'C')
-        return is_string(&event->values[NAME]) &&
-               (event->values[ARGS].begin == NULL || *event->values[ARGS].begin == '{' || *event->values[ARGS].begin == 'n');
-    return is_id(&event->values[TID]) && is_string(&event->values[CATEGORY]) &&
-           (event->phase == 'X' ? is_string(&event->values[NAME]) : is_plain_id(&event->values[ID]));
+        return is_string(name) && (args == NULL || *args == '{' || *args == 'n');
+    return is_id(&event->values[TID]) && is_string(category) &&
+           (event->phase == 'X' ? is_string(name) : is_plain_id(&event->values[ID]));
 }
 
 /* Note an event that was read. */

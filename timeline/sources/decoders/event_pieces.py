@@ -104,16 +104,14 @@ class EventDecoder(Generic[EventT]):
             return Piece(events, [], len(text))
         except (msgspec.ValidationError, UnicodeDecodeError):
             with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                parts = _part_list(text) if is_list else _part_whole(text).traceEvents
-                return self._one_by_one(parts, text, begin)
+                return self._one_by_one(_parts_of(text), text, begin)
         except RecursionError:
             return None
         except msgspec.DecodeError:
             mended = _without_lone_surrogates(text)
             if mended != text:
                 with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                    parts = _part_list(mended) if is_list else _part_whole(mended).traceEvents
-                    return self._one_by_one(parts, mended, begin, text)
+                    return self._one_by_one(_parts_of(mended), mended, begin, text)
         return None
 
     def _one_by_one(
@@ -163,6 +161,15 @@ class EventDecoder(Generic[EventT]):
             return False
 
 
+def _parts_of(text: bytes) -> Sequence[msgspec.Raw]:
+    """The events of a text that is a list, or an object that has one, each as it is spelled.
+
+    Raises:
+        msgspec.DecodeError, UnicodeDecodeError, RecursionError: the text is neither.
+    """
+    return _part_list(text) if text.startswith(b"[") else _part_whole(text).traceEvents
+
+
 def phase_of(text: bytes) -> str:
     """The phase of an event, empty where it has none.
 
@@ -194,7 +201,7 @@ def fault_in(text: bytes) -> int | None:
     """The byte at which text is not valid JSON, whatever follows; None where it only ends early."""
     text = _without_lone_surrogates(text)
     try:
-        _part_list(text) if text.startswith(b"[") else _part_whole(text)
+        _parts_of(text)
     except msgspec.ValidationError:
         return None
     except msgspec.DecodeError as error:
@@ -213,7 +220,7 @@ def _too_deep(text: bytes) -> int:
         middle = (low + high) // 2
         try:
             with contextlib.suppress(msgspec.DecodeError):
-                _part_list(text[:middle]) if text.startswith(b"[") else _part_whole(text[:middle])
+                _parts_of(text[:middle])
             low = middle + 1
         except RecursionError:
             high = middle
