@@ -78,12 +78,13 @@ class _Told:
         members, strings = records.members, records.strings
         most = int(members.size[members.group == NO_NAME].max(initial=0))
         told = cls(most)
-        for code in distinct(members.group[members.group != NO_NAME]).tolist():
-            rows = members.take(members.group == code)
-            ranks = distinct(rows.rank[rows.rank != NO_ID]).tolist()
-            sizes = distinct(rows.size).tolist()
-            name = next((strings[one] for one in rows.name.tolist() if one != NO_NAME), "")
-            size = sizes[0] if len(sizes) == 1 else 0
+        named = distinct(members.group[members.group != NO_NAME])
+        for code, rows in rows_by_value(members.group, named):
+            ranks = sorted(set(members.rank[rows].tolist()) - {NO_ID})
+            sizes = set(members.size[rows].tolist())
+            names = members.name[rows].tolist()
+            name = next((strings[one] for one in names if one != NO_NAME), "")
+            size = sizes.pop() if len(sizes) == 1 else 0
             known = tuple(ranks) if len(ranks) == size else ()
             told._add(strings[code], RankGroup(name, known, size, most))
         return told
