@@ -46,7 +46,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-SWEEP_STEP = 3
+SWEEP_STEP = int(os.environ.get("TLEXPORT_SWEEP_STEP", "5"))
 """A CI tries the first of so many cases of a sweep: it has to end within twenty minutes."""
 LONGEST = "test_compiled.py"
 """A file of few tests, of which one takes up to two minutes."""

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -57,10 +58,15 @@ PRIVATE_COPIES = {
 
 @dataclass(frozen=True)
 class Module:
-    """One module of the package: its dotted name without the package, and its source as a tree."""
+    """One module of the package: its dotted name without the package, and its source."""
 
     name: str
-    tree: ast.Module
+    path: Path
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        """The source as a tree, which takes too long to be made where tests are only collected."""
+        return ast.parse(self.path.read_text(encoding="utf-8"))
 
     @property
     def part(self) -> str:
@@ -82,7 +88,7 @@ def _modules() -> list[Module]:
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
         name = ".".join(part for part in parts if part != "__init__")
-        found.append(Module(name, ast.parse(path.read_text(encoding="utf-8"))))
+        found.append(Module(name, path))
     return found
 
 

@@ -365,6 +365,7 @@ SPELLINGS = (
 )
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("spelling", SPELLINGS)
 @pytest.mark.parametrize("at", [0, 2, 20])
 def test_odd_spellings_read_alike(
