@@ -28,7 +28,7 @@ from timeline.ranks.rank_work import (
     coarsen_for_file,
     draw_rank_from_source,
 )
-from timeline.ranks.shared_columns import packed
+from timeline.ranks.shared_columns import kept
 from timeline.ranks.warnings import said_once
 from timeline.ranks.workers import WorkerPool, worker_pool_for
 from timeline.records.not_given import NO_GRAPH
@@ -242,7 +242,7 @@ def _move(drawn: list[DrawnRank], clock: JoinedClock) -> None:
     """Move ranks on to one clock; none is in memory twice, or unpacked, for longer than needed."""
     for place, move in enumerate(clock.moves):
         moved = drawn[place].moved(move.move)
-        drawn[place] = replace(moved, facts=packed(moved.facts)) if len(drawn) > 1 else moved
+        drawn[place] = replace(moved, facts=kept(moved.facts, len(drawn)))
 
 
 def _waiting_of(facts: Sequence[RankFacts], clock: JoinedClock) -> Waiting:
@@ -280,7 +280,7 @@ def _with_waiting(
 
     def finish(place: int, tracks: RankTracks) -> RankTracks:
         made = replace(tracks, tracks=with_piece_args(tracks.tracks, facts[place]))
-        return packed(made) if len(facts) > 1 else made
+        return kept(made, len(facts))
 
     with_waiting(
         rows,

@@ -31,6 +31,7 @@ __all__ = [
     "SharedArguments",
     "SharedResult",
     "close_shared_file",
+    "kept",
     "open_shared_file",
     "packed",
 ]
@@ -45,6 +46,8 @@ MOST_SHARED_STRINGS = 1 << 12
 """Strings of one content that are shared with all others."""
 MOST_SHARED_ELEMENTS = 64
 """Elements of a set that is shared."""
+FEW_RANKS = 16
+"""Of so many ranks nothing is packed: they take little memory, and packing takes time."""
 
 FILES_MAPPED = 4
 """Files of the main process that a worker keeps mapped; it goes from one to the next."""
@@ -196,6 +199,11 @@ def _split_off_columns(content: Any) -> tuple[bytes, list[memoryview]]:
     rest = io.BytesIO()
     _Pickler(rest, buffer_callback=stays).dump(content)
     return rest.getvalue(), columns
+
+
+def kept(content: _Content, ranks: int) -> _Content:
+    """What is kept of one of so many ranks: packed where they are many."""
+    return packed(content) if ranks > FEW_RANKS else content
 
 
 def packed(content: _Content) -> _Content:

@@ -17,7 +17,7 @@ from timeline.frozen import dataclass
 from timeline.options import ReadingOptions
 from timeline.progress import UPDATE_SECONDS, Progress, RanksRead, Silent
 from timeline.ranks.read_counts import LocalCounts, ReadCounts, SharedCounts, counted_here
-from timeline.ranks.shared_columns import packed
+from timeline.ranks.shared_columns import kept
 from timeline.sources.source import Source
 
 if TYPE_CHECKING:
@@ -226,21 +226,17 @@ class _LostError(Exception):
     """A worker is gone, and with it the results of all that were in work."""
 
 
-def _as_it_is(content: _Result) -> _Result:
-    return content
-
-
 class _Inline(Executor):
     """Does everything at once, in this process."""
 
-    def __init__(self, *, several: bool) -> None:
-        """several: whether results are kept until there are more of them."""
-        self._keep = packed if several else _as_it_is
+    def __init__(self, ranks: int) -> None:
+        """ranks: how many results are kept."""
+        self._ranks = ranks
 
     def submit(self, fn: Callable[..., _Result], /, *args: Any, **kwargs: Any) -> Future[_Result]:
         future: Future[_Result] = Future()
         try:
-            future.set_result(self._keep(fn(*args, **kwargs)))
+            future.set_result(kept(fn(*args, **kwargs), self._ranks))
         except (TimelineError, MemoryError) as error:
             future.set_exception(error)
         return future
@@ -266,7 +262,7 @@ def worker_pool_for(
     most = MOST_WINDOWS_PROCESSES if sys.platform == "win32" else len(sources)
     jobs = max(1, min(jobs, len(sources), most))
     counts = None if isinstance(progress, Silent) else _counts(jobs)
-    inline = partial(_Inline, several=len(sources) > 1)
+    inline = partial(_Inline, len(sources))
     start = inline if jobs == 1 else partial(_processes, jobs, counts)
     return WorkerPool(start, jobs, progress, keep_going, sizes_bytes=sizes_bytes, counts=counts)
 
