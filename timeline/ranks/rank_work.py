@@ -114,6 +114,11 @@ class RankRequest:
     read_ranks: frozenset[int] = frozenset()
 
     @property
+    def is_first(self) -> bool:
+        """Whether the rank is read for the first time, and asked all questions."""
+        return self.chosen is None and self.floors is None
+
+    @property
     def drawn_layers(self) -> frozenset[Layer]:
         """The layers that are drawn, or that figures are of."""
         return self.selection.layers_of(Kind.SUMMARY)
@@ -228,7 +233,7 @@ def _draw_selected(
         request.questions,
         windowed=request.window_ns is not None,
     )
-    if request.chosen is None and request.floors is None:  # they were read before otherwise
+    if request.is_first:
         facts = _with_answers(facts, part, collectives, request)
     if request.questions.compare:
         ordinary = _ordinary_facts(facts, records, part, request)
@@ -275,12 +280,14 @@ def _with_operator_steps(facts: RankFacts, part: Cut, request: RankRequest) -> R
 
 def _collectives_of(records: Records, part: Cut, request: RankRequest) -> RankCollectives:
     """The collectives of all records, of which those of the part are selected."""
+    told_by_causes = request.questions.causes and request.is_first
     return rank_collectives(
         records,
         part.op_iterations,
         part.op_rows,
         read_ranks=request.read_ranks,
         recorded=Layer.COMMUNICATION in request.read_layers or records.hardware == GPU,
+        delays=len(request.read_ranks) > 1 and not told_by_causes,
     )
 
 

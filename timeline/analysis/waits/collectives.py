@@ -13,6 +13,7 @@ import numpy.typing as npt
 from timeline.analysis.waits.arrivals import RankArrivals, measure_arrivals
 from timeline.analysis.waits.group_members import group_in_name
 from timeline.columns.columns import Bool, Codes, Int64, Rows, column
+from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct, distinct_pairs
 from timeline.columns.intervals import covered_until, union, union_of_sets
 from timeline.columns.strings import NO_NAME, StringPool
@@ -111,6 +112,7 @@ def rank_collectives(
     *,
     read_ranks: frozenset[int] = frozenset(),
     recorded: bool = True,
+    delays: bool = True,
 ) -> RankCollectives:
     """The collectives of a rank.
 
@@ -128,6 +130,8 @@ def rank_collectives(
         selected: rows of the ops that are drawn, None for all.
         read_ranks: the ranks that are read.
         recorded: whether HCCL tasks were read, if there are any.
+        delays: whether it is told how long the device computed, and did nothing, before each, by
+            which ranks are compared.
     """
     order = np.argsort(records.ops.start_ns, kind="stable")
     ops, iterations = records.ops.take(order), iterations[order]
@@ -136,8 +140,12 @@ def rank_collectives(
     pairs, which = distinct_pairs(ops.name.astype(np.int64), group.astype(np.int64))
     named = [(_OF_STREAM.sub("", pool[name], 1), pool[group]) for name, group in pairs.tolist()]
     kinds = [collective_kind(name) for name, _ in named]
-    key, pair = _keys_by_name(named, which, iterations) if records.numbered_ops else _no_keys(ops)
-    computing_ns, idle_ns = _since_op_before(records.tasks, ops)
+    key, pair = (
+        _keys_by_name(named, kinds, which, iterations) if records.numbered_ops else _no_keys(ops)
+    )
+    computing_ns = idle_ns = constant(0, len(ops), np.int64)
+    if delays:
+        computing_ns, idle_ns = _since_op_before(records.tasks, ops)
     made = Collectives(
         ops.start_ns,
         ops.end_ns,
@@ -170,13 +178,13 @@ def _names_of_groups(ops: CommunicationOps) -> Codes:
 
 
 def _keys_by_name(
-    named: Sequence[tuple[str, str]], which: Rows, iterations: Int64
+    named: Sequence[tuple[str, str]], kinds: Sequence[str], which: Rows, iterations: Int64
 ) -> tuple[Int64, Int64]:
     """Keys of ops, and of sends with their receives, given distinct names and groups."""
     turn = _turns(which, iterations)
     pairs = _hashed(
-        f"{group}\0{_VERB.sub('', name)}" if collective_kind(name) in _PAIRED else ""
-        for name, group in named
+        f"{group}\0{_VERB.sub('', name)}" if kind in _PAIRED else ""
+        for kind, (name, group) in zip(kinds, named, strict=True)
     )
     key = mix_hashes(_hashed(f"{group}\0{name}" for name, group in named)[which], iterations, turn)
     return key, np.where(pairs[which] == 0, NO_ID, mix_hashes(pairs[which], iterations, turn))
