@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 
 import numpy as np
 
@@ -206,16 +207,17 @@ def overlap_rows(facts: RankFacts) -> Iterator[OverlapRow]:
         idle_ns=parts.idle_ns,
     )
     steps, totals = facts.steps, facts.step_totals
-    for row in np.flatnonzero(totals.known).tolist():
-        yield OverlapRow(
-            facts.rank,
-            int(steps.graph[row]),
-            int(steps.iteration[row]),
-            computing_ns=int(totals.computing_ns[row]),
-            communication_ns=int(totals.communication_ns[row]),
-            not_overlapped_ns=int(totals.not_overlapped_ns[row]),
-            free_ns=int(totals.free_ns[row]),
-            copies_ns=None if parts.copies_ns is None else int(totals.copies_ns[row]),
-            outside_ns=0,
-            idle_ns=int(totals.idle_ns[row]),
-        )
+    known = np.flatnonzero(totals.known)
+    yield from map(
+        OverlapRow,
+        repeat(facts.rank),
+        steps.graph[known].tolist(),
+        steps.iteration[known].tolist(),
+        totals.computing_ns[known].tolist(),
+        totals.communication_ns[known].tolist(),
+        totals.not_overlapped_ns[known].tolist(),
+        totals.free_ns[known].tolist(),
+        repeat(None) if parts.copies_ns is None else totals.copies_ns[known].tolist(),
+        repeat(0),  # outside
+        totals.idle_ns[known].tolist(),
+    )
