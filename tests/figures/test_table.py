@@ -61,6 +61,29 @@ def test_rows_and_choices(rows: list[tuple[int | None, str]], seed: int) -> None
     assert list(table.take(chosen < 2)) == [rows[at] for at in np.flatnonzero(chosen < 2)]
 
 
+@given(rows=ROWS, others=ROWS)
+def test_tables_are_equal_where_their_rows_are(
+    rows: list[tuple[int | None, str]], others: list[tuple[int | None, str]]
+) -> None:
+    """Whatever stands behind what is not given."""
+    table, other = _table(rows), _table(rows)
+    np.ma.getdata(other["number"])[np.ma.getmaskarray(other["number"])] = 7
+    assert table == other
+    assert (table == _table(others)) == (rows == others)
+
+
+def test_tables_of_other_columns_are_not_equal() -> None:
+    """Neither in another order, nor of another kind, nor something else; what is no number is."""
+    columns = {"a": np.array([1, 2]), "b": np.array([0.5, np.nan])}
+    table = Table(columns)
+    assert table == Table({name: column.copy() for name, column in columns.items()})
+    assert table != Table({"b": columns["b"], "a": columns["a"]})
+    assert table != Table({"a": columns["a"]})
+    assert table != Table({"a": columns["a"].astype(float), "b": columns["b"]})
+    assert table != Table({"a": np.ma.masked_array([1, 2], [False, True]), "b": columns["b"]})
+    assert table != columns
+
+
 def test_a_notebook_obeys_nothing() -> None:
     """Names are escaped, and a long table is cut with a note."""
     rows: list[tuple[int | None, str]] = [(None, "<script>")] * (MOST_ROWS_SHOWN + 5)

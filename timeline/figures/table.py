@@ -60,12 +60,21 @@ def join_parts(
     return {name: join_columns([part[name] for part in joined]) for name in names}
 
 
+def _are_equal(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
+    """Whether two columns hold equal values, or none, in the same rows; what is no number too."""
+    given = ~np.ma.getmaskarray(one)
+    if one.dtype != other.dtype or not np.array_equal(given, ~np.ma.getmaskarray(other)):
+        return False
+    values, others = np.ma.getdata(one)[given], np.ma.getdata(other)[given]
+    return np.array_equal(values, others, equal_nan=one.dtype.kind == "f")
+
+
 def masked_if_needed(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """A column that is masked only where a value is, as sums of no rows are otherwise."""
     return column if np.ma.getmaskarray(column).any() else np.ma.getdata(column)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Table:
     """Columns by name, all equally long: int64, float64 or strings (object).
 
@@ -93,6 +102,16 @@ class Table:
                 column = np.ma.masked_array(given, absent) if any(absent) else given
             columns[name] = column
         return cls(columns)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both have the same columns in the same order, and the same values in them."""
+        if not isinstance(other, Table):
+            return NotImplemented
+        return list(self.columns) == list(other.columns) and all(
+            _are_equal(column, other[name]) for name, column in self.columns.items()
+        )
+
+    __hash__ = None  # type: ignore[assignment]
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
