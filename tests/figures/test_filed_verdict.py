@@ -179,6 +179,27 @@ def test_text_that_was_not_written_here(text: str) -> None:
         FiledVerdict.from_attributes(attributes)
 
 
+def test_a_comparison_of_classes_without_their_whole() -> None:
+    """A row that is a class is not the whole, whatever it is called."""
+    runs = [made_report(2, 3, word=word).figures for word in ("one", "other")]
+    comparison = Comparison.of(runs[0], runs[1])
+    written = dict(FiledVerdict.of_comparison("0.1.0", "summary", comparison).attributes())
+    filed = msgspec.json.decode(written[TEXT])
+    columns = filed["comparison"]["overall"]["columns"]
+    rows = len(columns["metric"])
+
+    def read_with(by: str | None) -> FiledVerdict | None:
+        columns.update({"by": [by] * rows, "base_count": [1] * rows, "new_count": [1] * rows})
+        text = msgspec.json.encode(filed)
+        return FiledVerdict.from_attributes({TEXT: text.decode(), CHECKSUM: str(zlib.crc32(text))})
+
+    found = read_with(None)
+    assert found is not None
+    assert filed_text(found, DISPLAYS[0]) == comparison_text(comparison, DISPLAYS[0])
+    with pytest.raises(DamagedVerdictError, match="the whole is not known"):
+        read_with("kernel")
+
+
 def test_changed_text() -> None:
     """One changed character is noticed."""
     attributes = dict(filed_of(made_report(2, 3)).attributes())

@@ -208,8 +208,8 @@ class Comparison:
 
     @property
     def whole(self) -> dict[str, Any]:
-        """The row of the whole in `overall`."""
-        return next(row for row in self.overall.to_dicts() if row["metric"] == WHOLE)
+        """The row of the whole in `parts`."""
+        return next(row for row in self.parts.to_dicts() if row["metric"] == WHOLE)
 
     @property
     def parts(self) -> Table:

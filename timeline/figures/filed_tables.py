@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.analysis.idle.idle_sums import IdleCause
+from timeline.figures.class_pairs import are_classes
 from timeline.figures.comparison import Comparison
 from timeline.figures.overall_parts import WHOLE
 from timeline.figures.rank_tables import Figures
@@ -99,7 +100,7 @@ def comparison_fault(comparison: Comparison) -> str | None:
         if part_of not in known:
             return f"overall has no {part_of}"
         known.add(metric)
-    whole = overall["metric"] == WHOLE
+    whole = (overall["metric"] == WHOLE) & ~are_classes(overall)
     if np.ma.getmaskarray(overall["base_ns"])[whole].any() or not whole.any():
         return "the whole is not known"
     return None

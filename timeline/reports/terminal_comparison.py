@@ -68,8 +68,7 @@ def _blocks(
         return
     sentences[0].stylize("bold")
     yield sentences
-    whole = comparison.parts["metric"] == WHOLE
-    whole_ns = int(comparison.parts["base_ns"][whole].sum())
+    whole_ns = comparison.whole["base_ns"]
     yield [_overall(comparison, display, whole_ns)]
     most = (MOST_VERBOSE,) * 3 if verbose else (MOST_RANKS, MOST_STEPS, MOST_OPERATORS)
     if len(comparison.ranks) > 1:
