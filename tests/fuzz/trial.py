@@ -105,9 +105,13 @@ class Trial:
             self._export(chance // ONE_LOOK_IN // ONE_EXPORT_IN % WAYS)
 
     def _export_in_all_ways(self) -> None:
-        """Run the whole program in all ways; what some refuse, others may draw."""
+        """Run the whole program in all ways; what some refuse, others may draw.
+
+        Each may take as long as an input that goes one way.
+        """
         refusal: TimelineError | None = None
         for way in self.ways:
+            self._began = time.process_time()
             try:
                 self._export(way)
             except TimelineError as error:
