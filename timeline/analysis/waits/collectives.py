@@ -60,8 +60,8 @@ class Collectives(Spans):
     not known. moved_bytes: what it sends over links as the profiler sums it up, NO_ID likewise.
     computing_before_ns and host_before_ns: how long its start depended on computing, and on the
     host, since its op before (see `op_delays`); where causes are not asked for, how long the device
-    computed, and did nothing. selected: whether it is drawn; clocks are aligned by all ops, so that
-    a part of a profile lies where the whole does.
+    computed, and did nothing; 0 of a rank that is read alone. selected: whether it is drawn; clocks
+    are aligned by all ops, so that a part of a profile lies where the whole does.
     """
 
     key: Int64 = column(np.int64)
