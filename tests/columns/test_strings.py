@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -45,3 +46,15 @@ def test_an_extended_pool_keeps_codes_and_adds_its_own(
         last[code] for code in further
     ]
     assert np.array_equal(ExtendedPool(base).codes(shared), base.codes(shared))
+
+
+@given(st.lists(st.text("aAbBſsK_", max_size=6)), st.lists(st.text("abs_", min_size=1, max_size=2)))
+def test_codes_of_strings_with_words(texts: list[str], words: list[str]) -> None:
+    """As a pattern finds them for which the size of letters does not matter; of any pool."""
+    pool = StringPool()
+    pool.codes(texts[:3])
+    pool = ExtendedPool(pool)
+    pool.codes(texts[3:])
+    pattern = re.compile("|".join(map(re.escape, words)), re.IGNORECASE)
+    wanted = [code for code, text in enumerate(pool) if words and pattern.search(text)]
+    assert pool.codes_with(words).tolist() == wanted

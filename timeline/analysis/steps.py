@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -85,13 +85,13 @@ class _Marked:
         if operators.fp_start:
             heads = _is_operator(tasks, strings, operators.fp_start)
         else:
-            fetching = _codes_with(strings, _GET_NEXT)
+            fetching = strings.codes_with(_GET_NEXT)
             heads = np.isin(tasks.name, fetching) | np.isin(tasks.op_type, fetching)
         if operators.bp_end:
             backward = _is_operator(tasks, strings, operators.bp_end)
         else:
-            backward = np.isin(tasks.name, _codes_with(strings, (_GRADIENTS.lower(),)))
-        reduces = np.isin(records.ops.name, _codes_with(strings, _ALL_REDUCE))
+            backward = np.isin(tasks.name, strings.codes_with((_GRADIENTS.lower(),)))
+        reduces = np.isin(records.ops.name, strings.codes_with(_ALL_REDUCE))
         return cls(heads, backward, reduces)
 
 
@@ -165,11 +165,6 @@ def _is_operator(tasks: Tasks, strings: StringPool, name: str) -> Bool:
         string == name or string.rpartition("/")[2] == name for string in strings
     )
     return np.isin(tasks.name, codes)
-
-
-def _codes_with(strings: StringPool, parts: Iterable[str]) -> np.ndarray:
-    wanted = tuple(parts)
-    return strings.codes_where(any(part in string.lower() for part in wanted) for string in strings)
 
 
 def _runs(marked: Bool) -> Int64:

@@ -98,6 +98,16 @@ class StringPool:
         """The codes of the strings whose test is true, (k,) int32; tests are in order of codes."""
         return np.flatnonzero(np.fromiter(tests, np.bool_)).astype(np.int32)
 
+    def codes_with(self, words: Iterable[str]) -> Codes:
+        """The codes of the strings that hold one of some words, (k,) int32 ascending.
+
+        words: in small letters; the size of letters does not matter. A pattern would be tried at
+        every place of a string, which takes ten times as long.
+        """
+        folded = [string.casefold() for string in self]
+        found = {code for word in words for code, string in enumerate(folded) if word in string}
+        return np.array(sorted(found), np.int32)
+
     def extended(self) -> tuple[StringPool, int, Sequence[str]]:
         """The pool that it extends, how many strings of that it has, and the further ones."""
         return self, len(self), ()

@@ -41,10 +41,7 @@ def fetching_names(strings: StringPool) -> Codes:
 def _named(strings: StringPool, pattern: re.Pattern[str], *words: str) -> Codes:
     """Codes of the strings in which a pattern is found, (k,) ascending.
 
-    words: in small letters, of which what is found has at least one. A pattern for which the size
-    of letters does not matter is tried at every place of a string, which takes ten times as long.
+    words: in small letters, of which what is found has at least one.
     """
-    folded = [string.casefold() for string in strings]
-    having = {code for word in words for code, string in enumerate(folded) if word in string}
-    found = [code for code in sorted(having) if pattern.search(strings[code])]
-    return np.array(found, np.int32)
+    having = strings.codes_with(words).tolist()
+    return np.array([code for code in having if pattern.search(strings[code])], np.int32)

@@ -5,8 +5,6 @@ Critical path and replay stand on it.
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from timeline.analysis.idle.call_kinds import names_waiting_for_device
@@ -15,7 +13,6 @@ from timeline.analysis.path.path_items import PathKind
 from timeline.columns.columns import Bool, Codes, Int64, Rows
 from timeline.columns.distinct import distinct, rows_by_value
 from timeline.columns.intervals import open_at, union
-from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Records, Tasks
 
@@ -32,7 +29,7 @@ LEAST_DELAY_NS = 2_000
 """A task that starts so soon after the one before was not kept waiting by anything else."""
 WAIT_SLACK_NS = 1_000
 """An event wait may begin so much before the end of the task before, as recorded."""
-_EVENT_WAIT = compile_late(r"event_?wait", re.IGNORECASE)
+_EVENT_WAIT = ("eventwait", "event_wait")
 """Types and names of the tasks with which a stream waits for another one."""
 
 
@@ -107,8 +104,9 @@ def before_on_device(records: Records, items: DeviceItems) -> Rows:
 
 def _waits(records: Records) -> Bool:
     """The tasks with which a stream waits for another one."""
-    tests = np.fromiter((bool(_EVENT_WAIT.search(text)) for text in records.strings), np.bool_)
-    return tests[records.tasks.task_type] | tests[records.tasks.name]
+    waits = np.zeros(len(records.strings), np.bool_)
+    waits[records.strings.codes_with(_EVENT_WAIT)] = True
+    return waits[records.tasks.task_type] | waits[records.tasks.name]
 
 
 def _waited_between(tasks: Tasks, waits: Rows, since_ns: Int64, until_ns: Int64) -> Bool:
