@@ -43,6 +43,7 @@ def integers(draw: st.DrawFn, kinds: tuple[type[np.integer[Any]], ...] = tuple(F
 @pytest.fixture(autouse=True)
 def in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "CHUNK_ROWS", 7)
+    monkeypatch.setattr("timeline.columns.distinct.FEW_ROWS", 3)
 
 
 with_parts = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from timeline.columns.chunks import chunks, rows_where
-from timeline.columns.columns import Bool, Int64, Rows, take
+from timeline.columns.columns import Bool, Int64, Rows, ascending, take
 from timeline.frozen import dataclass
 from timeline.layers import HOST_LAYERS, Layer
 from timeline.ranges import FURTHEST_NS
@@ -63,7 +63,7 @@ def _with_equals(values: Int64) -> Rows:
         order = np.argsort(near, kind="stable")
         same = near[order][1:] == near[order][:-1]
         found.append(rows[order[np.append(same, False) | np.append(False, same)]])
-    return np.sort(np.concatenate(found))
+    return ascending(np.concatenate(found))
 
 
 def _rows_between(values: Int64, low: float, high: float) -> Rows:
@@ -72,7 +72,7 @@ def _rows_between(values: Int64, low: float, high: float) -> Rows:
 
 def _bounds(values: Int64) -> Iterator[int | float]:
     """Values between which about SORTED_ROWS lie, from below all of them to above."""
-    some = np.sort(values[:: max(1, len(values) // SAMPLED)])
+    some = ascending(values[:: max(1, len(values) // SAMPLED)])
     yield -math.inf
     yield from np.unique(some[:: max(1, len(some) * SORTED_ROWS // len(values))])[1:].tolist()
     yield math.inf

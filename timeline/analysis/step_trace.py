@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from timeline.columns.columns import Bool, ColumnTable, Int64, column, sort_rows
+from timeline.columns.columns import Bool, ColumnTable, Int64, ascending, column, sort_rows
 from timeline.records.not_given import NO_TIME
 from timeline.records.tables import Steps
 
@@ -64,7 +64,7 @@ def data_aug_bounds(steps: Steps) -> tuple[Int64, Int64]:
     It runs from the latest end of any step of any graph before the step's FP start up to that FP
     start (msprof's Data Aug Bound, MindInsight's step interval). Exports draw it one step late.
     """
-    ends_ns = np.sort(steps.end_ns)
+    ends_ns = ascending(steps.end_ns)
     at = np.searchsorted(ends_ns, steps.fp_start_ns, side="left") - 1
     known = (at >= 0) & (steps.fp_start_ns != NO_TIME)
     if not len(steps):

@@ -39,6 +39,7 @@ __all__ = [
     "Int64",
     "Rows",
     "TableBuilder",
+    "ascending",
     "column",
     "concat_columns",
     "filter_in_place",
@@ -60,6 +61,7 @@ Bool = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.intp]
 
 _Table = TypeVar("_Table", bound="ColumnTable")
+_Number = TypeVar("_Number", bound=np.generic)
 
 
 def column(dtype: npt.DTypeLike, default: float | None = None) -> Any:
@@ -102,6 +104,15 @@ def filter_in_place(values: npt.NDArray[Any], stays: Bool) -> npt.NDArray[Any]:
         values[first : first + len(left)] = left
         first += len(left)
     return values[:count]
+
+
+def ascending(values: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
+    """The values (n,) in ascending order.
+
+    Times, and places in other columns, come in a few runs that are in order: what merges runs
+    takes a tenth of the time of NumPy's own choice, which makes nothing of them.
+    """
+    return np.sort(values, kind="stable")
 
 
 def sort_rows(*keys: npt.NDArray[Any]) -> Rows:

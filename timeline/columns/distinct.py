@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.chunks import chunks, compute_in_chunks
-from timeline.columns.columns import Codes, Int64, Rows, sort_rows
+from timeline.columns.columns import Bool, Codes, Int64, Rows, ascending, sort_rows
 from timeline.columns.constant import constant, is_constant
 from timeline.columns.spill import spillable
 
@@ -74,8 +74,7 @@ def distinct_values(values: npt.NDArray[_Integer]) -> tuple[npt.NDArray[_Integer
     if len(values) <= FEW_ROWS:
         return _distinct_of_few(values)
     if (dense := dense_range(values)) is None:
-        found, which = np.unique(values, return_inverse=True)
-        return found, which.reshape(-1)
+        return _sorted_values(values)
     least, _ = dense
     found, position = _numbered(values, *dense)
     return found, compute_in_chunks(np.intp, lambda some: position.take(some - least), values)
@@ -191,8 +190,22 @@ def _numbered(
 
 def _sorted_distinct(values: npt.NDArray[_Integer]) -> npt.NDArray[_Integer]:
     """The distinct of a few values, some ten times faster than by the hash table of NumPy."""
-    ordered = np.sort(values)
+    ordered = ascending(values)
+    return ordered[_are_first(ordered)]
+
+
+def _sorted_values(values: npt.NDArray[_Integer]) -> tuple[npt.NDArray[_Integer], Rows]:
+    """The distinct values, and where each row's is among them, by their order."""
+    order = sort_rows(values)
+    ordered = values[order]
+    is_first = _are_first(ordered)
+    which = np.empty(len(values), np.intp)
+    which[order] = np.cumsum(is_first) - 1
+    return ordered[is_first], which
+
+
+def _are_first(ordered: npt.NDArray[_Integer]) -> Bool:
+    """Which of some values in order are not those before them."""
     is_first = np.ones(len(ordered), np.bool_)
-    is_first[1:] = ordered[1:] != ordered[:-1]
-    found: npt.NDArray[_Integer] = ordered[is_first]
-    return found
+    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+    return is_first

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from timeline.columns.columns import Bool, Int64, Rows, take
+from timeline.columns.columns import Bool, Int64, Rows, ascending, take
 from timeline.columns.spill import spillable
 from timeline.frozen import dataclass
 
@@ -166,7 +166,7 @@ def split_at_gaps(
     if touching:
         meeting = np.flatnonzero(ordered[1:] == reach_ns[:-1]) + 1
         instants_ns = ordered[ordered == ends_ns]
-        quiet = np.sort(np.append(quiet, meeting[~np.isin(ordered[meeting], instants_ns)]))
+        quiet = ascending(np.append(quiet, meeting[~np.isin(ordered[meeting], instants_ns)]))
     del ordered, ends_ns, reach_ns
     first = 0
     while first < len(rows):

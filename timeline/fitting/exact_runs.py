@@ -8,7 +8,7 @@ from dataclasses import field
 import numpy as np
 
 from timeline.analysis.telling_steps import StepRun
-from timeline.columns.columns import Int64
+from timeline.columns.columns import Int64, ascending
 from timeline.fitting.limits import Cost, Limits
 from timeline.frozen import dataclass
 from timeline.layers import SizeLayer
@@ -132,8 +132,4 @@ class _Moments:
                 by_layer.setdefault(content.kind.value, []).append(content.start_ns)
             elif isinstance(content, Samples) and track.size_layer is not None:
                 by_layer.setdefault(track.size_layer, []).append(content.time_ns)
-        # A few runs that are in order each: a stable sort takes no longer than to merge them.
-        return {
-            layer: np.sort(np.concatenate(found), kind="stable")
-            for layer, found in by_layer.items()
-        }
+        return {layer: ascending(np.concatenate(found)) for layer, found in by_layer.items()}

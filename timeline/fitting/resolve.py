@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from timeline.columns.columns import Bool, Int64
+from timeline.columns.columns import Bool, Int64, ascending
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct
 from timeline.fitting.coarsen import EXACT, Resolution, as_coarse, coarsen, thin
@@ -82,7 +82,7 @@ class WholeArrows:
     """The arrows of which both ends are drawn, and how many have an end at all."""
 
     def __init__(self, tracks: Iterable[Track]) -> None:
-        ends = np.sort(_arrows_of(tracks))
+        ends = ascending(_arrows_of(tracks))
         follows = ends[1:] == ends[:-1]
         self._whole = ends[1:][follows]
         self.count = len(self._whole)

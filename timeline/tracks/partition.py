@@ -16,7 +16,7 @@ from timeline.analysis.overlap import Overlap
 from timeline.analysis.waits.collectives import RankCollectives
 from timeline.analysis.waits.exposed_waiting import delayed_until
 from timeline.analysis.waits.waiting import Waits
-from timeline.columns.columns import Codes, ColumnTable, Int64, Rows, column
+from timeline.columns.columns import Codes, ColumnTable, Int64, Rows, ascending, column
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct, distinct_pairs
 from timeline.columns.intervals import IntervalSet, open_at
@@ -268,7 +268,7 @@ def _cut(spans: IntervalSet, edges_ns: Int64) -> tuple[Rows, Int64, Int64]:
     edges_ns = distinct(edges_ns)
     at = np.searchsorted(spans.start_ns, edges_ns, side="right") - 1
     inside = (at >= 0) & (edges_ns > spans.start_ns[at]) & (edges_ns < spans.end_ns[at])
-    begin_ns = np.sort(np.concatenate([spans.start_ns, edges_ns[inside]]))
+    begin_ns = ascending(np.concatenate([spans.start_ns, edges_ns[inside]]))
     owner = np.searchsorted(spans.start_ns, begin_ns, side="right") - 1
     stop_ns = np.minimum(np.append(begin_ns[1:], np.iinfo(np.int64).max), spans.end_ns[owner])
     return owner, begin_ns, stop_ns

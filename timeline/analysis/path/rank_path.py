@@ -19,7 +19,7 @@ from timeline.analysis.path.device_order import (
 from timeline.analysis.path.item_runs import ItemRuns
 from timeline.analysis.path.longest_calls import longest_calls
 from timeline.analysis.path.path_items import PathItems, RankPath
-from timeline.columns.columns import Bool, Int64, Rows
+from timeline.columns.columns import Bool, Int64, Rows, ascending
 from timeline.columns.distinct import distinct, rows_by_value
 from timeline.columns.strings import StringPool
 from timeline.records.not_given import NO_ID, NO_TIME
@@ -119,7 +119,7 @@ def _with_calls(
     Paths begin at the ends of steps, or with the first work of the device: no call before counts.
     """
     host = records.host
-    ends_ns = np.sort(np.append(step_ends_ns, NO_TIME))
+    ends_ns = ascending(np.append(step_ends_ns, NO_TIME))
     step_ns = ends_ns[np.searchsorted(ends_ns, items.asked_ns, side="right") - 1]
     since_ns = np.maximum(items.host_ns, step_ns)
     since_ns = np.maximum(since_ns, items.start_ns.min(initial=np.iinfo(np.int64).max))

@@ -9,7 +9,7 @@ import numpy as np
 from timeline.analysis.waits.arrivals import Arrivals, GroupView
 from timeline.analysis.waits.collectives import RankCollectives
 from timeline.analysis.waits.shared_ops import SharedOps
-from timeline.columns.columns import Bool, ColumnTable, Int64, Rows, column
+from timeline.columns.columns import Bool, ColumnTable, Int64, Rows, ascending, column, sort_rows
 from timeline.columns.distinct import distinct_values
 from timeline.records.not_given import NO_ID, NO_TIME
 
@@ -238,9 +238,9 @@ def _candidates(
     arrivals: Arrivals, shared: SharedOps, numbers: Int64, start_ns: Int64
 ) -> _Candidates:
     """Who came last, as each rank's tasks tell, of the ranks that have no op to compare."""
-    sorted_numbers, order = np.sort(numbers), np.argsort(numbers, kind="stable")
-    at = np.minimum(np.searchsorted(sorted_numbers, arrivals.read_rank), len(numbers) - 1)
-    keys = np.sort(shared.op * len(numbers) + shared.rank)
+    order = sort_rows(numbers)
+    at = np.minimum(np.searchsorted(numbers, arrivals.read_rank, sorter=order), len(numbers) - 1)
+    keys = ascending(shared.op * len(numbers) + shared.rank)
     key = shared.op * len(numbers) + order[at]
     has_op = keys[np.minimum(np.searchsorted(keys, key), len(keys) - 1)] == key
     is_missing = (arrivals.read_rank != NO_ID) & ~has_op

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from timeline.analysis.work.framework_calls import CallKind, FrameworkCalls, module_name
 from timeline.columns.chunks import chunks
-from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
+from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, ascending, column
 from timeline.columns.distinct import distinct, distinct_pairs, rows_by_value
 from timeline.columns.nesting import find_parents, innermost, order_edges
 from timeline.columns.strings import StringPool
@@ -149,9 +149,9 @@ class _Lane:
     @classmethod
     def of(cls, host: HostEvents, rows: Rows, kind: Int64, asked: Int64) -> _Lane:
         start_ns, end_ns = host.start_ns[rows], host.end_ns[rows]
-        moments_ns = np.sort(_middle_ns(host, asked))
+        moments_ns = ascending(_middle_ns(host, asked))
         holds = _number_inside(moments_ns, start_ns, end_ns) > 0
-        operators_ns = np.sort(start_ns[kind == CallKind.OPERATOR])
+        operators_ns = ascending(start_ns[kind == CallKind.OPERATOR])
         rows, kind, start_ns, end_ns = rows[holds], kind[holds], start_ns[holds], end_ns[holds]
         edges = order_edges(start_ns, end_ns)
         begins = ~edges.is_end

@@ -11,7 +11,16 @@ from timeline.analysis.work.call_chains import NO_PATH, ModulePaths
 from timeline.analysis.work.call_tree import NO_CALL, CallTree
 from timeline.analysis.work.framework_calls import MODULE, launch_name
 from timeline.analysis.work.task_sums import are_hccl_tasks
-from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column, rows_of_runs
+from timeline.columns.columns import (
+    Bool,
+    Codes,
+    ColumnTable,
+    Int64,
+    Rows,
+    ascending,
+    column,
+    rows_of_runs,
+)
 from timeline.columns.distinct import distinct
 from timeline.columns.group_by import group_by
 from timeline.columns.strings import NO_NAME, StringPool
@@ -261,8 +270,8 @@ def _shown(records: Records, operators: CallTree, kernels: Int64, most: int) -> 
         first, stop = (np.searchsorted(parents, asked, side=side) for side in ("left", "right"))
         inner = by_parent[rows_of_runs(first, stop - first)]
         stays.append(inner[~gives_way[inner]])
-        asked = np.sort(inner[gives_way[inner]])
-    return np.sort(np.concatenate(stays))
+        asked = ascending(inner[gives_way[inner]])
+    return ascending(np.concatenate(stays))
 
 
 def _steps(records: Records, operators: CallTree) -> Int64:

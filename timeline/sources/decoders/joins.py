@@ -14,6 +14,7 @@ from timeline.columns.columns import (
     Codes,
     Int64,
     Rows,
+    ascending,
     concat_columns,
     rows_of_runs,
     sort_rows,
@@ -227,7 +228,7 @@ def covering_parents(tasks: Tasks) -> Bool:
         order = sort_rows(start_ns)
         child, start_ns = child[order], start_ns[order]
     # Children in order of their key, then of their start: their places in order of start do.
-    places = np.sort(key[child] * len(child) + np.arange(len(child)))
+    places = ascending(key[child] * len(child) + np.arange(len(child)))
     place = np.searchsorted(start_ns, tasks.start_ns[candidate])
     at = np.searchsorted(places, key[candidate] * len(child) + place)
     next_key, next_place = np.divmod(places[np.minimum(at, len(places) - 1)], len(child))
