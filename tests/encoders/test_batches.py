@@ -35,6 +35,7 @@ SIZES = (300, 0, 40, 700, 20, 5, 900, 60)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches, "BATCH_ELEMENTS", 256)
     monkeypatch.setattr(pieces, "COMPRESSED_TOGETHER_BYTES", 4096)
+    monkeypatch.setattr(piece_maker, "ALONE_SECONDS", 0)
 
 
 @pytest.fixture

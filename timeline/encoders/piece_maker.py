@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from functools import cached_property
-from itertools import chain, islice
+from itertools import chain
 
 from timeline.encoders.batches import TEXT_SEQUENCE, TrackBatch, batch_tracks, in_file_order
 from timeline.encoders.compression import Compression
@@ -20,6 +21,10 @@ __all__ = ["EncodingWorkers", "PieceMaker", "encode_timeline"]
 
 THREADS = min(4, os.cpu_count() or 1)
 """Threads that encode; most of what they do lets others run meanwhile."""
+ALONE_SECONDS = 0.25
+"""So long one thread encodes before it is helped. Of less work, two take as long by the clock and
+two fifths more of the processors: they hand each other the interpreter more often than they work.
+"""
 BATCHES_PER_WORKER = 4
 """Batches for each process that are encoded or wait for it."""
 MOST_BATCHES_SENT = 32
@@ -37,7 +42,7 @@ class EncodingWorkers:
 class PieceMaker:
     """Makes pieces of a file. Who makes them changes nothing in them.
 
-    A single batch is made at once: small files, and what is measured, start no threads.
+    Who asks makes the first ones: small files, and what is measured, start no threads.
     """
 
     def __init__(
@@ -107,17 +112,15 @@ class PieceMaker:
 
         Only some batches are in work at a time. Those of a process that died are made here.
         """
-        batches = iter(batches)
-        first = list(islice(batches, 2))
-        every = chain(first, batches)
-        if len(first) < 2:
-            yield from ((self.make(batch, compression), batch.slices) for batch in every)
-            return
         most = THREADS
         if self._workers is not None:
             most = min(BATCHES_PER_WORKER * self._workers.jobs, MOST_BATCHES_SENT)
         in_work = deque[tuple[TrackBatch, Future[Piece] | None]]()
-        for batch in every:
+        helped_from_s = time.monotonic() + ALONE_SECONDS
+        for number, batch in enumerate(batches):
+            if number == 0 or time.monotonic() < helped_from_s:
+                yield self.make(batch, compression), batch.slices
+                continue
             in_work.append((batch, self._submit(batch, compression)))
             if len(in_work) > most:
                 yield self._result(*in_work.popleft(), compression)
