@@ -1,4 +1,4 @@
-"""Proves that a pool which extends another one leaves that one alone and is a pool like any."""
+"""Proves that strings get their codes in order, in a pool and in one that extends another."""
 
 from __future__ import annotations
 
@@ -46,6 +46,19 @@ def test_an_extended_pool_keeps_codes_and_adds_its_own(
         last[code] for code in further
     ]
     assert np.array_equal(ExtendedPool(base).codes(shared), base.codes(shared))
+
+
+@given(TEXTS, TEXTS)
+def test_codes_of_many_strings_are_those_of_each(shared: list[str], own: list[str]) -> None:
+    """A pool is asked for many strings at once, another one for one after the other."""
+    together, one_by_one = StringPool(), StringPool()
+    for strings in (shared, own):
+        assert together.codes(strings).tolist() == list(map(one_by_one.code, strings))
+        assert list(together) == list(one_by_one)
+        assert together.texts(together.codes(strings)) == [
+            "" if text == "N/A" else text for text in strings
+        ]
+        together, one_by_one = ExtendedPool(together), ExtendedPool(one_by_one)
 
 
 @given(st.lists(st.text("aAbBſsK_", max_size=6)), st.lists(st.text("abs_", min_size=1, max_size=2)))

@@ -34,8 +34,8 @@ def step_waits(records: Records, membership: Membership) -> StepWaits:
     steps, tasks, ops = records.steps, records.tasks, records.ops
     count, strings = len(steps), records.strings
     receives = np.zeros(len(strings), np.bool_)
-    for code in distinct(ops.name).tolist():
-        receives[code] = collective_kind(strings[code]) == _RECEIVE
+    names = distinct(ops.name)
+    receives[names] = [collective_kind(name) == _RECEIVE for name in strings.texts(names)]
     received = receives[ops.name] & (membership.ops != NO_STEP)
     receive_ns = np.zeros(count, np.int64)
     lengths_ns = ops.end_ns - ops.start_ns

@@ -27,6 +27,9 @@ class _CodeOfText(Interner[str]):
     def __missing__(self, string: str) -> int:
         return NO_NAME if string in NO_TEXT else super().__missing__(string)
 
+    def _without_number(self, values: Iterable[str]) -> list[str]:
+        return [string for string in super()._without_number(values) if string not in NO_TEXT]
+
 
 class StringPool:
     """All distinct strings of one rank, numbered in the order in which they were first seen.
@@ -43,7 +46,7 @@ class StringPool:
         return StringPool, (list(self),)
 
     @cached_property
-    def _codes(self) -> dict[str, int]:
+    def _codes(self) -> Interner[str]:
         return _CodeOfText(zip(self._strings, range(len(self._strings)), strict=True))
 
     def __len__(self) -> int:
@@ -52,11 +55,15 @@ class StringPool:
     def __getitem__(self, code: int) -> str:
         return self._strings[code]
 
+    def texts(self, codes: Codes | Int64 | Rows) -> list[str]:
+        """The string of each of many codes."""
+        return list(map(self._strings.__getitem__, codes.tolist()))
+
     def code(self, string: str) -> int:
         """The code of a string, new if it was not seen before."""
-        code = self._codes[string]
-        self._keep_up()
-        return code
+        if string not in self._codes:
+            self._strings += self._codes.number([string])
+        return self._codes[string]
 
     def find(self, string: str) -> int | None:
         """The code of a string, or None where it never occurred."""
@@ -64,16 +71,9 @@ class StringPool:
 
     def codes(self, strings: Iterable[str]) -> Codes:
         """The codes of many strings, (n,) int32."""
-        found = np.fromiter(map(self._codes.__getitem__, strings), np.int32)
-        self._keep_up()
-        return found
-
-    def _keep_up(self) -> None:
-        """Note the strings that were seen for the first time."""
-        if len(self._codes) == len(self._strings):
-            return
-        fresh = list(islice(reversed(self._codes), len(self._codes) - len(self._strings)))
-        self._strings += reversed(fresh)
+        every = list(strings)
+        self._strings += self._codes.number(every)
+        return np.fromiter(map(self._codes.__getitem__, every), np.int32, len(every))
 
     def translate(
         self, codes: Codes, pool: StringPool, meaning: Callable[[str], str] = str
@@ -82,13 +82,13 @@ class StringPool:
         seen = np.zeros(len(pool), np.bool_)
         seen[codes] = True
         table = np.zeros(len(pool), np.int32)
-        table[seen] = self.codes(meaning(pool[code]) for code in np.flatnonzero(seen).tolist())
+        table[seen] = self.codes(map(meaning, pool.texts(np.flatnonzero(seen))))
         return table[codes]
 
     def by_spelling(self, codes: Codes | Int64) -> tuple[Int64, Rows]:
         """The distinct codes in order of what they spell, and the place of each code among them."""
         found, which = distinct_values(codes.astype(np.int64))
-        spelled = [self[code] for code in found.tolist()]
+        spelled = self.texts(found)
         order = np.array(sorted(range(len(found)), key=spelled.__getitem__), np.intp)
         place = np.empty(len(found), np.intp)
         place[order] = np.arange(len(found))
@@ -116,18 +116,24 @@ class StringPool:
         return iter(self._strings)
 
 
-class _CodeBeside(dict[str, int]):
+class _CodeBeside(Interner[str]):
     """The codes of strings that are not among the first ones of another pool."""
 
     def __init__(self, base: StringPool) -> None:
         super().__init__()
-        self._base, self._first = base, len(base)
+        self._base, self.first = base, len(base)
 
     def __missing__(self, string: str) -> int:
+        code = self._of_base(string)
+        return super().__missing__(string) if code is None else code
+
+    def _without_number(self, values: Iterable[str]) -> list[str]:
+        fresh = super()._without_number(values)
+        return [string for string in fresh if self._of_base(string) is None]
+
+    def _of_base(self, string: str) -> int | None:
         code = self._base.find(string)
-        if code is None or code >= self._first:
-            self[string] = code = self._first + len(self)
-        return code
+        return code if code is not None and code < self.first else None
 
 
 class ExtendedPool(StringPool):
@@ -146,6 +152,10 @@ class ExtendedPool(StringPool):
 
     def __getitem__(self, code: int) -> str:
         return self._base[code] if code < self._first else self._strings[code - self._first]
+
+    def texts(self, codes: Codes | Int64 | Rows) -> list[str]:
+        """The string of each of many codes."""
+        return [self[code] for code in codes.tolist()]
 
     def find(self, string: str) -> int | None:
         """The code of a string, or None where it never occurred."""
@@ -180,6 +190,10 @@ class JoinedPool(StringPool):
 
     def __getitem__(self, code: int) -> str:
         return self._base[code] if code < self._first else self._strings[code - self._first]
+
+    def texts(self, codes: Codes | Int64 | Rows) -> list[str]:
+        """The string of each of many codes."""
+        return [self[code] for code in codes.tolist()]
 
     def __iter__(self) -> Iterator[str]:
         return chain(islice(self._base, self._first), self._strings)

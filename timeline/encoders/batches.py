@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from timeline.columns.columns import Codes, Int64, Rows
 from timeline.columns.strings import StringPool
 from timeline.encoders.track_parts import split_track
 from timeline.encoders.used_codes import UsedCodes
@@ -118,7 +119,7 @@ class _ShownStrings(StringPool):
         ]
         shown = UsedCodes.of((values, None) for values in columns).codes
         strings = every[0].strings
-        return cls(len(strings), {code: strings[code] for code in shown.tolist()})
+        return cls(len(strings), dict(zip(shown.tolist(), strings.texts(shown), strict=True)))
 
     def __reduce__(self) -> tuple[type[_ShownStrings], tuple[int, Mapping[int, str]]]:
         return _ShownStrings, (self._size, self._shown)
@@ -128,6 +129,10 @@ class _ShownStrings(StringPool):
 
     def __getitem__(self, code: int) -> str:
         return self._shown[code]
+
+    def texts(self, codes: Codes | Int64 | Rows) -> list[str]:
+        """The string of each of many codes."""
+        return list(map(self._shown.__getitem__, codes.tolist()))
 
 
 def _with_shown_strings(track: Track, shown: Mapping[int, StringPool]) -> Track:

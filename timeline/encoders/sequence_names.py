@@ -58,16 +58,15 @@ class UsedStrings:
 
     def add_strings(self, used: UsedCodes, counts: Counter[str]) -> None:
         """Count the strings that are used."""
-        strings = self.slices.strings
-        for code, count in zip(used.codes.tolist(), used.count.tolist(), strict=True):
-            counts[strings[code]] += count
+        texts = self.slices.strings.texts(used.codes)
+        for text, count in zip(texts, used.count.tolist(), strict=True):
+            counts[text] += count
 
     def texts(self, used: UsedCodes, numbers: Mapping[str, int]) -> DrawnTexts:
         """The strings that are used, by code; numbers: of those that have one."""
         codes = self._distinct(used)
         strings = self.slices.strings
-        texts = [strings[code] for code in codes.tolist()]
-        return DrawnTexts(codes, texts, numbers, len(strings), len(self.slices))
+        return DrawnTexts(codes, strings.texts(codes), numbers, len(strings), len(self.slices))
 
     def _distinct(self, used: UsedCodes) -> Int64:
         """The codes that are used, ascending; those of one track are."""
@@ -98,7 +97,7 @@ class UsedStrings:
     def colours(self) -> tuple[Int64, list[tuple[str, str | None]]]:
         """The codes of names that are used, ascending, and the name and colour of each."""
         codes = self._distinct(self.events)
-        names = [self.slices.strings[code] for code in codes.tolist()]
+        names = self.slices.strings.texts(codes)
         found = colours_of(self.slices.kind, self.slices.category, names)
         colours = [None if colour is None else colour.value for colour in found]
         return codes, list(zip(names, colours, strict=True))

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from timeline.analysis.waits.arrivals import RankArrivals, measure_arrivals
 from timeline.analysis.waits.group_members import group_in_name
-from timeline.columns.columns import Bool, Codes, Int64, Rows, column
+from timeline.columns.columns import Bool, Codes, Int64, Rows, ascending, column
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct, distinct_pairs
 from timeline.columns.intervals import covered_until, union, union_of_sets
@@ -41,7 +41,8 @@ NO_SIGN = -1
 """Sign of an op of which nothing tells what it does."""
 _PAIRED = ("Send", "Receive")
 _VERB = compile_late(r"send|receive|recv", re.IGNORECASE)
-_OF_STREAM = compile_late(r"stream_\d+_(?:parallel_)?\d+_(?=.)", re.ASCII)
+_STREAM = "stream_"
+_OF_STREAM = compile_late(_STREAM + r"\d+_(?:parallel_)?\d+_(?=.)", re.ASCII)
 """How step traces begin the name of an op: with a stream, which each rank numbers for itself."""
 
 _Hashes = npt.NDArray[np.uint64]
@@ -138,7 +139,8 @@ def rank_collectives(
     pool, strings = records.strings, StringPool()
     group = ops.group_name if records.numbered_ops else _names_of_groups(ops)
     pairs, which = distinct_pairs(ops.name.astype(np.int64), group.astype(np.int64))
-    named = [(_OF_STREAM.sub("", pool[name], 1), pool[group]) for name, group in pairs.tolist()]
+    names, groups = (pool.texts(codes) for codes in pairs.T)
+    named = list(zip(map(_without_stream, names), groups, strict=True))
     kinds = [collective_kind(name) for name, _ in named]
     key, pair = (
         _keys_by_name(named, kinds, which, iterations) if records.numbered_ops else _no_keys(ops)
@@ -170,6 +172,10 @@ def rank_collectives(
     views = {strings.code(pool[label]): view for label, view in arrivals.views.items()}
     arrivals = replace(arrivals, views=views)
     return RankCollectives(tuple(strings), made, records.rank, arrivals)
+
+
+def _without_stream(name: str) -> str:
+    return _OF_STREAM.sub("", name, 1) if _STREAM in name else name
 
 
 def _names_of_groups(ops: CommunicationOps) -> Codes:
@@ -264,7 +270,7 @@ def _since_op_before(tasks: Tasks, ops: CommunicationOps) -> tuple[Int64, Int64]
     compute_start_ns, compute_end_ns = tasks.start_ns[tasks.compute], tasks.end_ns[tasks.compute]
     computing = union(compute_start_ns, compute_end_ns)
     busy = union_of_sets(computing, union(ops.start_ns, ops.end_ns))
-    ends_ns = np.sort(ops.end_ns)
+    ends_ns = ascending(ops.end_ns)
     before = np.searchsorted(ends_ns, ops.start_ns, side="right") - 1
     first_ns = min(ops.start_ns[0], compute_start_ns.min(initial=ops.start_ns[0]))
     since_ns = np.where(before >= 0, ends_ns[before], first_ns)

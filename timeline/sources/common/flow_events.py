@@ -16,7 +16,6 @@ from timeline.frozen import dataclass
 from timeline.records.tables import FRAMEWORK_LAUNCH, FlowEnd, Flows
 from timeline.sources.decoders.event_columns import ARROW_START, EventColumns
 from timeline.sources.decoders.event_values import JsonValues, LaneKey
-from timeline.sources.decoders.exported_values import text
 
 __all__ = [
     "NOT_BOUND",
@@ -103,7 +102,7 @@ class FlowReader:
 
     def _odd_ids_of(self, values: JsonValues, codes: Int64) -> Int64:
         """Ids that are no plain decimals, numbered below zero; they are opaque text."""
-        return ~self._odd_ids.of([text(values[code]) for code in codes.tolist()])
+        return ~self._odd_ids.of(values.texts(codes))
 
     def resolve(self, lane_of: Callable[[LaneKey], LaneRows | None]) -> ResolvedFlows:
         """Bind both ends of all flows to the rows they lie in; `lane_of` gives the rows of a lane.

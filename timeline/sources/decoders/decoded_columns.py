@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import field
-from itertools import chain, islice
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -81,12 +81,8 @@ class _Values:
 
     def codes(self, texts: Sequence[str]) -> Int64:
         """The codes of strings."""
-        before = len(self._codes)
-        found = self._codes.of(texts)
-        if len(self._codes) > before:
-            fresh = list(islice(reversed(self._codes), len(self._codes) - before))
-            self.values += reversed(fresh)
-        return found
+        self.values += self._codes.number(texts)
+        return self._codes.of(texts)
 
 
 @dataclass(frozen=True)

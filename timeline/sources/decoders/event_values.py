@@ -74,9 +74,14 @@ class JsonValues:
         found = self._codes[codes]
         if (found == NOT_KNOWN).any():
             fresh = distinct(codes[found == NOT_KNOWN])
-            self._codes[fresh] = self.strings.codes(text(self._values[at]) for at in fresh.tolist())
+            self._codes[fresh] = self.strings.codes(self.texts(fresh))
             found = self._codes[codes]
         return found
+
+    def texts(self, codes: Codes | Int64) -> list[str]:
+        """The strings that the values are; numbers are spelled, and null is the empty one."""
+        found = list(map(self._values.__getitem__, codes.tolist()))
+        return found if set(map(type, found)) == {str} else list(map(text, found))
 
     def numbers(self, codes: Int64, default: int) -> Int64:
         """The ids or amounts that the values are; see `number`."""
