@@ -76,11 +76,22 @@ def test_an_id_is_kept_or_becomes_none(
         assert whole.tolist() == [described.nothing] * 3
 
 
-@given(st.lists(st.integers(-(2**63), 2**63 - 1)), st.sampled_from(list(IDS.values())))
+@given(
+    st.lists(
+        st.integers(-(2**63), 2**63 - 1)
+        | st.integers(-2, 3)
+        | st.sampled_from([*NONE_IN_ALL, *SPELLED, NO_TIME])
+    ),
+    st.sampled_from(list(IDS.values())),
+)
 def test_what_is_given_once_is_given_for_good(values: list[int], described: Id) -> None:
     """A second pass changes nothing, and a column without anything to change is not copied."""
     once = described.given(np.array(values, np.int64))
     assert described.given(once) is once
+    absent = described.absent(np.array(values, np.int64)).tolist()
+    assert once.tolist() == [
+        described.nothing if none else value for value, none in zip(values, absent, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("text", sorted(NO_TEXT))

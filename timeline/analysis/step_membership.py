@@ -165,15 +165,14 @@ def _device_spans(records: Records, tasks: Rows, ops: Rows) -> tuple[Int64, Int6
     """First start and last end of the tasks and ops of each step, NO_TIME where it has none."""
     count = len(records.steps)
     never, latest = np.iinfo(np.int64).max, np.iinfo(np.int64).min
-    start_ns, end_ns = np.full(count, never), np.full(count, latest)
+    # The last place is that of NO_STEP.
+    start_ns, end_ns = np.full(count + 1, never), np.full(count + 1, latest)
     for table, found in ((records.tasks, tasks), (records.ops, ops)):
         for chunk in chunks(len(table)):
-            in_step = found[chunk] != NO_STEP
-            step = found[chunk][in_step]
-            np.minimum.at(start_ns, step, table.start_ns[chunk][in_step])
-            np.maximum.at(end_ns, step, table.end_ns[chunk][in_step])
+            np.minimum.at(start_ns, found[chunk], table.start_ns[chunk])
+            np.maximum.at(end_ns, found[chunk], table.end_ns[chunk])
     start_ns[start_ns == never] = NO_TIME
-    return start_ns, end_ns
+    return start_ns[:-1], end_ns[:-1]
 
 
 def _steps_of_planes(records: Records, ops: Rows, known: _KnownSteps, windows: _Windows) -> Rows:

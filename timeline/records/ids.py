@@ -46,13 +46,21 @@ class Id:
         found &= values != self.nothing
         return found
 
+    def _has_absent(self, values: Int64) -> bool:
+        """Whether one of some values stands for none and is spelled otherwise than in tables."""
+        low, high = int(values.min()), int(values.max())
+        may_be = low < min(self.least, self.nothing) or high > self.most
+        may_be |= low < self.least and self.nothing != self.least - 1
+        may_be |= any(low <= spelled <= high for spelled in self.none)
+        return may_be and bool(self.absent(values).any())
+
     def given(self, values: Int64) -> Int64:
         """Replace values that stand for none, in whatever way, by `nothing`."""
         if is_constant(values):
             if not len(values) or not self.absent(values[:1])[0]:
                 return values
             return constant(self.nothing, len(values), np.int64)
-        if not any(self.absent(values[chunk]).any() for chunk in chunks(len(values))):
+        if not any(self._has_absent(values[chunk]) for chunk in chunks(len(values))):
             return values
         return compute_in_chunks(
             np.int64, lambda some: np.where(self.absent(some), self.nothing, some), values
