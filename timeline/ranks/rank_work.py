@@ -62,6 +62,7 @@ __all__ = [
     "coarsen_for_file",
     "draw_rank_from_records",
     "draw_rank_from_source",
+    "import_for_workers",
     "merging_limit",
 ]
 
@@ -152,6 +153,14 @@ def merging_limit(options: ExportOptions, ranks: int) -> int:
     if ranks < 2 or options.fit is not Fit.COARSEN or not options.limit_bytes:
         return 0
     return max(options.limit_bytes, LEAST_MERGED_BYTES)
+
+
+def import_for_workers(request: RankRequest) -> None:
+    """Import what each worker would, before they are copies of this process that have it."""
+    import numpy.ma  # noqa: F401 - that `np.unique` asks for
+
+    if request.draw:
+        import timeline.tracks.draw_rank  # noqa: F401
 
 
 def draw_rank_from_source(source: Source, request: RankRequest) -> DrawnRank:

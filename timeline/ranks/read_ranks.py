@@ -27,6 +27,7 @@ from timeline.ranks.rank_work import (
     RankRequest,
     coarsen_for_file,
     draw_rank_from_source,
+    import_for_workers,
 )
 from timeline.ranks.shared_columns import kept
 from timeline.ranks.warnings import said_once
@@ -179,6 +180,8 @@ def _read(
     elements = 0
     limit_bytes = requests[0].limit_bytes if requests else 0
     most = max(LEAST_ELEMENTS_IN_MEMORY, LIMITS_IN_MEMORY * limit_bytes // BYTES_OF_ELEMENT)
+    if requests and workers.jobs > 1:
+        import_for_workers(requests[0])
     for source, rank in workers.results(sources, draw_rank_from_source, requests):
         read.append(source)
         drawn.append(rank)
