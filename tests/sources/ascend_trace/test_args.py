@@ -166,8 +166,10 @@ def expected_columns(table: Given, rows: Sequence[EventObject]) -> dict[str, lis
 
 
 def expected_amount(value: Value) -> float | str:
-    """An amount that need not be whole, or what stands for none among rows."""
-    return float(value) if isinstance(value, (int, float)) else "nan"
+    """An amount that need not be whole, in quotes or not, or what stands for none among rows."""
+    spelled = value.strip() if isinstance(value, str) else ""
+    is_number = isinstance(value, (int, float)) or re.fullmatch(r"-?[0-9]+(\.0|e3)?", spelled)
+    return float(value) if value is not None and is_number else "nan"
 
 
 def first_given(args: EventObject, names: Sequence[str]) -> Value:

@@ -33,9 +33,10 @@ values = st.one_of(
     st.floats(-1e12, 1e12),
     st.booleans(),
     st.none(),
-    st.sampled_from(["", "7", "N/A"]),
+    st.sampled_from(["", "7", "N/A", "0.254906", "-1e3", "idle", "1_0", "nan"]),
     st.sampled_from([2**63, 2**64 + 1, [1], [], [[2]], {"a": 1}]),
 )
+TEXTS = ("7", "0.254906", "-1e3")
 counter_ids = st.sampled_from([0, 1, "1", 2, "x", 2**70])
 readings = st.builds(
     lambda pid, name, time_us, held, told: {
@@ -58,11 +59,18 @@ COUNTER_NAMES = [process(20, "HBM"), process(21, "HBM")]
 def test_counters_are_those_that_a_plain_loop_finds(
     write: Writer, found: list[EventObject], held_events: int
 ) -> None:
-    """Only numbers count, processes of one name share series, and ids tell series apart."""
+    """Numbers count, in quotes too, processes of one name share series, ids tell series apart."""
     with pieces(held_events):
         records = read(write(found + COUNTER_NAMES))
     assert records.samples.value.ndim == 1
     assert samples_of(records) == expected_samples(found)
+    told = [omission.rows for omission in records.omissions if "no numbers" in omission.reason]
+    assert sum(told) == sum(
+        value not in (None, "", "N/A") and number_of(value) is None
+        for event in found
+        for name, value in event["args"].items()
+        if not name.endswith("_id")
+    )
 
 
 def expected_samples(found: Sequence[EventObject]) -> dict[SeriesName, list[tuple[int, float]]]:
@@ -74,25 +82,62 @@ def expected_samples(found: Sequence[EventObject]) -> dict[SeriesName, list[tupl
         held = {name: value for name, value in args.items() if not name.endswith("_id")}
         label = "".join(f" {name[:-3]} {value}" for name, value in args.items() if name not in held)
         for arg, value in held.items():
-            if isinstance(value, (int, float)):
+            if (number := number_of(value)) is not None:
                 name, unit = name_and_unit(event["name"], arg, len(held))
-                made[group, name + label, unit].append((event["ts"] * 1000, float(value)))
+                made[group, name + label, unit].append((event["ts"] * 1000, number))
     return {name: sorted(samples) for name, samples in made.items()}
+
+
+def number_of(value: Any) -> float | None:
+    """As a plain loop takes it; what else Python reads as a number is none."""
+    if isinstance(value, (int, float)):
+        return float(value)
+    return float(value) if value in TEXTS else None
 
 
 def reading(args: EventObject, pid: object = 20) -> EventObject:
     return {"ph": "C", "pid": pid, "name": "Read", "ts": 1, "args": args}
 
 
-@pytest.mark.parametrize("value", [None, "7", [1], [1, 2], [], [[2]], {"a": 1}, {}], ids=json.dumps)
+NO_NUMBERS: tuple[Any, ...] = (
+    None,
+    "N/A",
+    "idle",
+    "7 MB",
+    "1_0",
+    [1],
+    [1, 2],
+    [],
+    [[2]],
+    {"a": 1},
+    {},
+)
+
+
+@pytest.mark.parametrize("value", NO_NUMBERS, ids=json.dumps)
 @pytest.mark.parametrize("beside", [[], [2, True]], ids=["alone", "beside numbers"])
 def test_what_is_no_number_is_no_sample(write: Writer, value: Any, beside: list[Any]) -> None:
-    """Each kind of value alone, and in one piece with a number."""
+    """Each kind of value alone, and in one piece with a number; what says that there is none too.
+
+    What else is no number is told as left out.
+    """
     found = [reading({"value": one}) for one in [value, *beside]]
     records = read(write(found + COUNTER_NAMES))
     assert samples_of(records) == (
         {("HBM", "Read", ""): [(1000, 1.0), (1000, 2.0)]} if beside else {}
     )
+    told = [(omission.reason, omission.rows) for omission in records.omissions]
+    assert told == (
+        [] if value in (None, "N/A") else [("samples of counters that are no numbers", 1)]
+    )
+
+
+def test_numbers_in_quotes_are_samples(write: Writer) -> None:
+    """As msprof writes the utilisation of cores that it samples."""
+    found = [reading({"Utilization(%)": value}) for value in ("0.254906", "7", "1.5E2")]
+    records = read(write(found + COUNTER_NAMES))
+    assert records.samples.value.tolist() == [0.254906, 7.0, 150.0]
+    assert not records.omissions
 
 
 def test_booleans_are_samples(write: Writer) -> None:

@@ -246,6 +246,7 @@ class _Reader:
         if self._held.others:
             reason, code = "trace events of a phase that is not drawn", OmissionCode.NOT_DRAWN
             found.append(Omission(reason, self._held.others, rank, loss=True, code=code))
+        found += self._counters.omissions(rank)
         return (*found, *(lost for damage in self._damages for lost in damage.omissions(rank)))
 
     def _add_kind(self, kind: LaneKind, lanes: LaneEvents) -> None:

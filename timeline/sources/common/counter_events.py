@@ -12,9 +12,10 @@ from timeline.columns.columns import Int64, Rows, TableBuilder
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct, distinct_as_met, distinct_values
 from timeline.columns.interner import Interner
-from timeline.columns.strings import StringPool
+from timeline.columns.strings import NO_TEXT, StringPool
 from timeline.frozen import dataclass
-from timeline.records.tables import CounterSamples, CounterSeries
+from timeline.layers import Layer
+from timeline.records.tables import CounterSamples, CounterSeries, Omission, OmissionCode
 from timeline.sources.common.counters import factor_of, name_and_unit, scaled
 from timeline.sources.decoders.event_columns import ArgValues, EventColumns
 
@@ -67,8 +68,12 @@ def counters_at(events: EventColumns, rows: Rows) -> Iterator[CounterEvents]:
 
 @dataclass
 class CounterReader:
-    """Collects samples, and numbers the series that they are of."""
+    """Collects samples, and numbers the series that they are of.
 
+    strange: how many have a value that is given and is no number.
+    """
+
+    strange: int = 0
     _series: Interner[_SeriesKey] = field(default_factory=Interner)
     _samples: TableBuilder[CounterSamples] = field(
         default_factory=lambda: TableBuilder(CounterSamples)
@@ -88,8 +93,19 @@ class CounterReader:
         for key in sampled:
             series, unit = name_and_unit(part.name, key, len(sampled))
             rows = self._series.of([(part.pid, series + label, unit) for label in labels])
-            good, values = part.values(key).reals()
+            every = part.values(key)
+            good, values = every.reals()
+            if len(good) < len(part.time_ns):
+                self.strange += _count_strange(every, good)
             yield CounterSamples(part.time_ns[good], rows[which][good], values)
+
+    def omissions(self, rank: int) -> tuple[Omission, ...]:
+        """The samples that are not in the tables."""
+        if not self.strange:
+            return ()
+        reason, counters = "samples of counters that are no numbers", frozenset({Layer.COUNTERS})
+        code = OmissionCode.NO_TIME
+        return (Omission(reason, self.strange, rank, loss=True, code=code, layers=counters),)
 
     def tables(
         self, process: Callable[[object], str], strings: StringPool
@@ -120,6 +136,16 @@ class CounterReader:
             "value": scaled(samples.value, factors[samples.series]),
         }
         return series, CounterSamples.of(len(samples), columns)
+
+
+def _count_strange(values: ArgValues, numbers: Rows) -> int:
+    """How many values are neither at these rows nor say that there is none."""
+    others = np.ones(len(values.value), np.bool_)
+    others[numbers] = False
+    rest = values[np.flatnonzero(others)].objects()
+    return sum(
+        value is not None and not (type(value) is str and value in NO_TEXT) for value in rest
+    )
 
 
 def _labels(ids: Mapping[str, ArgValues], count: int) -> tuple[list[str], Int64]:

@@ -58,8 +58,8 @@ def whole_numbers(texts: Sequence[bytes], absent: int) -> tuple[Int64, Bool]:
     )
 
 
-def real(value: float) -> float:
-    """A number as a float; infinite where it is too large to be one."""
+def real(value: float | str) -> float:
+    """A number, or what spells one, as a float; infinite where it is too large to be one."""
     try:
         return float(value)
     except OverflowError:

@@ -15,7 +15,7 @@ from timeline.columns.columns import Bool, Codes, Float64, Int64, Rows
 from timeline.frozen import dataclass
 from timeline.sources.common.decimals import real
 from timeline.sources.decoders.event_values import JsonValues
-from timeline.sources.decoders.exported_values import text
+from timeline.sources.decoders.exported_values import is_decimal, text
 
 __all__ = [
     "ARROWS",
@@ -81,7 +81,7 @@ class ArgValues:
         return made
 
     def reals(self) -> tuple[Rows, Float64]:
-        """Which of the values are numbers, and these."""
+        """Which of the values are numbers, in quotes or not, and these."""
         if self.are_whole():
             return np.arange(len(self.value)), self.value.astype(np.float64)
         if (self.kind == IS_REAL).all():
@@ -89,7 +89,7 @@ class ArgValues:
         made = self.value.astype(np.float64)
         is_real = self.kind == IS_REAL
         made[is_real] = self._reals(is_real)
-        good = self.kind != IS_QUOTED_WHOLE
+        good = np.ones(len(self.value), np.bool_)
         texts = np.flatnonzero(self.kind == IS_TEXT)
         if len(texts):
             codes = self.value[texts]
@@ -133,11 +133,11 @@ def _whole(value: float, default: int) -> int:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float))
+    return isinstance(value, (int, float)) or (isinstance(value, str) and is_decimal(value))
 
 
 def _real(value: Any) -> float:
-    return real(value) if isinstance(value, (int, float)) else np.nan
+    return real(value) if _is_number(value) else np.nan
 
 
 @dataclass(frozen=True)

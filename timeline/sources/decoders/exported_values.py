@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from timeline.patterns import compile_late
 
-__all__ = ["Value", "number", "text"]
+__all__ = ["Value", "is_decimal", "number", "text"]
 
 Value = int | float | str | None
 """What an arg may be: exports write N/A for numbers, and strings for large ids."""
 _DECIMAL = compile_late(r"\s*(-?)0*([0-9]{1,19})\s*")
 """int() also takes digits of other scripts, and refuses thousands of them."""
+_REAL = compile_late(r"\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*")
+"""float() also takes names and underscores."""
 
 
 def number(value: Value, default: int) -> int:
@@ -22,6 +24,11 @@ def number(value: Value, default: int) -> int:
     if isinstance(value, float) and value.is_integer():
         return number(int(value), default)
     return default
+
+
+def is_decimal(spelled: str) -> bool:
+    """Whether a text is a number as exports spell them, with a fraction or an exponent or none."""
+    return _REAL.fullmatch(spelled) is not None
 
 
 def text(value: Value) -> str:

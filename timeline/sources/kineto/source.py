@@ -266,7 +266,7 @@ class _Reader:
             series=series,
             samples=samples,
             flows=flows,
-            omissions=self._omissions(rank),
+            omissions=(*self._omissions(rank), *self._counters.omissions(rank)),
             warnings=_several_devices(tasks, rank),
             hardware=GPU,
             numbered_ops=False,
