@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import re
 import shutil
 from collections import Counter as Multiset
+from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from simulator.writers.cann_raw import RawTask, counter_of, stars_record
 from simulator.writers.tables import write_op_summary
@@ -135,6 +140,49 @@ def test_a_kernel_table_names_the_unit(shelf: ProfileShelf) -> None:
 
     assert units("torch-text") == units("torch-db")
     assert {"AI_VECTOR_CORE"} in units("torch-text").values()
+
+
+def move_kernels(path: Path, later_ns: Callable[[int], int]) -> None:
+    """Move the kernels of a table, each by what its number tells."""
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    for number, row in enumerate(rows):
+        start_us = Decimal(row["Start Time(us)"]) + Decimal(later_ns(number)) / 1000
+        row["Start Time(us)"] = f"{start_us}\t"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def test_a_kernel_table_that_is_late_describes_its_tasks(
+    shelf: ProfileShelf, tmp_path: Path
+) -> None:
+    """msprof places kernels 100 ns later in its tables where it samples cores; that is told."""
+    profile = shelf.copy("torch-text", tmp_path / "run", ranks=1, ops_per_step=24)
+    (table,) = profile.path.rglob("kernel_details.csv")
+    wanted = records_of(profile.path)
+    move_kernels(table, lambda number: 99 + number % 2)
+    found = records_of(profile.path)
+    for name in ("start_ns", "compute", "task_type", "op_type", "input_shapes"):
+        assert getattr(found.tasks, name).tolist() == getattr(wanted.tasks, name).tolist()
+    (warning,) = set(found.warnings) - set(wanted.warnings)
+    assert warning == (
+        "rank 0: kernels start 99 ns later in kernel_details.csv than in the trace, which is drawn."
+    )
+
+
+@pytest.mark.parametrize(
+    "later_ns", [lambda number: 50 * number + 50, lambda _: 3_600_000_000_000], ids=["each", "far"]
+)
+def test_kernels_that_are_late_by_other_times_are_not_those_tasks(
+    shelf: ProfileShelf, tmp_path: Path, later_ns: Callable[[int], int]
+) -> None:
+    profile = shelf.copy("torch-text", tmp_path / "run", ranks=1, ops_per_step=24)
+    (table,) = profile.path.rglob("kernel_details.csv")
+    move_kernels(table, later_ns)
+    (warning,) = (text for text in records_of(profile.path).warnings if "kernel_details" in text)
+    assert re.fullmatch(r"rank 0: (\d+) of \1 rows of kernel_details.csv .*", warning)
 
 
 # -- what AI CPUs ran ----------------------------------------------------------------------------

@@ -9,7 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, TableBuilder, column
+from timeline.columns.columns import (
+    Bool,
+    Codes,
+    ColumnTable,
+    Int64,
+    Rows,
+    TableBuilder,
+    column,
+    rows_of_runs,
+    sort_rows,
+)
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import NO_NAME, StringPool
@@ -29,10 +39,12 @@ __all__ = [
     "SHAPES",
     "KernelTable",
     "TableFile",
+    "delay_of_table",
     "describe_tasks",
     "end_tasks",
     "find_following_rows",
     "match_rows",
+    "move_table",
     "read_kernel_rows",
     "read_kernel_table",
 ]
@@ -194,6 +206,8 @@ def _codes(strings: StringPool, names: frozenset[str]) -> Codes:
 
 MATCH_TOLERANCE_NS = 1
 """Exports round the same moment in two places."""
+MOST_DELAY_NS = 1_000_000
+"""Rows that start later than this after their tasks are of other tasks."""
 
 
 def read_kernel_table(
@@ -219,6 +233,33 @@ def read_kernel_table(
     if device is not None:
         table = table.take((table.device == device) | (table.device == NO_ID))
     return table.take(np.lexsort((table.name, table.start_ns))), omissions
+
+
+def delay_of_table(table: KernelTable, tasks: Tasks) -> int:
+    """By how many ns all rows of a table start later than their tasks; 0 where that is not one.
+
+    msprof places the kernels of a capture that samples cores 100 ns later in its tables than in
+    its trace. Rows are those of tasks where a name has as many of either, one after the other.
+    """
+    by_row = sort_rows(table.name, table.start_ns)
+    by_task = sort_rows(tasks.name, tasks.start_ns)
+    names, first, count = np.unique(table.name[by_row], return_index=True, return_counts=True)
+    task_names = tasks.name[by_task]
+    at = np.searchsorted(task_names, names)
+    alike = np.searchsorted(task_names, names, side="right") - at == count
+    if not alike.any():
+        return 0
+    rows = by_row[rows_of_runs(first[alike], count[alike])]
+    later_ns = table.start_ns[rows] - tasks.start_ns[by_task[rows_of_runs(at[alike], count[alike])]]
+    least, most = int(later_ns.min()), int(later_ns.max())
+    is_one = most - least <= 2 * MATCH_TOLERANCE_NS and max(-least, most) <= MOST_DELAY_NS
+    return (least + most) // 2 if is_one else 0
+
+
+def move_table(table: KernelTable, by_ns: int) -> KernelTable:
+    """The table with all its times moved."""
+    end_ns = np.where(table.end_ns == NO_TIME, NO_TIME, table.end_ns + by_ns)
+    return replace(table, start_ns=table.start_ns + by_ns, end_ns=end_ns)
 
 
 def describe_tasks(tasks: Tasks, table: KernelTable) -> tuple[Tasks, int]:

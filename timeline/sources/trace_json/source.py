@@ -14,13 +14,20 @@ from timeline.records.joining import join_records
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import Records
 from timeline.sources.ascend_trace.reader import TraceFiles, read_trace
-from timeline.sources.common.kernel_table import describe_tasks, end_tasks, read_kernel_table
+from timeline.sources.common.kernel_table import (
+    delay_of_table,
+    describe_tasks,
+    end_tasks,
+    move_table,
+    read_kernel_table,
+)
 from timeline.sources.common.losses import LossLog
 from timeline.sources.common.msprof_files import find_newest_export
 from timeline.sources.common.step_table import distinct_parts, distinct_steps, read_step_table
 from timeline.sources.files.opened import files_by_name, find_file, without_gz
 from timeline.sources.source import Clock, Identity, ReadRequest
 from timeline.sources.trace_json.format import GRAPH_TIMELINE, MINDSTUDIO, TRACE_VIEW
+from timeline.units import spell_duration
 
 __all__ = ["GraphTimelineSource", "MindStudioSource", "TraceViewSource"]
 
@@ -175,6 +182,15 @@ def _finish(
         table, lost = read_kernel_table(kernel_tables, records.strings, records.rank, device)
         described = end_tasks(records.tasks, table) if ends else records.tasks
         tasks, unmatched = describe_tasks(described, table)
+        if unmatched == len(table) and (later_ns := delay_of_table(table, records.tasks)):
+            table = move_table(table, -later_ns)
+            described = end_tasks(records.tasks, table) if ends else records.tasks
+            tasks, unmatched = describe_tasks(described, table)
+            warnings += (
+                f"rank {records.rank}: kernels start {spell_duration(abs(later_ns))} "
+                f"{'later' if later_ns > 0 else 'earlier'} in {kernel_tables[0].name} than in the "
+                "trace, which is drawn.",
+            )
         records = replace(records, tasks=tasks, omissions=(*records.omissions, *lost))
         if unmatched:
             warnings += (
