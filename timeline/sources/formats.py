@@ -40,7 +40,8 @@ LOOKED_FOR = (
 )
 """The names that captures have, as people are told where there is none."""
 EXPECTED = (
-    "trace_view.json, kernel_details.csv, op_summary_*.csv, an exported msprof_*.json, a trace of "
-    "PyTorch, or a database named like ascend_pytorch_profiler_0.db or msprof_20240101120000.db."
+    "trace_view.json, kernel_details.csv, op_summary_*.csv, task_time_*.csv, an exported "
+    "msprof_*.json, a trace of PyTorch, or a database named like ascend_pytorch_profiler_0.db or "
+    "msprof_20240101120000.db."
 )
 """The names of single files, as people are told of a file that is none of them."""

@@ -222,6 +222,36 @@ def test_the_end_of_a_file_is_that_of_its_content(
         assert last_bytes(path, count) == data[-count:]
 
 
+@pytest.mark.parametrize(
+    ("layout", "name"),
+    [
+        ("torch-text", "trace_view.json"),
+        ("torch-text", "kernel_details.csv"),
+        ("torch-db", "ascend_pytorch_profiler*.db"),
+    ],
+)
+def test_what_git_holds_elsewhere_is_told(
+    shelf: ProfileShelf,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    layout: str,
+    name: str,
+) -> None:
+    """Its extension for large files leaves a pointer to each that it has not fetched."""
+    profile = shelf.copy(layout, tmp_path / "run", ranks=1)
+    path = next(profile.path.rglob(name))
+    path.write_bytes(
+        b"version https://git-lfs.github.com/spec/v1\n"
+        b"oid sha256:760b7f89de48e87cca2ef79508e042ac7408ca16d48eeddee11b7855177942b6\n"
+        b"size 870601265\n"
+    )
+    assert main([str(path), "--verdict"]) == 1
+    assert capsys.readouterr().err == (
+        f"tlexport: {path}: is a pointer of Git LFS: its content, 830.3 MB, is not here. "
+        "Run git lfs pull to fetch it, or leave its rank out with --keep-going.\n"
+    )
+
+
 def test_the_end_of_a_packed_file_takes_little_memory(tmp_path: Path) -> None:
     """A file that unpacks to 64 MB is never held whole."""
     path = tmp_path / "large.gz"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sqlite3
 from contextlib import closing
@@ -130,6 +131,25 @@ def test_file_that_is_no_profile() -> None:
     """A file that belongs to no profile is refused, and the message says what would do."""
     with pytest.raises(NoProfileError, match=r"is no profile.*trace_view\.json"):
         discover(Path(__file__))
+
+
+@pytest.mark.parametrize("name", ["b1q8_kernel_details.csv", "00006-op_summary_20260101.csv"])
+def test_a_table_under_a_longer_name(tmp_path: Path, name: str) -> None:
+    """People put words before a name; which name it had is said."""
+    path = tmp_path / name
+    path.write_text("Name,Type\n")
+    plain = name.split("_" if name[0] == "b" else "-", 1)[1]
+    with pytest.raises(NoProfileError, match=f"may be {re.escape(plain)}.*rename it to") as found:
+        discover(path)
+    assert "Expected" not in str(found.value)
+
+
+def test_a_file_that_lies_in_a_profile_leads_to_it(shelf: ProfileShelf, tmp_path: Path) -> None:
+    profile = shelf.copy("torch-text", tmp_path / "run", ranks=1)
+    capture = next(profile.path.rglob("*_ascend_pt"))
+    path = capture / "ASCEND_PROFILER_OUTPUT/step_trace_time.csv"
+    with pytest.raises(NoProfileError, match=f"Pass that: tlexport {re.escape(str(capture))}$"):
+        discover(path)
 
 
 @pytest.mark.parametrize("layout", ["mindformers", "mindformers-2.1"])

@@ -26,7 +26,12 @@ from timeline.sources.decoders.sqlite_in_part import remote_pages
 from timeline.sources.decoders.sqlite_pages import OnlySqliteError, TablePages
 from timeline.sources.decoders.sqlite_pages import is_compiled as can_read_pages
 from timeline.sources.decoders.sqlite_rows import column_blocks
-from timeline.sources.files.opened import source_errors_for
+from timeline.sources.files.opened import (
+    MOST_POINTER_BYTES,
+    open_regular_file,
+    refuse_pointer,
+    source_errors_for,
+)
 from timeline.sources.files.read_bytes import are_counted, count_read
 from timeline.sources.files.remote_path import RemotePath
 
@@ -65,6 +70,9 @@ def _connected(
         raise SourceError(path, "cannot be read: it is no regular file.")
     if not state.st_size:
         raise SourceError(path, "is empty.", do="The export was interrupted; export it again.")
+    if state.st_size <= MOST_POINTER_BYTES:
+        with source_errors_for(path), open_regular_file(path) as opened:
+            refuse_pointer(opened, path)
     if isinstance(path, RemotePath):
         if in_part and not with_log:
             with source_errors_for(path), remote_pages(path) as system:

@@ -18,8 +18,10 @@ from timeline.errors import SourceError
 from timeline.patterns import compile_late
 from timeline.sources.files.read_bytes import CountedFile, are_counted
 from timeline.sources.files.remote_path import RemotePath
+from timeline.units import spell_bytes
 
 __all__ = [
+    "MOST_POINTER_BYTES",
     "UTF8_MARK",
     "decompress_stream",
     "files_by_name",
@@ -31,6 +33,7 @@ __all__ = [
     "open_regular_file",
     "read_behind",
     "read_whole_file",
+    "refuse_pointer",
     "source_errors_for",
     "uncompressed_database_name",
     "walk",
@@ -39,8 +42,15 @@ __all__ = [
 
 BLOCK_BYTES = 256 * 1024
 MAGIC_BYTES = 16
+POINTER_MAGIC = b"version https://"
+"""How a pointer of Git begins."""
 UTF8_MARK = b"\xef\xbb\xbf"
 """What some programs write before text."""
+_POINTER = compile_late(
+    rb"version https://git-lfs\.github\.com/spec/.*?^size (\d{1,18})\n", re.S | re.M
+)
+"""What Git leaves of a file that its extension for large files has not fetched."""
+MOST_POINTER_BYTES = 1024
 _Unpacker = tuple[io.BufferedIOBase, tuple[type[Exception], ...]]
 """A stream of the content, and what it raises where that is damaged, besides OSError."""
 _open_gzip: Callable[[BinaryIO], io.BufferedIOBase] = gzip_ng.open
@@ -182,17 +192,40 @@ def read_whole_file(path: Path) -> bytes:
         return file.read().removeprefix(UTF8_MARK)
 
 
+def refuse_pointer(file: BinaryIO, path: Path) -> None:
+    """Refuse a file that Git holds elsewhere; another one is at its beginning again.
+
+    Raises:
+        SourceError: it is the pointer that Git leaves in its place.
+    """
+    found = _POINTER.match(file.read(MOST_POINTER_BYTES))
+    file.seek(0)
+    if found:
+        size = spell_bytes(int(found[1]))
+        raise SourceError(
+            path,
+            f"is a pointer of Git LFS: its content, {size}, is not here.",
+            do="Run git lfs pull to fetch it, or leave its rank out with --keep-going.",
+        )
+
+
 def decompress_stream(file: BinaryIO, path: Path) -> BinaryIO:
     """What an open file holds, as a stream; closing it closes the file.
 
     Of what is not compressed that is the file itself.
 
     Raises:
-        SourceError: now, this Python cannot unpack it; while reading, compressed content is
-            damaged or ends early.
+        SourceError: now, this Python cannot unpack it, or it was never fetched; while reading,
+            compressed content is damaged or ends early.
     """
     first = file.read(MAGIC_BYTES)
     file.seek(0)
+    if first == POINTER_MAGIC:
+        try:
+            refuse_pointer(file, path)
+        except SourceError:
+            file.close()
+            raise
     for begin, unpacker in _COMPRESSIONS:
         if begin.match(first):
             try:

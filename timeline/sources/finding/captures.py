@@ -21,6 +21,7 @@ from timeline.sources.capture import (
     Lookalike,
 )
 from timeline.sources.common.json_kinds import JsonKind, kind_of_json
+from timeline.sources.common.msprof_files import OPERATOR_TABLE
 from timeline.sources.files.opened import source_errors_for, walk, without_gz
 from timeline.sources.profiler_tables.file_kinds import TableFile, find_table_files
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, PROF, SQLITE
@@ -162,12 +163,30 @@ def _captures_of_file(path: Path) -> list[Capture]:
             return captures
     if _is_of_cluster(path):
         raise NoProfileError(path, f"is {_CLUSTER_SAID}", do=_CLUSTER_ADVICE)
+    if named := _name_of_table(file.name):
+        raise NoProfileError(
+            path,
+            f"is no profile under this name, but may be {named}.",
+            do=f"If it is, rename it to {named}, best in a directory of its own.",
+        )
     kind = kind_of_json(resolved)
+    if around and kind is JsonKind.NO_TRACE:
+        raise NoProfileError(
+            path,
+            "is no profile, but lies in one.",
+            do=f"Pass that: tlexport {_capture_root(resolved.parent)}",
+        )
     raise NoProfileError(
         path,
         "is no profile." if kind is JsonKind.NO_TRACE else f"is {kind.value}, no profile.",
         do=f"Expected a directory, a .zip or .tar archive of one, {formats.EXPECTED}",
     )
+
+
+def _name_of_table(name: str) -> str:
+    """The name that a table of operators has before somebody puts words before it, else nothing."""
+    ends = (name[at:] for at in range(1, len(name)) if not name[at - 1].isalnum())
+    return next(filter(OPERATOR_TABLE.fullmatch, ends), "")
 
 
 def _is_of_cluster(path: Path) -> bool:
