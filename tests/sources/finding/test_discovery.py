@@ -34,6 +34,7 @@ from tests.support.profile_shelf import (
 from timeline.cli.main import main
 from timeline.errors import NoProfileError, SourceError
 from timeline.selection import Kind
+from timeline.sources.files.same_files import have_same_files
 from timeline.sources.finding.discovery import discover
 
 NEWER = "20250109130000123"
@@ -150,6 +151,40 @@ def test_a_file_that_lies_in_a_profile_leads_to_it(shelf: ProfileShelf, tmp_path
     path = capture / "ASCEND_PROFILER_OUTPUT/step_trace_time.csv"
     with pytest.raises(NoProfileError, match=f"Pass that: tlexport {re.escape(str(capture))}$"):
         discover(path)
+
+
+@pytest.mark.parametrize("layout", ["torch-text", "torch-db", "mindstudio", "raw"])
+def test_a_capture_in_two_places_is_read_once(
+    shelf: ProfileShelf, tmp_path: Path, layout: str
+) -> None:
+    """As where an archive is unpacked beside what it was made of."""
+    profile = shelf.copy(layout, tmp_path / "run", ranks=1)
+    shutil.copytree(profile.path, tmp_path / "run/copied/deeper")
+    found = discover(tmp_path)
+    assert [source.identity.rank for source in found.sources] == [0]
+    (note,) = (note for note in found.notes if "is a copy of" in note)
+    assert "copied" in note.split(" is a copy of ")[0]
+
+
+def test_copies_have_the_same_files(tmp_path: Path) -> None:
+    """Of the same names, sizes, first and last bytes."""
+    one, other = tmp_path / "one", tmp_path / "other"
+    (one / "data").mkdir(parents=True)
+    (one / "info.json").write_bytes(b"{}")
+    (one / "data/slice_0").write_bytes(bytes(200_000))
+    shutil.copytree(one, other)
+    assert have_same_files(one, other)
+    assert have_same_files(one / "info.json", other / "info.json")
+    assert not have_same_files(one, one)
+    for place, content in ((0, b"["), (-1, b"]")):
+        changed = bytearray((one / "data/slice_0").read_bytes())
+        changed[place] = content[0]
+        (other / "data/slice_0").write_bytes(changed)
+        assert not have_same_files(one, other)
+    (other / "data/slice_0").rename(other / "data/slice_1")
+    assert not have_same_files(one, other)
+    shutil.rmtree(other)
+    assert not have_same_files(one, other)
 
 
 @pytest.mark.parametrize("layout", ["mindformers", "mindformers-2.1"])

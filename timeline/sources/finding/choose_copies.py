@@ -8,6 +8,7 @@ from pathlib import Path
 from timeline.errors import spell_ids
 from timeline.sources.capture import Claim, FormatKind
 from timeline.sources.common.msprof_files import how_to_export, raw_error
+from timeline.sources.files.same_files import have_same_files
 from timeline.sources.finding.runs import LONGEST_NS
 from timeline.sources.finding.times import named_time, recorded_time
 from timeline.sources.source import PROF
@@ -21,10 +22,13 @@ _RAW_KINDS = frozenset({FormatKind.RAW, FormatKind.UNREADABLE})
 def choose_among_copies(claims: list[Claim]) -> tuple[list[Claim], list[str]]:
     """The captures without those of which another one is made, and a note for each passed over.
 
-    What was recorded and not exported gives way to any export of its rank, MindSpore's text to an
-    export inside its directory, and data of msprof to what lies around it and was made of it.
+    Of a capture that lies in several places one is read. What was recorded and not exported gives
+    way to any export of its rank, MindSpore's text to an export inside its directory, and data of
+    msprof to what lies around it and was made of it.
     """
-    claims, notes = _without_logs_of_texts(claims)
+    claims, notes = _without_same_files(claims)
+    claims, passed = _without_logs_of_texts(claims)
+    notes += passed
     claims, passed = _without_nameless_raw(claims)
     notes += passed
     by_rank: dict[int | None, list[Claim]] = defaultdict(list)
@@ -39,6 +43,28 @@ def choose_among_copies(claims: list[Claim]) -> tuple[list[Claim], list[str]]:
         notes += passed
         kept += best
     return kept, notes
+
+
+def _without_same_files(claims: list[Claim]) -> tuple[list[Claim], list[str]]:
+    """Keep one of the captures that have a name in common, who they are, and all files."""
+    read: dict[tuple[object, ...], list[Claim]] = defaultdict(list)
+    passed, notes = set[int](), dict[str, None]()
+    for claim in sorted(claims, key=_place):
+        capture = claim.capture
+        key = (capture.directory.name, capture.format.name, claim.device, claim.rank, claim.taken)
+        for other in read[key]:
+            if have_same_files(capture.content, other.capture.content):
+                passed.add(id(claim))
+                notes[f"{capture.directory} is a copy of {other.capture.directory}."] = None
+                break
+        else:
+            read[key].append(claim)
+    return [claim for claim in claims if id(claim) not in passed], list(notes)
+
+
+def _place(claim: Claim) -> tuple[int, str]:
+    directory = claim.capture.directory
+    return len(directory.parts), str(directory)
 
 
 def _without_logs_of_texts(claims: list[Claim]) -> tuple[list[Claim], list[str]]:
