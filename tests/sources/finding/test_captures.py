@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from contextlib import closing
@@ -181,6 +182,22 @@ def test_step_traces_beside_more_are_no_profile_of_their_own(
 
 
 # -- what is made of profiles ----------------------------------------------------------------------
+
+
+def test_what_was_measured_of_one_operator_is_named(tmp_path: Path) -> None:
+    """The trace of the simulator has keys that PyTorch writes too, and is none of its traces."""
+    trace = tmp_path / "OPPROF_20260605155158_TIDPSIUYBGPWXXNW/simulator/trace.json"
+    trace.parent.mkdir(parents=True)
+    event = {"name": "MOV", "ph": "X", "pid": "core3.veccore0", "tid": "MTE2", "ts": 1, "dur": 2}
+    content = {"profilingType": "op", "schemaVersion": 1, "traceEvents": [event]}
+    trace.write_text(json.dumps(content))
+    with pytest.raises(NoProfileError, match="is a trace of one operator by msprof op"):
+        discover(trace)
+    with pytest.raises(NoProfileError) as found:
+        discover(trace.parent)
+    assert any("was not read: it is a trace of one op" in hint for hint in found.value.hints)
+    with pytest.raises(NoProfileError, match="is what msprof op measured of one operator"):
+        discover(trace.parent.parent)
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,7 @@ class JsonKind(enum.Enum):
     KINETO = "a PyTorch trace"
     EXECUTION_TRACE = "an execution trace (operators of PyTorch without times of a device)"
     NPU_TRACE = "a trace of an NPU, which is read when it is passed as PATH itself"
+    OPERATOR_TRACE = "a trace of one operator by msprof op, which MindStudio Insight opens"
     OTHER_TRACE = "a trace of another program"
     CUT_TRACE = "a trace that is cut in its first event"
     OWN_TIMELINE = "a timeline that tlexport wrote"
@@ -78,6 +79,8 @@ def kind_of_json(path: Path) -> JsonKind:
                 values = head_values(text)
     except SourceError:
         return JsonKind.NO_TRACE  # whoever names the file gets the error when it is read
+    if values.get(b"profilingType") == b'"op"':
+        return JsonKind.OPERATOR_TRACE
     if _is_named_by_keys(values):
         return JsonKind.KINETO
     if b"io.tlexport" in values.get(b"otherData", b""):

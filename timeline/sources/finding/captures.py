@@ -46,6 +46,9 @@ _CLUSTER = compile_late(
 )
 _CLUSTER_SAID = "what msprof-analyze made of the profiles of all ranks, which is not read."
 _CLUSTER_ADVICE = "Pass the profiles that it was made of."
+_OF_OPERATOR = "OPPROF_"
+_OPERATOR_SAID = "what msprof op measured of one operator, which is not read."
+_OPERATOR_ADVICE = "Open it in MindStudio Insight, or pass the profile of a run."
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,8 @@ def find_captures(path: Path, unreadable: list[SourceError] | None = None) -> Fo
         of_tables = [one for one in found if one.format.kind is FormatKind.STEPS]
         known = frozenset(captures)
         tables = tuple(one for one in of_tables if one not in known)
+    if not captures and not empty and path.resolve().name.startswith(_OF_OPERATOR):
+        raise NoProfileError(path, f"is {_OPERATOR_SAID}", do=_OPERATOR_ADVICE)
     if not captures and not empty:
         raise NoProfileError(
             path.resolve() if path == Path() else path,

@@ -31,7 +31,13 @@ from timeline.sources.source import Identity, Source
 __all__ = ["KINETO"]
 
 _LOOKALIKES = frozenset(
-    {JsonKind.EXECUTION_TRACE, JsonKind.NPU_TRACE, JsonKind.OTHER_TRACE, JsonKind.CUT_TRACE}
+    {
+        JsonKind.EXECUTION_TRACE,
+        JsonKind.NPU_TRACE,
+        JsonKind.OPERATOR_TRACE,
+        JsonKind.OTHER_TRACE,
+        JsonKind.CUT_TRACE,
+    }
 )
 
 
