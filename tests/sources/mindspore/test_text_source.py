@@ -346,6 +346,7 @@ def test_same_id_twice_is_an_error(shelf: ProfileShelf, tmp_path: Path) -> None:
     """Two hosts that both have a device 0 are told apart by the user only."""
     for host in ("a", "b"):
         shutil.copytree(shelf.get("mindspore-text").path, tmp_path / host)
+        (tmp_path / host / "profiler" / f"of_host_{host}").touch()  # else they would be copies
     with pytest.raises(RankIdentityError, match="rank 0 appears twice"):
         discover(tmp_path)
     shared = tmp_path / "b" / "profiler"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -168,11 +169,11 @@ def _captures_of_file(path: Path) -> list[Capture]:
             return captures
     if _is_of_cluster(path):
         raise NoProfileError(path, f"is {_CLUSTER_SAID}", do=_CLUSTER_ADVICE)
-    if named := _name_of_table(file.name):
+    if named := _name_of_table(path.name):
         raise NoProfileError(
             path,
             f"is no profile under this name, but may be {named}.",
-            do=f"If it is, rename it to {named}, best in a directory of its own.",
+            do=f"Pass it under that name: {shlex.join(('mv', path.name, named))}",
         )
     kind = kind_of_json(resolved)
     if around and kind is JsonKind.NO_TRACE:
@@ -191,7 +192,7 @@ def _captures_of_file(path: Path) -> list[Capture]:
 def _name_of_table(name: str) -> str:
     """The name that a table of operators has before somebody puts words before it, else nothing."""
     ends = (name[at:] for at in range(1, len(name)) if not name[at - 1].isalnum())
-    return next(filter(OPERATOR_TABLE.fullmatch, ends), "")
+    return next((end for end in ends if OPERATOR_TABLE.fullmatch(without_gz(end))), "")
 
 
 def _is_of_cluster(path: Path) -> bool:
