@@ -110,6 +110,7 @@ SOMETIMES = (
     "sources.companions.allocations",
     "sources.companions.communication_files",
     "sources.database.source",
+    "sources.decoders.sqlite",
     "sources.decoders.trace_events",
     "sources.files.unpacking",
     "sources.kineto.source",
@@ -127,12 +128,17 @@ SOMETIMES = (
 @pytest.mark.parametrize(
     ("layout", "options", "needed"),
     [
-        ("torch-db", "--list", "commands.listing sources.database.source"),
+        (
+            "torch-db",
+            "--list",
+            "commands.listing sources.database.source sources.decoders.sqlite",
+        ),
         (
             "torch-db",
             "--kind detail -o a.pftrace",
             "commands.export encoders.perfetto encoders.piece_maker reports.terminal"
-            " sources.companions.allocations sources.database.source tracks.draw_rank",
+            " sources.companions.allocations sources.database.source sources.decoders.sqlite"
+            " tracks.draw_rank",
         ),
         (
             "torch-text",
@@ -140,7 +146,11 @@ SOMETIMES = (
             "commands.export encoders.chrome encoders.piece_maker reports.terminal"
             " sources.decoders.trace_events sources.trace_json.source tracks.draw_rank",
         ),
-        ("torch-db", "--verdict", "reports.terminal sources.database.source"),
+        (
+            "torch-db",
+            "--verdict",
+            "reports.terminal sources.database.source sources.decoders.sqlite",
+        ),
         (
             "torch-text",
             "--verdict",

@@ -12,10 +12,10 @@ from timeline.records.counting_rules import FreeRule
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Spans
 from timeline.records.vendor import Measure, VendorFigures
-from timeline.sources.decoders.sqlite import Database
 
 if TYPE_CHECKING:
     from timeline.sources.decoders.event_rows import EventRows
+    from timeline.sources.decoders.sqlite import Database
 
 __all__ = [
     "MEASURES",

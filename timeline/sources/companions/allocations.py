@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,7 +20,9 @@ from timeline.sources.common.decimals import interval_ns, moments_ns
 from timeline.sources.common.losses import LossLog, counted_losses
 from timeline.sources.companions.sample_tables import select_device_rows
 from timeline.sources.decoders.csv_blocks import NOT_GIVEN, Block, RowShape, read_blocks
-from timeline.sources.decoders.sqlite import Database
+
+if TYPE_CHECKING:
+    from timeline.sources.decoders.sqlite import Database
 
 __all__ = [
     "GROUP",

@@ -24,7 +24,6 @@ from timeline.sources.companions.vendor_sums import (
     read_step_sums,
     read_step_table,
 )
-from timeline.sources.decoders.sqlite import open_database
 
 __all__ = ["with_measures"]
 
@@ -87,6 +86,8 @@ class _Reading:
 
     def read_database(self, paths: tuple[Path, ...]) -> None:
         """Read the step sums, ops and links of analysis.db."""
+        from timeline.sources.decoders.sqlite import open_database
+
         for path in paths:
             with open_database(path) as database:
                 self.figures.append(read_step_table(database, self.strings, self.device))

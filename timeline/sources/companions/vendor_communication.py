@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,7 +16,9 @@ from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import CommunicationOps
 from timeline.records.vendor import Measure, VendorFigures, VendorLinks
-from timeline.sources.decoders.sqlite import Database
+
+if TYPE_CHECKING:
+    from timeline.sources.decoders.sqlite import Database
 
 __all__ = [
     "ALL_OPS",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,7 +16,9 @@ from timeline.sources.common.losses import LossLog
 from timeline.sources.common.overlap_analysis import MEASURES
 from timeline.sources.companions.sample_tables import select_device_rows
 from timeline.sources.decoders.csv_blocks import Block, read_blocks
-from timeline.sources.decoders.sqlite import Database
+
+if TYPE_CHECKING:
+    from timeline.sources.decoders.sqlite import Database
 
 __all__ = ["read_operator_sums", "read_step_sums", "read_step_table"]
 

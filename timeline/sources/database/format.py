@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID
@@ -27,9 +28,11 @@ from timeline.sources.common.identity import (
     make_claim,
     wall_extent,
 )
-from timeline.sources.decoders.sqlite import Database, open_database
 from timeline.sources.files.opened import uncompressed_database_name
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, Clock, Identity, Source
+
+if TYPE_CHECKING:
+    from timeline.sources.decoders.sqlite import Database
 
 __all__ = ["DATABASE"]
 
@@ -67,6 +70,8 @@ def _recognise_file(file: CaptureFile) -> list[Capture]:
 
 
 def _identify(capture: Capture, root: Root) -> list[Claim]:
+    from timeline.sources.decoders.sqlite import open_database  # other captures need no SQLite
+
     with open_database(capture.database, in_part=True) as database:
         return _claims(capture, root, database)
 
@@ -110,6 +115,8 @@ def _host(database: Database) -> str:
 
 
 def _recorded_time(capture: Capture) -> Extent:
+    from timeline.sources.decoders.sqlite import open_database
+
     with open_database(capture.database, in_part=True) as database:
         if not database.has("SESSION_TIME_INFO", "startTimeNs", "endTimeNs"):
             return NO_EXTENT
