@@ -148,6 +148,9 @@ def test_a_table_under_a_longer_name(tmp_path: Path, name: str, plain: str) -> N
     said = re.escape(f"may be {plain}. Pass it under that name: mv {name} {plain}")
     with pytest.raises(NoProfileError, match=f"{said}$"):
         discover(path)
+    with pytest.raises(NoProfileError) as found:
+        discover(tmp_path)
+    assert found.value.hints[0] == f"{path} may be {plain}. Pass it under that name."
 
 
 def test_a_file_that_lies_in_a_profile_leads_to_it(shelf: ProfileShelf, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from timeline.errors import SourceError
 from timeline.patterns import compile_late
 from timeline.sources.capture import Capture
-from timeline.sources.files.opened import files_by_name
+from timeline.sources.files.opened import files_by_name, without_gz
 from timeline.sources.files.remembered import remember_by_directory
 from timeline.sources.source import MINDSTUDIO_OUTPUT, PROF
 
@@ -21,6 +21,7 @@ __all__ = [
     "find_sessions",
     "has_file_named",
     "how_to_export",
+    "plain_name_of_table",
     "raw_error",
     "select_newest_export",
 ]
@@ -29,6 +30,16 @@ OPERATOR_TABLE = compile_late(r"(?:kernel_details|op_summary|task_time)(?:_slice
 """Tables of operators and tasks."""
 _STAMP = compile_late(r"_(\d{14})$")
 """When an export was made, at the end of its name."""
+
+
+def plain_name_of_table(name: str) -> str:
+    """The name that a table of operators had before somebody put words before it, else nothing.
+
+    >>> plain_name_of_table("b1q8_kernel_details.csv")
+    'kernel_details.csv'
+    """
+    ends = (name[at:] for at in range(1, len(name)) if not name[at - 1].isalnum())
+    return next((end for end in ends if OPERATOR_TABLE.fullmatch(without_gz(end))), "")
 
 
 def has_file_named(directory: Path, names: re.Pattern[str]) -> bool:

@@ -22,7 +22,7 @@ from timeline.sources.capture import (
     Lookalike,
 )
 from timeline.sources.common.json_kinds import JsonKind, kind_of_json
-from timeline.sources.common.msprof_files import OPERATOR_TABLE
+from timeline.sources.common.msprof_files import plain_name_of_table
 from timeline.sources.files.opened import source_errors_for, walk, without_gz
 from timeline.sources.profiler_tables.file_kinds import TableFile, find_table_files
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, PROF, SQLITE
@@ -47,6 +47,8 @@ _CLUSTER = compile_late(
 )
 _CLUSTER_SAID = "what msprof-analyze made of the profiles of all ranks, which is not read."
 _CLUSTER_ADVICE = "Pass the profiles that it was made of."
+MOST_RENAMED = 3
+"""So many tables with longer names are named."""
 _OF_OPERATOR = "OPPROF_"
 _OPERATOR_SAID = "what msprof op measured of one operator, which is not read."
 _OPERATOR_ADVICE = "Open it in MindStudio Insight, or pass the profile of a run."
@@ -110,6 +112,7 @@ def find_captures(path: Path, unreadable: list[SourceError] | None = None) -> Fo
             do="Pass what the profiler wrote, or any directory above that: tlexport PATH",
             hints=(
                 *walk.remarks,
+                *walk.renamed[:MOST_RENAMED],
                 "Looked for",
                 *formats.LOOKED_FOR,
                 "Other raw data must be exported first:",
@@ -169,7 +172,7 @@ def _captures_of_file(path: Path) -> list[Capture]:
             return captures
     if _is_of_cluster(path):
         raise NoProfileError(path, f"is {_CLUSTER_SAID}", do=_CLUSTER_ADVICE)
-    if named := _name_of_table(path.name):
+    if named := plain_name_of_table(path.name):
         raise NoProfileError(
             path,
             f"is no profile under this name, but may be {named}.",
@@ -189,12 +192,6 @@ def _captures_of_file(path: Path) -> list[Capture]:
     )
 
 
-def _name_of_table(name: str) -> str:
-    """The name that a table of operators has before somebody puts words before it, else nothing."""
-    ends = (name[at:] for at in range(1, len(name)) if not name[at - 1].isalnum())
-    return next((end for end in ends if OPERATOR_TABLE.fullmatch(without_gz(end))), "")
-
-
 def _is_of_cluster(path: Path) -> bool:
     """Whether a file is of msprof-analyze's output on all ranks."""
     return bool(_CLUSTER.fullmatch(path.name)) or path.parent.name == _CLUSTER_OUTPUT
@@ -209,6 +206,8 @@ class _Walk:
     def __init__(self, unreadable: list[SourceError] | None) -> None:
         self.empty: list[EmptyOutput] = []
         self.remarks: list[str] = []
+        self.renamed: list[str] = []
+        """Tables that have a longer name, which helps where nothing else is found."""
         self._unreadable = unreadable
 
     def captures_below(self, root: Path) -> Iterator[Capture]:
@@ -253,6 +252,11 @@ class _Walk:
             return
         folder = Folder(FolderKind.LOOSE, directory, directory, names, directories)
         yield from _captures_alone(folder) or self._captures_beside(folder)
+        self.renamed += (
+            f"{directory / name} may be {plain}. Pass it under that name."
+            for name in names
+            if (plain := plain_name_of_table(name))
+        )
         if any(map(_is_of_cluster, (directory / name for name in names))):
             self.remarks.append(f"{directory} holds {_CLUSTER_SAID} {_CLUSTER_ADVICE}")
 
