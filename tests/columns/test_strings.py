@@ -7,9 +7,11 @@ import re
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from timeline.columns import interner
 from timeline.columns.strings import NO_NAME, ExtendedPool, StringPool
 
 TEXTS = st.lists(st.sampled_from(["", "N/A", "a", "b", "c", "d"]))
@@ -50,10 +52,13 @@ def test_an_extended_pool_keeps_codes_and_adds_its_own(
 
 @given(TEXTS, TEXTS)
 def test_codes_of_many_strings_are_those_of_each(shared: list[str], own: list[str]) -> None:
-    """A pool is asked for many strings at once, another one for one after the other."""
+    """A pool is asked for many strings, some at a time, another one for one after the other."""
     together, one_by_one = StringPool(), StringPool()
     for strings in (shared, own):
-        assert together.codes(strings).tolist() == list(map(one_by_one.code, strings))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(interner, "NUMBERED_AT_ONCE", 3)
+            codes = together.codes(strings)
+        assert codes.tolist() == list(map(one_by_one.code, strings))
         assert list(together) == list(one_by_one)
         assert together.texts(together.codes(strings)) == [
             "" if text == "N/A" else text for text in strings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable
+from itertools import islice
 from typing import TypeVar
 
 import numpy as np
@@ -12,6 +13,9 @@ from timeline.columns.columns import Int64
 __all__ = ["Interner"]
 
 _Key = TypeVar("_Key", bound=Hashable)
+
+NUMBERED_AT_ONCE = 1 << 14
+"""Values that are looked at together, so that what that takes stays small."""
 
 
 class Interner(dict[_Key, int]):
@@ -29,10 +33,13 @@ class Interner(dict[_Key, int]):
 
         To ask for one after the other takes three times as long.
         """
-        fresh = self._without_number(values)
-        number = self.first + len(self)
-        self.update(zip(fresh, range(number, number + len(fresh)), strict=True))
-        return fresh
+        every, values = list[_Key](), iter(values)
+        while some := list(islice(values, NUMBERED_AT_ONCE)):
+            fresh = self._without_number(some)
+            number = self.first + len(self)
+            self.update(zip(fresh, range(number, number + len(fresh)), strict=True))
+            every += fresh
+        return every
 
     def _without_number(self, values: Iterable[_Key]) -> list[_Key]:
         """Those of many values that get one when they are asked for, each once."""
