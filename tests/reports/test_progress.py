@@ -24,7 +24,7 @@ STEPS = 120
 OFTEN = """
 import sys
 from timeline import progress
-progress.QUIET_SECONDS, progress.UPDATE_SECONDS = 0.0, 0.01
+progress.QUIET_SECONDS, progress.UPDATE_SECONDS = 0.0, 0.001
 from timeline.cli.main import main
 sys.exit(main())
 """
