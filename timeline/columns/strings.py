@@ -136,7 +136,24 @@ class _CodeBeside(Interner[str]):
         return code if code is not None and code < self.first else None
 
 
-class ExtendedPool(StringPool):
+class _PoolBehind(StringPool):
+    """The first strings of a pool, under their codes, and further ones behind them."""
+
+    _base: StringPool
+    _first: int
+
+    def __getitem__(self, code: int) -> str:
+        return self._base[code] if code < self._first else self._strings[code - self._first]
+
+    def texts(self, codes: Codes | Int64 | Rows) -> list[str]:
+        """The string of each of many codes."""
+        return [self[code] for code in codes.tolist()]
+
+    def __iter__(self) -> Iterator[str]:
+        return chain(islice(self._base, self._first), self._strings)
+
+
+class ExtendedPool(_PoolBehind):
     """The strings that a pool has by now, under their codes, and further ones that it never gets.
 
     Any number of threads may each extend a pool that they share.
@@ -150,27 +167,17 @@ class ExtendedPool(StringPool):
     def __len__(self) -> int:
         return self._first + len(self._codes)
 
-    def __getitem__(self, code: int) -> str:
-        return self._base[code] if code < self._first else self._strings[code - self._first]
-
-    def texts(self, codes: Codes | Int64 | Rows) -> list[str]:
-        """The string of each of many codes."""
-        return [self[code] for code in codes.tolist()]
-
     def find(self, string: str) -> int | None:
         """The code of a string, or None where it never occurred."""
         code = self._base.find(string)
         return self._codes.get(string) if code is None or code >= self._first else code
-
-    def __iter__(self) -> Iterator[str]:
-        return chain(islice(self._base, self._first), self._strings)
 
     def extended(self) -> tuple[StringPool, int, Sequence[str]]:
         """The pool that it extends, how many strings of that it has, and the further ones."""
         return self._base, self._first, self._strings
 
 
-class JoinedPool(StringPool):
+class JoinedPool(_PoolBehind):
     """The strings of pools that extend the same one; further ones of each have their own codes.
 
     So a string may have several codes: it can only be asked for strings.
@@ -187,16 +194,6 @@ class JoinedPool(StringPool):
 
     def __len__(self) -> int:
         return self._first + len(self._strings)
-
-    def __getitem__(self, code: int) -> str:
-        return self._base[code] if code < self._first else self._strings[code - self._first]
-
-    def texts(self, codes: Codes | Int64 | Rows) -> list[str]:
-        """The string of each of many codes."""
-        return [self[code] for code in codes.tolist()]
-
-    def __iter__(self) -> Iterator[str]:
-        return chain(islice(self._base, self._first), self._strings)
 
     def joined(self, codes: Codes, counts: Int64) -> Codes:
         """The codes here of codes of the pools; so many of each."""
