@@ -12,9 +12,10 @@ from timeline.frozen import dataclass
 from timeline.patterns import compile_late
 from timeline.records.joining import join_records
 from timeline.records.not_given import NO_ID
-from timeline.records.tables import Records
+from timeline.records.tables import Records, Tasks
 from timeline.sources.ascend_trace.reader import TraceFiles, read_trace
 from timeline.sources.common.kernel_table import (
+    KernelTable,
     delay_of_table,
     describe_tasks,
     end_tasks,
@@ -180,12 +181,10 @@ def _finish(
     warnings = records.warnings
     if kernel_tables:
         table, lost = read_kernel_table(kernel_tables, records.strings, records.rank, device)
-        described = end_tasks(records.tasks, table) if ends else records.tasks
-        tasks, unmatched = describe_tasks(described, table)
+        tasks, unmatched = _described(records.tasks, table, ends=ends)
         if unmatched == len(table) and (later_ns := delay_of_table(table, records.tasks)):
             table = move_table(table, -later_ns)
-            described = end_tasks(records.tasks, table) if ends else records.tasks
-            tasks, unmatched = describe_tasks(described, table)
+            tasks, unmatched = _described(records.tasks, table, ends=ends)
             warnings += (
                 f"rank {records.rank}: kernels start {spell_duration(abs(later_ns))} "
                 f"{'later' if later_ns > 0 else 'earlier'} in {kernel_tables[0].name} than in the "
@@ -203,3 +202,8 @@ def _finish(
         parts=distinct_parts(records.parts),
         warnings=warnings,
     )
+
+
+def _described(tasks: Tasks, table: KernelTable, *, ends: bool) -> tuple[Tasks, int]:
+    """Tasks as their table tells them, their ends too if `ends`; and the rows that match none."""
+    return describe_tasks(end_tasks(tasks, table) if ends else tasks, table)
