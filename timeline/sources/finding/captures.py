@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from timeline.errors import NoProfileError, SourceError, did_you_mean
@@ -112,7 +113,7 @@ def find_captures(path: Path, unreadable: list[SourceError] | None = None) -> Fo
             do="Pass what the profiler wrote, or any directory above that: tlexport PATH",
             hints=(
                 *walk.remarks,
-                *walk.renamed[:MOST_RENAMED],
+                *islice(_renamed_tables(path), MOST_RENAMED),
                 "Looked for",
                 *formats.LOOKED_FOR,
                 "Other raw data must be exported first:",
@@ -162,7 +163,8 @@ def _is_of_device(directory: Path) -> bool:
 def _captures_of_file(path: Path) -> list[Capture]:
     """The captures that a file is of, one a device; of that file, whatever else lies beside it."""
     resolved = path.resolve()
-    around = tuple(_Walk(None).captures_below(_capture_root(resolved.parent)))
+    root = _capture_root(resolved.parent)
+    around = tuple(_Walk(None).captures_below(root))
     file = CaptureFile(resolved, without_gz(path.name), around)
     for found in formats.FORMATS:
         if captures := found.recognise_file(file):
@@ -183,7 +185,7 @@ def _captures_of_file(path: Path) -> list[Capture]:
         raise NoProfileError(
             path,
             "is no profile, but lies in one.",
-            do=f"Pass that: tlexport {_capture_root(resolved.parent)}",
+            do=f"Pass that: tlexport {root}",
         )
     raise NoProfileError(
         path,
@@ -197,6 +199,14 @@ def _is_of_cluster(path: Path) -> bool:
     return bool(_CLUSTER.fullmatch(path.name)) or path.parent.name == _CLUSTER_OUTPUT
 
 
+def _renamed_tables(path: Path) -> Iterator[str]:
+    """Tables of operators below a directory that have a longer name, and how to pass them."""
+    for directory, _, names in walk(path, lambda _: None):
+        for name in sorted(names):
+            if plain := plain_name_of_table(name):
+                yield f"{directory / name} may be {plain}. Pass it under that name."
+
+
 # -- a directory and those below -------------------------------------------------------------------
 
 
@@ -206,8 +216,6 @@ class _Walk:
     def __init__(self, unreadable: list[SourceError] | None) -> None:
         self.empty: list[EmptyOutput] = []
         self.remarks: list[str] = []
-        self.renamed: list[str] = []
-        """Tables that have a longer name, which helps where nothing else is found."""
         self._unreadable = unreadable
 
     def captures_below(self, root: Path) -> Iterator[Capture]:
@@ -252,11 +260,6 @@ class _Walk:
             return
         folder = Folder(FolderKind.LOOSE, directory, directory, names, directories)
         yield from _captures_alone(folder) or self._captures_beside(folder)
-        self.renamed += (
-            f"{directory / name} may be {plain}. Pass it under that name."
-            for name in names
-            if (plain := plain_name_of_table(name))
-        )
         if any(map(_is_of_cluster, (directory / name for name in names))):
             self.remarks.append(f"{directory} holds {_CLUSTER_SAID} {_CLUSTER_ADVICE}")
 
