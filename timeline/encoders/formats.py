@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from timeline.encoders.compression import Compression
 from timeline.encoders.pieces import GZIPPED, PACKETS, PLAIN, Packing, TraceEncoder
 from timeline.errors import OutputError, UsageError
 from timeline.frozen import dataclass
-from timeline.tracks.model import Track
+from timeline.tracks.model import Timeline, Track
 
 __all__ = ["FORMATS", "Format", "format_of"]
 
@@ -60,8 +61,8 @@ class Format:
         return self._encoder(tracks, first_ns)
 
     def load(self) -> None:
-        """Load the encoder, so that copies of this process have it."""
-        self.encoder((), 0)
+        """Load all that encodes and compresses, so that copies of this process have it."""
+        self.packing.pack(self.encoder((), 0).opening(Timeline((), 0, None)), Compression.FAST)
 
     def offset_ns(self, first_ns: int) -> int:
         """What is added to each time of a timeline that begins at first_ns."""
