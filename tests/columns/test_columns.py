@@ -115,16 +115,19 @@ def test_what_holds_columns_puts_them_where_there_is_room() -> None:
     assert summed.tolist() == named.values.tolist()
 
 
-def test_things_are_taken_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    drops: list[int] = []
+def test_what_was_read_of_one_thing_is_counted_before_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counted: list[int] = []
 
     def items() -> Iterator[int]:
         for number in range(3):
-            assert len(drops) == number, "memory of one is free before the next is made"
+            assert len(counted) == number, "it may be given back before the next is made"
             yield number
 
-    monkeypatch.setattr(chunks, "drop_pages", lambda: drops.append(1))
-    assert list(one_by_one(items())) == [0, 1, 2]
+    monkeypatch.setattr(chunks, "count_read", counted.append)
+    assert list(one_by_one(items(), lambda number: 10 * number)) == [0, 1, 2]
+    assert counted == [0, 10, 20]
 
 
 def test_tables_are_frozen_dataclasses_without_methods_of_their_own() -> None:

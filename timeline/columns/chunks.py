@@ -13,7 +13,6 @@ from timeline.columns.spill import (
     Extent,
     count_in_memory,
     count_read,
-    drop_pages,
     reserve_extent,
     spillable,
 )
@@ -80,11 +79,15 @@ def rows_where(
     return spillable(np.concatenate(found))
 
 
-def one_by_one(items: Iterable[_Item]) -> Iterator[_Item]:
-    """Iterate over tracks, tables or blocks; what one took of memory is free before the next."""
+def one_by_one(items: Iterable[_Item], bytes_of: Callable[[_Item], int]) -> Iterator[_Item]:
+    """Iterate over tracks or blocks; the memory of those before is given back now and then.
+
+    bytes_of: how many bytes of columns are read for an item, about. To give memory back for each
+    one takes longer than to read a short track.
+    """
     for item in items:
         yield item
-        drop_pages()
+        count_read(bytes_of(item))
 
 
 class ColumnBuilder:

@@ -224,7 +224,11 @@ def _encode_slices(
     rows_at_once = max(LEAST_BLOCK_ROWS, BLOCK_BYTES // widest)
     if len(uuids) == 1:
         yield clock
-    for events, begins_track in one_by_one(_events(joined, first_ns, rows_at_once)):
+    row_bytes = _row_bytes(slices)
+    every = one_by_one(
+        _events(joined, first_ns, rows_at_once), lambda some: len(some[0]) * row_bytes
+    )
+    for events, begins_track in every:
         row = _places(events)
         track: list[Piece] = []
         if not own_track:
@@ -245,6 +249,12 @@ def _encode_slices(
         if begins_track is not None:
             packets.insert(0, Bytes(clock, begins_track))
         yield encode_rows(packets, len(events))
+
+
+def _row_bytes(slices: Slices) -> int:
+    """What a slice takes of the columns of its track."""
+    its = slices.start_ns.itemsize + slices.end_ns.itemsize + slices.name.itemsize
+    return its + sum(arg.values.itemsize + arg.present.itemsize for arg in slices.args)
 
 
 def _places(events: Events) -> Places:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path
@@ -48,6 +48,10 @@ __all__ = [
     "selected_steps",
     "too_small_error",
 ]
+
+
+TIME_BYTES = 8
+"""What a time takes of a column."""
 
 
 @dataclass(frozen=True)
@@ -262,24 +266,26 @@ class Writer:
 
 def first_moment_ns(tracks: Sequence[Track]) -> int:
     """The first moment of any slice or sample, 0 where there is none."""
-    firsts = []
-    for track in one_by_one(tracks):
-        if isinstance(track.content, Slices) and len(track.content):
-            firsts.append(int(track.content.start_ns.min()))
-        elif isinstance(track.content, Samples) and len(track.content):
-            firsts.append(int(track.content.time_ns[0]))
+    firsts = (
+        int(content.start_ns.min()) if isinstance(content, Slices) else int(content.time_ns[0])
+        for content in _contents(tracks)
+    )
     return min(firsts, default=0)
 
 
 def last_moment_ns(tracks: Sequence[Track]) -> int:
     """The last moment of any slice or sample, 0 where there is none."""
-    lasts = []
-    for track in one_by_one(tracks):
-        if isinstance(track.content, Slices) and len(track.content):
-            lasts.append(int(track.content.end_ns.max()))
-        elif isinstance(track.content, Samples) and len(track.content):
-            lasts.append(int(track.content.time_ns[-1]))
+    lasts = (
+        int(content.end_ns.max()) if isinstance(content, Slices) else int(content.time_ns[-1])
+        for content in _contents(tracks)
+    )
     return max(lasts, default=0)
+
+
+def _contents(tracks: Sequence[Track]) -> Iterator[Slices | Samples]:
+    """What tracks hold, where they hold anything; of each no more than one column is looked at."""
+    filled = (track.content for track in tracks if track.content)
+    return one_by_one(filled, lambda content: TIME_BYTES * len(content))
 
 
 def too_small_error(limits: Limits, least: Cost) -> LimitError:
