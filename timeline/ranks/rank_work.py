@@ -191,7 +191,7 @@ def draw_rank_from_records(records: Records, request: RankRequest) -> DrawnRank:
         return DrawnRank(facts, coarsen_rank(tracks, request.floors, request.exact_ns))
     fair_bytes = max(LEAST_RANK_BYTES, request.limit_bytes * DENSEST_RANK // request.ranks)
     most_bytes = min(request.limit_bytes, fair_bytes)
-    if most_bytes and element_count(tracks.tracks) * BYTES_OF_ELEMENT > most_bytes:
+    if most_bytes and element_count(tracks.tracks) * BYTES_OF_ELEMENT > most_bytes * SIZE_SLACK:
         most = max(
             most_bytes * SIZE_SLACK // BYTES_OF_ELEMENT,
             MOST_ELEMENTS * DENSEST_RANK // request.ranks,
