@@ -71,9 +71,10 @@ def _if_it_fits(writer: Writer, drawing: Drawing, expected: Cost) -> Written | N
 
 
 def _planner(writer: Writer, drawing: Drawing, maker: PieceMaker) -> Planner:
-    def measure(tracks: Sequence[Track]) -> Cost:
+    def measure(tracks: Sequence[Track], *, sized: bool = True) -> Cost:
         batch = TrackBatch(tuple(enumerate(tracks, FIRST_SEQUENCE)), maker.first_ns)
-        return writer.limits.cost(len(maker.make(batch, Compression.BEST, arrows=True)), tracks)
+        size_bytes = len(maker.make(batch, Compression.BEST, arrows=True)) if sized else 0
+        return writer.limits.cost(size_bytes, tracks)
 
     picture = writer.picture(drawing.tracks, Kept(drawing.steps, drawing.omissions), maker.first_ns)
     opening = maker.opening(picture.timeline, picture.said, Compression.BEST)

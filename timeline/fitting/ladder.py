@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import Protocol
 
 from timeline.fitting.coarsen import EXACT, Resolution
 from timeline.fitting.excerpts import Excerpts
@@ -28,8 +29,15 @@ SAMPLED_RUNS = 4
 TRACK_ELEMENTS = 1 << 11
 """As many elements as take the time that a track takes, however short it is."""
 
-Measure = Callable[[Sequence[Track]], Cost]
-"""What the slices and samples of tracks take in a file, together with their arrows."""
+
+class Measure(Protocol):
+    """Tells what the slices and samples of tracks take in a file, together with their arrows.
+
+    sized: whether their bytes are asked for, for which they are encoded; 0 is told if not.
+    """
+
+    def __call__(self, tracks: Sequence[Track], /, *, sized: bool = True) -> Cost: ...
+
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +68,7 @@ class Ladder:
         self._samples = list(_samples(tracks, excerpts))
         self._at: dict[int, list[_Sample]] = {floor: self._samples}
         self._costs: dict[_Sample, Cost] = {}
+        self._unsized: dict[_Sample, Cost] = {}
         self._factors = 1.0, 1.0
         """How many times the bytes and the memory of the samples the layer takes."""
         self._ends: dict[int, float] = {}
@@ -69,11 +78,11 @@ class Ladder:
         """The powers at which the layer can be drawn, the finest first."""
         return (self.floor, *(power for power in RUNGS if power > self.floor))
 
-    def at(self, power: int) -> Cost:
-        """The bytes and elements at a power, without any arrows."""
+    def at(self, power: int, *, sized: bool = True) -> Cost:
+        """What the layer takes at a power, without any arrows, and without bytes unless `sized`."""
         total = Cost()
         for sample in self._resolved(max(power, self.floor)):
-            total += self._cost(sample)
+            total += self._cost(sample, sized)
         return self._corrected(total)
 
     def ends_at(self, power: int) -> float:
@@ -87,13 +96,12 @@ class Ladder:
 
     @cached_property
     def end_cost(self) -> Cost:
-        """What an end of an arrow takes."""
-        ends = self.ends_at(self.floor)
-        if not ends:
+        """What an end of an arrow takes, by the sample that has most of them."""
+        most = max(self._samples, key=lambda sample: _arrow_ends(sample.tracks), default=None)
+        if most is None or not (ends := _arrow_ends(most.tracks)):
             return Cost(0.0, 1)
-        samples = self._resolved(self.floor)
-        with_arrows = sum((self._measure(one.tracks) * one.weight for one in samples), Cost())
-        more = self._corrected(with_arrows) - self.at(self.floor)
+        with_arrows = self._measure(most.tracks) * most.weight
+        more = self._corrected(with_arrows - self._cost(most, sized=True)) * (1 / most.weight)
         return Cost(max(0.0, more.size_bytes) / ends, 1, max(0.0, more.memory_bytes) / ends)
 
     def correct(self, found: Cost, expected: Cost) -> None:
@@ -118,11 +126,12 @@ class Ladder:
             self._at[power] = [_at_power(sample, power) for sample in self._at[finer]]
         return self._at[power]
 
-    def _cost(self, sample: _Sample) -> Cost:
-        if sample not in self._costs:
+    def _cost(self, sample: _Sample, sized: bool) -> Cost:
+        known = self._costs if sized else self._unsized
+        if sample not in known:
             bare = [_without_arrows(track) for track in sample.tracks]
-            self._costs[sample] = self._measure(bare) * sample.weight
-        return self._costs[sample]
+            known[sample] = self._measure(bare, sized=sized) * sample.weight
+        return known[sample]
 
 
 def _at_power(sample: _Sample, power: int) -> _Sample:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 
 from timeline.fitting.ladder import COARSEST, Ladder
 from timeline.fitting.limits import Cost, Limits
@@ -56,11 +56,14 @@ class Planner:
         powers = dict.fromkeys(self.ladders, COARSEST)
         return Plan(powers, self.expected(powers))
 
-    def expected(self, powers: Mapping[SizeLayer, int]) -> Cost:
-        """What a file takes: its rows, the elements of each layer, and the arrows between them."""
+    def expected(self, powers: Mapping[SizeLayer, int], *, sized: bool = True) -> Cost:
+        """What a file takes: its rows, the elements of each layer, and the arrows between them.
+
+        sized: whether the bytes of layers are asked for, which takes long.
+        """
         total = self.base
         for layer, power in powers.items():
-            total += self._cost(layer, power)
+            total += self._cost(layer, power, sized)
         return total + self._arrows(powers)
 
     def plan(self, limits: Limits) -> Plan:
@@ -70,6 +73,14 @@ class Planner:
         rest of the slices share one power, and what is left over refines layers one by one.
         Counters are thinned before any slice of the rest is merged, to a part of the limits.
         """
+        if self.finest().expected.size_bytes <= limits.size_bytes:
+            # Then bytes hardly bind where some is merged, and to know them takes long.
+            plan = self._plan(replace(limits, size_bytes=0))
+            if limits.hold(plan.expected):
+                return plan
+        return self._plan(limits)
+
+    def _plan(self, limits: Limits) -> Plan:
         powers = dict.fromkeys(self.ladders, COARSEST)
         leading = [layer for layer in self.ladders if layer in SIZE_LAYERS[:EXACT_FIRST]]
         rest = [layer for layer in self.ladders if layer not in {*leading, COUNTERS}]
@@ -78,7 +89,7 @@ class Planner:
             powers[layer] = max(finest, self.screen_power) if layer in SEEN_FIRST else finest
         if all(self._is_exact(powers, layer) for layer in leading if layer not in SEEN_FIRST):
             exact = {**powers, **{layer: self.ladders[layer].floor for layer in rest}}
-            if limits.hold(self.expected(exact)):
+            if self._keeps(limits, exact):
                 powers = exact
             else:
                 if COUNTERS in powers:
@@ -116,13 +127,18 @@ class Planner:
         ends = [ladder.end_cost for ladder in self.ladders.values()]
         return max(ends, key=lambda cost: cost.size_bytes, default=Cost(0.0, 1))
 
+    def _keeps(self, limits: Limits, powers: Mapping[SizeLayer, int]) -> bool:
+        return limits.hold(self.expected(powers, sized=limits.size_bytes > 0))
+
     def _is_exact(self, powers: Mapping[SizeLayer, int], layer: SizeLayer) -> bool:
         return powers[layer] <= self.ladders[layer].floor
 
-    def _cost(self, layer: SizeLayer, power: int) -> Cost:
+    def _cost(self, layer: SizeLayer, power: int, sized: bool) -> Cost:
         ladder, share = self.ladders[layer], self.exact_share.get(layer, 0.0)
-        cost = ladder.at(power)
-        return cost if not share else cost * (1 - share) + ladder.at(ladder.floor) * share
+        cost = ladder.at(power, sized=sized)
+        if not share:
+            return cost
+        return cost * (1 - share) + ladder.at(ladder.floor, sized=sized) * share
 
     def _arrows(self, powers: Mapping[SizeLayer, int]) -> Cost:
         """What arrows take of which both ends are drawn."""
@@ -151,7 +167,7 @@ class Planner:
         rungs = self.ladders[layer].rungs
 
         def fits(at: int) -> bool:
-            return limits.hold(self.expected({**powers, layer: rungs[at]}))
+            return self._keeps(limits, {**powers, layer: rungs[at]})
 
         return rungs[_first_that_fits(len(rungs), fits)]
 
@@ -160,9 +176,8 @@ class Planner:
         rungs, part = self.ladders[COUNTERS].rungs, limits * COUNTERS_SHARE
 
         def fits(at: int) -> bool:
-            return part.hold(self._cost(COUNTERS, rungs[at])) and limits.hold(
-                self.expected({**powers, COUNTERS: rungs[at]})
-            )
+            its = self._cost(COUNTERS, rungs[at], limits.size_bytes > 0)
+            return part.hold(its) and self._keeps(limits, {**powers, COUNTERS: rungs[at]})
 
         return rungs[_first_that_fits(len(rungs), fits)]
 
@@ -178,7 +193,7 @@ class Planner:
             return {layer: max(rungs[at], self.ladders[layer].floor) for layer in layers}
 
         def fits(at: int) -> bool:
-            return limits.hold(self.expected({**powers, **shared(at)}))
+            return self._keeps(limits, {**powers, **shared(at)})
 
         powers.update(shared(_first_that_fits(len(rungs), fits)))
 

@@ -217,9 +217,10 @@ def coarsen_for_file(
     form = format_of(request.target)
     maker = PieceMaker(form, [track for rank in ranks for track in rank.tracks.tracks], 0)
 
-    def measure(tracks: Sequence[Track]) -> Cost:
+    def measure(tracks: Sequence[Track], *, sized: bool = True) -> Cost:
         batch = TrackBatch(tuple(enumerate(tracks, FIRST_SEQUENCE)), 0)
-        return Limits().cost(len(maker.make(batch, Compression.BEST, arrows=True)), tracks)
+        size_bytes = len(maker.make(batch, Compression.BEST, arrows=True)) if sized else 0
+        return Limits().cost(size_bytes, tracks)
 
     return coarsen_ranks([rank.tracks for rank in ranks], most_bytes * SIZE_SLACK, most, measure)
 
