@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from functools import cached_property
 from itertools import chain
+from typing import TypeVar
 
 from timeline.encoders.batches import TEXT_SEQUENCE, TrackBatch, batch_tracks, in_file_order
 from timeline.encoders.compression import Compression
@@ -29,6 +30,9 @@ BATCHES_PER_WORKER = 4
 """Batches for each process that are encoded or wait for it."""
 MOST_BATCHES_SENT = 32
 """Batches that are encoded or wait for it, however many processes there are."""
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,18 @@ class PieceMaker:
                 yield self._result(*in_work.popleft(), compression)
         while in_work:
             yield self._result(*in_work.popleft(), compression)
+
+    def map(
+        self, function: Callable[[_Item], _Result], items: Iterable[_Item]
+    ) -> Iterator[_Result]:
+        """What a function makes of items that are ready to be encoded, helped as `make_all` is."""
+        waiting = iter(items)
+        helped_from_s = time.monotonic() + ALONE_SECONDS
+        for item in waiting:
+            yield function(item)
+            if time.monotonic() >= helped_from_s:
+                break
+        yield from self.threads.map(function, waiting)
 
     def _submit(self, batch: TrackBatch, compression: Compression) -> Future[Piece] | None:
         """Have a batch encoded; None where no process is left that could."""

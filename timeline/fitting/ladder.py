@@ -39,7 +39,6 @@ class Measure(Protocol):
     def __call__(self, tracks: Sequence[Track], /, *, sized: bool = True) -> Cost: ...
 
 
-
 @dataclass(frozen=True, eq=False)
 class _Sample:
     """Tracks that are encoded together, each of which counts `weight` times.

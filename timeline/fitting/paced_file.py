@@ -92,7 +92,7 @@ class PacedFile:
         powers = {unit.number: plan.powers[unit.layer] for unit in self.units}
         if not self._is_coarsest:
             powers.update(self._planned_powers())
-        resolved = self._maker.threads.map(
+        resolved = self._maker.map(
             lambda unit: self._resolve(unit, powers[unit.number]), self.units
         )
         self._made = {
