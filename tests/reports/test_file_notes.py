@@ -17,7 +17,7 @@ from timeline.commands.export import export
 from timeline.options import Fit
 from timeline.records.tables import Omission, OmissionCode
 from timeline.reports.export_report import ExportReport
-from timeline.reports.file_notes import MOST_CHARACTERS, MOST_NOTES, notes_of
+from timeline.reports.file_notes import MERGED, MOST_CHARACTERS, MOST_NOTES, notes_of
 from timeline.tracks.root_rows import CRITICAL_PATH, NOTES, STEPS, WHAT_IS_SLOW, seen_name
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def test_what_the_limit_cost_is_noted(shelf: ProfileShelf, tmp_path: Path, suffi
         more = len(spelled) - MOST_NOTES
         noun = "note" if more == 1 else "notes"
         spelled[MOST_NOTES:] = [f"and {more} more {noun} in the report"]
-    assert [note.name for note in notes["Merged (size limit)"]] == spelled
+    assert [note.name for note in notes[MERGED]] == spelled
     reasons = [note.name.partition(", ")[2] for note in notes["Left out"]]
     assert reasons == list(dict.fromkeys(omission.reason for omission in report.omissions))
     (headline,) = notes["Notes"]
@@ -108,7 +108,7 @@ def test_steps_without_detail_are_noted(shelf: ProfileShelf, tmp_path: Path) -> 
     notes = notes_in(processor, is_json=False)
     (told,) = [note.name for note in notes["Left out"] if lost in note.name]
     assert re.match(r"steps? [123,]+: \d", told)
-    assert "Merged (size limit)" not in notes
+    assert MERGED not in notes
 
 
 @pytest.mark.parametrize("suffix", [".pftrace", ".json"])
@@ -181,7 +181,7 @@ def test_notes_are_seen_before_anything_is_unfolded(
     assert shown[shown.index("Notes") :][:4] == [
         *above[3:4],
         "Left out",
-        "Merged (size limit)",
+        MERGED,
         *above[4:],
     ]
     assert ui.errors == []

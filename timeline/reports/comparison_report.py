@@ -120,6 +120,7 @@ class ComparisonReport:
                 self.omissions,
                 self.resolutions,
                 (),
+                self.limited_by,
                 (),
                 aligned=False,
                 verbose=verbose,

@@ -145,6 +145,7 @@ class ExportReport:
                 self.omissions,
                 self.resolutions,
                 self.exact_steps,
+                self.limited_by,
                 self._clock_lines(),
                 aligned=any(rank.align == "collectives" for rank in self.ranks),
                 verbose=verbose,

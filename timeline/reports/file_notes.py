@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from timeline.fitting.limits import LimitName
 from timeline.printable import valid_text
 from timeline.records.tables import Omission
-from timeline.reports.bookkeeping import KEPT_EXACT
+from timeline.reports.bookkeeping import KEPT_EXACT, spell_merged
 from timeline.reports.report_rows import (
     ExactStep,
     ResolutionRow,
@@ -19,16 +19,11 @@ from timeline.units import spell_count
 
 __all__ = ["MERGED", "notes_of"]
 
-MERGED = "Merged (size limit)"
+MERGED = "Merged"
 """The topic of layers that are not exact."""
 MOST_NOTES = 8
 """So many notes of each topic are in the file; the rest is in the report."""
 MOST_CHARACTERS = 240
-_LIMITS: Mapping[LimitName, str] = {
-    "bytes": "size limit",
-    "events": "limit of events",
-    "memory": "limit of a viewer's memory",
-}
 
 
 def notes_of(
@@ -84,8 +79,7 @@ def _counts(
         records = sum(rows for note in left_out for _, rows in note.numbers)
         yield f"{spell_count(records, 'record')} left out"
     if merged:
-        limit = _LIMITS[limited_by or "bytes"]
-        yield f"{spell_count(merged, 'layer')} merged to keep the {limit}"
+        yield spell_merged(merged, limited_by)
 
 
 def _first(notes: Sequence[Note]) -> Iterator[Note]:

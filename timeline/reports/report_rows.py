@@ -212,14 +212,14 @@ class ExactStep:
 
 
 def spell_exact_steps(steps: Sequence[ExactStep]) -> str:
-    """The steps for people: those that are exact on the same ranks together."""
+    """The steps for people: those that are exact on the same ranks together, most ranks first."""
     by_ranks: dict[tuple[int, ...], list[int]] = {}
     for one in steps:
         by_ranks.setdefault(one.ranks, []).append(one.step)
     return "; ".join(
         f"{'step' if len(found) == 1 else 'steps'} {spell_ids(found)} of "
         f"{'rank' if len(ranks) == 1 else 'ranks'} {spell_ids(ranks)}"
-        for ranks, found in by_ranks.items()
+        for ranks, found in sorted(by_ranks.items(), key=lambda one: -len(one[0]))
     )
 
 

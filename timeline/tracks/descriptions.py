@@ -57,7 +57,7 @@ NOTES = "What to know before reading the rest: problems of the profile, and what
 TOPICS = {
     "Warnings": "What is wrong with the profile or missing from it.",
     "Left out": "Records that are not in this file, with the reason.",
-    "Merged (size limit)": "Layers that are not exact, and their resolution.",
+    "Merged": "Layers that are not exact to keep a limit of the file, and their resolution.",
 }
 
 STEPS_OF_ALL_RANKS = (
