@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -66,3 +67,53 @@ def test_layers_of_one_piece_differ_from_what_was_expected_alike() -> None:
         for found, expected in (costs[SliceKind.STEP.value], costs[SliceKind.PARTITION.value])
     )
     assert step == pytest.approx(partition, rel=0.01)
+
+
+def test_all_of_the_time_is_drawn_about_as_finely() -> None:
+    """Dense rows, rows with few names, and steps that are exact lie one behind the other.
+
+    What the first of them take tells little of the others, of which nothing would be left.
+    """
+    rows = [row(0, SliceKind.STEP, 0)]
+    for number in range(1, 9):
+        rank = number % 2
+        its = row(number, SliceKind.HOST_CALL, rank, 8 * COUNT)
+        slices = its.content
+        assert isinstance(slices, Slices)
+        names = slices.name if number < 5 else slices.name[:1].repeat(len(slices))
+        moved = number // 2 * 500 * COUNT
+        slower = 1 + number % 3
+        content = replace(
+            slices,
+            start_ns=slices.start_ns * slower + moved,
+            end_ns=slices.end_ns * slower + moved,
+            name=names,
+        )
+        rows.append(replace(its, content=content))
+    with PieceMaker(format_of(Path("any.pftrace")), rows, 0) as maker, PieceStore() as store:
+        limits = Limits(100 << 10)
+
+        def measure(some: Sequence[Track], *, sized: bool = True) -> Cost:
+            batch = TrackBatch(tuple(enumerate(some, FIRST_SEQUENCE)), 0)
+            size_bytes = len(maker.make(batch, Compression.BEST)) if sized else 0
+            return limits.cost(size_bytes, some)
+
+        planner = Planner(make_ladders(rows, measure, {}), Cost(), 0)
+        exact = ExactRuns(windows_ns={0: ((0, 40 * COUNT),)})
+        paced = PacedFile(
+            rows,
+            planner.plan(limits),
+            planner,
+            exact,
+            limits,
+            maker,
+            Compression.BEST,
+            lambda _: None,
+        )
+        paced.write(store, Cost())
+        assert paced.shrink(store, Cost())
+        drawn = {layer.layer: layer for layer in paced.layers()}[SliceKind.HOST_CALL.value]
+    assert limits.share(paced.cost) > 0.97
+    rungs = planner.ladders[SliceKind.HOST_CALL.value].rungs
+    finest, coarsest = min(paced.powers), max(paced.powers)
+    assert rungs.index(coarsest) - rungs.index(finest) <= 5, drawn

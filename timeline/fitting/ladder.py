@@ -15,16 +15,19 @@ from timeline.frozen import dataclass
 from timeline.layers import SIZE_LAYERS
 from timeline.tracks.model import Slices, Track, element_count, no_arrows
 
-__all__ = ["COARSEST", "RUNGS", "Ladder", "Measure", "make_ladders"]
+__all__ = ["COARSEST", "PACED_UNITS", "RUNGS", "Ladder", "Measure", "make_ladders"]
 
 COARSEST = 62
 """The power of two of ns that merges all there is: no time span is longer."""
 RUNGS = (EXACT, 6, *range(8, 35), 36, 38, 40, 44, COARSEST)
 """The powers at which a layer may be drawn."""
-RUN_ELEMENTS = 1 << 15
-"""Slices or samples that follow each other in a sample: with fewer, names weigh too much."""
-SAMPLED_RUNS = 4
-"""Runs of the long tracks of a layer, and as many elements of its short tracks."""
+PACED_UNITS = 96
+"""Units that a layer is written in where it is paced, if it is large."""
+LEAST_RUN_ELEMENTS, MOST_RUN_ELEMENTS = 1 << 12, 1 << 15
+"""Slices or samples that follow each other in a sample: as many as those of a unit, for names weigh
+more the fewer they are; and as many as tell what they take where nothing is merged."""
+SAMPLED_ELEMENTS, MOST_SAMPLED_RUNS = 1 << 17, 8
+"""Of the long tracks of a layer, and as many elements of its short tracks."""
 
 TRACK_ELEMENTS = 1 << 11
 """As many elements as take the time that a track takes, however short it is."""
@@ -64,7 +67,9 @@ class Ladder:
         self.floor = floor
         self.elements = element_count(tracks)
         self._measure = measure
-        self._samples = list(_samples(tracks, excerpts))
+        run = min(max(self.elements // PACED_UNITS, LEAST_RUN_ELEMENTS), MOST_RUN_ELEMENTS)
+        self._samples = list(_samples(tracks, excerpts, run))
+        self._whole = list(_samples(tracks, excerpts, MOST_RUN_ELEMENTS))
         self._at: dict[int, list[_Sample]] = {floor: self._samples}
         self._costs: dict[_Sample, Cost] = {}
         self._unsized: dict[_Sample, Cost] = {}
@@ -83,6 +88,14 @@ class Ladder:
         for sample in self._resolved(max(power, self.floor)):
             total += self._cost(sample, sized)
         return self._corrected(total)
+
+    @cached_property
+    def whole(self) -> Cost:
+        """What the layer takes, without any arrows, where nothing more of it is merged.
+
+        Then its pieces are long and name less anew than units do.
+        """
+        return sum((self._cost(sample, sized=True) for sample in self._whole), Cost())
 
     def ends_at(self, power: int) -> float:
         """How many ends of arrows lie on slices that are not merged at a power."""
@@ -157,27 +170,32 @@ def make_ladders(
     }
 
 
-def _samples(tracks: Sequence[Track], excerpts: Excerpts) -> Iterator[_Sample]:
-    """Runs of the long tracks, evenly spread over all of them, and some of the short tracks."""
-    long = [track for track in tracks if len(track.content or ()) > RUN_ELEMENTS]
-    short = [track for track in tracks if 0 < len(track.content or ()) <= RUN_ELEMENTS]
+def _samples(tracks: Sequence[Track], excerpts: Excerpts, run: int) -> Iterator[_Sample]:
+    """Runs of the long tracks, evenly spread over all of them, and some of the short tracks.
+
+    run: how many elements are encoded together.
+    """
+    runs = min(SAMPLED_ELEMENTS // run, MOST_SAMPLED_RUNS)
+    long = [track for track in tracks if len(track.content or ()) > run]
+    short = [track for track in tracks if 0 < len(track.content or ()) <= run]
     every = element_count(long)
     if long:
-        runs = min(SAMPLED_RUNS, -(-every // RUN_ELEMENTS))
-        chosen = tuple(_runs(long, every, runs, excerpts))
-        for run in chosen:
-            yield _Sample((run,), every / element_count(chosen))
+        chosen = tuple(_runs(long, every, min(runs, -(-every // run)), run, excerpts))
+        for one in chosen:
+            yield _Sample((one,), every / element_count(chosen))
     if short:
         work = element_count(short) + TRACK_ELEMENTS * len(short)
-        each = -(-work // (SAMPLED_RUNS * RUN_ELEMENTS))
+        each = -(-work // (runs * run))
         ordered = sorted(short, key=lambda track: len(track.content or ()))
         some = tuple(ordered[each // 2 :: each]) or tuple(ordered)
         yield _Sample(some, element_count(short) / element_count(some))
 
 
-def _runs(tracks: Sequence[Track], every: int, runs: int, excerpts: Excerpts) -> Iterator[Track]:
+def _runs(
+    tracks: Sequence[Track], every: int, runs: int, run: int, excerpts: Excerpts
+) -> Iterator[Track]:
     """So many runs at even distances in the elements of all tracks together."""
-    size = min(RUN_ELEMENTS, every // runs)
+    size = min(run, every // runs)
     ends, before = [], 0
     for track in tracks:
         before += len(track.content or ())

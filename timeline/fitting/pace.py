@@ -2,64 +2,131 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
 
 from timeline.fitting.ladder import Ladder
 from timeline.fitting.limits import Cost
 from timeline.fitting.units import Unit
+from timeline.frozen import dataclass
 
 __all__ = ["Pace"]
 
-PRIOR_UNITS = 3
+PRIOR_UNITS = 1
 """Units of which estimates are worth as much as what was found."""
+NEAR = 0.5
+"""What is found at a power tells so much of the next one, and that of the one behind it."""
+
+
+@dataclass
+class _Found:
+    """What was found of some units beside what they were expected to take."""
+
+    found: Cost = field(default_factory=Cost)
+    expected: Cost = field(default_factory=Cost)
+
+    def add(self, found: Cost, expected: Cost, weight: float = 1.0) -> None:
+        self.found += found * weight
+        self.expected += expected * weight
+
+    def correct(self, cost: Cost) -> Cost:
+        """What is expected, corrected by how far off the expectation was."""
+        found, expected = self.found, self.expected
+        return Cost(
+            cost.size_bytes * _ratio(found.size_bytes, expected.size_bytes),
+            cost.elements * _ratio(found.elements, expected.elements),
+            cost.memory_bytes * _ratio(found.memory_bytes, expected.memory_bytes),
+        )
 
 
 class Pace:
-    """What units of a layer take at a power, corrected by what was found at the nearest one."""
+    """What units of a layer take at a power, corrected by what was found.
 
-    def __init__(self, ladder: Ladder, ends_left: float, units: Iterable[Unit]) -> None:
-        """ends_left: which part of the ends of arrows on exact slices is drawn."""
+    What is exact at any power is corrected apart from what is merged. Each unit names anew what it
+    holds, which weighs more the less that is: so what was found tells most of units that are merged
+    alike, or of which about as much is exact.
+    """
+
+    def __init__(
+        self,
+        ladder: Ladder,
+        ends_left: float,
+        units: Sequence[Unit],
+        drawn: Sequence[tuple[int, int]],
+    ) -> None:
+        """drawn: the power at which each unit is planned, and how many slices or samples it has
+        then, the exact ones too. ends_left: which part of the ends of arrows on exact slices is
+        drawn.
+        """
         self._ladder, self._ends_left = ladder, ends_left
-        self._found: dict[int, tuple[Cost, Cost]] = {}
         elements = [unit.elements for unit in units]
-        self._prior = PRIOR_UNITS * sum(elements) / max(1, len(elements))
+        self._prior_elements = PRIOR_UNITS * sum(elements) / max(1, len(elements))
+        left = [
+            (some - unit.exact) / max(1.0, ladder.at(power, sized=False).elements)
+            for unit, (power, some) in zip(units, drawn, strict=True)
+        ]
+        merged = sum(elements) - sum(unit.exact for unit in units)
+        each = merged / (sum(left) or 1.0)
+        self._merged_elements = {
+            unit.number: each * some for unit, some in zip(units, left, strict=True)
+        }
+        self._exact: dict[int, _Found] = {}
+        """By how many bits the number of exact elements has."""
+        self._merged: dict[int, _Found] = {}
+        """By power."""
 
     def expected(self, units: Iterable[Unit], power: int) -> Cost:
         """What units take at a power."""
-        cost = self._modelled(units, power)
-        if not self._found:
-            return cost
-        nearest = min(self._found, key=lambda one: (abs(one - power), one))
-        model, found = self._found[nearest]
-        prior = self._element_cost(nearest) * self._prior
-        return Cost(
-            cost.size_bytes
-            * _ratio(found.size_bytes + prior.size_bytes, model.size_bytes + prior.size_bytes),
-            cost.elements
-            * _ratio(found.elements + prior.elements, model.elements + prior.elements),
-            cost.memory_bytes
-            * _ratio(
-                found.memory_bytes + prior.memory_bytes, model.memory_bytes + prior.memory_bytes
-            ),
-        )
+        merged, exact = 0.0, dict[int, int]()
+        for unit in units:
+            merged += self._merged_elements[unit.number]
+            if unit.exact:
+                bits = unit.exact.bit_length()
+                exact[bits] = exact.get(bits, 0) + unit.exact
+        total = self._corrected_merged(power, merged)
+        for bits, count in exact.items():
+            total += self._corrected_exact(bits, count)
+        return total
 
     def learn(self, unit: Unit, power: int, cost: Cost) -> None:
-        """Note what a unit took."""
-        model, found = self._found.get(power, (Cost(), Cost()))
-        self._found[power] = model + self._modelled([unit], power), found + cost
+        """Note what a unit took; what less of it is, exact or merged, took what was expected."""
+        bits = unit.exact.bit_length()
+        exact = self._corrected_exact(bits, unit.exact)
+        merged = self._corrected_merged(power, self._merged_elements[unit.number])
+        if (exact.size_bytes, exact.elements) > (merged.size_bytes, merged.elements):
+            expected = self._element_cost(self._ladder.floor) * unit.exact
+            self._exact.setdefault(bits, _Found()).add(_less(cost, merged), expected)
+        else:
+            expected = self._element_cost(power) * self._merged_elements[unit.number]
+            self._merged.setdefault(power, _Found()).add(_less(cost, exact), expected)
 
-    def _modelled(self, units: Iterable[Unit], power: int) -> Cost:
-        exact = elements = 0
-        for unit in units:
-            exact, elements = exact + unit.exact, elements + unit.elements
-        of_exact = self._element_cost(self._ladder.floor) * exact
-        return of_exact + self._element_cost(power) * (elements - exact)
+    def _corrected_exact(self, bits: int, elements: float) -> Cost:
+        each = self._element_cost(self._ladder.floor)
+        return self._found_near(self._exact, bits, each).correct(each * elements)
+
+    def _corrected_merged(self, power: int, elements: float) -> Cost:
+        each = self._element_cost(power)
+        return self._found_near(self._merged, power, each).correct(each * elements)
+
+    def _found_near(self, found: Mapping[int, _Found], key: int, each: Cost) -> _Found:
+        """All that was found, which weighs less the farther its key is."""
+        prior = each * self._prior_elements
+        made = _Found(prior, prior)
+        for other, its in found.items():
+            made.add(its.found, its.expected, NEAR ** abs(other - key))
+        return made
 
     def _element_cost(self, power: int) -> Cost:
         """What each element takes that is not exact in any case."""
         ladder = self._ladder
         ends = ladder.end_cost * (ladder.ends_at(power) * self._ends_left)
         return (ladder.at(power) + ends) * (1 / max(1, ladder.elements))
+
+
+def _less(found: Cost, other: Cost) -> Cost:
+    """What is left without another cost, none of it below zero."""
+    left = found - other
+    return Cost(max(0.0, left.size_bytes), max(0.0, left.elements), max(0.0, left.memory_bytes))
 
 
 def _ratio(found: float, expected: float) -> float:

@@ -7,7 +7,8 @@ allows, given what those before them took.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import replace
 
 import numpy as np
@@ -21,7 +22,7 @@ from timeline.encoders.track_parts import PART_ELEMENTS, split_track
 from timeline.fitting.coarsen import Resolution
 from timeline.fitting.drawn_layer import DrawnLayer
 from timeline.fitting.exact_runs import ExactRuns
-from timeline.fitting.ladder import COARSEST
+from timeline.fitting.ladder import COARSEST, PACED_UNITS
 from timeline.fitting.limits import Cost, Limits, count_elements_of
 from timeline.fitting.pace import Pace
 from timeline.fitting.plan import Plan, Planner
@@ -35,12 +36,10 @@ __all__ = ["AIM", "PacedFile"]
 
 AIM = 0.985
 """What plans aim at, of the limits."""
-FILL = 0.999
-"""What pacing aims at, of the limits."""
+FILL_FIRST, FILL = 0.99, 0.999
+"""What pacing aims at, of the limits: at first, and for the last units."""
 GOOD_FILL = 0.985
 """A file that uses so much of the limit that binds is not worth another try of any unit."""
-PACED_UNITS = 96
-"""Units of the layer that is paced, where it is large."""
 LEAST_UNIT_ELEMENTS, LEAST_UNIT_LEFT = 1 << 10, 1 << 5
 """What a unit has at least, before and after merging: very small pieces compress badly."""
 MOST_UNIT_ELEMENTS = 1 << 20
@@ -48,8 +47,12 @@ AT_ONCE = 4
 """Units that are paced together, so that threads have work; whatever their number is."""
 ONE_BY_ONE = 2 * AT_ONCE
 """The last units are paced one by one."""
+COARSER_BY = (2, 4, 8)
+"""By how many rungs units are drawn coarser until the limits are kept, one time after the other."""
+GOLDEN = 0x9E3779B97F4A7C15
+"""The golden section of 2^64."""
 REWRITTEN_SHARE = 0.05
-"""Units, at most, that are made again to use what is left of the limits; or one."""
+"""Units, at most, that are made again to use what the limits leave, or to keep them; or one."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,11 @@ class PacedFile:
         """What the file takes by now."""
         return sum((made.cost for made in self._made.values()), self._fixed)
 
+    @property
+    def powers(self) -> list[int]:
+        """How finely the units that are paced are drawn, in order of time."""
+        return [self._made[unit.number].power for unit in self._its]
+
     def holds(self, fixed: Cost) -> bool:
         """Whether the limits are kept, given what the rest of the file takes."""
         self._fixed = fixed
@@ -156,64 +164,38 @@ class PacedFile:
             pieces = self._maker.make_all(map(self._batch_of, groups), compression)
             for group, (piece, _) in zip(groups, pieces, strict=True):
                 self._put_group(store, group, piece)
-        pace = Pace(self._planner.ladders[self.paced], self._ends_left, self._its)
-        first = 0
-        while first < len(self._its):
-            left = len(self._its) - first
-            count = min(AT_ONCE, left - ONE_BY_ONE) if left > ONE_BY_ONE else 1
-            group, rest = self._its[first : first + count], self._its[first + count :]
-            power = self._choose_power(pace, group, rest)
-            self._make(store, [(unit, power) for unit in group], pace)
-            first += count
+        planned = [self._made[unit.number] for unit in self._its]
+        drawn = [(made.power, element_count(made.tracks)) for made in planned]
+        pace = Pace(self._planner.ladders[self.paced], self._ends_left, self._its, drawn)
+        left = self._its
+        chosen = set[int]()
+        for some in _spread(self._its):
+            among = self._around(chosen) if len(some) < AT_ONCE else []
+            powers = self._choose_powers(pace, left, among)
+            self._make(store, [(unit, powers[unit.number]) for unit in some], pace)
+            made = {unit.number for unit in some}
+            left = [unit for unit in left if unit.number not in made]
+            if not among:
+                chosen |= {powers[number] for number in made}
         self._use_what_is_left(store, pace)
 
     def shrink(self, store: PieceStore, fixed: Cost) -> bool:
-        """Draw the last units coarser until the limits are kept; whether they are.
+        """Draw units coarser, one by one, until the limits are kept; whether they are.
 
+        As little as can be of those that are drawn finest, and more of all if that is not enough.
         fixed: what the rest of the file takes by now.
         """
         self._fixed = fixed
-        step = 1
-        for unit in reversed(self._its):
-            if self._limits.hold(self.cost):
-                break
-            step = self._shrink_unit(store, unit, step)
-        return self._limits.hold(self.cost)
-
-    def _shrink_unit(self, store: PieceStore, unit: Unit, step: int) -> int:
-        """Draw a unit coarser, as much as keeps the limits, or as coarse as can be.
-
-        A unit of many tracks takes long to make, so not every power is tried.
-
-        step: how many rungs coarser is tried first.
-
-        Returns:
-            How many rungs coarser it is; `step` where it cannot be coarser.
-        """
-        before = self._made[unit.number]
         rungs = self._planner.ladders[self.paced].rungs
-        coarser = [power for power in rungs if power > before.power]
-        spent = self.cost - before.cost
-        held: tuple[_Made, Piece] | None = None
-        below, at = 0, min(step, len(coarser))
-        while at > below:
-            made, piece = self._piece(unit, coarser[at - 1])
-            if self._limits.hold(spent + made.cost):
-                held = made, piece
-                break
-            self._put(store, unit, made, piece)
-            below, at = at, min(2 * at, len(coarser))
-        if held is None:
-            return below or step
-        while at - below > 1:
-            middle = (below + at) // 2
-            made, piece = self._piece(unit, coarser[middle - 1])
-            if self._limits.hold(spent + made.cost):
-                held, at = (made, piece), middle
-            else:
-                below = middle
-        self._put(store, unit, *held)
-        return at
+        for more in (*COARSER_BY, len(rungs)):
+            for unit in self._finest_first():
+                if self._limits.hold(self.cost):
+                    return True
+                before = self._made[unit.number].power
+                power = rungs[min(rungs.index(before) + more, len(rungs) - 1)]
+                if power != before:
+                    self._put(store, unit, *self._piece(unit, power))
+        return self._limits.hold(self.cost)
 
     @property
     def _is_coarsest(self) -> bool:
@@ -276,34 +258,63 @@ class PacedFile:
 
     # -- pacing --------------------------------------------------------------------------------
 
-    def _choose_power(self, pace: Pace, group: Sequence[Unit], rest: Sequence[Unit]) -> int:
-        """The finest power of some units that leaves enough for the rest."""
+    def _choose_powers(
+        self, pace: Pace, left: Sequence[Unit], among: Sequence[int]
+    ) -> dict[int, int]:
+        """The finest powers of the units that are left: two, the finer one for the first in time.
+
+        left: in order of time. among: the powers that may be chosen, ascending; any if empty. The
+        last ones would make up for all that the others took too much or too little otherwise.
+        """
         if self._is_coarsest:
-            return COARSEST
+            return {unit.number: COARSEST for unit in left}
+        room = self._limits * (FILL if among else FILL_FIRST)
         spent = self.cost
-        target = self._limits * FILL
 
-        def fits(power: int, power_of_rest: int) -> bool:
-            cost = pace.expected(group, power) + pace.expected(rest, power_of_rest)
-            return target.hold(spent + cost)
+        def fits(power: int) -> bool:
+            return room.hold(spent + pace.expected(left, power))
 
-        coarse = self._plan.powers[self.paced]
-        finer = self._planner.next_finer(self.paced, coarse)
-        while finer != coarse and fits(finer, finer):
-            coarse, finer = finer, self._planner.next_finer(self.paced, finer)
-        while coarse != COARSEST and not fits(coarse, coarse):
-            finer, coarse = coarse, self._planner.next_coarser(self.paced, coarse)
-        while finer != coarse and rest == [] and fits(finer, coarse):
-            coarse, finer = finer, self._planner.next_finer(self.paced, finer)
-        return finer if fits(finer, coarse) else coarse
+        rungs = among or self._planner.ladders[self.paced].rungs
+        at = min(bisect_left(rungs, self._plan.powers[self.paced]), len(rungs) - 1)
+        while at < len(rungs) - 1 and not fits(rungs[at]):
+            at += 1
+        while at > 0 and fits(rungs[at - 1]):
+            at -= 1
+        fine, coarse = rungs[max(0, at - 1)], rungs[at]
+
+        def is_too_fine(count: int) -> bool:
+            first, rest = pace.expected(left[:count], fine), pace.expected(left[count:], coarse)
+            return not room.hold(spent + first + rest)
+
+        finer = bisect_left(range(1, len(left) + 1), True, key=is_too_fine)
+        return {unit.number: fine if at < finer else coarse for at, unit in enumerate(left)}
+
+    def _around(self, powers: Set[int]) -> list[int]:
+        """The powers from two finer than these to two coarser, ascending; none for none."""
+        rungs = self._planner.ladders[self.paced].rungs
+        places = [rungs.index(power) for power in powers]
+        return list(rungs[max(0, min(places) - 2) : max(places) + 3]) if places else []
+
+    @property
+    def _most_rewritten(self) -> int:
+        """How many units may be made again to use what the limits leave, or to keep them."""
+        return max(1, int(REWRITTEN_SHARE * len(self.units)))
+
+    def _finest_first(self) -> list[Unit]:
+        """The units that are paced, those drawn finest first; those mostly exact come last."""
+
+        def order(unit: Unit) -> tuple[bool, int, int]:
+            is_exact = 2 * unit.exact >= unit.elements
+            return is_exact, self._made[unit.number].power, -unit.start_ns
+
+        return sorted(self._its, key=order)
 
     def _use_what_is_left(self, store: PieceStore, pace: Pace) -> None:
         """Draw a few units finer that were drawn too coarse, as far as that fits."""
         if self._is_coarsest:
             return
         target = self._limits
-        tries = max(1, int(REWRITTEN_SHARE * len(self.units)))
-        tried = set[int]()
+        tries, tried = self._most_rewritten, set[int]()
         while self._limits.share(self.cost) < GOOD_FILL and tries:
             spent = self.cost
             fitting: list[tuple[float, int, Unit]] = []
@@ -320,8 +331,7 @@ class PacedFile:
             made, piece = self._piece(unit, finer)
             if target.hold(spent - before.cost + made.cost):
                 self._put(store, unit, made, piece)
-            else:
-                tried.add(unit.number)
+            tried.add(unit.number)
             tries -= 1
 
     def _make(
@@ -416,3 +426,19 @@ class PacedFile:
         if not before:
             return DrawnLayer(layer, coarsest, drawn)
         return DrawnLayer(layer, coarsest, drawn, max(before), until_ns)
+
+
+def _spread(units: Sequence[Unit]) -> Iterator[Sequence[Unit]]:
+    """Units some at a time, those of any time among the first: so what these take tells what all
+    do. Then the last ones, that fill what is left, one by one.
+
+    Steps are the golden section of all, which no number of ranks or threads divides: in any other
+    step the first ones might all be of the same.
+    """
+    places = sorted(range(len(units)), key=lambda at: at * GOLDEN % (1 << 64))
+    ordered = [units[at] for at in places]
+    together = max(0, len(ordered) - ONE_BY_ONE)
+    for first in range(0, together, AT_ONCE):
+        yield ordered[first : min(first + AT_ONCE, together)]
+    for unit in ordered[together:]:
+        yield [unit]

@@ -51,6 +51,12 @@ class Planner:
         powers = {layer: ladder.floor for layer, ladder in self.ladders.items()}
         return Plan(powers, self.expected(powers))
 
+    def whole(self) -> Cost:
+        """What a file takes in which nothing more is merged, with all arrows."""
+        floors = {layer: ladder.floor for layer, ladder in self.ladders.items()}
+        its = sum((ladder.whole for ladder in self.ladders.values()), self.base)
+        return its + self._arrows(floors)
+
     def coarsest(self) -> Plan:
         """The plan that merges all it can."""
         powers = dict.fromkeys(self.ladders, COARSEST)
@@ -73,7 +79,7 @@ class Planner:
         rest of the slices share one power, and what is left over refines layers one by one.
         Counters are thinned before any slice of the rest is merged, to a part of the limits.
         """
-        if self.finest().expected.size_bytes <= limits.size_bytes:
+        if self.whole().size_bytes <= limits.size_bytes:
             # Then bytes hardly bind where some is merged, and to know them takes long.
             plan = self._plan(replace(limits, size_bytes=0))
             if limits.hold(plan.expected):
