@@ -65,7 +65,7 @@ def coarsen_ranks(
         arrows=count_arrows_between(tracks),
     )
     limits = Limits(limit_bytes, most)
-    if count <= most and limits.hold(Cost(planner.finest().expected.size_bytes)):
+    if count <= most and limits.hold(Cost(planner.whole.size_bytes)):
         return tuple(ranks)
     while True:
         plan = planner.plan(limits)

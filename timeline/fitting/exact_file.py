@@ -45,7 +45,7 @@ def try_exact(
         return whole, Planner({}, Cost(), 0)
     writer.progress.report("Measuring", 0, 0)
     planner = _planner(writer, drawing, maker)
-    expected = replace(rough, size_bytes=planner.whole().size_bytes)
+    expected = replace(rough, size_bytes=planner.whole.size_bytes)
     likely = limits.share(expected) <= TRY_BELOW and limits.hold(replace(rough, size_bytes=0))
     return _if_it_fits(writer, drawing, expected) if likely else None, planner
 

@@ -59,7 +59,7 @@ def write_coarsened(
         whole, planner = try_exact(writer, drawing, maker)
         if whole is not None:
             return whole
-        exact_share = writer.limits.share(planner.whole())
+        exact_share = writer.limits.share(planner.whole)
         exact = _choose_exact(writer, drawing, planner, runs)
         drawn = redraw(exact) if exact.runs else None
         again = drawing if drawn is None else writer.draw(drawn)

@@ -130,7 +130,7 @@ def write_parts(writer: Writer, drawing: Drawing) -> Written:
         whole, planner = try_exact(writer, drawing, maker)
     if whole is not None:
         return whole
-    everything = planner.whole()
+    everything = planner.whole
     share = limits.share(everything)
     count = max(2, int(share / TARGET_FILL) + 1)
     moments = cut_moments(drawing.tracks, count, first_ns, last_moment_ns(drawing.tracks) + 1)

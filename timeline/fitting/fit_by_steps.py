@@ -126,7 +126,7 @@ def write_steps(
         whole, planner = try_exact(writer, drawing, maker)
     if whole is not None:
         return whole
-    everything = planner.whole()
+    everything = planner.whole
     trimming = order_pieces(drawing.facts, drawing.tracks, runs)
 
     def write(kept: int) -> Written:

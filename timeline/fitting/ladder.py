@@ -24,8 +24,8 @@ RUNGS = (EXACT, 6, *range(8, 35), 36, 38, 40, 44, COARSEST)
 PACED_UNITS = 96
 """Units that a layer is written in where it is paced, if it is large."""
 LEAST_RUN_ELEMENTS, MOST_RUN_ELEMENTS = 1 << 12, 1 << 15
-"""Slices or samples that follow each other in a sample: as many as those of a unit, for names weigh
-more the fewer they are; and as many as tell what they take where nothing is merged."""
+"""Slices or samples that follow each other in a sample: as many as those of a unit where the layer
+is paced, for names weigh more the fewer they are; and more where its units are written together."""
 SAMPLED_ELEMENTS, MOST_SAMPLED_RUNS = 1 << 17, 8
 """Of the long tracks of a layer, and as many elements of its short tracks."""
 
@@ -67,9 +67,9 @@ class Ladder:
         self.floor = floor
         self.elements = element_count(tracks)
         self._measure = measure
-        run = min(max(self.elements // PACED_UNITS, LEAST_RUN_ELEMENTS), MOST_RUN_ELEMENTS)
-        self._samples = list(_samples(tracks, excerpts, run))
-        self._whole = list(_samples(tracks, excerpts, MOST_RUN_ELEMENTS))
+        self._tracks, self._excerpts = tracks, excerpts
+        self._run = MOST_RUN_ELEMENTS
+        self._samples = list(_samples(tracks, excerpts, self._run))
         self._at: dict[int, list[_Sample]] = {floor: self._samples}
         self._costs: dict[_Sample, Cost] = {}
         self._unsized: dict[_Sample, Cost] = {}
@@ -89,13 +89,16 @@ class Ladder:
             total += self._cost(sample, sized)
         return self._corrected(total)
 
-    @cached_property
-    def whole(self) -> Cost:
-        """What the layer takes, without any arrows, where nothing more of it is merged.
-
-        Then its pieces are long and name less anew than units do.
-        """
-        return sum((self._cost(sample, sized=True) for sample in self._whole), Cost())
+    def shorten_samples(self) -> bool:
+        """Sample the layer as it is written where it is paced; whether that changes anything."""
+        run = min(max(self.elements // PACED_UNITS, LEAST_RUN_ELEMENTS), MOST_RUN_ELEMENTS)
+        if run == self._run:
+            return False
+        self._run = run
+        self._samples = list(_samples(self._tracks, self._excerpts, run))
+        self._at = {self.floor: self._samples}
+        self._ends = {}
+        return True
 
     def ends_at(self, power: int) -> float:
         """How many ends of arrows lie on slices that are not merged at a power."""

@@ -84,7 +84,7 @@ class PacedFile:
         self._planner, self._plan = planner, plan
         self._exact, self._limits = exact, limits
         self._maker, self._compression, self._tell = maker, compression, tell
-        self.paced = self._choose_paced()
+        self.paced = plan.paced
         self.units = make_units(
             tracks, {layer: self._unit_elements(layer) for layer in planner.ladders}, exact
         )
@@ -203,27 +203,6 @@ class PacedFile:
         return all(power == COARSEST for power in self._plan.powers.values())
 
     # -- what is planned -----------------------------------------------------------------------
-
-    def _choose_paced(self) -> SizeLayer:
-        """The layer by which most could be won: what is written last.
-
-        Where all is as coarse as can be, the one that holds most: the smallest file that there is
-        does not depend on the limits.
-        """
-        powers, ladders = self._plan.powers, self._planner.ladders
-        if self._is_coarsest:
-            return max(ladders, key=lambda layer: ladders[layer].elements)
-
-        def gain(layer: SizeLayer) -> tuple[bool, float]:
-            finer = self._planner.next_finer(layer, powers[layer])
-            is_merged = powers[layer] > self._planner.ladders[layer].floor
-            now, then = (
-                self._planner.expected({**powers, layer: power}) for power in (powers[layer], finer)
-            )
-            more = then - now if is_merged else self._planner.ladders[layer].at(powers[layer])
-            return is_merged, self._limits.share(more)
-
-        return max(self._planner.ladders, key=gain)
 
     def _unit_elements(self, layer: SizeLayer) -> int:
         """How many slices or samples of a layer make a unit: as many as fill a part when merged."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
+from functools import cached_property
 
 from timeline.fitting.ladder import COARSEST, Ladder
 from timeline.fitting.limits import Cost, Limits
@@ -20,16 +21,19 @@ SEEN_FIRST: tuple[SizeLayer, ...] = (SliceKind.OVERLAP.value, SliceKind.PARTITIO
 only with what all others leave, since tasks tell more than that."""
 SCREEN_BINS = 4096
 """Pixels of a wide screen."""
+RUNGS_FOR_EXACT = 2
+"""Layers give way by so many rungs, each twice as coarse, to one that matters more."""
 COUNTERS_SHARE = 1 / 8
 """What counters may take of the limits, where slices must be merged."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A power for each layer, and what the file is expected to take."""
+    """A power for each layer, what the file is expected to take, and the layer that is paced."""
 
     powers: Mapping[SizeLayer, int]
     expected: Cost
+    paced: SizeLayer
 
 
 @dataclass
@@ -46,21 +50,19 @@ class Planner:
     arrows: Mapping[tuple[SizeLayer, SizeLayer], int] = field(default_factory=dict)
     """How many lead from slices of one layer to those of another, or of the same."""
 
-    def finest(self) -> Plan:
-        """The plan that merges nothing that was not merged before."""
-        powers = {layer: ladder.floor for layer, ladder in self.ladders.items()}
-        return Plan(powers, self.expected(powers))
-
+    @cached_property
     def whole(self) -> Cost:
-        """What a file takes in which nothing more is merged, with all arrows."""
-        floors = {layer: ladder.floor for layer, ladder in self.ladders.items()}
-        its = sum((ladder.whole for ladder in self.ladders.values()), self.base)
-        return its + self._arrows(floors)
+        """What a file takes in which nothing is merged that was not merged before."""
+        return self.expected({layer: ladder.floor for layer, ladder in self.ladders.items()})
 
     def coarsest(self) -> Plan:
-        """The plan that merges all it can."""
+        """The plan that merges all it can.
+
+        The layer is paced that holds most: the smallest file does not depend on the limits.
+        """
         powers = dict.fromkeys(self.ladders, COARSEST)
-        return Plan(powers, self.expected(powers))
+        paced = max(self.ladders, key=lambda layer: self.ladders[layer].elements)
+        return Plan(powers, self.expected(powers), paced)
 
     def expected(self, powers: Mapping[SizeLayer, int], *, sized: bool = True) -> Cost:
         """What a file takes: its rows, the elements of each layer, and the arrows between them.
@@ -77,16 +79,40 @@ class Planner:
 
         Leading layers are made exact first, as far as all others at their coarsest allow. The
         rest of the slices share one power, and what is left over refines layers one by one.
-        Counters are thinned before any slice of the rest is merged, to a part of the limits.
+        Counters are thinned before any slice of the rest is merged, to a part of the limits. The
+        layer that turns out to be paced is written in short units, which takes more: then all is
+        planned again.
         """
-        if self.whole().size_bytes <= limits.size_bytes:
-            # Then bytes hardly bind where some is merged, and to know them takes long.
-            plan = self._plan(replace(limits, size_bytes=0))
-            if limits.hold(plan.expected):
-                return plan
+        while True:
+            powers = self._plan_with_bytes_if_they_bind(limits)
+            paced = self._choose_paced(powers, limits)
+            if not self.ladders[paced].shorten_samples():
+                return Plan(powers, self.expected(powers), paced)
+
+    def _plan_with_bytes_if_they_bind(self, limits: Limits) -> dict[SizeLayer, int]:
+        """Where all fits that is not merged, bytes hardly bind, and to know them takes long."""
+        if self.whole.size_bytes <= limits.size_bytes:
+            powers = self._plan(replace(limits, size_bytes=0))
+            if limits.hold(self.expected(powers)):
+                return powers
         return self._plan(limits)
 
-    def _plan(self, limits: Limits) -> Plan:
+    def _choose_paced(self, powers: Mapping[SizeLayer, int], limits: Limits) -> SizeLayer:
+        """The layer by which most could be won: what is written last."""
+        if all(power == COARSEST for power in powers.values()):
+            return self.coarsest().paced
+
+        def gain(layer: SizeLayer) -> tuple[bool, float]:
+            finer = self.next_finer(layer, powers[layer])
+            is_merged = not self._is_exact(powers, layer)
+            now = self.expected(powers)
+            then = self.expected({**powers, layer: finer})
+            more = then - now if is_merged else self.ladders[layer].at(powers[layer])
+            return is_merged, limits.share(more)
+
+        return max(self.ladders, key=gain)
+
+    def _plan(self, limits: Limits) -> dict[SizeLayer, int]:
         powers = dict.fromkeys(self.ladders, COARSEST)
         leading = [layer for layer in self.ladders if layer in SIZE_LAYERS[:EXACT_FIRST]]
         rest = [layer for layer in self.ladders if layer not in {*leading, COUNTERS}]
@@ -108,7 +134,7 @@ class Planner:
         for layer in SEEN_FIRST:
             if layer in powers:
                 powers[layer] = self._finest(powers, layer, limits)
-        return Plan(powers, self.expected(powers))
+        return powers
 
     def next_finer(self, layer: SizeLayer, power: int) -> int:
         """The next finer power of a layer; the same where there is none."""
@@ -190,7 +216,10 @@ class Planner:
     def _refine_together(
         self, powers: dict[SizeLayer, int], layers: Sequence[SizeLayer], limits: Limits
     ) -> None:
-        """Give layers the finest power that they can have in common."""
+        """Give layers the finest power that they can have in common.
+
+        What matters more is exact where that costs what matters less no more than a few rungs.
+        """
         rungs = sorted({power for layer in layers for power in self.ladders[layer].rungs})
         if not rungs:
             return
@@ -201,7 +230,14 @@ class Planner:
         def fits(at: int) -> bool:
             return self._keeps(limits, {**powers, **shared(at)})
 
-        powers.update(shared(_first_that_fits(len(rungs), fits)))
+        found = _first_that_fits(len(rungs), fits)
+        powers.update(shared(found))
+        coarser = shared(min(found + RUNGS_FOR_EXACT, len(rungs) - 1))
+        for at, layer in enumerate(layers[:-1]):
+            less = {other: coarser[other] for other in layers[at + 1 :]}
+            exact = {**powers, **less, layer: self.ladders[layer].floor}
+            if self._keeps(limits, exact):
+                powers.update(exact)
 
 
 def _first_that_fits(count: int, fits: Callable[[int], bool]) -> int:
