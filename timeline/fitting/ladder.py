@@ -69,8 +69,8 @@ class Ladder:
         self._measure = measure
         self._tracks, self._excerpts = tracks, excerpts
         self._run = MOST_RUN_ELEMENTS
-        self._samples = list(_samples(tracks, excerpts, self._run))
-        self._at: dict[int, list[_Sample]] = {floor: self._samples}
+        self._by_run: dict[int, dict[int, list[_Sample]]] = {}
+        """The samples at each power, by how many elements their runs have."""
         self._costs: dict[_Sample, Cost] = {}
         self._unsized: dict[_Sample, Cost] = {}
         self._factors = 1.0, 1.0
@@ -89,16 +89,20 @@ class Ladder:
             total += self._cost(sample, sized)
         return self._corrected(total)
 
-    def shorten_samples(self) -> bool:
-        """Sample the layer as it is written where it is paced; whether that changes anything."""
-        run = min(max(self.elements // PACED_UNITS, LEAST_RUN_ELEMENTS), MOST_RUN_ELEMENTS)
-        if run == self._run:
-            return False
-        self._run = run
-        self._samples = list(_samples(self._tracks, self._excerpts, run))
-        self._at = {self.floor: self._samples}
-        self._ends = {}
-        return True
+    def sample_as_written(self, *, paced: bool) -> None:
+        """Sample the layer in runs as short as the units of one that is paced, or in long ones."""
+        run = max(self.elements // PACED_UNITS, LEAST_RUN_ELEMENTS)
+        run = min(run, MOST_RUN_ELEMENTS) if paced else MOST_RUN_ELEMENTS
+        if run != self._run:
+            self._run, self._ends = run, {}
+
+    @property
+    def _at(self) -> dict[int, list[_Sample]]:
+        """The samples at each power that is known."""
+        if self._run not in self._by_run:
+            samples = list(_samples(self._tracks, self._excerpts, self._run))
+            self._by_run[self._run] = {self.floor: samples}
+        return self._by_run[self._run]
 
     def ends_at(self, power: int) -> float:
         """How many ends of arrows lie on slices that are not merged at a power."""
@@ -112,7 +116,9 @@ class Ladder:
     @cached_property
     def end_cost(self) -> Cost:
         """What an end of an arrow takes, by the sample that has most of them."""
-        most = max(self._samples, key=lambda sample: _arrow_ends(sample.tracks), default=None)
+        most = max(
+            self._at[self.floor], key=lambda sample: _arrow_ends(sample.tracks), default=None
+        )
         if most is None or not (ends := _arrow_ends(most.tracks)):
             return Cost(0.0, 1)
         with_arrows = self._measure(most.tracks) * most.weight

@@ -23,6 +23,8 @@ SCREEN_BINS = 4096
 """Pixels of a wide screen."""
 RUNGS_FOR_EXACT = 2
 """Layers give way by so many rungs, each twice as coarse, to one that matters more."""
+MOST_PLANS = 3
+"""So often the layer that is paced may turn out to be another one than was taken for it."""
 COUNTERS_SHARE = 1 / 8
 """What counters may take of the limits, where slices must be merged."""
 
@@ -55,6 +57,11 @@ class Planner:
         """What a file takes in which nothing is merged that was not merged before."""
         return self.expected({layer: ladder.floor for layer, ladder in self.ladders.items()})
 
+    @cached_property
+    def whole_by_layer(self) -> Mapping[SizeLayer, float]:
+        """The bytes of each layer where nothing is merged that was not merged before."""
+        return {layer: its.at(its.floor).size_bytes for layer, its in self.ladders.items()}
+
     def coarsest(self) -> Plan:
         """The plan that merges all it can.
 
@@ -80,14 +87,20 @@ class Planner:
         Leading layers are made exact first, as far as all others at their coarsest allow. The
         rest of the slices share one power, and what is left over refines layers one by one.
         Counters are thinned before any slice of the rest is merged, to a part of the limits. The
-        layer that turns out to be paced is written in short units, which takes more: then all is
-        planned again.
+        layer that is paced is written in short units, which takes more. That is taken to be the
+        largest; where another one turns out to be it, all is planned again.
         """
-        while True:
+        largest = self.whole_by_layer
+        chosen = max(self.ladders, key=lambda layer: largest[layer])
+        for _ in range(MOST_PLANS):
+            paced = chosen
+            for layer, ladder in self.ladders.items():
+                ladder.sample_as_written(paced=layer == paced)
             powers = self._plan_with_bytes_if_they_bind(limits)
-            paced = self._choose_paced(powers, limits)
-            if not self.ladders[paced].shorten_samples():
-                return Plan(powers, self.expected(powers), paced)
+            chosen = self._choose_paced(powers, limits)
+            if chosen == paced:
+                break
+        return Plan(powers, self.expected(powers), chosen)
 
     def _plan_with_bytes_if_they_bind(self, limits: Limits) -> dict[SizeLayer, int]:
         """Where all fits that is not merged, bytes hardly bind, and to know them takes long."""
