@@ -52,7 +52,7 @@ COARSER_BY = (2, 4, 8)
 GOLDEN = 0x9E3779B97F4A7C15
 """The golden section of 2^64."""
 REWRITTEN_SHARE = 0.05
-"""Units, at most, that are made again to use what the limits leave, or to keep them; or one."""
+"""Units, at most, that are made again to use what is left of the limits; or one."""
 
 
 @dataclass(frozen=True)
@@ -274,11 +274,6 @@ class PacedFile:
         places = [rungs.index(power) for power in powers]
         return list(rungs[max(0, min(places) - 2) : max(places) + 3]) if places else []
 
-    @property
-    def _most_rewritten(self) -> int:
-        """How many units may be made again to use what the limits leave, or to keep them."""
-        return max(1, int(REWRITTEN_SHARE * len(self.units)))
-
     def _finest_first(self) -> list[Unit]:
         """The units that are paced, those drawn finest first; those mostly exact come last."""
 
@@ -293,7 +288,7 @@ class PacedFile:
         if self._is_coarsest:
             return
         target = self._limits
-        tries, tried = self._most_rewritten, set[int]()
+        tries, tried = max(1, int(REWRITTEN_SHARE * len(self.units))), set[int]()
         while self._limits.share(self.cost) < GOOD_FILL and tries:
             spent = self.cost
             fitting: list[tuple[float, int, Unit]] = []
@@ -313,9 +308,7 @@ class PacedFile:
             tried.add(unit.number)
             tries -= 1
 
-    def _make(
-        self, store: PieceStore, powers: Sequence[tuple[Unit, int]], pace: Pace | None
-    ) -> None:
+    def _make(self, store: PieceStore, powers: Sequence[tuple[Unit, int]], pace: Pace) -> None:
         """Make the pieces of some units, in threads, and note what they took."""
         found = (
             self._maker.threads.map(lambda one: self._piece(*one), powers)
@@ -324,8 +317,7 @@ class PacedFile:
         )
         for (unit, power), (made, piece) in zip(powers, found, strict=True):
             self._put(store, unit, made, piece)
-            if pace is not None:
-                pace.learn(unit, power, self._made[unit.number].cost)
+            pace.learn(unit, power, self._made[unit.number].cost)
 
     def _piece(self, unit: Unit, power: int) -> tuple[_Made, Piece]:
         made = self._made[unit.number]

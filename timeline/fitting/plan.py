@@ -114,11 +114,11 @@ class Planner:
         """The layer by which most could be won: what is written last."""
         if all(power == COARSEST for power in powers.values()):
             return self.coarsest().paced
+        now = self.expected(powers)
 
         def gain(layer: SizeLayer) -> tuple[bool, float]:
             finer = self.next_finer(layer, powers[layer])
             is_merged = not self._is_exact(powers, layer)
-            now = self.expected(powers)
             then = self.expected({**powers, layer: finer})
             more = then - now if is_merged else self.ladders[layer].at(powers[layer])
             return is_merged, limits.share(more)
@@ -154,12 +154,6 @@ class Planner:
         rungs = self.ladders[layer].rungs
         at = rungs.index(max(power, rungs[0]))
         return rungs[max(at - 1, 0)]
-
-    def next_coarser(self, layer: SizeLayer, power: int) -> int:
-        """The next coarser power of a layer; the same where there is none."""
-        rungs = self.ladders[layer].rungs
-        at = rungs.index(max(power, rungs[0]))
-        return rungs[min(at + 1, len(rungs) - 1)]
 
     def element_cost(self, layer: SizeLayer, power: int) -> Cost:
         """What each of a layer's elements takes at a power, with its part of the arrows."""
