@@ -20,8 +20,9 @@ __all__ = ["choose_compression", "try_exact"]
 
 ROUGH_BYTES = 8
 """What a slice or sample takes at most in a file of a large profile, where they are much alike."""
-TRY_BELOW = 1.03
-"""An exact file is tried though it is expected to take up to so many times the limits."""
+TRY_BELOW, TRY_SMALL_BELOW = 1.03, 1.25
+"""An exact file is tried though it is expected to take up to so many times the limits: a small one
+rather, which is written as soon as it is measured."""
 FAST_COMPRESSION_HEADROOM = 1.5
 """How many times the expected size the limit must be, for fast compression to be safe."""
 FAST_COMPRESSION_ELEMENTS = 1 << 18
@@ -46,7 +47,8 @@ def try_exact(
     writer.progress.report("Measuring", 0, 0)
     planner = _planner(writer, drawing, maker)
     expected = replace(rough, size_bytes=planner.whole.size_bytes)
-    likely = limits.share(expected) <= TRY_BELOW and limits.hold(replace(rough, size_bytes=0))
+    most = TRY_BELOW if _is_large(drawing.tracks) else TRY_SMALL_BELOW
+    likely = limits.share(expected) <= most and limits.hold(replace(rough, size_bytes=0))
     return _if_it_fits(writer, drawing, expected) if likely else None, planner
 
 

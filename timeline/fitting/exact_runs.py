@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 
 import numpy as np
@@ -27,12 +27,14 @@ class ExactRuns:
     """Runs of steps that stay exact, in the order in which they were chosen.
 
     windows_ns: by rank, disjoint [start, end) in order of time, in which nothing is merged.
-    shares: by layer, the share of its elements that lies in them.
+    shares: by layer, the share of its elements that lies in them. each: by layer, how many of its
+    elements one window holds, on average.
     """
 
     runs: tuple[StepRun, ...] = ()
     windows_ns: Mapping[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     shares: Mapping[SizeLayer, float] = field(default_factory=dict)
+    each: Mapping[SizeLayer, float] = field(default_factory=dict)
 
     def of(self, rank: int | None) -> tuple[tuple[int, int], ...]:
         """The windows of a rank; rows of all ranks have none."""
@@ -52,24 +54,24 @@ def choose_exact_runs(
     runs: Iterable[StepRun],
     ranks: Sequence[int],
     tracks: Sequence[Track],
-    element_cost: Mapping[SizeLayer, Cost],
+    exact_cost: Callable[[SizeLayer, int], Cost],
     limits: Limits,
 ) -> ExactRuns:
     """Choose runs until the next one would exceed the limits.
 
     Args:
         ranks: the rank at each place.
-        element_cost: what an exact element takes, by layer.
+        exact_cost: what so many elements of a layer take that follow each other.
         limits: those of the runs alone.
     """
     moments = _Moments(tracks)
     chosen, total = list[StepRun](), Cost()
-    within = dict.fromkeys(element_cost, 0)
+    within = dict.fromkeys(moments.elements, 0)
     for run in runs:
         counts = moments.count(ranks[run.place], run.start_ns, run.end_ns)
         cost = Cost()
         for layer, count in counts.items():
-            cost += element_cost[layer] * count
+            cost += exact_cost(layer, count)
         if not limits.hold(total + cost):
             break
         total += cost
@@ -79,14 +81,16 @@ def choose_exact_runs(
     windows: dict[int, list[tuple[int, int]]] = {}
     for run in chosen:
         windows.setdefault(ranks[run.place], []).append((run.start_ns, run.end_ns))
+    windows_ns = {rank: _joined(found) for rank, found in windows.items()}
+    number = sum(map(len, windows_ns.values()))
     return ExactRuns(
         tuple(chosen),
-        {rank: _joined(found) for rank, found in windows.items()},
+        windows_ns,
         {
             layer: min(1.0, count / max(1, moments.elements[layer]))
             for layer, count in within.items()
-            if layer in moments.elements
         },
+        {layer: count / max(1, number) for layer, count in within.items()},
     )
 
 

@@ -63,7 +63,7 @@ def write_coarsened(
         exact = _choose_exact(writer, drawing, planner, runs)
         drawn = redraw(exact) if exact.runs else None
         again = drawing if drawn is None else writer.draw(drawn)
-        planner.exact_share = exact.shares
+        planner.exact = exact
         return _Fitted(writer, again, planner, exact, maker, exact_share, drawing).write()
 
 
@@ -71,12 +71,11 @@ def _choose_exact(
     writer: Writer, drawing: Drawing, planner: Planner, runs: Iterable[StepRun]
 ) -> ExactRuns:
     asked = writer.options.exact_steps is not None
-    ladders = planner.ladders
     return choose_exact_runs(
         runs,
         [facts.rank for facts in drawing.facts],
         drawing.tracks,
-        {layer: planner.element_cost(layer, ladder.floor) for layer, ladder in ladders.items()},
+        planner.exact_cost,
         writer.limits * (ASKED_SHARE if asked else SHARE),
     )
 
@@ -134,7 +133,8 @@ class _Fitted:
         Raises:
             LimitError: it is too large.
         """
-        self.exact, self.planner.exact_share, self.drawing = ExactRuns(), {}, self.before
+        self.exact = self.planner.exact = ExactRuns()
+        self.drawing = self.before
         written, _ = self._write_plan(self.planner.coarsest())
         if written is None:
             raise self._too_small_error()

@@ -7,12 +7,14 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Protocol
 
+import numpy as np
+
 from timeline.fitting.coarsen import EXACT, Resolution
 from timeline.fitting.excerpts import Excerpts
 from timeline.fitting.limits import Cost
 from timeline.fitting.resolve import at_resolution
 from timeline.frozen import dataclass
-from timeline.layers import SIZE_LAYERS
+from timeline.layers import COUNTERS, SIZE_LAYERS
 from timeline.tracks.model import Slices, Track, element_count, no_arrows
 
 __all__ = ["COARSEST", "PACED_UNITS", "RUNGS", "Ladder", "Measure", "make_ladders"]
@@ -21,14 +23,17 @@ COARSEST = 62
 """The power of two of ns that merges all there is: no time span is longer."""
 RUNGS = (EXACT, 6, *range(8, 35), 36, 38, 40, 44, COARSEST)
 """The powers at which a layer may be drawn."""
+LEAST_EXACT_RUN = 1 << 7
+"""Of fewer exact elements that follow each other each takes as much as of these."""
 PACED_UNITS = 96
 """Units that a layer is written in where it is paced, if it is large."""
 LEAST_RUN_ELEMENTS, MOST_RUN_ELEMENTS = 1 << 12, 1 << 15
 """Slices or samples that follow each other in a sample: as many as those of a unit where the layer
 is paced, for names weigh more the fewer they are; and more where its units are written together."""
-SAMPLED_ELEMENTS, MOST_SAMPLED_RUNS = 1 << 17, 8
-"""Of the long tracks of a layer, and as many elements of its short tracks."""
-
+LEAST_SAMPLED, MOST_SAMPLED = 1 << 15, 1 << 17
+"""Elements of the long tracks of a layer, and as many of its short tracks: the most of the layer
+that has most slices, and of the others as large a part."""
+LEAST_SAMPLED_RUNS, MOST_SAMPLED_RUNS = 2, 8
 TRACK_ELEMENTS = 1 << 11
 """As many elements as take the time that a track takes, however short it is."""
 
@@ -61,13 +66,21 @@ class Ladder:
     """
 
     def __init__(
-        self, tracks: Sequence[Track], measure: Measure, floor: int, excerpts: Excerpts
+        self,
+        tracks: Sequence[Track],
+        measure: Measure,
+        floor: int,
+        excerpts: Excerpts,
+        sampled: int = MOST_SAMPLED,
     ) -> None:
-        """floor: the power at which the layer was merged before; nothing is finer."""
+        """floor: the power at which the layer was merged before; nothing is finer.
+
+        sampled: how many elements are encoded to measure it.
+        """
         self.floor = floor
         self.elements = element_count(tracks)
         self._measure = measure
-        self._tracks, self._excerpts = tracks, excerpts
+        self._tracks, self._excerpts, self._sampled = tracks, excerpts, sampled
         self._run = MOST_RUN_ELEMENTS
         self._by_run: dict[int, dict[int, list[_Sample]]] = {}
         """The samples at each power, by how many elements their runs have."""
@@ -96,13 +109,30 @@ class Ladder:
         if run != self._run:
             self._run, self._ends = run, {}
 
+    def exact(self, elements: float, run: float) -> Cost:
+        """What some elements take that are exact, so many of which follow each other each time.
+
+        Each time all names are written anew, which weighs the more the fewer elements there are.
+        """
+        run = min(max(int(run), LEAST_EXACT_RUN), self._run)
+        length = 1 << run.bit_length() - 1
+        total, found = Cost(), 0.0
+        for sample in self._sampled_in(length)[self.floor]:
+            total += self._cost(sample, sized=True)
+            found += sample.weight * element_count(sample.tracks)
+        return self._corrected(total) * (elements / max(1.0, found))
+
     @property
     def _at(self) -> dict[int, list[_Sample]]:
         """The samples at each power that is known."""
-        if self._run not in self._by_run:
-            samples = list(_samples(self._tracks, self._excerpts, self._run))
-            self._by_run[self._run] = {self.floor: samples}
-        return self._by_run[self._run]
+        return self._sampled_in(self._run)
+
+    def _sampled_in(self, run: int) -> dict[int, list[_Sample]]:
+        """The samples in runs of so many elements, at each power that is known."""
+        if run not in self._by_run:
+            samples = list(_samples(self._tracks, self._excerpts, run, self._sampled))
+            self._by_run[run] = {self.floor: samples}
+        return self._by_run[run]
 
     def ends_at(self, power: int) -> float:
         """How many ends of arrows lie on slices that are not merged at a power."""
@@ -172,19 +202,30 @@ def make_ladders(
     for track in tracks:
         if track.size_layer is not None:
             by_layer.setdefault(track.size_layer, []).append(track)
+    counts = {layer: element_count(its) for layer, its in by_layer.items()}
+    most = max((count for layer, count in counts.items() if layer != COUNTERS), default=0)
     return {
-        layer: Ladder(by_layer[layer], measure, floors.get(layer, EXACT), excerpts)
+        layer: Ladder(
+            by_layer[layer],
+            measure,
+            floors.get(layer, EXACT),
+            excerpts,
+            min(MOST_SAMPLED, max(LEAST_SAMPLED, MOST_SAMPLED * counts[layer] // max(1, most))),
+        )
         for layer in SIZE_LAYERS
         if layer in by_layer
     }
 
 
-def _samples(tracks: Sequence[Track], excerpts: Excerpts, run: int) -> Iterator[_Sample]:
-    """Runs of the long tracks, evenly spread over all of them, and some of the short tracks.
+def _samples(
+    tracks: Sequence[Track], excerpts: Excerpts, run: int, sampled: int
+) -> Iterator[_Sample]:
+    """Runs of the long tracks, evenly spread over all of them, and of short tracks likewise.
 
-    run: how many elements are encoded together.
+    run: how many elements are encoded together, if there are as many among those that are sampled.
     """
-    runs = min(SAMPLED_ELEMENTS // run, MOST_SAMPLED_RUNS)
+    run = min(run, sampled // LEAST_SAMPLED_RUNS)
+    runs = min(sampled // run, MOST_SAMPLED_RUNS)
     long = [track for track in tracks if len(track.content or ()) > run]
     short = [track for track in tracks if 0 < len(track.content or ()) <= run]
     every = element_count(long)
@@ -193,11 +234,24 @@ def _samples(tracks: Sequence[Track], excerpts: Excerpts, run: int) -> Iterator[
         for one in chosen:
             yield _Sample((one,), every / element_count(chosen))
     if short:
-        work = element_count(short) + TRACK_ELEMENTS * len(short)
-        each = -(-work // (runs * run))
-        ordered = sorted(short, key=lambda track: len(track.content or ()))
-        some = tuple(ordered[each // 2 :: each]) or tuple(ordered)
-        yield _Sample(some, element_count(short) / element_count(some))
+        chosen_tracks = list(_runs_of_tracks(short, runs, run))
+        weight = element_count(short) / sum(map(element_count, chosen_tracks))
+        for some in chosen_tracks:
+            yield _Sample(some, weight)
+
+
+def _runs_of_tracks(tracks: Sequence[Track], runs: int, run: int) -> Iterator[tuple[Track, ...]]:
+    """So many runs of short tracks that follow each other, as they do in a file, where what is
+    alike is no nearer: those of one rank stand between a track and the same one of the next.
+    """
+    ends = np.cumsum([TRACK_ELEMENTS + len(track.content or ()) for track in tracks])
+    every = int(ends[-1])
+    runs = min(runs, -(-every // run))
+    size = min(run, every // runs)
+    for number in range(runs):
+        first_work = number * every // runs + (every // runs - size) // 2
+        first, stop = np.searchsorted(ends, [first_work, first_work + size - 1], side="right")
+        yield tuple(tracks[first : stop + 1])
 
 
 def _runs(

@@ -94,14 +94,14 @@ class Pace:
         exact = self._corrected_exact(bits, unit.exact)
         merged = self._corrected_merged(power, self._merged_elements[unit.number])
         if (exact.size_bytes, exact.elements) > (merged.size_bytes, merged.elements):
-            expected = self._element_cost(self._ladder.floor) * unit.exact
+            expected = self._exact_cost(bits) * unit.exact
             self._exact.setdefault(bits, _Found()).add(_less(cost, merged), expected)
         else:
             expected = self._element_cost(power) * self._merged_elements[unit.number]
             self._merged.setdefault(power, _Found()).add(_less(cost, exact), expected)
 
     def _corrected_exact(self, bits: int, elements: float) -> Cost:
-        each = self._element_cost(self._ladder.floor)
+        each = self._exact_cost(bits)
         return self._found_near(self._exact, bits, each).correct(each * elements)
 
     def _corrected_merged(self, power: int, elements: float) -> Cost:
@@ -115,6 +115,12 @@ class Pace:
         for other, its in found.items():
             made.add(its.found, its.expected, NEAR ** abs(other - key))
         return made
+
+    def _exact_cost(self, bits: int) -> Cost:
+        """What each element takes that is exact, of a number with so many bits in one unit."""
+        ladder = self._ladder
+        ends = ladder.ends_at(ladder.floor) * self._ends_left / max(1, ladder.elements)
+        return ladder.exact(1, 1 << bits >> 1) + ladder.end_cost * ends
 
     def _element_cost(self, power: int) -> Cost:
         """What each element takes that is not exact in any case."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 
+from timeline.fitting.exact_runs import ExactRuns
 from timeline.fitting.ladder import COARSEST, Ladder
 from timeline.fitting.limits import Cost, Limits
 from timeline.frozen import dataclass
@@ -42,25 +43,21 @@ class Plan:
 class Planner:
     """Knows what each layer takes at each power, and what all takes in any case.
 
-    exact_share: by layer, the share of its elements that stays exact whatever the power.
+    exact: what stays exact whatever the power.
     """
 
     ladders: Mapping[SizeLayer, Ladder]
     base: Cost
     screen_power: int
-    exact_share: Mapping[SizeLayer, float] = field(default_factory=dict)
+    exact: ExactRuns = field(default_factory=ExactRuns)
     arrows: Mapping[tuple[SizeLayer, SizeLayer], int] = field(default_factory=dict)
     """How many lead from slices of one layer to those of another, or of the same."""
 
     @cached_property
     def whole(self) -> Cost:
         """What a file takes in which nothing is merged that was not merged before."""
+        self._sample_as_written(None)
         return self.expected({layer: ladder.floor for layer, ladder in self.ladders.items()})
-
-    @cached_property
-    def whole_by_layer(self) -> Mapping[SizeLayer, float]:
-        """The bytes of each layer where nothing is merged that was not merged before."""
-        return {layer: its.at(its.floor).size_bytes for layer, its in self.ladders.items()}
 
     def coarsest(self) -> Plan:
         """The plan that merges all it can.
@@ -68,8 +65,7 @@ class Planner:
         The layer is paced that holds most: the smallest file does not depend on the limits.
         """
         powers = dict.fromkeys(self.ladders, COARSEST)
-        paced = max(self.ladders, key=lambda layer: self.ladders[layer].elements)
-        return Plan(powers, self.expected(powers), paced)
+        return Plan(powers, self.expected(powers), self._most_elements())
 
     def expected(self, powers: Mapping[SizeLayer, int], *, sized: bool = True) -> Cost:
         """What a file takes: its rows, the elements of each layer, and the arrows between them.
@@ -90,17 +86,23 @@ class Planner:
         layer that is paced is written in short units, which takes more. That is taken to be the
         largest; where another one turns out to be it, all is planned again.
         """
-        largest = self.whole_by_layer
-        chosen = max(self.ladders, key=lambda layer: largest[layer])
+        chosen = self._most_elements(besides=COUNTERS)
         for _ in range(MOST_PLANS):
             paced = chosen
-            for layer, ladder in self.ladders.items():
-                ladder.sample_as_written(paced=layer == paced)
+            self._sample_as_written(paced)
             powers = self._plan_with_bytes_if_they_bind(limits)
             chosen = self._choose_paced(powers, limits)
             if chosen == paced:
                 break
         return Plan(powers, self.expected(powers), chosen)
+
+    def _most_elements(self, besides: SizeLayer | None = None) -> SizeLayer:
+        """The layer that holds most elements, another one than `besides` if there is any."""
+        return max(self.ladders, key=lambda layer: (layer != besides, self.ladders[layer].elements))
+
+    def _sample_as_written(self, paced: SizeLayer | None) -> None:
+        for layer, ladder in self.ladders.items():
+            ladder.sample_as_written(paced=layer == paced)
 
     def _plan_with_bytes_if_they_bind(self, limits: Limits) -> dict[SizeLayer, int]:
         """Where all fits that is not merged, bytes hardly bind, and to know them takes long."""
@@ -131,7 +133,9 @@ class Planner:
         rest = [layer for layer in self.ladders if layer not in {*leading, COUNTERS}]
         for layer in leading:
             finest = self._finest(powers, layer, limits)
-            powers[layer] = max(finest, self.screen_power) if layer in SEEN_FIRST else finest
+            if layer in SEEN_FIRST:
+                finest = self._as_seen(powers, layer, max(finest, self.screen_power), limits)
+            powers[layer] = finest
         if all(self._is_exact(powers, layer) for layer in leading if layer not in SEEN_FIRST):
             exact = {**powers, **{layer: self.ladders[layer].floor for layer in rest}}
             if self._keeps(limits, exact):
@@ -161,6 +165,12 @@ class Planner:
         arrows = ladder.end_cost * ladder.ends_at(power)
         return (ladder.at(power) + arrows) * (1 / max(1, ladder.elements))
 
+    def exact_cost(self, layer: SizeLayer, elements: int) -> Cost:
+        """What so many elements of a layer take that are exact and follow each other."""
+        ladder = self.ladders[layer]
+        ends = ladder.ends_at(ladder.floor) * elements / max(1, ladder.elements)
+        return ladder.exact(elements, elements) + ladder.end_cost * ends
+
     def end_cost(self) -> Cost:
         """What an end of an arrow takes."""
         ends = [ladder.end_cost for ladder in self.ladders.values()]
@@ -173,11 +183,15 @@ class Planner:
         return powers[layer] <= self.ladders[layer].floor
 
     def _cost(self, layer: SizeLayer, power: int, sized: bool) -> Cost:
-        ladder, share = self.ladders[layer], self.exact_share.get(layer, 0.0)
+        ladder, share = self.ladders[layer], self.exact.shares.get(layer, 0.0)
         cost = ladder.at(power, sized=sized)
-        if not share:
+        if not share or power <= ladder.floor:
             return cost
-        return cost * (1 - share) + ladder.at(ladder.floor, sized=sized) * share
+        if sized:
+            exact = ladder.exact(share * ladder.elements, self.exact.each[layer])
+        else:
+            exact = ladder.at(ladder.floor, sized=False) * share
+        return cost * (1 - share) + exact
 
     def _arrows(self, powers: Mapping[SizeLayer, int]) -> Cost:
         """What arrows take of which both ends are drawn."""
@@ -190,7 +204,7 @@ class Planner:
         """
         drawn = 0.0
         for (one, other), count in self.arrows.items():
-            exact = min(self.exact_share.get(one, 0.0), self.exact_share.get(other, 0.0))
+            exact = min(self.exact.shares.get(one, 0.0), self.exact.shares.get(other, 0.0))
             kept = self._share_of_ends(one, powers) * self._share_of_ends(other, powers)
             drawn += 2 * count * (exact + (1 - exact) * kept)
         return drawn
@@ -209,6 +223,17 @@ class Planner:
             return self._keeps(limits, {**powers, layer: rungs[at]})
 
         return rungs[_first_that_fits(len(rungs), fits)]
+
+    def _as_seen(
+        self, powers: Mapping[SizeLayer, int], layer: SizeLayer, power: int, limits: Limits
+    ) -> int:
+        """A power, or the finest one if that takes no more: many unlike slices pack worst."""
+        floor = self.ladders[layer].floor
+        exact, seen = (
+            self.expected({**powers, layer: one}, sized=limits.size_bytes > 0)
+            for one in (floor, power)
+        )
+        return floor if limits.share(exact) <= limits.share(seen) else power
 
     def _counters(self, powers: Mapping[SizeLayer, int], limits: Limits) -> int:
         """The finest power of counters that leaves most of the limits to slices."""
