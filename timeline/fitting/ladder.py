@@ -14,7 +14,7 @@ from timeline.fitting.excerpts import Excerpts
 from timeline.fitting.limits import Cost
 from timeline.fitting.resolve import at_resolution
 from timeline.frozen import dataclass
-from timeline.layers import COUNTERS, SIZE_LAYERS
+from timeline.layers import SIZE_LAYERS
 from timeline.tracks.model import Slices, Track, element_count, no_arrows
 
 __all__ = ["COARSEST", "PACED_UNITS", "RUNGS", "Ladder", "Measure", "make_ladders"]
@@ -30,9 +30,9 @@ PACED_UNITS = 96
 LEAST_RUN_ELEMENTS, MOST_RUN_ELEMENTS = 1 << 12, 1 << 15
 """Slices or samples that follow each other in a sample: as many as those of a unit where the layer
 is paced, for names weigh more the fewer they are; and more where its units are written together."""
-LEAST_SAMPLED, MOST_SAMPLED = 1 << 15, 1 << 17
-"""Elements of the long tracks of a layer, and as many of its short tracks: the most of the layer
-that has most slices, and of the others as large a part."""
+SAMPLED_PART, LEAST_SAMPLED, MOST_SAMPLED = 1 / 16, 1 << 15, 1 << 17
+"""Which part of the elements is sampled of the long tracks of a layer, and as many of its short
+tracks; and between how many."""
 LEAST_SAMPLED_RUNS, MOST_SAMPLED_RUNS = 2, 8
 TRACK_ELEMENTS = 1 << 11
 """As many elements as take the time that a track takes, however short it is."""
@@ -71,16 +71,14 @@ class Ladder:
         measure: Measure,
         floor: int,
         excerpts: Excerpts,
-        sampled: int = MOST_SAMPLED,
     ) -> None:
-        """floor: the power at which the layer was merged before; nothing is finer.
-
-        sampled: how many elements are encoded to measure it.
-        """
+        """floor: the power at which the layer was merged before; nothing is finer."""
         self.floor = floor
         self.elements = element_count(tracks)
         self._measure = measure
-        self._tracks, self._excerpts, self._sampled = tracks, excerpts, sampled
+        self._tracks, self._excerpts = tracks, excerpts
+        sampled = int(self.elements * SAMPLED_PART)
+        self._sampled = min(max(sampled, LEAST_SAMPLED), MOST_SAMPLED)
         self._run = MOST_RUN_ELEMENTS
         self._by_run: dict[int, dict[int, list[_Sample]]] = {}
         """The samples at each power, by how many elements their runs have."""
@@ -202,16 +200,8 @@ def make_ladders(
     for track in tracks:
         if track.size_layer is not None:
             by_layer.setdefault(track.size_layer, []).append(track)
-    counts = {layer: element_count(its) for layer, its in by_layer.items()}
-    most = max((count for layer, count in counts.items() if layer != COUNTERS), default=0)
     return {
-        layer: Ladder(
-            by_layer[layer],
-            measure,
-            floors.get(layer, EXACT),
-            excerpts,
-            min(MOST_SAMPLED, max(LEAST_SAMPLED, MOST_SAMPLED * counts[layer] // max(1, most))),
-        )
+        layer: Ladder(by_layer[layer], measure, floors.get(layer, EXACT), excerpts)
         for layer in SIZE_LAYERS
         if layer in by_layer
     }

@@ -88,6 +88,11 @@ class Pace:
             total += self._corrected_exact(bits, count)
         return total
 
+    def expected_again(self, unit: Unit, before: int, cost: Cost, power: int) -> Cost:
+        """What a unit takes at a power, given what it took at the one before."""
+        expected = _Found(self.expected([unit], power), self.expected([unit], before))
+        return expected.correct(cost)
+
     def learn(self, unit: Unit, power: int, cost: Cost) -> None:
         """Note what a unit took; what less of it is, exact or merged, took what was expected."""
         bits = unit.exact.bit_length()

@@ -284,26 +284,33 @@ class PacedFile:
         return sorted(self._its, key=order)
 
     def _use_what_is_left(self, store: PieceStore, pace: Pace) -> None:
-        """Draw a few units finer that were drawn too coarse, as far as that fits."""
+        """Draw a few units finer that were drawn too coarse, as far as that fits.
+
+        Hardly finer than most are drawn: what they would take then, others tell.
+        """
         if self._is_coarsest:
             return
-        target = self._limits
+        rungs = self._planner.ladders[self.paced].rungs
+        finest = max(0, rungs.index(sorted(self.powers)[len(self.powers) // 2]) - 1)
         tries, tried = max(1, int(REWRITTEN_SHARE * len(self.units))), set[int]()
         while self._limits.share(self.cost) < GOOD_FILL and tries:
             spent = self.cost
             fitting: list[tuple[float, int, Unit]] = []
-            for unit in self._its:
+            for unit in (unit for unit in self._its if unit.number not in tried):
                 made = self._made[unit.number]
-                finer = self._planner.next_finer(self.paced, made.power)
-                then = spent - made.cost + pace.expected([unit], finer)
-                if finer != made.power and unit.number not in tried and target.hold(then):
-                    fitting.append((self._limits.share(then), finer, unit))
+                for power in rungs[finest : rungs.index(made.power)]:
+                    then = (
+                        spent - made.cost + pace.expected_again(unit, made.power, made.cost, power)
+                    )
+                    if self._limits.hold(then):
+                        fitting.append((self._limits.share(then), power, unit))
             if not fitting:
                 return
-            _, finer, unit = max(fitting, key=lambda one: (one[0], -one[2].number))
+            _, finer, unit = max(fitting, key=lambda one: (one[0], one[1], -one[2].number))
             before = self._made[unit.number]
             made, piece = self._piece(unit, finer)
-            if target.hold(spent - before.cost + made.cost):
+            pace.learn(unit, finer, made.cost)
+            if self._limits.hold(spent - before.cost + made.cost):
                 self._put(store, unit, made, piece)
             tried.add(unit.number)
             tries -= 1

@@ -67,7 +67,7 @@ __all__ = [
 ]
 
 
-BYTES_OF_ELEMENT = 16
+BYTES_OF_ELEMENT = 8
 """With fewer bytes of the file for each slice and sample, tracks may not fit and are measured."""
 SIZE_SLACK = 3.0
 """Tracks may take this much more than their part of the file: sizes are estimates, and what was
@@ -191,12 +191,10 @@ def draw_rank_from_records(records: Records, request: RankRequest) -> DrawnRank:
         return DrawnRank(facts, coarsen_rank(tracks, request.floors, request.exact_ns))
     fair_bytes = max(LEAST_RANK_BYTES, request.limit_bytes * DENSEST_RANK // request.ranks)
     most_bytes = min(request.limit_bytes, fair_bytes)
-    if most_bytes and element_count(tracks.tracks) * BYTES_OF_ELEMENT > most_bytes * SIZE_SLACK:
-        most = max(
-            most_bytes * SIZE_SLACK // BYTES_OF_ELEMENT,
-            MOST_ELEMENTS * DENSEST_RANK // request.ranks,
-        )
-        (tracks,) = coarsen_for_file((DrawnRank(facts, tracks),), request, most_bytes, int(most))
+    fitting, fair = most_bytes * SIZE_SLACK // BYTES_OF_ELEMENT, MOST_ELEMENTS // request.ranks
+    if most_bytes and element_count(tracks.tracks) > min(fitting, fair):
+        most = int(max(fitting, fair * DENSEST_RANK))
+        (tracks,) = coarsen_for_file((DrawnRank(facts, tracks),), request, most_bytes, most)
     return DrawnRank(facts, tracks)
 
 
