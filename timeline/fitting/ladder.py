@@ -31,9 +31,8 @@ LEAST_RUN_ELEMENTS, MOST_RUN_ELEMENTS = 1 << 12, 1 << 15
 """Slices or samples that follow each other in a sample: as many as those of a unit where the layer
 is paced, for names weigh more the fewer they are; and more where its units are written together."""
 SAMPLED_PART, LEAST_SAMPLED, MOST_SAMPLED = 1 / 16, 1 << 15, 1 << 17
-"""Which part of the elements is sampled of the long tracks of a layer, and as many of its short
-tracks; and between how many."""
-LEAST_SAMPLED_RUNS, MOST_SAMPLED_RUNS = 2, 8
+"""Which part of the elements of a layer is sampled, and between how many."""
+LEAST_SAMPLED_RUNS, MOST_SAMPLED_RUNS = 4, 8
 TRACK_ELEMENTS = 1 << 11
 """As many elements as take the time that a track takes, however short it is."""
 
@@ -219,12 +218,15 @@ def _samples(
     long = [track for track in tracks if len(track.content or ()) > run]
     short = [track for track in tracks if 0 < len(track.content or ()) <= run]
     every = element_count(long)
+    work = element_count(short) + TRACK_ELEMENTS * len(short)
+    short_runs = max(1, round(runs * work / max(1, work + every)))
     if long:
-        chosen = tuple(_runs(long, every, min(runs, -(-every // run)), run, excerpts))
+        long_runs = min(max(1, runs - short_runs), -(-every // run))
+        chosen = tuple(_runs(long, every, long_runs, run, excerpts))
         for one in chosen:
             yield _Sample((one,), every / element_count(chosen))
     if short:
-        chosen_tracks = list(_runs_of_tracks(short, runs, run))
+        chosen_tracks = list(_runs_of_tracks(short, short_runs, run))
         weight = element_count(short) / sum(map(element_count, chosen_tracks))
         for some in chosen_tracks:
             yield _Sample(some, weight)
