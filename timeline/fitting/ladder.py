@@ -99,6 +99,12 @@ class Ladder:
             total += self._cost(sample, sized)
         return self._corrected(total)
 
+    def knows(self, power: int, *, sized: bool) -> bool:
+        """Whether it is known already what the layer takes at a power."""
+        known = self._costs if sized else self._unsized
+        samples = self._at.get(max(power, self.floor), ())
+        return bool(samples) and all(sample in known for sample in samples)
+
     def sample_as_written(self, *, paced: bool) -> None:
         """Sample the layer in runs as short as the units of one that is paced, or in long ones."""
         run = max(self.elements // PACED_UNITS, LEAST_RUN_ELEMENTS)

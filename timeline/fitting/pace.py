@@ -74,6 +74,9 @@ class Pace:
         """By how many bits the number of exact elements has."""
         self._merged: dict[int, _Found] = {}
         """By power."""
+        self._exact_each: dict[int, Cost] = {}
+        self._merged_each: dict[int, Cost] = {}
+        """What each element takes, as far as is known until more is learned."""
 
     def expected(self, units: Iterable[Unit], power: int) -> Cost:
         """What units take at a power."""
@@ -104,14 +107,20 @@ class Pace:
         else:
             expected = self._element_cost(power) * self._merged_elements[unit.number]
             self._merged.setdefault(power, _Found()).add(_less(cost, exact), expected)
+        self._exact_each.clear()
+        self._merged_each.clear()
 
     def _corrected_exact(self, bits: int, elements: float) -> Cost:
-        each = self._exact_cost(bits)
-        return self._found_near(self._exact, bits, each).correct(each * elements)
+        if bits not in self._exact_each:
+            each = self._exact_cost(bits)
+            self._exact_each[bits] = self._found_near(self._exact, bits, each).correct(each)
+        return self._exact_each[bits] * elements
 
     def _corrected_merged(self, power: int, elements: float) -> Cost:
-        each = self._element_cost(power)
-        return self._found_near(self._merged, power, each).correct(each * elements)
+        if power not in self._merged_each:
+            each = self._element_cost(power)
+            self._merged_each[power] = self._found_near(self._merged, power, each).correct(each)
+        return self._merged_each[power] * elements
 
     def _found_near(self, found: Mapping[int, _Found], key: int, each: Cost) -> _Found:
         """All that was found, which weighs less the farther its key is."""

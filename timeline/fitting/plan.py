@@ -177,7 +177,18 @@ class Planner:
         return max(ends, key=lambda cost: cost.size_bytes, default=Cost(0.0, 1))
 
     def _keeps(self, limits: Limits, powers: Mapping[SizeLayer, int]) -> bool:
-        return limits.hold(self.expected(powers, sized=limits.size_bytes > 0))
+        """Whether the limits are kept; nothing is measured once it is clear that they are not."""
+        sized, total = limits.size_bytes > 0, self.base
+
+        def is_cheap(layer: SizeLayer) -> tuple[bool, int]:
+            ladder = self.ladders[layer]
+            return not ladder.knows(powers[layer], sized=sized), -ladder.elements
+
+        for layer in sorted(powers, key=is_cheap):
+            total += self._cost(layer, powers[layer], sized)
+            if not limits.hold(total):
+                return False
+        return limits.hold(total + self._arrows(powers))
 
     def _is_exact(self, powers: Mapping[SizeLayer, int], layer: SizeLayer) -> bool:
         return powers[layer] <= self.ladders[layer].floor
