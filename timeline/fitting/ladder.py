@@ -32,7 +32,7 @@ LEAST_RUN_ELEMENTS, MOST_RUN_ELEMENTS = 1 << 12, 1 << 15
 is paced, for names weigh more the fewer they are; and more where its units are written together."""
 SAMPLED_PART, LEAST_SAMPLED, MOST_SAMPLED = 1 / 16, 1 << 15, 1 << 17
 """Which part of the elements of a layer is sampled, and between how many."""
-LEAST_SAMPLED_RUNS, MOST_SAMPLED_RUNS = 4, 8
+LEAST_SAMPLED_RUNS, MOST_SAMPLED_RUNS = 3, 4
 TRACK_ELEMENTS = 1 << 11
 """As many elements as take the time that a track takes, however short it is."""
 
