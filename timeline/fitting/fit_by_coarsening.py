@@ -185,6 +185,7 @@ class _Fitted:
                 chain([ends.opening], store.pieces(), [ends.closing]),
                 ends.made,
                 list(paced.tracks()),
+                paced.cost,
             )
         written = Written((part,), self.drawing.facts, ends.kept, self.exact_share)
         return written, limits.share(part.cost) >= WORTH_ANOTHER

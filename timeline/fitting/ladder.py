@@ -118,7 +118,7 @@ class Ladder:
         Each time all names are written anew, which weighs the more the fewer elements there are.
         """
         run = min(max(int(run), LEAST_EXACT_RUN), self._run)
-        length = 1 << run.bit_length() - 1
+        length = 1 << run.bit_length() - 1 if run < LEAST_RUN_ELEMENTS else self._run
         total, found = Cost(), 0.0
         for sample in self._sampled_in(length)[self.floor]:
             total += self._cost(sample, sized=True)

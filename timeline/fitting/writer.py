@@ -217,7 +217,8 @@ class Writer:
 
         with self.maker(tracks, picture.timeline.first_ns) as maker:
             pieces = maker.make_file(picture.timeline, tracks, picture.said, compression, tell)
-            return self.put_together(maker, pieces, picture, tracks)
+            cost = self.limits.cost(0, picture.timeline.tracks)
+            return self.put_together(maker, pieces, picture, tracks, cost)
 
     def maker(self, tracks: Sequence[Track], first_ns: int) -> PieceMaker:
         """What makes pieces of a file with these rows."""
@@ -236,11 +237,17 @@ class Writer:
         return Picture(timeline, every[len(tracks) :])
 
     def put_together(
-        self, maker: PieceMaker, pieces: Iterable[Piece], picture: Picture, tracks: Sequence[Track]
+        self,
+        maker: PieceMaker,
+        pieces: Iterable[Piece],
+        picture: Picture,
+        tracks: Sequence[Track],
+        cost: Cost,
     ) -> Part:
         """Write pieces to a draft.
 
-        tracks: those with slices or samples, as they were encoded.
+        tracks: those with slices or samples, as they were encoded. cost: what the file takes of
+        the limits, but for its bytes.
         """
         first_ns, last_ns = picture.timeline.first_ns, last_moment_ns(tracks)
         self.form.check_span(self.target, last_ns - first_ns)
@@ -251,7 +258,7 @@ class Writer:
             draft,
             self.target,
             shown.slice_count,
-            self.limits.cost(draft.size_bytes, shown.tracks),
+            replace(cost, size_bytes=draft.size_bytes),
             (first_moment_ns(tracks), last_ns),
             self.form.offset_ns(first_ns),
         )
