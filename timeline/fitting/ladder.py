@@ -83,8 +83,8 @@ class Ladder:
         """The samples at each power, by how many elements their runs have."""
         self._costs: dict[_Sample, Cost] = {}
         self._unsized: dict[_Sample, Cost] = {}
-        self._factors = 1.0, 1.0
-        """How many times the bytes and the memory of the samples the layer takes."""
+        self._factors = 1.0, 1.0, 1.0
+        """How many times the bytes, the elements and the memory of the samples the layer takes."""
         self._ends: dict[int, float] = {}
 
     @property
@@ -160,18 +160,16 @@ class Ladder:
 
     def correct(self, found: Cost, expected: Cost) -> None:
         """Note what the layer takes, and what it was expected to take."""
-        size, memory = self._factors
-        if found.size_bytes and expected.size_bytes:
-            size *= found.size_bytes / expected.size_bytes
-        if found.memory_bytes and expected.memory_bytes:
-            memory *= found.memory_bytes / expected.memory_bytes
-        self._factors = size, memory
+        size, elements, memory = self._factors
+        self._factors = (
+            size * _factor(found.size_bytes, expected.size_bytes),
+            elements * _factor(found.elements, expected.elements),
+            memory * _factor(found.memory_bytes, expected.memory_bytes),
+        )
 
     def _corrected(self, cost: Cost) -> Cost:
-        size, memory = self._factors
-        return replace(
-            cost, size_bytes=cost.size_bytes * size, memory_bytes=cost.memory_bytes * memory
-        )
+        size, elements, memory = self._factors
+        return Cost(cost.size_bytes * size, cost.elements * elements, cost.memory_bytes * memory)
 
     def _resolved(self, power: int) -> list[_Sample]:
         """The samples at a power, made from those at the next finer one that is known."""
@@ -186,6 +184,10 @@ class Ladder:
             bare = [_without_arrows(track) for track in sample.tracks]
             known[sample] = self._measure(bare, sized=sized) * sample.weight
         return known[sample]
+
+
+def _factor(found: float, expected: float) -> float:
+    return found / expected if found and expected else 1.0
 
 
 def _at_power(sample: _Sample, power: int) -> _Sample:
@@ -218,6 +220,7 @@ def _samples(
     """Runs of the long tracks, evenly spread over all of them, and of short tracks likewise.
 
     run: how many elements are encoded together, if there are as many among those that are sampled.
+    Few short tracks are all taken.
     """
     run = min(run, sampled // LEAST_SAMPLED_RUNS)
     runs = min(sampled // run, MOST_SAMPLED_RUNS)
@@ -232,6 +235,8 @@ def _samples(
         for one in chosen:
             yield _Sample((one,), every / element_count(chosen))
     if short:
+        if work <= 2 * LEAST_SAMPLED:
+            short_runs, run = 1, work
         chosen_tracks = list(_runs_of_tracks(short, short_runs, run))
         weight = element_count(short) / sum(map(element_count, chosen_tracks))
         for some in chosen_tracks:

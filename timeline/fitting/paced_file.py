@@ -374,11 +374,12 @@ class PacedFile:
             self._note(unit, replace(made, cost=self._limits.cost(size_bytes, made.tracks)))
 
     def _expected(self, unit: Unit) -> Cost:
-        """What a unit was expected to take as it is, with its arrows."""
-        planner, layer = self._planner, unit.layer
-        exact = planner.element_cost(layer, planner.ladders[layer].floor) * unit.exact
-        merged = planner.element_cost(layer, self._made[unit.number].power)
-        return exact + merged * (unit.elements - unit.exact)
+        """What a unit was expected to take as it is, with the arrows that are drawn."""
+        ladder, made = self._planner.ladders[unit.layer], self._made[unit.number]
+        exact = unit.exact if made.power > ladder.floor else 0
+        merged = ladder.at(made.power) * ((unit.elements - exact) / max(1, ladder.elements))
+        ends = count_elements_of(made.tracks) - element_count(made.tracks)
+        return ladder.exact(exact, exact) + merged + ladder.end_cost * ends
 
     def _batch_of(self, units: Sequence[Unit]) -> TrackBatch:
         batches = [self._batch(unit, self._made[unit.number].tracks) for unit in units]

@@ -159,12 +159,6 @@ class Planner:
         at = rungs.index(max(power, rungs[0]))
         return rungs[max(at - 1, 0)]
 
-    def element_cost(self, layer: SizeLayer, power: int) -> Cost:
-        """What each of a layer's elements takes at a power, with its part of the arrows."""
-        ladder = self.ladders[layer]
-        arrows = ladder.end_cost * ladder.ends_at(power)
-        return (ladder.at(power) + arrows) * (1 / max(1, ladder.elements))
-
     def exact_cost(self, layer: SizeLayer, elements: int) -> Cost:
         """What so many elements of a layer take that are exact and follow each other."""
         ladder = self.ladders[layer]
