@@ -177,6 +177,21 @@ def test_what_fits_exactly_is_exact(
     assert fitted.loaded.content == fitted.exact.content
 
 
+@pytest.mark.parametrize("layout", ["torch-db", "mindstudio"])
+def test_merging_is_the_reason_only_where_something_is_merged(
+    exporter: Exporter, layout: str
+) -> None:
+    """Plans may leave arrows out for slices that there is room for in the end."""
+    for share in (0.99, 0.97, 0.95, 0.93, 0.9):
+        limit = limit_of(exporter, layout, Kind.DETAIL, ".pftrace", share)
+        report = exporter.fitted(layout, Kind.DETAIL, ".pftrace", limit, Fit.COARSEN).report
+        is_merged = any(row.merged for row in report.resolutions)
+        lost = [one for one in report.omissions if "limit" in one.reason or "merged" in one.reason]
+        assert all(("merged" in one.reason) == is_merged for one in lost), share
+        assert bool(report.exact_steps) <= is_merged
+        assert report.suggestion.startswith("tlexport")
+
+
 # -- everything is there -----------------------------------------------------------------------
 
 

@@ -36,7 +36,7 @@ def narrower_command(
     if missing:
         order = list(dict.fromkeys(missing))
         chosen = order[: max(1, len(kept.steps))]
-    elif any(layer.merged for layer in kept.layers):
+    elif kept.limited_by is not None:
         chosen = _steps_that_fit(written)
     else:
         return ""

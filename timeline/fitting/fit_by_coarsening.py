@@ -40,6 +40,9 @@ MOST_TRIES = 4
 WORTH_ANOTHER = 0.9
 """A file that uses so much of the limit that binds is not worth another try."""
 
+NO_ROOM_REASON = "arrows for which the limit leaves no room"
+"""Why arrows are left out where no slice is merged: it was expected that some would be."""
+
 RedrawExact = Callable[[ExactRuns], Sequence[DrawnRank] | None]
 """Draws ranks again that were merged before, with some steps exact; None where none was merged."""
 
@@ -195,15 +198,16 @@ class _Fitted:
         writer, layers = self.writer, paced.layers()
         omissions = self.drawing.omissions
         lost = self.drawing.arrows - paced.count_arrows()
+        is_merged = any(layer.merged for layer in layers)
         if lost:
-            omissions += (Omission(ARROW_REASON, lost, code=OmissionCode.ARROW_CUT),)
-        is_merged = lost > 0 or any(layer.merged for layer in layers)
+            reason = ARROW_REASON if is_merged else NO_ROOM_REASON
+            omissions += (Omission(reason, lost, code=OmissionCode.ARROW_CUT),)
         kept = Kept(
             self.drawing.steps,
             omissions,
-            layers if is_merged else (),
+            layers if is_merged or lost else (),
             self.exact.runs if is_merged else (),
-            writer.limits.binding(paced.cost) if is_merged else None,
+            writer.limits.binding(paced.cost) if is_merged or lost else None,
         )
         rows = describe_resolutions(self.drawing.tracks, layers, self._exact_steps())
         made = writer.picture(rows, kept, self.maker.first_ns)

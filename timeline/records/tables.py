@@ -327,7 +327,7 @@ class OmissionCode(str, enum.Enum):
     ARROW_HALF = "arrow_half"
     """Arrows of which the profile has one end only."""
     ARROW_CUT = "arrow_cut"
-    """Arrows with an end that is not selected, not drawn or merged with others."""
+    """Arrows with an end that is not selected, not drawn or merged with others; or no room left."""
     ARROW_BACKWARDS = "arrow_backwards"
     """Arrows to what began too long before the call to have been launched by it."""
     WRITER_LIMIT = "writer_limit"
