@@ -16,7 +16,7 @@ from timeline.encoders.formats import format_of
 from timeline.encoders.piece_maker import PieceMaker
 from timeline.fitting.coarsen import EXACT, Resolution
 from timeline.fitting.excerpts import Excerpts
-from timeline.fitting.ladder import Ladder
+from timeline.fitting.ladder import COARSEST, Ladder
 from timeline.fitting.limits import Cost, Limits
 from timeline.fitting.resolve import at_resolution
 from timeline.layers import SliceKind
@@ -63,6 +63,21 @@ def test_alike_rows_of_many_ranks_take_what_they_take_apart(power: int) -> None:
         assert expected.size_bytes == pytest.approx(bytes_in_file(maker, drawn), rel=0.15)
         elements = sum(len(track.content or ()) for track in drawn)
         assert expected.elements == pytest.approx(elements, rel=0.05)
+
+
+@pytest.mark.parametrize("power", [POWER, 20, COARSEST])
+def test_short_and_shorter_rows_of_a_layer_that_is_paced_stand_for_each_other(power: int) -> None:
+    """Each takes some bytes, however few its slices are: those that are met first are not all."""
+    lengths = (20, 60, 400, 800, 1_200)
+    tracks = [tasks(8 * rank + row, row, n) for rank in range(48) for row, n in enumerate(lengths)]
+    drawn = [at_resolution(track, Resolution(power)) for track in tracks]
+    with sampled(tracks) as (maker, ladder):
+        ladder.sample_as_written(paced=True)
+        expected = ladder.at(power).size_bytes
+        each = 2 * len(lengths)
+        units = [drawn[first : first + each] for first in range(0, len(drawn), each)]
+        took = sum(bytes_in_file(maker, unit) for unit in units)
+        assert expected == pytest.approx(took, rel=0.25)
 
 
 def test_what_is_exact_takes_more_the_less_of_it_follows_each_other() -> None:

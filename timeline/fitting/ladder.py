@@ -25,7 +25,7 @@ RUNGS = (EXACT, 6, *range(8, 35), 36, 38, 40, 44, COARSEST)
 """The powers at which a layer may be drawn."""
 LEAST_EXACT_RUN = 1 << 7
 """Of fewer exact elements that follow each other each takes as much as of these."""
-PACED_UNITS = 96
+PACED_UNITS = 64
 """Units that a layer is written in where it is paced, if it is large."""
 LEAST_RUN_ELEMENTS, MOST_RUN_ELEMENTS = 1 << 12, 1 << 15
 """Slices or samples that follow each other in a sample: as many as those of a unit where the layer
@@ -33,8 +33,10 @@ is paced, for names weigh more the fewer they are; and more where its units are 
 SAMPLED_PART, LEAST_SAMPLED, MOST_SAMPLED = 1 / 16, 1 << 15, 1 << 17
 """Which part of the elements of a layer is sampled, and between how many."""
 LEAST_SAMPLED_RUNS, MOST_SAMPLED_RUNS = 3, 4
-TRACK_ELEMENTS = 1 << 11
-"""As many elements as take the time that a track takes, however short it is."""
+TRACK_ELEMENTS, TRACK_BYTES_ELEMENTS = 1 << 11, 1 << 6
+"""As many elements as take the time that a track takes, and the bytes, however short it is."""
+MOST_TRACKS = 24
+"""Short tracks of a run, for the time that they take."""
 
 
 class Measure(Protocol):
@@ -238,23 +240,29 @@ def _samples(
         if work <= 2 * LEAST_SAMPLED:
             short_runs, run = 1, work
         chosen_tracks = list(_runs_of_tracks(short, short_runs, run))
-        weight = element_count(short) / sum(map(element_count, chosen_tracks))
+        weight = _weigh(short) / sum(map(_weigh, chosen_tracks))
         for some in chosen_tracks:
             yield _Sample(some, weight)
+
+
+def _weigh(tracks: Sequence[Track]) -> int:
+    """What short tracks take, about, in elements."""
+    return element_count(tracks) + TRACK_BYTES_ELEMENTS * len(tracks)
 
 
 def _runs_of_tracks(tracks: Sequence[Track], runs: int, run: int) -> Iterator[tuple[Track, ...]]:
     """So many runs of short tracks that follow each other, as they do in a file, where what is
     alike is no nearer: those of one rank stand between a track and the same one of the next.
     """
-    ends = np.cumsum([TRACK_ELEMENTS + len(track.content or ()) for track in tracks])
+    ends = np.cumsum([_weigh([track]) for track in tracks])
     every = int(ends[-1])
     runs = min(runs, -(-every // run))
     size = min(run, every // runs)
+    most = len(tracks) if runs == 1 else MOST_TRACKS
     for number in range(runs):
-        first_work = number * every // runs + (every // runs - size) // 2
-        first, stop = np.searchsorted(ends, [first_work, first_work + size - 1], side="right")
-        yield tuple(tracks[first : stop + 1])
+        before = number * every // runs + (every // runs - size) // 2
+        first, stop = np.searchsorted(ends, [before, before + size - 1], side="right")
+        yield tuple(tracks[first : min(stop + 1, first + most)])
 
 
 def _runs(

@@ -82,10 +82,10 @@ class Pace:
         """What units take at a power."""
         merged, exact = 0.0, dict[int, int]()
         for unit in units:
-            merged += self._merged_elements[unit.number]
-            if unit.exact:
-                bits = unit.exact.bit_length()
-                exact[bits] = exact.get(bits, 0) + unit.exact
+            merged += self._elements_at(unit, power)
+            if apart := self._exact_at(unit, power):
+                bits = apart.bit_length()
+                exact[bits] = exact.get(bits, 0) + apart
         total = self._corrected_merged(power, merged)
         for bits, count in exact.items():
             total += self._corrected_exact(bits, count)
@@ -98,17 +98,30 @@ class Pace:
 
     def learn(self, unit: Unit, power: int, cost: Cost) -> None:
         """Note what a unit took; what less of it is, exact or merged, took what was expected."""
-        bits = unit.exact.bit_length()
-        exact = self._corrected_exact(bits, unit.exact)
-        merged = self._corrected_merged(power, self._merged_elements[unit.number])
+        count = self._exact_at(unit, power)
+        bits, elements = count.bit_length(), self._elements_at(unit, power)
+        exact = self._corrected_exact(bits, count)
+        merged = self._corrected_merged(power, elements)
         if (exact.size_bytes, exact.elements) > (merged.size_bytes, merged.elements):
-            expected = self._exact_cost(bits) * unit.exact
+            expected = self._exact_cost(bits) * count
             self._exact.setdefault(bits, _Found()).add(_less(cost, merged), expected)
         else:
-            expected = self._element_cost(power) * self._merged_elements[unit.number]
+            expected = self._element_cost(power) * elements
             self._merged.setdefault(power, _Found()).add(_less(cost, exact), expected)
         self._exact_each.clear()
         self._merged_each.clear()
+
+    def _exact_at(self, unit: Unit, power: int) -> int:
+        """How many elements of a unit are exact where the others are not."""
+        return unit.exact if power > self._ladder.floor else 0
+
+    def _elements_at(self, unit: Unit, power: int) -> float:
+        """How many elements of the layer are as the others of a unit are; all where all are exact.
+
+        Those that are merged leave the more of others in a unit, the longer they are.
+        """
+        is_merged = power > self._ladder.floor
+        return self._merged_elements[unit.number] if is_merged else unit.elements
 
     def _corrected_exact(self, bits: int, elements: float) -> Cost:
         if bits not in self._exact_each:
