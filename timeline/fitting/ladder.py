@@ -30,12 +30,12 @@ PACED_UNITS = 64
 LEAST_RUN_ELEMENTS, MOST_RUN_ELEMENTS = 1 << 12, 1 << 15
 """Slices or samples that follow each other in a sample: as many as those of a unit where the layer
 is paced, for names weigh more the fewer they are; and more where its units are written together."""
-SAMPLED_PART, LEAST_SAMPLED, MOST_SAMPLED = 1 / 16, 1 << 15, 1 << 17
+SAMPLED_PART, LEAST_SAMPLED, MOST_SAMPLED = 1 / 16, 1 << 14, 1 << 17
 """Which part of the elements of a layer is sampled, and between how many."""
 LEAST_SAMPLED_RUNS, MOST_SAMPLED_RUNS = 3, 4
 TRACK_ELEMENTS, TRACK_BYTES_ELEMENTS = 1 << 11, 1 << 6
 """As many elements as take the time that a track takes, and the bytes, however short it is."""
-MOST_TRACKS = 24
+MOST_TRACKS = 12
 """Short tracks of a run, for the time that they take."""
 
 
@@ -237,7 +237,7 @@ def _samples(
         for one in chosen:
             yield _Sample((one,), every / element_count(chosen))
     if short:
-        if work <= 2 * LEAST_SAMPLED:
+        if work <= 4 * LEAST_SAMPLED:
             short_runs, run = 1, work
         chosen_tracks = list(_runs_of_tracks(short, short_runs, run))
         weight = _weigh(short) / sum(map(_weigh, chosen_tracks))

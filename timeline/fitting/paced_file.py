@@ -8,7 +8,7 @@ allows, given what those before them took.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 
 import numpy as np
@@ -49,6 +49,8 @@ ONE_BY_ONE = 2 * AT_ONCE
 """The last units are paced one by one."""
 COARSER_BY = (2, 4, 8)
 """By how many rungs units are drawn coarser until the limits are kept, one time after the other."""
+MOST_COARSER = 4
+"""By so many at most is the one drawn coarser that suffices: it should not stand out."""
 GOLDEN = 0x9E3779B97F4A7C15
 """The golden section of 2^64."""
 REWRITTEN_SHARE = 0.05
@@ -166,27 +168,32 @@ class PacedFile:
                 self._put_group(store, group, piece)
         planned = [self._made[unit.number] for unit in self._its]
         drawn = [(made.power, element_count(made.tracks)) for made in planned]
-        pace = Pace(self._planner.ladders[self.paced], self._ends_left, self._its, drawn)
+        self._pace = Pace(self._planner.ladders[self.paced], self._ends_left, self._its, drawn)
         left = self._its
         chosen = set[int]()
         for some in _spread(self._its):
             among = self._around(chosen) if len(some) < AT_ONCE else []
-            powers = self._choose_powers(pace, left, among)
-            self._make(store, [(unit, powers[unit.number]) for unit in some], pace)
+            powers = self._choose_powers(left, among)
+            self._make(store, [(unit, powers[unit.number]) for unit in some])
             made = {unit.number for unit in some}
             left = [unit for unit in left if unit.number not in made]
             if not among:
                 chosen |= {powers[number] for number in made}
-        self._use_what_is_left(store, pace)
+        self._use_what_is_left(store)
 
     def shrink(self, store: PieceStore, fixed: Cost) -> bool:
         """Draw units coarser, one by one, until the limits are kept; whether they are.
 
-        As little as can be of those that are drawn finest, and more of all if that is not enough.
+        The one first of which it is expected to suffice and to cost least, then as little as can be
+        of those that are drawn finest, and more of all if that is not enough.
         fixed: what the rest of the file takes by now.
         """
         self._fixed = fixed
         rungs = self._planner.ladders[self.paced].rungs
+        if not self._limits.hold(self.cost):
+            coarser = self._best_change(self._its, lambda at: rungs[at + 1 :][:MOST_COARSER], FILL)
+            if coarser is not None:
+                self._put(store, coarser[0], *self._piece(*coarser))
         for more in (*COARSER_BY, len(rungs)):
             for unit in self._finest_first():
                 if self._limits.hold(self.cost):
@@ -237,9 +244,7 @@ class PacedFile:
 
     # -- pacing --------------------------------------------------------------------------------
 
-    def _choose_powers(
-        self, pace: Pace, left: Sequence[Unit], among: Sequence[int]
-    ) -> dict[int, int]:
+    def _choose_powers(self, left: Sequence[Unit], among: Sequence[int]) -> dict[int, int]:
         """The finest powers of the units that are left: two, the finer one for the first in time.
 
         left: in order of time. among: the powers that may be chosen, ascending; any if empty. The
@@ -248,7 +253,7 @@ class PacedFile:
         if self._is_coarsest:
             return {unit.number: COARSEST for unit in left}
         room = self._limits * (FILL if among else FILL_FIRST)
-        spent = self.cost
+        pace, spent = self._pace, self.cost
 
         def fits(power: int) -> bool:
             return room.hold(spent + pace.expected(left, power))
@@ -283,7 +288,7 @@ class PacedFile:
 
         return sorted(self._its, key=order)
 
-    def _use_what_is_left(self, store: PieceStore, pace: Pace) -> None:
+    def _use_what_is_left(self, store: PieceStore) -> None:
         """Draw a few units finer that were drawn too coarse, as far as that fits.
 
         Hardly finer than most are drawn: what they would take then, others tell.
@@ -292,30 +297,42 @@ class PacedFile:
             return
         rungs = self._planner.ladders[self.paced].rungs
         finest = max(0, rungs.index(sorted(self.powers)[len(self.powers) // 2]) - 1)
-        tries, tried = max(1, int(REWRITTEN_SHARE * len(self.units))), set[int]()
+        tries, left = max(1, int(REWRITTEN_SHARE * len(self.units))), list(self._its)
         while self._limits.share(self.cost) < GOOD_FILL and tries:
-            spent = self.cost
-            fitting: list[tuple[float, int, Unit]] = []
-            for unit in (unit for unit in self._its if unit.number not in tried):
-                made = self._made[unit.number]
-                for power in rungs[finest : rungs.index(made.power)]:
-                    then = (
-                        spent - made.cost + pace.expected_again(unit, made.power, made.cost, power)
-                    )
-                    if self._limits.hold(then):
-                        fitting.append((self._limits.share(then), power, unit))
-            if not fitting:
+            finer = self._best_change(left, lambda at: rungs[finest:at], 1.0)
+            if finer is None:
                 return
-            _, finer, unit = max(fitting, key=lambda one: (one[0], one[1], -one[2].number))
+            unit, power = finer
             before = self._made[unit.number]
-            made, piece = self._piece(unit, finer)
-            pace.learn(unit, finer, made.cost)
-            if self._limits.hold(spent - before.cost + made.cost):
+            made, piece = self._piece(unit, power)
+            self._pace.learn(unit, power, made.cost)
+            if self._limits.hold(self.cost - before.cost + made.cost):
                 self._put(store, unit, made, piece)
-            tried.add(unit.number)
+            left.remove(unit)
             tries -= 1
 
-    def _make(self, store: PieceStore, powers: Sequence[tuple[Unit, int]], pace: Pace) -> None:
+    def _best_change(
+        self, units: Iterable[Unit], powers_at: Callable[[int], Sequence[int]], part: float
+    ) -> tuple[Unit, int] | None:
+        """The unit, and the power for it, with which most of a part of the limits should be used.
+
+        powers_at: the powers that a unit may get, given the place of its own among all.
+        """
+        rungs, spent = self._planner.ladders[self.paced].rungs, self.cost
+        fitting: list[tuple[float, int, int, Unit]] = []
+        for unit in units:
+            made = self._made[unit.number]
+            for power in powers_at(rungs.index(made.power)):
+                expected = self._pace.expected_again(unit, made.power, made.cost, power)
+                share = self._limits.share(spent - made.cost + expected)
+                if share <= part:
+                    fitting.append((share, power, -unit.number, unit))
+        if not fitting:
+            return None
+        _, power, _, unit = max(fitting, key=lambda one: one[:3])
+        return unit, power
+
+    def _make(self, store: PieceStore, powers: Sequence[tuple[Unit, int]]) -> None:
         """Make the pieces of some units, in threads, and note what they took."""
         found = (
             self._maker.threads.map(lambda one: self._piece(*one), powers)
@@ -324,7 +341,7 @@ class PacedFile:
         )
         for (unit, power), (made, piece) in zip(powers, found, strict=True):
             self._put(store, unit, made, piece)
-            pace.learn(unit, power, self._made[unit.number].cost)
+            self._pace.learn(unit, power, self._made[unit.number].cost)
 
     def _piece(self, unit: Unit, power: int) -> tuple[_Made, Piece]:
         made = self._made[unit.number]
