@@ -37,6 +37,8 @@ TRACK_ELEMENTS, TRACK_BYTES_ELEMENTS = 1 << 11, 1 << 6
 """As many elements as take the time that a track takes, and the bytes, however short it is."""
 MOST_TRACKS = 12
 """Short tracks of a run, for the time that they take."""
+FEW_ELEMENTS = 1 << 16
+"""Short tracks that take no longer than so many elements are all taken."""
 
 
 class Measure(Protocol):
@@ -222,7 +224,6 @@ def _samples(
     """Runs of the long tracks, evenly spread over all of them, and of short tracks likewise.
 
     run: how many elements are encoded together, if there are as many among those that are sampled.
-    Few short tracks are all taken.
     """
     run = min(run, sampled // LEAST_SAMPLED_RUNS)
     runs = min(sampled // run, MOST_SAMPLED_RUNS)
@@ -237,7 +238,7 @@ def _samples(
         for one in chosen:
             yield _Sample((one,), every / element_count(chosen))
     if short:
-        if work <= 4 * LEAST_SAMPLED:
+        if work <= FEW_ELEMENTS:
             short_runs, run = 1, work
         chosen_tracks = list(_runs_of_tracks(short, short_runs, run))
         weight = _weigh(short) / sum(map(_weigh, chosen_tracks))
