@@ -49,7 +49,7 @@ ONE_BY_ONE = 2 * AT_ONCE
 """The last units are paced one by one."""
 COARSER_BY = (2, 4, 8)
 """By how many rungs units are drawn coarser until the limits are kept, one time after the other."""
-MOST_COARSER = 4
+MOST_COARSER = 2
 """By so many at most is the one drawn coarser that suffices: it should not stand out."""
 GOLDEN = 0x9E3779B97F4A7C15
 """The golden section of 2^64."""
