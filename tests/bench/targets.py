@@ -242,7 +242,12 @@ def peer_targets(bench: Bench, inputs: Inputs) -> Iterator[Ratio]:
     )
     for work, bound, profile, peer, arguments in beside:
         commands = {peer.name: peers.command(peer, *arguments)}
+        targets = [Target(work, work, peer.name, bound, at_least=True)]
         if commands[peer.name]:
             kind = work.rpartition(" ")[2]
             commands[work] = bench.export(profile, "--kind", kind)
-        yield from _compare(bench, commands, [Target(work, work, peer.name, bound, at_least=True)])
+            if peer is MERGE:  # which merges in one process
+                alone = f"{work}, --jobs 1"
+                commands[alone] = bench.export(profile, "--kind", kind, "--jobs", "1")
+                targets.append(Target(alone, alone, peer.name, bound, at_least=True))
+        yield from _compare(bench, commands, targets)
