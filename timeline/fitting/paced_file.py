@@ -297,7 +297,7 @@ class PacedFile:
             return
         rungs = self._planner.ladders[self.paced].rungs
         finest = max(0, rungs.index(sorted(self.powers)[len(self.powers) // 2]) - 1)
-        tries, left = max(1, int(REWRITTEN_SHARE * len(self.units))), list(self._its)
+        tries, left = max(1, int(REWRITTEN_SHARE * len(self.units))), self._its
         while self._limits.share(self.cost) < GOOD_FILL and tries:
             finer = self._best_change(left, lambda at: rungs[finest:at], 1.0)
             if finer is None:
@@ -308,7 +308,7 @@ class PacedFile:
             self._pace.learn(unit, power, made.cost)
             if self._limits.hold(self.cost - before.cost + made.cost):
                 self._put(store, unit, made, piece)
-            left.remove(unit)
+            left = [other for other in left if other is not unit]
             tries -= 1
 
     def _best_change(
