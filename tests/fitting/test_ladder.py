@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from timeline.columns.strings import StringPool
-from timeline.encoders.batches import FIRST_SEQUENCE, TrackBatch, batch_tracks
+from timeline.encoders.batches import batch_tracks
 from timeline.encoders.compression import Compression
 from timeline.encoders.formats import format_of
 from timeline.encoders.piece_maker import PieceMaker
 from timeline.fitting.coarsen import EXACT, Resolution
 from timeline.fitting.excerpts import Excerpts
-from timeline.fitting.ladder import COARSEST, Ladder
-from timeline.fitting.limits import Cost, Limits
+from timeline.fitting.ladder import COARSEST, Ladder, measure_by
+from timeline.fitting.limits import Limits
 from timeline.fitting.resolve import at_resolution
 from timeline.layers import SliceKind
 from timeline.tracks.model import Slices, Track
@@ -39,12 +39,7 @@ def tasks(number: int, kernel: int, count: int, names: int = 40) -> Track:
 @contextmanager
 def sampled(tracks: Sequence[Track]) -> Iterator[tuple[PieceMaker, Ladder]]:
     with PieceMaker(format_of(Path("any.pftrace")), tracks, 0) as maker:
-
-        def measure(some: Sequence[Track], *, sized: bool = True) -> Cost:
-            batch = TrackBatch(tuple(enumerate(some, FIRST_SEQUENCE)), 0)
-            size_bytes = len(maker.make(batch, Compression.BEST)) if sized else 0
-            return Limits().cost(size_bytes, some)
-
+        measure = measure_by(maker, Limits(), Compression.BEST)
         yield maker, Ladder(tracks, measure, EXACT, Excerpts())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,13 +9,12 @@ import numpy as np
 import pytest
 
 from timeline.columns.strings import StringPool
-from timeline.encoders.batches import FIRST_SEQUENCE, TrackBatch
 from timeline.encoders.compression import Compression
 from timeline.encoders.formats import format_of
 from timeline.encoders.piece_maker import PieceMaker
 from timeline.encoders.piece_store import PieceStore
 from timeline.fitting.exact_runs import ExactRuns
-from timeline.fitting.ladder import make_ladders
+from timeline.fitting.ladder import make_ladders, measure_by
 from timeline.fitting.limits import Cost, Limits
 from timeline.fitting.paced_file import PacedFile
 from timeline.fitting.plan import Plan, Planner
@@ -46,12 +44,7 @@ def test_layers_of_one_piece_differ_from_what_was_expected_alike() -> None:
         row(2, SliceKind.TASK, None, 10 * COUNT),
     ]
     with PieceMaker(format_of(Path("any.pftrace")), tracks, 0) as maker, PieceStore() as store:
-
-        def measure(some: Sequence[Track], *, sized: bool = True) -> Cost:
-            batch = TrackBatch(tuple(enumerate(some, FIRST_SEQUENCE)), 0)
-            size_bytes = len(maker.make(batch, Compression.BEST)) if sized else 0
-            return Limits().cost(size_bytes, some)
-
+        measure = measure_by(maker, Limits(), Compression.BEST)
         planner = Planner(make_ladders(tracks, measure, {}), Cost(), 0)
         powers = {**dict.fromkeys(planner.ladders, POWER), SliceKind.TASK.value: 13}
         plan = Plan(powers, Cost(), SliceKind.TASK.value)
@@ -91,12 +84,7 @@ def test_all_of_the_time_is_drawn_about_as_finely() -> None:
         rows.append(replace(its, content=content))
     with PieceMaker(format_of(Path("any.pftrace")), rows, 0) as maker, PieceStore() as store:
         limits = Limits(100 << 10)
-
-        def measure(some: Sequence[Track], *, sized: bool = True) -> Cost:
-            batch = TrackBatch(tuple(enumerate(some, FIRST_SEQUENCE)), 0)
-            size_bytes = len(maker.make(batch, Compression.BEST)) if sized else 0
-            return limits.cost(size_bytes, some)
-
+        measure = measure_by(maker, limits, Compression.BEST)
         planner = Planner(make_ladders(rows, measure, {}), Cost(), 0)
         exact = ExactRuns(windows_ns={0: ((0, 40 * COUNT),)})
         paced = PacedFile(

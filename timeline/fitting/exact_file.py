@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from timeline.encoders.batches import FIRST_SEQUENCE, TrackBatch
 from timeline.encoders.compression import Compression
 from timeline.encoders.piece_maker import PieceMaker
-from timeline.fitting.ladder import make_ladders
+from timeline.fitting.ladder import make_ladders, measure_by
 from timeline.fitting.limits import Cost, Limits
 from timeline.fitting.plan import Planner, screen_power
 from timeline.fitting.resolve import count_arrows_between
@@ -73,11 +72,7 @@ def _if_it_fits(writer: Writer, drawing: Drawing, expected: Cost) -> Written | N
 
 
 def _planner(writer: Writer, drawing: Drawing, maker: PieceMaker) -> Planner:
-    def measure(tracks: Sequence[Track], *, sized: bool = True) -> Cost:
-        batch = TrackBatch(tuple(enumerate(tracks, FIRST_SEQUENCE)), maker.first_ns)
-        size_bytes = len(maker.make(batch, Compression.BEST, arrows=True)) if sized else 0
-        return writer.limits.cost(size_bytes, tracks)
-
+    measure = measure_by(maker, writer.limits, Compression.BEST)
     picture = writer.picture(drawing.tracks, Kept(drawing.steps, drawing.omissions), maker.first_ns)
     opening = maker.opening(picture.timeline, picture.said, Compression.BEST)
     rows = [track for track in drawing.tracks if is_partition(track)]

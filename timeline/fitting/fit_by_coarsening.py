@@ -199,15 +199,16 @@ class _Fitted:
         omissions = self.drawing.omissions
         lost = self.drawing.arrows - paced.count_arrows()
         is_merged = any(layer.merged for layer in layers)
+        is_limited = is_merged or lost > 0
         if lost:
             reason = ARROW_REASON if is_merged else NO_ROOM_REASON
             omissions += (Omission(reason, lost, code=OmissionCode.ARROW_CUT),)
         kept = Kept(
             self.drawing.steps,
             omissions,
-            layers if is_merged or lost else (),
+            layers if is_limited else (),
             self.exact.runs if is_merged else (),
-            writer.limits.binding(paced.cost) if is_merged or lost else None,
+            writer.limits.binding(paced.cost) if is_limited else None,
         )
         rows = describe_resolutions(self.drawing.tracks, layers, self._exact_steps())
         made = writer.picture(rows, kept, self.maker.first_ns)

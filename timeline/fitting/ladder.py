@@ -9,15 +9,18 @@ from typing import Protocol
 
 import numpy as np
 
+from timeline.encoders.batches import FIRST_SEQUENCE, TrackBatch
+from timeline.encoders.compression import Compression
+from timeline.encoders.piece_maker import PieceMaker
 from timeline.fitting.coarsen import EXACT, Resolution
 from timeline.fitting.excerpts import Excerpts
-from timeline.fitting.limits import Cost
+from timeline.fitting.limits import Cost, Limits
 from timeline.fitting.resolve import at_resolution
 from timeline.frozen import dataclass
 from timeline.layers import SIZE_LAYERS
 from timeline.tracks.model import Slices, Track, element_count, no_arrows
 
-__all__ = ["COARSEST", "PACED_UNITS", "RUNGS", "Ladder", "Measure", "make_ladders"]
+__all__ = ["COARSEST", "PACED_UNITS", "RUNGS", "Ladder", "Measure", "make_ladders", "measure_by"]
 
 COARSEST = 62
 """The power of two of ns that merges all there is: no time span is longer."""
@@ -50,6 +53,17 @@ class Measure(Protocol):
     def __call__(self, tracks: Sequence[Track], /, *, sized: bool = True) -> Cost: ...
 
 
+def measure_by(maker: PieceMaker, limits: Limits, compression: Compression) -> Measure:
+    """What encodes tracks for a file, to tell what they take of its limits."""
+
+    def measure(tracks: Sequence[Track], *, sized: bool = True) -> Cost:
+        batch = TrackBatch(tuple(enumerate(tracks, FIRST_SEQUENCE)), maker.first_ns)
+        size_bytes = len(maker.make(batch, compression, arrows=True)) if sized else 0
+        return limits.cost(size_bytes, tracks)
+
+    return measure
+
+
 @dataclass(frozen=True, eq=False)
 class _Sample:
     """Tracks that are encoded together, each of which counts `weight` times.
@@ -69,11 +83,7 @@ class Ladder:
     """
 
     def __init__(
-        self,
-        tracks: Sequence[Track],
-        measure: Measure,
-        floor: int,
-        excerpts: Excerpts,
+        self, tracks: Sequence[Track], measure: Measure, floor: int, excerpts: Excerpts
     ) -> None:
         """floor: the power at which the layer was merged before; nothing is finer."""
         self.floor = floor

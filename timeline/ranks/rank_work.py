@@ -5,7 +5,7 @@ What only a comparison shows is imported where it is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import field, replace
 from pathlib import Path
 
@@ -54,7 +54,7 @@ from timeline.records.profiler_tables.operators import OperatorRuns
 from timeline.records.tables import GPU, Records
 from timeline.selection import Kind, Selection
 from timeline.sources.source import ReadRequest, Source
-from timeline.tracks.model import Track, element_count
+from timeline.tracks.model import element_count
 from timeline.tracks.rank_tracks import DrawnRank, RankTracks, arg_filter
 
 __all__ = [
@@ -205,22 +205,18 @@ def coarsen_for_file(
 
     most: slices and samples that may be left in any case.
     """
-    from timeline.encoders.batches import FIRST_SEQUENCE, TrackBatch
     from timeline.encoders.compression import Compression
     from timeline.encoders.formats import format_of
     from timeline.encoders.piece_maker import PieceMaker
     from timeline.fitting.coarsen_ranks import coarsen_ranks
-    from timeline.fitting.limits import Cost, Limits
+    from timeline.fitting.ladder import measure_by
+    from timeline.fitting.limits import Limits
 
     form = format_of(request.target)
     maker = PieceMaker(form, [track for rank in ranks for track in rank.tracks.tracks], 0)
 
-    def measure(tracks: Sequence[Track], *, sized: bool = True) -> Cost:
-        batch = TrackBatch(tuple(enumerate(tracks, FIRST_SEQUENCE)), 0)
-        # Of three times its part, two fifths more or less tell nothing.
-        size_bytes = len(maker.make(batch, Compression.FAST, arrows=True)) if sized else 0
-        return Limits().cost(size_bytes, tracks)
-
+    # Of three times its part, two fifths more or less tell nothing.
+    measure = measure_by(maker, Limits(), Compression.FAST)
     return coarsen_ranks([rank.tracks for rank in ranks], most_bytes * SIZE_SLACK, most, measure)
 
 
