@@ -147,7 +147,14 @@ class _PoolBehind(StringPool):
 
     def texts(self, codes: Codes | Int64 | Rows) -> list[str]:
         """The string of each of many codes."""
-        return [self[code] for code in codes.tolist()]
+        further = np.flatnonzero(codes >= self._first)
+        of_base = codes.copy()
+        of_base[further] = NO_NAME
+        made = self._base.texts(of_base)
+        places = (codes[further] - self._first).tolist()
+        for at, place in zip(further.tolist(), places, strict=True):
+            made[at] = self._strings[place]
+        return made
 
     def __iter__(self) -> Iterator[str]:
         return chain(islice(self._base, self._first), self._strings)

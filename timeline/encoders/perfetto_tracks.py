@@ -266,9 +266,9 @@ def _places(events: Events) -> Places:
 
 def _colour_iids(used: UsedStrings, names: SequenceNames) -> NumberOfCode:
     """For each code of a name the number of its colour, 0 for none."""
-    codes, colours = used.colours()
+    codes, colours = used.colours
     return used.by_code(
-        codes, [0 if colour is None else names.colours[colour] for _, colour in colours]
+        codes, [0 if colour is None else names.colours[colour] for colour in colours]
     )
 
 

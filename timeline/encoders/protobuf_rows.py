@@ -289,9 +289,10 @@ def _flattened(pieces: Sequence[Piece]) -> Iterator[_Cells]:
     for piece in pieces:
         present = None if piece.present is None else np.ascontiguousarray(piece.present, np.bool_)
         if present is not None:
-            if not present.any():
+            its = np.count_nonzero(present)
+            if not its:
                 continue
-            if present.all():
+            if its == len(present):
                 present = None
         if isinstance(piece, Message):
             inner = tuple(_flattened(piece.pieces))

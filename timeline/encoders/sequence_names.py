@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import chain
 
 import numpy as np
@@ -60,7 +61,7 @@ class UsedStrings:
         """Count the strings that are used."""
         texts = self.slices.strings.texts(used.codes)
         for text, count in zip(texts, used.count.tolist(), strict=True):
-            counts[text] += count
+            counts[text] = counts.get(text, 0) + count
 
     def texts(self, used: UsedCodes, numbers: Mapping[str, int]) -> DrawnTexts:
         """The strings that are used, by code; numbers: of those that have one."""
@@ -94,13 +95,13 @@ class UsedStrings:
             if arg.name not in message.fields:
                 yield arg.name
 
-    def colours(self) -> tuple[Int64, list[tuple[str, str | None]]]:
-        """The codes of names that are used, ascending, and the name and colour of each."""
+    @cached_property
+    def colours(self) -> tuple[Int64, list[str | None]]:
+        """The codes of names that are used, ascending, and the colour of each."""
         codes = self._distinct(self.events)
         names = self.slices.strings.texts(codes)
         found = colours_of(self.slices.kind, self.slices.category, names)
-        colours = [None if colour is None else colour.value for colour in found]
-        return codes, list(zip(names, colours, strict=True))
+        return codes, [None if colour is None else colour.value for colour in found]
 
 
 @dataclass(frozen=True)
@@ -128,9 +129,7 @@ class SequenceNames:
                 one.add_texts(spelled)
         elements = sum(len(used.slices) for used in every)
         texts = number_texts(values, elements)
-        colours = {
-            colour for used in every for _, colour in used.colours()[1] if colour is not None
-        }
+        colours = {colour for used in every for colour in used.colours[1] if colour is not None}
         return cls(
             _numbers(used.slices.category.value for used in every),
             number_texts(events, elements),
@@ -162,9 +161,9 @@ def _numbers(strings: Iterable[str], first: int = 1) -> dict[str, int]:
 
 def _interned_strings(tag: bytes, numbers: Mapping[str, int]) -> bytes:
     """Messages of a number and a string."""
-    made = bytearray()
+    made: list[bytes] = []
     for string, number in numbers.items():
         text = string.encode("utf-8", "replace")
-        inner = b"\x08%b\x12%b" % (varint(number), varint(len(text)))
-        made += tag + varint(len(inner) + len(text)) + inner + text
-    return bytes(made)
+        inner = b"\x08%b\x12%b%b" % (varint(number), varint(len(text)), text)
+        made += tag, varint(len(inner)), inner
+    return b"".join(made)

@@ -41,7 +41,8 @@ def draw_coarse(coarse: Coarse, slices: Slices) -> Slices:
     top = _TopNames.of(coarse)
     name = np.empty(len(coarse), np.int32)
     name[exact] = slices.name[rows]
-    strings = ExtendedPool(slices.strings)
+    read, *_ = slices.strings.extended()  # labels of before are drawn no more
+    strings = ExtendedPool(read)
     name[merged] = _labels(coarse, top, merged, NOUNS[slices.kind], strings)
     args = tuple(
         _spread_arg(arg, exact, rows, len(coarse)) for arg in slices.args if not arg.of_several
@@ -133,7 +134,10 @@ def _labels(coarse: Coarse, top: _TopNames, merged: Bool, noun: str, strings: St
     is_first = top.position == 0
     leading[top.owner[is_first]] = top.name[is_first]
     distinct, which = distinct_pairs(coarse.count[merged], leading[merged].astype(np.int64))
-    labels = strings.codes(f"{count} {noun}: {strings[code]}" for count, code in distinct.tolist())
+    counts, names = distinct[:, 0].tolist(), strings.texts(distinct[:, 1])
+    labels = strings.codes(
+        f"{count} {noun}: {name}" for count, name in zip(counts, names, strict=True)
+    )
     return labels[which]
 
 
