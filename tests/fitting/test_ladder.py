@@ -96,3 +96,22 @@ def test_a_few_short_rows_are_counted_not_sampled() -> None:
             drawn = [at_resolution(track, Resolution(power)) for track in tracks]
             exactly = sum(len(track.content or ()) for track in drawn)
             assert ladder.at(power, sized=False).elements == exactly
+
+
+def test_between_two_powers_that_are_near_none_is_measured_and_little_is_off() -> None:
+    """What is off is less than units differ by; what is exact tells nothing of what is merged."""
+    tracks = [tasks(0, 0, 80_000, names=300)]
+    powers = (12, 13, 14, 15, 16)
+    with sampled(tracks) as (_, ladder):
+        measured = [ladder.at(power) for power in powers]
+    with sampled(tracks) as (_, ladder):
+        ladder.at(EXACT)
+        assert not ladder.knows(8, sized=True)
+        ladder.at(powers[0])
+        ladder.at(powers[-1])
+        for power, one in zip(powers, measured, strict=True):
+            assert ladder.knows(power, sized=True)
+            assert ladder.at(power).size_bytes == pytest.approx(one.size_bytes, rel=0.2)
+            assert ladder.at(power).elements == pytest.approx(one.elements, rel=0.2)
+        assert not ladder.knows(18, sized=True)
+        assert not ladder.knows(10, sized=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Protocol
@@ -36,6 +36,8 @@ is paced, for names weigh more the fewer they are; and more where its units are 
 SAMPLED_PART, LEAST_SAMPLED, MOST_SAMPLED = 1 / 16, 1 << 14, 1 << 17
 """Which part of the elements of a layer is sampled, and between how many."""
 LEAST_SAMPLED_RUNS, MOST_SAMPLED_RUNS = 3, 4
+BETWEEN_RUNGS = 4
+"""Where two measured powers are so many rungs apart at most, those between are not measured."""
 TRACK_ELEMENTS, TRACK_BYTES_ELEMENTS = 1 << 11, 1 << 6
 """As many elements as take the time that a track takes, and the bytes, however short it is."""
 MOST_TRACKS = 12
@@ -97,6 +99,8 @@ class Ladder:
         """The samples at each power, by how many elements their runs have."""
         self._costs: dict[_Sample, Cost] = {}
         self._unsized: dict[_Sample, Cost] = {}
+        self._measured: dict[int, Cost] = {}
+        """What the samples take at each power, in runs as they are now."""
         self._factors = 1.0, 1.0, 1.0
         """How many times the bytes, the elements and the memory of the samples the layer takes."""
         self._ends: dict[int, float] = {}
@@ -108,23 +112,29 @@ class Ladder:
 
     def at(self, power: int, *, sized: bool = True) -> Cost:
         """What the layer takes at a power, without any arrows, and without bytes unless `sized`."""
-        total = Cost()
-        for sample in self._resolved(max(power, self.floor)):
-            total += self._cost(sample, sized)
-        return self._corrected(total)
+        power = max(power, self.floor)
+        if not sized:
+            return self._corrected(self._sum(power, sized=False))
+        if (near := self._near(power, self._measured)) is not None:
+            return self._corrected(near.cost(self._measured))
+        if power not in self._measured:
+            self._measured[power] = self._sum(power, sized=True)
+        return self._corrected(self._measured[power])
 
     def knows(self, power: int, *, sized: bool) -> bool:
         """Whether it is known already what the layer takes at a power."""
-        known = self._costs if sized else self._unsized
-        samples = self._at.get(max(power, self.floor), ())
-        return bool(samples) and all(sample in known for sample in samples)
+        power = max(power, self.floor)
+        if sized:
+            return power in self._measured or self._near(power, self._measured) is not None
+        samples = self._at.get(power, ())
+        return bool(samples) and all(sample in self._unsized for sample in samples)
 
     def sample_as_written(self, *, paced: bool) -> None:
         """Sample the layer in runs as short as the units of one that is paced, or in long ones."""
         run = max(self.elements // PACED_UNITS, LEAST_RUN_ELEMENTS)
         run = min(run, MOST_RUN_ELEMENTS) if paced else MOST_RUN_ELEMENTS
         if run != self._run:
-            self._run, self._ends = run, {}
+            self._run, self._measured, self._ends = run, {}, {}
 
     def exact(self, elements: float, run: float) -> Cost:
         """What some elements take that are exact, so many of which follow each other each time.
@@ -154,6 +164,8 @@ class Ladder:
     def ends_at(self, power: int) -> float:
         """How many ends of arrows lie on slices that are not merged at a power."""
         power = max(power, self.floor)
+        if (near := self._near(power, self._at)) is not None:
+            return near.between(self.ends_at(near.finer), self.ends_at(near.coarser))
         if power not in self._ends:
             self._ends[power] = sum(
                 sample.weight * _arrow_ends(sample.tracks) for sample in self._resolved(power)
@@ -185,6 +197,25 @@ class Ladder:
         size, elements, memory = self._factors
         return Cost(cost.size_bytes * size, cost.elements * elements, cost.memory_bytes * memory)
 
+    def _sum(self, power: int, *, sized: bool) -> Cost:
+        return sum((self._cost(sample, sized) for sample in self._resolved(power)), Cost())
+
+    def _near(self, power: int, known: Container[int]) -> _Near | None:
+        """The powers on either side of one that is not known itself, if they are near.
+
+        None of a small layer, all of which is measured at no cost; nor if one would be that at
+        which nothing is merged: what is merged may take more or less, whatever the power.
+        """
+        if power in known or self.elements <= self._sampled:
+            return None
+        rungs = self.rungs
+        at = rungs.index(power)
+        finer = next((one for one in reversed(range(1, at)) if rungs[one] in known), None)
+        coarser = next((one for one in range(at + 1, len(rungs)) if rungs[one] in known), None)
+        if finer is None or coarser is None or coarser - finer > BETWEEN_RUNGS:
+            return None
+        return _Near(rungs[finer], rungs[coarser], (at - finer) / (coarser - finer))
+
     def _resolved(self, power: int) -> list[_Sample]:
         """The samples at a power, made from those at the next finer one that is known."""
         if power not in self._at:
@@ -198,6 +229,31 @@ class Ladder:
             bare = [_without_arrows(track) for track in sample.tracks]
             known[sample] = self._measure(bare, sized=sized) * sample.weight
         return known[sample]
+
+
+@dataclass(frozen=True)
+class _Near:
+    """The powers on either side of one, and which part of the way leads to it.
+
+    From one to the other, what is left shrinks by about the same factor at each rung.
+    """
+
+    finer: int
+    coarser: int
+    part: float
+
+    def cost(self, known: Mapping[int, Cost]) -> Cost:
+        """A cost between those that are known."""
+        one, other = known[self.finer], known[self.coarser]
+        return Cost(
+            self.between(one.size_bytes, other.size_bytes),
+            self.between(one.elements, other.elements),
+            self.between(one.memory_bytes, other.memory_bytes),
+        )
+
+    def between(self, one: float, other: float) -> float:
+        """A number between those at the finer and the coarser power."""
+        return one ** (1 - self.part) * other**self.part if one and other else 0.0
 
 
 def _factor(found: float, expected: float) -> float:
