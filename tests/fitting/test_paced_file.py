@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,11 +63,8 @@ def test_layers_of_one_piece_differ_from_what_was_expected_alike() -> None:
     assert step == pytest.approx(partition, rel=0.01)
 
 
-def test_all_of_the_time_is_drawn_about_as_finely() -> None:
-    """Dense rows, rows with few names, and steps that are exact lie one behind the other.
-
-    What the first of them take tells little of the others, of which nothing would be left.
-    """
+def unlike_rows() -> list[Track]:
+    """Dense rows, rows with few names, and steps that are exact lie one behind the other."""
     rows = [row(0, SliceKind.STEP, 0)]
     for number in range(1, 9):
         rank = number % 2
@@ -82,8 +81,14 @@ def test_all_of_the_time_is_drawn_about_as_finely() -> None:
             name=names,
         )
         rows.append(replace(its, content=content))
+    return rows
+
+
+@contextmanager
+def paced_within(limits: Limits) -> Iterator[tuple[PacedFile, PieceStore, Planner]]:
+    """A file of rows that are unlike, written but not yet sure to keep its limits."""
+    rows = unlike_rows()
     with PieceMaker(format_of(Path("any.pftrace")), rows, 0) as maker, PieceStore() as store:
-        limits = Limits(100 << 10)
         measure = measure_by(maker, limits, Compression.BEST)
         planner = Planner(make_ladders(rows, measure, {}), Cost(), 0)
         exact = ExactRuns(windows_ns={0: ((0, 40 * COUNT),)})
@@ -98,9 +103,27 @@ def test_all_of_the_time_is_drawn_about_as_finely() -> None:
             lambda _: None,
         )
         paced.write(store, Cost())
+        yield paced, store, planner
+
+
+def test_all_of_the_time_is_drawn_about_as_finely() -> None:
+    """What the first of unlike rows take tells little of the others, which would have nothing."""
+    limits = Limits(100 << 10)
+    with paced_within(limits) as (paced, store, planner):
         assert paced.shrink(store, Cost())
         drawn = {layer.layer: layer for layer in paced.layers()}[SliceKind.HOST_CALL.value]
     assert limits.share(paced.cost) > 0.97
     rungs = planner.ladders[SliceKind.HOST_CALL.value].rungs
     finest, coarsest = min(paced.powers), max(paced.powers)
     assert rungs.index(coarsest) - rungs.index(finest) <= 5, drawn
+
+
+@pytest.mark.parametrize("more_bytes", [10, 100, 1_000, 2_000])
+def test_to_keep_a_limit_little_is_given_up(more_bytes: int) -> None:
+    """One unit may give less than was expected: then another gives what is missing still."""
+    limits = Limits(100 << 10)
+    with paced_within(limits) as (paced, store, _):
+        rest = Cost(limits.size_bytes - paced.cost.size_bytes + more_bytes)
+        assert not paced.holds(rest)
+        assert paced.shrink(store, rest)
+    assert 0.985 < limits.share(paced.cost) <= 1

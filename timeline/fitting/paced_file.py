@@ -54,7 +54,8 @@ MOST_COARSER = 2
 GOLDEN = 0x9E3779B97F4A7C15
 """The golden section of 2^64."""
 REWRITTEN_SHARE = 0.05
-"""Units, at most, that are made again to use what is left of the limits; or one."""
+"""Units, at most, that are made again to use what is left of the limits, and as many to keep them
+with little lost; or one."""
 
 
 @dataclass(frozen=True)
@@ -184,16 +185,19 @@ class PacedFile:
     def shrink(self, store: PieceStore, fixed: Cost) -> bool:
         """Draw units coarser, one by one, until the limits are kept; whether they are.
 
-        The one first of which it is expected to suffice and to cost least, then as little as can be
-        of those that are drawn finest, and more of all if that is not enough.
+        A few first, each the one of which it is expected to suffice and to cost least; then as
+        little as can be of those that are drawn finest, and more of all if that is not enough.
         fixed: what the rest of the file takes by now.
         """
         self._fixed = fixed
         rungs = self._planner.ladders[self.paced].rungs
-        if not self._limits.hold(self.cost):
+        for _ in range(self._most_rewritten):
+            if self._limits.hold(self.cost):
+                return True
             coarser = self._best_change(self._its, lambda at: rungs[at + 1 :][:MOST_COARSER], FILL)
-            if coarser is not None:
-                self._put(store, coarser[0], *self._piece(*coarser))
+            if coarser is None:
+                break
+            self._put(store, coarser[0], *self._piece(*coarser))
         for more in (*COARSER_BY, len(rungs)):
             for unit in self._finest_first():
                 if self._limits.hold(self.cost):
@@ -208,6 +212,11 @@ class PacedFile:
     def _is_coarsest(self) -> bool:
         """Whether all is as coarse as can be: then nothing is paced."""
         return all(power == COARSEST for power in self._plan.powers.values())
+
+    @property
+    def _most_rewritten(self) -> int:
+        """How many units may be made again to come near the limits."""
+        return max(1, int(REWRITTEN_SHARE * len(self.units)))
 
     # -- what is planned -----------------------------------------------------------------------
 
@@ -297,7 +306,7 @@ class PacedFile:
             return
         rungs = self._planner.ladders[self.paced].rungs
         finest = max(0, rungs.index(sorted(self.powers)[len(self.powers) // 2]) - 1)
-        tries, left = max(1, int(REWRITTEN_SHARE * len(self.units))), self._its
+        tries, left = self._most_rewritten, self._its
         while self._limits.share(self.cost) < GOOD_FILL and tries:
             finer = self._best_change(left, lambda at: rungs[finest:at], 1.0)
             if finer is None:
