@@ -116,31 +116,18 @@ class StringPool:
         return iter(self._strings)
 
 
-class _CodeBeside(Interner[str]):
-    """The codes of strings that are not among the first ones of another pool."""
-
-    def __init__(self, base: StringPool) -> None:
-        super().__init__()
-        self._base, self.first = base, len(base)
-
-    def __missing__(self, string: str) -> int:
-        code = self._of_base(string)
-        return super().__missing__(string) if code is None else code
-
-    def _without_number(self, values: Iterable[str]) -> list[str]:
-        fresh = super()._without_number(values)
-        return [string for string in fresh if self._of_base(string) is None]
-
-    def _of_base(self, string: str) -> int | None:
-        code = self._base.find(string)
-        return code if code is not None and code < self.first else None
-
-
 class _PoolBehind(StringPool):
-    """The first strings of a pool, under their codes, and further ones behind them."""
+    """The first strings of a pool, under their codes, and further ones behind them.
+
+    Those may be among the first ones too, so that a string has several codes: it can only be asked
+    for strings.
+    """
 
     _base: StringPool
     _first: int
+
+    def __len__(self) -> int:
+        return self._first + len(self._strings)
 
     def __getitem__(self, code: int) -> str:
         return self._base[code] if code < self._first else self._strings[code - self._first]
@@ -166,18 +153,10 @@ class ExtendedPool(_PoolBehind):
     Any number of threads may each extend a pool that they share.
     """
 
-    def __init__(self, base: StringPool) -> None:
+    def __init__(self, base: StringPool, further: Sequence[str]) -> None:
+        """further: distinct; they follow those of the pool."""
         self._base, self._first = base, len(base)
-        self._codes = _CodeBeside(base)
-        self._strings = []
-
-    def __len__(self) -> int:
-        return self._first + len(self._codes)
-
-    def find(self, string: str) -> int | None:
-        """The code of a string, or None where it never occurred."""
-        code = self._base.find(string)
-        return self._codes.get(string) if code is None or code >= self._first else code
+        self._strings = list(further)
 
     def extended(self) -> tuple[StringPool, int, Sequence[str]]:
         """The pool that it extends, how many strings of that it has, and the further ones."""
@@ -185,10 +164,7 @@ class ExtendedPool(_PoolBehind):
 
 
 class JoinedPool(_PoolBehind):
-    """The strings of pools that extend the same one; further ones of each have their own codes.
-
-    So a string may have several codes: it can only be asked for strings.
-    """
+    """The strings of pools that extend the same one; further ones of each have their own codes."""
 
     def __init__(self, pools: Sequence[StringPool]) -> None:
         parts = [pool.extended() for pool in pools]
@@ -198,9 +174,6 @@ class JoinedPool(_PoolBehind):
         self._firsts = np.array([first for _, first, _ in parts], np.int64)
         counts = np.array([len(further) for _, _, further in parts], np.int64)
         self._shifts = self._first + np.cumsum(counts) - counts - self._firsts
-
-    def __len__(self) -> int:
-        return self._first + len(self._strings)
 
     def joined(self, codes: Codes, counts: Int64) -> Codes:
         """The codes here of codes of the pools; so many of each."""

@@ -42,8 +42,8 @@ def draw_coarse(coarse: Coarse, slices: Slices) -> Slices:
     name = np.empty(len(coarse), np.int32)
     name[exact] = slices.name[rows]
     read, *_ = slices.strings.extended()  # labels of before are drawn no more
-    strings = ExtendedPool(read)
-    name[merged] = _labels(coarse, top, merged, NOUNS[slices.kind], strings)
+    labels, which = _labels(coarse, top, merged, NOUNS[slices.kind], slices.strings)
+    name[merged] = which + len(read)
     args = tuple(
         _spread_arg(arg, exact, rows, len(coarse)) for arg in slices.args if not arg.of_several
     )
@@ -52,7 +52,7 @@ def draw_coarse(coarse: Coarse, slices: Slices) -> Slices:
         start_ns=coarse.start_ns,
         end_ns=coarse.end_ns,
         name=name,
-        strings=strings,
+        strings=ExtendedPool(read, labels),
         args=(*args, *_sum_args(coarse, merged), *_top_args(coarse, top)),
         arrows=_arrows(slices.arrows, exact, rows, len(slices)),
         coarse=replace(coarse, row=np.where(merged, MERGED, np.arange(len(coarse)))),
@@ -129,16 +129,16 @@ def _leading(coarse: Coarse, rows: Rows) -> Rows:
     return found[np.diff(owner[found], prepend=-1) > 0]
 
 
-def _labels(coarse: Coarse, top: _TopNames, merged: Bool, noun: str, strings: StringPool) -> Codes:
+def _labels(
+    coarse: Coarse, top: _TopNames, merged: Bool, noun: str, strings: StringPool
+) -> tuple[list[str], Rows]:
+    """The distinct labels of merged slices, and which of them each has."""
     leading = np.zeros(len(coarse), np.int32)
     is_first = top.position == 0
     leading[top.owner[is_first]] = top.name[is_first]
     distinct, which = distinct_pairs(coarse.count[merged], leading[merged].astype(np.int64))
     counts, names = distinct[:, 0].tolist(), strings.texts(distinct[:, 1])
-    labels = strings.codes(
-        f"{count} {noun}: {name}" for count, name in zip(counts, names, strict=True)
-    )
-    return labels[which]
+    return [f"{count} {noun}: {name}" for count, name in zip(counts, names, strict=True)], which
 
 
 def _sum_args(coarse: Coarse, merged: Bool) -> tuple[Arg, Arg]:

@@ -60,7 +60,6 @@ def test_calls_are_told_by_their_names(
     names = [*OTHERS, *FETCHING, *WAITING_FOR_DATA, *WAITING_FOR_DEVICE]
     pool = StringPool()
     pool.codes(map(spelled, names[:12]))
-    pool = ExtendedPool(pool)
-    pool.codes(map(spelled, names[12:]))
+    pool = ExtendedPool(pool, list(map(spelled, names[12:])))
     found = codes_of(pool)
     assert [pool[code] for code in found.tolist()] == [spelled(name) for name in wanted]
