@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from timeline.columns.columns import Int64
+from timeline.columns.columns import Codes, Int64
 from timeline.encoders.protobuf_rows import Bytes, Piece, Text, Varint, varint
 from timeline.encoders.used_codes import NumberOfCode
 
@@ -53,7 +53,7 @@ class DrawnTexts:
 
     def __init__(
         self,
-        codes: Int64,
+        codes: Codes | Int64,
         texts: Sequence[str],
         numbers: Mapping[str, int],
         strings: int,

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from timeline.columns.columns import Bool, Int64, Rows
 from timeline.columns.nesting import Events, nested_events
 from timeline.columns.strings import JoinedPool
-from timeline.encoders.used_codes import UsedCodes
 from timeline.frozen import dataclass
 from timeline.layers import SLICES
 from timeline.tracks.colours import is_coloured_by_name
@@ -43,18 +40,6 @@ class JoinedSlices:
         """(n,) which of the tracks each slice is of."""
         counts = np.diff(self.first, append=len(self.slices))
         return np.repeat(np.arange(len(self.first)), counts)
-
-    def count_codes(self, columns: Sequence[tuple[npt.NDArray[Any], Bool | None]]) -> UsedCodes:
-        """The codes in columns and how often each is, in order of tracks, and of codes in each."""
-        if self.moved_ns is None:
-            return UsedCodes.of(columns)
-        width = max(1, len(self.slices.strings))
-        keys = [np.empty(0, np.int64)]
-        for codes, present in columns:
-            key = self.track * width + codes
-            keys.append(key if present is None else key[present])
-        found, count = np.unique(np.concatenate(keys), return_counts=True)
-        return UsedCodes(found % width, count)
 
     def first_track_with(self, arg: Arg) -> int:
         """The first track of which a slice has an arg that some have."""

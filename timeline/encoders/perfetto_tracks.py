@@ -214,8 +214,8 @@ def _encode_slices(
 ) -> Iterator[bytes]:
     """The packets of slices; own_track: whether their sequence has no other track."""
     slices, joined = used.slices, used.joined
-    event_names = used.texts(used.events, names.events)
-    colour_iids = _colour_iids(used, names)
+    event_names = used.drawn(used.events, names.events)
+    colour_iids = used.colour_numbers(names.colours)
     args = _Args(used, names)
     category = _CATEGORY_IID + varint(names.categories[slices.category.value])
     arrows = _Arrows(slices)
@@ -264,14 +264,6 @@ def _places(events: Events) -> Places:
     return events.row
 
 
-def _colour_iids(used: UsedStrings, names: SequenceNames) -> NumberOfCode:
-    """For each code of a name the number of its colour, 0 for none."""
-    codes, colours = used.colours
-    return used.by_code(
-        codes, [0 if colour is None else names.colours[colour] for colour in colours]
-    )
-
-
 def _coloured(iids: NumberOfCode, slices: Slices, row: Places) -> list[Piece]:
     """The colours of some slices, where their names have one."""
     its = iids.of(slices.name[row])
@@ -301,7 +293,7 @@ class _Args:
     def __init__(self, used: UsedStrings, names: SequenceNames) -> None:
         self._of_message = used.messages()
         self._iid_of_name = names.args
-        self._values = used.texts(used.values, names.values)
+        self._values = used.drawn(used.values, names.values)
         self._spelled_texts = {
             of: (one, DrawnTexts.of(one.texts, names.spelled)) for of, one in used.spelled.items()
         }

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import chain
+from itertools import chain, compress
+from typing import Any
 
-import numpy as np
+import numpy.typing as npt
 
-from timeline.columns.columns import Int64
-from timeline.columns.distinct import distinct
+from timeline.columns.columns import Bool
+from timeline.columns.strings import StringPool
 from timeline.encoders.drawn_texts import DrawnTexts, number_texts
 from timeline.encoders.joined_slices import JoinedSlices
 from timeline.encoders.protobuf_rows import varint
@@ -30,53 +31,57 @@ _CATEGORIES, _EVENT_NAMES, _ANNOTATION_NAMES, _ANNOTATION_STRINGS, _CORRELATION_
 
 
 @dataclass(frozen=True)
-class UsedStrings:
-    """How often slices use each code as a name and in args, and what is spelled beside those.
+class UsedTexts:
+    """The strings that columns of codes use: codes (k,) ascending, and the string of each, (k,)."""
 
-    Of events and values, codes and how often each is used are in order of tracks, and of codes in
-    each.
-    """
+    used: UsedCodes
+    texts: Sequence[str]
+
+    @classmethod
+    def of(
+        cls, columns: Iterable[tuple[npt.NDArray[Any], Bool | None]], strings: StringPool
+    ) -> UsedTexts:
+        """Those of some columns where they are present, everywhere if that is None."""
+        used = UsedCodes.of(columns)
+        return cls(used, strings.texts(used.codes))
+
+
+@dataclass(frozen=True)
+class UsedStrings:
+    """The strings that slices use as names and in args, and what is spelled beside those."""
 
     joined: JoinedSlices
-    events: UsedCodes
-    values: UsedCodes
+    events: UsedTexts
+    values: UsedTexts
     spelled: Mapping[str, SpelledArg]
 
     @classmethod
     def by(cls, joined: JoinedSlices) -> UsedStrings:
-        """Count it."""
+        """Look for them."""
         slices = joined.slices
-        values = joined.count_codes(
-            [(arg.values, arg.present) for arg in slices.args if arg.kind is ArgKind.NAME]
+        args = [arg for arg in slices.args if arg.kind is ArgKind.NAME]
+        return cls(
+            joined,
+            UsedTexts.of([(slices.name, None)], slices.strings),
+            UsedTexts.of([(arg.values, arg.present) for arg in args], slices.strings),
+            {one.of.name: one for one in spell_args(slices)},
         )
-        spelled = {one.of.name: one for one in spell_args(slices)}
-        return cls(joined, joined.count_codes([(slices.name, None)]), values, spelled)
 
     @property
     def slices(self) -> Slices:
         """The slices."""
         return self.joined.slices
 
-    def add_strings(self, used: UsedCodes, counts: Counter[str]) -> None:
-        """Count the strings that are used."""
-        texts = self.slices.strings.texts(used.codes)
-        for text, count in zip(texts, used.count.tolist(), strict=True):
-            counts[text] = counts.get(text, 0) + count
+    def drawn(self, its: UsedTexts, numbers: Mapping[str, int]) -> DrawnTexts:
+        """How strings are drawn, by code; numbers: of those that have one."""
+        strings, rows = len(self.slices.strings), len(self.slices)
+        return DrawnTexts(its.used.codes, its.texts, numbers, strings, rows)
 
-    def texts(self, used: UsedCodes, numbers: Mapping[str, int]) -> DrawnTexts:
-        """The strings that are used, by code; numbers: of those that have one."""
-        codes = self._distinct(used)
-        strings = self.slices.strings
-        return DrawnTexts(codes, strings.texts(codes), numbers, len(strings), len(self.slices))
-
-    def _distinct(self, used: UsedCodes) -> Int64:
-        """The codes that are used, ascending; those of one track are."""
-        codes = used.codes if len(self.joined.tracks) == 1 else distinct(used.codes)
-        return codes.astype(np.int64)
-
-    def by_code(self, codes: Int64, numbers: Sequence[int]) -> NumberOfCode:
-        """Numbers (k,) of the k codes that are used, by code."""
-        return NumberOfCode(codes, numbers, len(self.slices.strings), len(self.slices))
+    def colour_numbers(self, numbers: Mapping[str, int]) -> NumberOfCode:
+        """The number of the colour of each name, by code, 0 for none; numbers: of each colour."""
+        found = [0 if colour is None else numbers[colour] for colour in self.colours]
+        strings, rows = len(self.slices.strings), len(self.slices)
+        return NumberOfCode(self.events.used.codes, found, strings, rows)
 
     def messages(self) -> list[tuple[ArgsMessage, list[Arg]]]:
         """The messages that its args are in."""
@@ -96,12 +101,10 @@ class UsedStrings:
                 yield arg.name
 
     @cached_property
-    def colours(self) -> tuple[Int64, list[str | None]]:
-        """The codes of names that are used, ascending, and the colour of each."""
-        codes = self._distinct(self.events)
-        names = self.slices.strings.texts(codes)
-        found = colours_of(self.slices.kind, self.slices.category, names)
-        return codes, [None if colour is None else colour.value for colour in found]
+    def colours(self) -> list[str | None]:
+        """The colour of each name that is used."""
+        found = colours_of(self.slices.kind, self.slices.category, self.events.texts)
+        return [None if colour is None else colour.value for colour in found]
 
 
 @dataclass(frozen=True)
@@ -121,21 +124,22 @@ class SequenceNames:
     @classmethod
     def of(cls, every: Collection[UsedStrings]) -> SequenceNames:
         """Number all that some slices use."""
-        events, values, spelled = Counter[str](), Counter[str](), Counter[str]()
+        spelled = Counter[str]()
         for used in every:
-            used.add_strings(used.events, events)
-            used.add_strings(used.values, values)
             for one in used.spelled.values():
                 one.add_texts(spelled)
         elements = sum(len(used.slices) for used in every)
-        texts = number_texts(values, elements)
-        colours = {colour for used in every for colour in used.colours[1] if colour is not None}
+        # Of strings that are used once numbers save nothing; those of one track are distinct.
+        fewest = 2 if sum(len(used.joined.tracks) for used in every) == 1 else 1
+        events = number_texts(_count_uses((used.events for used in every), fewest), elements)
+        values = number_texts(_count_uses((used.values for used in every), fewest), elements)
+        colours = {colour for used in every for colour in used.colours if colour is not None}
         return cls(
             _numbers(used.slices.category.value for used in every),
-            number_texts(events, elements),
+            events,
             _numbers(chain.from_iterable(used.annotations() for used in every)),
-            texts,
-            number_texts(spelled, elements, len(texts) + 1),
+            values,
+            number_texts(spelled, elements, len(values) + 1),
             _numbers(sorted(colours)),
         )
 
@@ -152,6 +156,18 @@ class SequenceNames:
                 (_CORRELATION_IDS, self.colours),
             )
         )
+
+
+def _count_uses(every: Iterable[UsedTexts], fewest: int) -> Mapping[str, int]:
+    """How often each string is used, but by whom it is used less than so often."""
+    uses: dict[str, int] = {}
+    for its in every:
+        count = its.used.count
+        often = count >= fewest
+        counts = count[often].tolist()
+        for text, more in zip(compress(its.texts, often.tolist()), counts, strict=True):
+            uses[text] = uses.get(text, 0) + more
+    return uses
 
 
 def _numbers(strings: Iterable[str], first: int = 1) -> dict[str, int]:

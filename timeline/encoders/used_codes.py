@@ -18,7 +18,7 @@ __all__ = ["NumberOfCode", "UsedCodes"]
 
 @dataclass(frozen=True)
 class UsedCodes:
-    """The codes (k,) that columns use, and how often each is, (k,); ascending within a track.
+    """The codes (k,) that columns use, and how often each is, (k,); codes ascend.
 
     Takes as much memory as is used, however many strings there are: a file may have as many short
     tracks as strings.
