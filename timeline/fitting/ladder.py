@@ -28,6 +28,8 @@ RUNGS = (EXACT, 6, *range(8, 35), 36, 38, 40, 44, COARSEST)
 """The powers at which a layer may be drawn."""
 LEAST_EXACT_RUN = 1 << 7
 """Of fewer exact elements that follow each other each takes as much as of these."""
+ENDS_RUN = 1 << 10
+"""Elements of a run that tells what ends of arrows take."""
 PACED_UNITS = 64
 """Units that a layer is written in where it is paced, if it is large."""
 LEAST_RUN_ELEMENTS, MOST_RUN_ELEMENTS = 1 << 12, 1 << 15
@@ -174,10 +176,9 @@ class Ladder:
 
     @cached_property
     def end_cost(self) -> Cost:
-        """What an end of an arrow takes, by the sample that has most of them."""
-        most = max(
-            self._at[self.floor], key=lambda sample: _arrow_ends(sample.tracks), default=None
-        )
+        """What an end of an arrow takes, by the short run that has most of them."""
+        runs = self._sampled_in(ENDS_RUN)[self.floor]
+        most = max(runs, key=lambda sample: _arrow_ends(sample.tracks), default=None)
         if most is None or not (ends := _arrow_ends(most.tracks)):
             return Cost(0.0, 1)
         with_arrows = self._measure(most.tracks) * most.weight
