@@ -175,14 +175,14 @@ class _Fitted:
         with PieceStore() as store:
             ends = self._ends_of_file(paced, compression)
             paced.write(store, ends.cost)
-            while True:
-                ends = self._ends_of_file(paced, compression)
-                self._learn(paced, ends.cost)
-                if paced.holds(ends.cost):
-                    break
+            while not paced.holds((ends := self._ends_of_file(paced, compression)).cost):
                 if not paced.shrink(store, ends.cost):
                     self.least = paced.cost
+                    self._learn(paced, ends.cost)
                     return None, False
+            is_good = limits.share(paced.cost) >= WORTH_ANOTHER
+            if not is_good:
+                self._learn(paced, ends.cost)
             part = writer.put_together(
                 self.maker,
                 chain([ends.opening], store.pieces(), [ends.closing]),
@@ -191,7 +191,7 @@ class _Fitted:
                 paced.cost,
             )
         written = Written((part,), self.drawing.facts, ends.kept, self.exact_share)
-        return written, limits.share(part.cost) >= WORTH_ANOTHER
+        return written, is_good
 
     def _ends_of_file(self, paced: PacedFile, compression: Compression) -> _Ends:
         """What comes first and last in the file as it is by now."""

@@ -95,6 +95,8 @@ class PacedFile:
         self._its = sorted(its, key=lambda unit: (unit.start_ns, unit.number))
         self._fixed = Cost()
         self._written = set[int]()
+        self._groups: list[tuple[Sequence[Unit], int]] = []
+        """The units that share a piece, and its bytes, which are not in the cost of any unit."""
         powers = {unit.number: plan.powers[unit.layer] for unit in self.units}
         if not self._is_coarsest:
             powers.update(self._planned_powers())
@@ -119,7 +121,8 @@ class PacedFile:
     @property
     def cost(self) -> Cost:
         """What the file takes by now."""
-        return sum((made.cost for made in self._made.values()), self._fixed)
+        grouped = Cost(sum(size_bytes for _, size_bytes in self._groups))
+        return sum((made.cost for made in self._made.values()), self._fixed + grouped)
 
     @property
     def powers(self) -> list[int]:
@@ -134,9 +137,14 @@ class PacedFile:
     def costs_by_layer(self) -> dict[SizeLayer, tuple[Cost, Cost]]:
         """What each layer takes by now, and what it was expected to take, with its arrows."""
         made = dict[SizeLayer, tuple[Cost, Cost]]()
+        shares = {
+            unit.number: share
+            for units, size_bytes in self._groups
+            for unit, share in zip(units, self._share_bytes(units, size_bytes), strict=True)
+        }
         for unit in self.units:
             found, expected = made.get(unit.layer, (Cost(), Cost()))
-            cost = self._made[unit.number].cost
+            cost = self._made[unit.number].cost + Cost(shares.get(unit.number, 0.0))
             made[unit.layer] = found + cost, expected + self._expected(unit)
         return made
 
@@ -389,15 +397,21 @@ class PacedFile:
             yield group
 
     def _put_group(self, store: PieceStore, units: Sequence[Unit], piece: Piece) -> None:
-        """Hold a piece of several units; each gets its part of the bytes as they were expected."""
+        """Hold a piece of several units."""
+        store.put(units[0].number, piece)
+        self._groups.append((units, len(piece)))
+        for unit in units:
+            made = self._made[unit.number]
+            self._note(unit, replace(made, cost=self._limits.cost(0, made.tracks)))
+
+    def _share_bytes(self, units: Sequence[Unit], size_bytes: int) -> list[float]:
+        """The bytes that each of the units of a piece takes of it, as they were expected."""
         expected = [self._expected(unit).size_bytes for unit in units]
         # Parts end at whole bytes, so that together they are what the piece takes, exactly.
-        ends = np.rint(np.cumsum(expected) * (len(piece) / (sum(expected) or 1.0)))
-        ends[-1] = len(piece)
-        store.put(units[0].number, piece)
-        for unit, size_bytes in zip(units, np.diff(ends, prepend=0).tolist(), strict=True):
-            made = self._made[unit.number]
-            self._note(unit, replace(made, cost=self._limits.cost(size_bytes, made.tracks)))
+        ends = np.rint(np.cumsum(expected) * (size_bytes / (sum(expected) or 1.0)))
+        ends[-1] = size_bytes
+        shares: list[float] = np.diff(ends, prepend=0).tolist()
+        return shares
 
     def _expected(self, unit: Unit) -> Cost:
         """What a unit was expected to take as it is, with the arrows that are drawn."""
