@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 
+import numpy as np
+
+from timeline.columns.columns import Float64, Rows
 from timeline.fitting.ladder import Ladder
 from timeline.fitting.limits import Cost
 from timeline.fitting.units import Unit
@@ -14,6 +17,9 @@ __all__ = ["Pace"]
 
 PRIOR_UNITS = 1
 """Units of which estimates are worth as much as what was found."""
+PRIOR_ROW_UNITS = 2
+"""The same of the units of one row, of which all others tell something too."""
+ONE = Cost(1.0, 1.0, 1.0)
 NEAR = 0.5
 """What is found at a power tells so much of the next one, and that of the one behind it."""
 
@@ -24,10 +30,12 @@ class _Found:
 
     found: Cost = field(default_factory=Cost)
     expected: Cost = field(default_factory=Cost)
+    units: int = 0
 
     def add(self, found: Cost, expected: Cost, weight: float = 1.0) -> None:
         self.found += found * weight
         self.expected += expected * weight
+        self.units += 1
 
     def correct(self, cost: Cost) -> Cost:
         """What is expected, corrected by how far off the expectation was."""
@@ -39,12 +47,26 @@ class _Found:
         )
 
 
+@dataclass
+class _Known:
+    """What was asked for, which stays as it is until more is learned.
+
+    each: what an element takes by power. rows: (n, 3) how many times that those of each unit take.
+    exact: (n, 3) what is exact of each unit.
+    """
+
+    each: dict[int, Cost] = field(default_factory=dict)
+    rows: Float64 | None = None
+    exact: Float64 | None = None
+
+
 class Pace:
     """What units of a layer take at a power, corrected by what was found.
 
     What is exact at any power is corrected apart from what is merged. Each unit names anew what it
     holds, which weighs more the less that is: so what was found tells most of units that are merged
-    alike, or of which about as much is exact.
+    alike, or of which about as much is exact. And units of one row are alike: the calls of a thread
+    that does the same again and again take a fifth of those of another one.
     """
 
     def __init__(
@@ -59,81 +81,104 @@ class Pace:
         drawn.
         """
         self._ladder, self._ends_left = ladder, ends_left
-        elements = [unit.elements for unit in units]
-        self._prior_elements = PRIOR_UNITS * sum(elements) / max(1, len(elements))
+        self._place = {unit.number: place for place, unit in enumerate(units)}
+        self._elements = np.array([unit.elements for unit in units], np.float64)
+        self._exact_elements = [unit.exact for unit in units]
+        self._prior_elements = PRIOR_UNITS * float(self._elements.sum()) / max(1, len(units))
         left = [
             (some - unit.exact) / max(1.0, ladder.at(power, sized=False).elements)
             for unit, (power, some) in zip(units, drawn, strict=True)
         ]
-        merged = sum(elements) - sum(unit.exact for unit in units)
-        each = merged / (sum(left) or 1.0)
-        self._merged_elements = {
-            unit.number: each * some for unit, some in zip(units, left, strict=True)
-        }
+        # Those that are merged leave the more of others in a unit, the longer they are.
+        merged = float(self._elements.sum()) - sum(self._exact_elements)
+        self._merged_elements = np.array(left, np.float64) * (merged / (sum(left) or 1.0))
+        """How many elements of the layer are as those of each unit that are merged."""
+        self._row = [unit.tracks[0].id for unit in units]
         self._exact: dict[int, _Found] = {}
         """By how many bits the number of exact elements has."""
         self._merged: dict[int, _Found] = {}
         """By power."""
-        self._exact_each: dict[int, Cost] = {}
-        self._merged_each: dict[int, Cost] = {}
-        """What each element takes, as far as is known until more is learned."""
+        self._rows: dict[int, _Found] = {}
+        """Of what is merged, by row, beside what all rows let expect."""
+        self._known = _Known()
 
     def expected(self, units: Iterable[Unit], power: int) -> Cost:
         """What units take at a power."""
-        merged, exact = 0.0, dict[int, int]()
-        for unit in units:
-            merged += self._elements_at(unit, power)
-            if apart := self._exact_at(unit, power):
-                bits = apart.bit_length()
-                exact[bits] = exact.get(bits, 0) + apart
-        total = self._corrected_merged(power, merged)
-        for bits, count in exact.items():
-            total += self._corrected_exact(bits, count)
-        return total
+        at = np.array([self._place[unit.number] for unit in units], np.intp)
+        total = self._merged_costs(power, at).sum(axis=0)
+        if self._merges(power):
+            total = total + self._exact_costs()[at].sum(axis=0)
+        return Cost(*total.tolist())
 
     def expected_again(self, unit: Unit, before: int, cost: Cost, power: int) -> Cost:
         """What a unit takes at a power, given what it took at the one before."""
-        expected = _Found(self.expected([unit], power), self.expected([unit], before))
-        return expected.correct(cost)
+        expected, first = self.expected([unit], power), self.expected([unit], before)
+        return _Found(cost, first).correct(expected)
 
     def learn(self, unit: Unit, power: int, cost: Cost) -> None:
         """Note what a unit took; what less of it is, exact or merged, took what was expected."""
-        count = self._exact_at(unit, power)
-        bits, elements = count.bit_length(), self._elements_at(unit, power)
-        exact = self._corrected_exact(bits, count)
-        merged = self._corrected_merged(power, elements)
+        place = self._place[unit.number]
+        count = self._exact_elements[place] if self._merges(power) else 0
+        bits, elements = count.bit_length(), float(self._elements_at(power)[place])
+        exact = self._exact_each(bits) * count
+        merged = Cost(*self._merged_costs(power, np.array([place]))[0].tolist())
         if (exact.size_bytes, exact.elements) > (merged.size_bytes, merged.elements):
             expected = self._exact_cost(bits) * count
             self._exact.setdefault(bits, _Found()).add(_less(cost, merged), expected)
         else:
-            expected = self._element_cost(power) * elements
-            self._merged.setdefault(power, _Found()).add(_less(cost, exact), expected)
-        self._exact_each.clear()
-        self._merged_each.clear()
+            found, row = _less(cost, exact), self._row[place]
+            expected = self._of_row(row, self._element_cost(power) * elements)
+            of_all_rows = self._merged_each(power) * elements
+            self._merged.setdefault(power, _Found()).add(found, expected)
+            self._rows.setdefault(row, _Found()).add(found, of_all_rows)
+        self._known = _Known()
 
-    def _exact_at(self, unit: Unit, power: int) -> int:
-        """How many elements of a unit are exact where the others are not."""
-        return unit.exact if power > self._ladder.floor else 0
+    def _merges(self, power: int) -> bool:
+        """Whether anything is merged at a power: then what is exact is told apart."""
+        return power > self._ladder.floor
 
-    def _elements_at(self, unit: Unit, power: int) -> float:
-        """How many elements of the layer are as the others of a unit are; all where all are exact.
+    def _elements_at(self, power: int) -> Float64:
+        """How many elements of the layer are as those of each unit that are not told apart."""
+        return self._merged_elements if self._merges(power) else self._elements
 
-        Those that are merged leave the more of others in a unit, the longer they are.
-        """
-        is_merged = power > self._ladder.floor
-        return self._merged_elements[unit.number] if is_merged else unit.elements
+    def _merged_costs(self, power: int, at: Rows) -> Float64:
+        """What units take beside what is told apart, (k, 3)."""
+        known = self._known
+        if power not in known.each:
+            known.each[power] = self._merged_each(power)
+        if known.rows is None:
+            ratios = {row: _numbers(self._of_row(row, ONE)) for row in set(self._row)}
+            known.rows = np.array([ratios[row] for row in self._row])
+        each = np.array(_numbers(known.each[power]))
+        costs: Float64 = self._elements_at(power)[at, None] * known.rows[at] * each
+        return costs
 
-    def _corrected_exact(self, bits: int, elements: float) -> Cost:
-        if bits not in self._exact_each:
-            each = self._exact_cost(bits)
-            self._exact_each[bits] = self._found_near(self._exact, bits, each).correct(each)
-        return self._exact_each[bits] * elements
+    def _exact_costs(self) -> Float64:
+        """What is exact of each unit where the rest is merged, (n, 3)."""
+        if self._known.exact is None:
+            bits = [count.bit_length() for count in self._exact_elements]
+            each = {some: _numbers(self._exact_each(some)) for some in set(bits)}
+            counts = np.array(self._exact_elements)[:, None]
+            self._known.exact = counts * np.array([each[some] for some in bits])
+        return self._known.exact
 
-    def _corrected_merged(self, power: int, elements: float) -> Cost:
-        if power not in self._merged_each:
-            each = self._element_cost(power)
-            self._merged_each[power] = self._found_near(self._merged, power, each).correct(each)
-        return self._merged_each[power] * elements
+    def _exact_each(self, bits: int) -> Cost:
+        """What each element takes that is exact, by what was found."""
+        each = self._exact_cost(bits)
+        return self._found_near(self._exact, bits, each).correct(each)
+
+    def _merged_each(self, power: int) -> Cost:
+        """What each element takes that is merged, by what was found of any row."""
+        each = self._element_cost(power)
+        return self._found_near(self._merged, power, each).correct(each)
+
+    def _of_row(self, row: int, cost: Cost) -> Cost:
+        """What all rows let expect, corrected by what was found of one."""
+        its = self._rows.get(row)
+        if its is None:
+            return cost
+        prior = its.expected * (PRIOR_ROW_UNITS / its.units)
+        return _Found(prior + its.found, prior + its.expected).correct(cost)
 
     def _found_near(self, found: Mapping[int, _Found], key: int, each: Cost) -> _Found:
         """All that was found, which weighs less the farther its key is."""
@@ -144,16 +189,20 @@ class Pace:
         return made
 
     def _exact_cost(self, bits: int) -> Cost:
-        """What each element takes that is exact, of a number with so many bits in one unit."""
+        """What each element was expected to take, of so many bits' number of exact ones."""
         ladder = self._ladder
         ends = ladder.ends_at(ladder.floor) * self._ends_left / max(1, ladder.elements)
         return ladder.exact(1, 1 << bits >> 1) + ladder.end_cost * ends
 
     def _element_cost(self, power: int) -> Cost:
-        """What each element takes that is not exact in any case."""
+        """What each element was expected to take that is not exact in any case."""
         ladder = self._ladder
         ends = ladder.end_cost * (ladder.ends_at(power) * self._ends_left)
         return (ladder.at(power) + ends) * (1 / max(1, ladder.elements))
+
+
+def _numbers(cost: Cost) -> tuple[float, float, float]:
+    return cost.size_bytes, cost.elements, cost.memory_bytes
 
 
 def _less(found: Cost, other: Cost) -> Cost:
