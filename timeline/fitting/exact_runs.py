@@ -45,9 +45,13 @@ class ExactRuns:
         windows_ns, content = self.of(track.rank), track.content
         if not windows_ns or content is None:
             return 0
-        starts_ns = content.start_ns if isinstance(content, Slices) else content.time_ns
         edges_ns = np.array(windows_ns, np.int64).ravel()
-        return int(np.count_nonzero(np.searchsorted(edges_ns, starts_ns, side="right") & 1))
+        if isinstance(content, Slices) and content.nested:  # in any order
+            within = np.searchsorted(edges_ns, content.start_ns, side="right") & 1
+            return int(np.count_nonzero(within))
+        starts_ns = content.start_ns if isinstance(content, Slices) else content.time_ns
+        before = np.searchsorted(starts_ns, edges_ns)
+        return int((before[1::2] - before[::2]).sum())
 
 
 def choose_exact_runs(
