@@ -30,14 +30,15 @@ LEAST_EXACT_RUN = 1 << 7
 """Of fewer exact elements that follow each other each takes as much as of these."""
 ENDS_RUN = 1 << 10
 """Elements of a run that tells what ends of arrows take."""
-PACED_UNITS = 64
+PACED_UNITS = 48
 """Units that a layer is written in where it is paced, if it is large."""
 LEAST_RUN_ELEMENTS, MOST_RUN_ELEMENTS = 1 << 12, 1 << 15
 """Slices or samples that follow each other in a sample: as many as those of a unit where the layer
 is paced, for names weigh more the fewer they are; and more where its units are written together."""
 SAMPLED_PART, LEAST_SAMPLED, MOST_SAMPLED = 1 / 16, 1 << 14, 1 << 17
 """Which part of the elements of a layer is sampled, and between how many."""
-LEAST_SAMPLED_RUNS, MOST_SAMPLED_RUNS = 3, 4
+LEAST_SAMPLED_RUNS, MOST_SAMPLED_RUNS, MOST_SHORT_RUNS = 3, 4, 2
+"""How many runs are sampled; of those shorter than any unit, which tell of exact steps, fewer."""
 BETWEEN_RUNGS = 4
 """Where two measured powers are so many rungs apart at most, those between are not measured."""
 TRACK_ELEMENTS, TRACK_BYTES_ELEMENTS = 1 << 11, 1 << 6
@@ -176,13 +177,21 @@ class Ladder:
 
     @cached_property
     def end_cost(self) -> Cost:
-        """What an end of an arrow takes, by the short run that has most of them."""
-        runs = self._sampled_in(ENDS_RUN)[self.floor]
-        most = max(runs, key=lambda sample: _arrow_ends(sample.tracks), default=None)
-        if most is None or not (ends := _arrow_ends(most.tracks)):
-            return Cost(0.0, 1)
-        with_arrows = self._measure(most.tracks) * most.weight
-        more = self._corrected(with_arrows - self._cost(most, sized=True)) * (1 / most.weight)
+        """What an end of an arrow takes, by the sample that has most of them; a short one if any.
+
+        It hardly depends on how many there are, and longer ones take the time of what is between.
+        """
+        for run in (ENDS_RUN, self._run):
+            samples = self._sampled_in(run)[self.floor]
+            most = max(samples, key=lambda sample: _arrow_ends(sample.tracks), default=None)
+            if most is not None and (ends := _arrow_ends(most.tracks)):
+                return self._measure_end(most, ends)
+        return Cost(0.0, 1)
+
+    def _measure_end(self, sample: _Sample, ends: int) -> Cost:
+        """What each of the ends of arrows of a sample takes."""
+        with_arrows = self._measure(sample.tracks) * sample.weight
+        more = self._corrected(with_arrows - self._cost(sample, sized=True)) * (1 / sample.weight)
         return Cost(max(0.0, more.size_bytes) / ends, 1, max(0.0, more.memory_bytes) / ends)
 
     def correct(self, found: Cost, expected: Cost) -> None:
@@ -293,7 +302,7 @@ def _samples(
     run: how many elements are encoded together, if there are as many among those that are sampled.
     """
     run = min(run, sampled // LEAST_SAMPLED_RUNS)
-    runs = min(sampled // run, MOST_SAMPLED_RUNS)
+    runs = min(sampled // run, MOST_SHORT_RUNS if run < LEAST_RUN_ELEMENTS else MOST_SAMPLED_RUNS)
     long = [track for track in tracks if len(track.content or ()) > run]
     short = [track for track in tracks if 0 < len(track.content or ()) <= run]
     every = element_count(long)
