@@ -144,13 +144,10 @@ class Planner:
                 if COUNTERS in powers:
                     powers[COUNTERS] = self._counters(powers, limits)
                 self._refine_together(powers, rest, limits)
-        for layer in rest:
-            powers[layer] = self._finest(powers, layer, limits)
-        if COUNTERS in powers:
-            powers[COUNTERS] = self._finest(powers, COUNTERS, limits)
-        for layer in SEEN_FIRST:
+        for layer in (*rest, COUNTERS, *SEEN_FIRST):
             if layer in powers:
-                powers[layer] = self._finest(powers, layer, limits)
+                # What is measured meanwhile may take more than it was taken for between others.
+                powers[layer] = min(powers[layer], self._finest(powers, layer, limits))
         return powers
 
     def next_finer(self, layer: SizeLayer, power: int) -> int:
