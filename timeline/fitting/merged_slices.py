@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -11,14 +12,14 @@ from timeline.columns.distinct import distinct_pairs
 from timeline.columns.strings import ExtendedPool, StringPool
 from timeline.frozen import dataclass
 from timeline.layers import NOUNS
-from timeline.tracks.model import MERGED, Arg, ArgKind, Arrows, Coarse, Slices
+from timeline.tracks.model import MERGED, Arg, ArgKind, Arrows, Coarse, Slices, Track
 
 try:
     from timeline.fitting._merging import leading
 except ImportError:
     leading = None  # type: ignore[assignment]
 
-__all__ = ["draw_coarse"]
+__all__ = ["count_labels", "draw_coarse"]
 
 TOP_NAMES = 3
 """How many names a merged slice tells."""
@@ -57,6 +58,12 @@ def draw_coarse(coarse: Coarse, slices: Slices) -> Slices:
         arrows=_arrows(slices.arrows, exact, rows, len(slices)),
         coarse=replace(coarse, row=np.where(merged, MERGED, np.arange(len(coarse)))),
     )
+
+
+def count_labels(tracks: Iterable[Track]) -> int:
+    """How many distinct labels the merged slices of each track have."""
+    pools = [track.content.strings for track in tracks if isinstance(track.content, Slices)]
+    return sum(len(further) for _, _, further in (pool.extended() for pool in pools))
 
 
 def _spread_arg(arg: Arg, exact: Rows, rows: Int64, count: int) -> Arg:

@@ -24,7 +24,8 @@ from timeline.fitting.drawn_layer import DrawnLayer
 from timeline.fitting.exact_runs import ExactRuns
 from timeline.fitting.ladder import COARSEST, PACED_UNITS
 from timeline.fitting.limits import Cost, Limits, count_elements_of
-from timeline.fitting.pace import Pace
+from timeline.fitting.merged_slices import count_labels
+from timeline.fitting.pace import Pace, PlannedUnit
 from timeline.fitting.plan import Plan, Planner
 from timeline.fitting.resolve import WholeArrows, at_resolution, count_drawn
 from timeline.fitting.units import Unit, make_units
@@ -175,9 +176,11 @@ class PacedFile:
             pieces = self._maker.make_all(map(self._batch_of, groups), compression)
             for group, (piece, _) in zip(groups, pieces, strict=True):
                 self._put_group(store, group, piece)
-        planned = [self._made[unit.number] for unit in self._its]
-        drawn = [(made.power, element_count(made.tracks)) for made in planned]
-        self._pace = Pace(self._planner.ladders[self.paced], self._ends_left, self._its, drawn)
+        planned = [
+            PlannedUnit(made.power, element_count(made.tracks), count_labels(made.tracks))
+            for made in (self._made[unit.number] for unit in self._its)
+        ]
+        self._pace = Pace(self._planner.ladders[self.paced], self._ends_left, self._its, planned)
         left = self._its
         chosen = set[int]()
         for some in _spread(self._its):

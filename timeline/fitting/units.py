@@ -31,6 +31,11 @@ class Unit:
     exact: int
     start_ns: int
 
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """The ids of the rows of which it has a part."""
+        return tuple(track.id for track in self.tracks)
+
 
 def make_units(
     tracks: Sequence[Track], unit_elements: Mapping[SizeLayer, int], exact: ExactRuns
