@@ -8,6 +8,7 @@ allows, given what those before them took.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 
@@ -48,6 +49,8 @@ AT_ONCE = 4
 """Units that are paced together, so that threads have work; whatever their number is."""
 ONE_BY_ONE = 2 * AT_ONCE
 """The last units are paced one by one."""
+LEAST_OF_ROW = 3
+"""Units of a row of which those that are made first tell what the last one takes."""
 COARSER_BY = (2, 4, 8)
 """By how many rungs units are drawn coarser until the limits are kept, one time after the other."""
 MOST_COARSER = 2
@@ -311,12 +314,12 @@ class PacedFile:
     def _use_what_is_left(self, store: PieceStore) -> None:
         """Draw a few units finer that were drawn too coarse, as far as that fits.
 
-        Hardly finer than most are drawn: what they would take then, others tell.
+        Little finer than most are drawn: what they would take then, others tell.
         """
         if self._is_coarsest:
             return
         rungs = self._planner.ladders[self.paced].rungs
-        finest = max(0, rungs.index(sorted(self.powers)[len(self.powers) // 2]) - 1)
+        finest = max(0, rungs.index(sorted(self.powers)[len(self.powers) // 2]) - 2)
         tries, left = self._most_rewritten, self._its
         while self._limits.share(self.cost) < GOOD_FILL and tries:
             finer = self._best_change(left, lambda at: rungs[finest:at], 1.0)
@@ -452,15 +455,20 @@ class PacedFile:
 
 def _spread(units: Sequence[Unit]) -> Iterator[Sequence[Unit]]:
     """Units some at a time, those of any time among the first: so what these take tells what all
-    do. Then the last ones, that fill what is left, one by one.
+    do. Then the last ones, that fill what is left, one by one: merged ones of rows that others
+    have told of, if there are as many.
 
     Steps are the golden section of all, which no number of ranks or threads divides: in any other
     step the first ones might all be of the same.
     """
     places = sorted(range(len(units)), key=lambda at: at * GOLDEN % (1 << 64))
     ordered = [units[at] for at in places]
-    together = max(0, len(ordered) - ONE_BY_ONE)
-    for first in range(0, together, AT_ONCE):
-        yield ordered[first : min(first + AT_ONCE, together)]
-    for unit in ordered[together:]:
+    known = Counter(unit.rows for unit in units)
+    told = [unit for unit in ordered if not unit.exact and known[unit.rows] >= LEAST_OF_ROW]
+    last = (told if len(told) >= ONE_BY_ONE else ordered)[-ONE_BY_ONE:]
+    numbers = {unit.number for unit in last}
+    first = [unit for unit in ordered if unit.number not in numbers]
+    for at in range(0, len(first), AT_ONCE):
+        yield first[at : at + AT_ONCE]
+    for unit in last:
         yield [unit]
