@@ -121,10 +121,15 @@ def test_all_of_the_time_is_drawn_about_as_finely(limit_kb: int) -> None:
 
 @pytest.mark.parametrize("more_bytes", [10, 100, 1_000, 2_000])
 def test_to_keep_a_limit_little_is_given_up(more_bytes: int) -> None:
-    """One unit may give less than was expected: then another gives what is missing still."""
+    """One unit may give less than was expected: then another gives what is missing still.
+
+    None becomes coarser than the coarsest one.
+    """
     limits = Limits(100 << 10)
     with paced_within(limits) as (paced, store, _):
         rest = Cost(limits.size_bytes - paced.cost.size_bytes + more_bytes)
         assert not paced.holds(rest)
+        coarsest = max(paced.powers)
         assert paced.shrink(store, rest)
+        assert max(paced.powers) == coarsest
     assert 0.985 < limits.share(paced.cost) <= 1

@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -208,7 +209,7 @@ class PacedFile:
         for _ in range(self._most_rewritten):
             if self._limits.hold(self.cost):
                 return True
-            coarser = self._best_change(self._its, lambda at: rungs[at + 1 :][:MOST_COARSER], FILL)
+            coarser = self._coarser_that_suffices()
             if coarser is None:
                 break
             self._put(store, coarser[0], *self._piece(*coarser))
@@ -221,6 +222,19 @@ class PacedFile:
                 if power != before:
                     self._put(store, unit, *self._piece(unit, power))
         return self._limits.hold(self.cost)
+
+    def _coarser_that_suffices(self) -> tuple[Unit, int] | None:
+        """The unit, and the power for it, of which it is expected to suffice and to cost least.
+
+        If one suffices that stays as fine as the coarsest one is, none becomes coarser than that.
+        """
+        rungs = self._planner.ladders[self.paced].rungs
+        stop = rungs.index(max(self.powers)) + 1
+        for end in (stop, len(rungs)):
+            found = self._best_change(self._its, partial(_next_coarser, rungs[:end]), FILL)
+            if found is not None:
+                return found
+        return None
 
     @property
     def _is_coarsest(self) -> bool:
@@ -451,6 +465,11 @@ class PacedFile:
         if not before:
             return DrawnLayer(layer, coarsest, drawn)
         return DrawnLayer(layer, coarsest, drawn, max(before), until_ns)
+
+
+def _next_coarser(rungs: Sequence[int], at: int) -> Sequence[int]:
+    """The rungs behind one that a unit may get which is drawn coarser alone."""
+    return rungs[at + 1 :][:MOST_COARSER]
 
 
 def _spread(units: Sequence[Unit]) -> Iterator[Sequence[Unit]]:
