@@ -73,7 +73,7 @@ class Layer:
 
     def of_row(self, row: int, power: int) -> tuple[float, float]:
         """The bytes that the last units of a row take, and those that are expected."""
-        its = [unit for unit in self.units if unit.rows == (row,)][1::2]
+        its = [unit for unit in self.units if unit.tracks[0].id == row][1::2]
         found = sum(self.costs[unit.number, power].size_bytes for unit in its)
         return found, self.pace.expected(its, power).size_bytes
 

@@ -24,8 +24,8 @@ LABEL_ELEMENTS = 6
 """As many merged slices take the bytes that a label takes: four to nine, as measured."""
 NEAR = 0.5
 """What is found at a power tells so much of the next one, and that of the one behind it."""
-_Rows = tuple[int, ...]
-"""The ids of the rows that a unit has a part of: of most it is one."""
+_Rows = tuple[tuple[int, str], ...]
+"""The rows that a unit has a part of: of most it is one."""
 
 
 @dataclass

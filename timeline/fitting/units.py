@@ -14,6 +14,11 @@ from timeline.tracks.model import Slices, Track, element_count
 __all__ = ["Unit", "make_units"]
 
 
+_Row = tuple[int, str]
+"""The order of a row among its siblings, and the category of its slices or its name: threads have
+other names in each rank."""
+
+
 @dataclass(frozen=True)
 class Unit:
     """Tracks of one layer, or a run of a track, in which nothing goes on at either end.
@@ -32,9 +37,14 @@ class Unit:
     start_ns: int
 
     @property
-    def rows(self) -> tuple[int, ...]:
-        """The ids of the rows of which it has a part."""
-        return tuple(track.id for track in self.tracks)
+    def rows(self) -> tuple[_Row, ...]:
+        """The rows of which it has a part, each the same as that in its place of other ranks."""
+        return tuple(map(_row_of, self.tracks))
+
+
+def _row_of(track: Track) -> _Row:
+    content = track.content
+    return track.order, content.category.value if isinstance(content, Slices) else track.name
 
 
 def make_units(
