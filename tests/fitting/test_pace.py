@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -89,6 +89,19 @@ def test_units_of_a_row_take_what_those_before_them_took() -> None:
     assert dense > 3 * alike
     assert expected_of_dense == pytest.approx(dense, rel=0.25)
     assert expected_of_alike == pytest.approx(alike, rel=0.25)
+
+
+def test_a_row_tells_what_the_same_of_other_ranks_takes() -> None:
+    """Nothing is written of the other rank yet."""
+    rows = [thread(1, 5_000), thread(2, 1)]
+    others = [replace(track, id=track.id + 10, rank=1) for track in rows]
+    layer = Layer.of([*rows, *others])
+    for unit in layer.units:
+        if unit.tracks[0].id < 10:
+            layer.pace.learn(unit, POWERS[0], layer.costs[unit.number, POWERS[0]])
+    for other in others:
+        found, expected = layer.of_row(other.id, POWERS[0])
+        assert expected == pytest.approx(found, rel=0.1)
 
 
 def test_units_take_more_the_more_labels_they_have() -> None:
