@@ -63,6 +63,19 @@ def test_layers_of_one_piece_differ_from_what_was_expected_alike() -> None:
     assert step == pytest.approx(partition, rel=0.01)
 
 
+@pytest.mark.parametrize("limit_bytes", [1, 100, 1 << 20])
+def test_a_layer_that_holds_nothing_is_not_paced(limit_bytes: int) -> None:
+    """It is never merged, and no unit of it could make up for what others take."""
+    empty = SliceKind.PARTITION, SliceKind.COMMUNICATION_OP
+    tracks = [row(number, kind, 0, 0) for number, kind in enumerate(empty)]
+    tracks.append(row(2, SliceKind.TASK, 0, 1))
+    with PieceMaker(format_of(Path("any.pftrace")), tracks, 0) as maker:
+        limits = Limits(limit_bytes)
+        measure = measure_by(maker, limits, Compression.BEST)
+        planner = Planner(make_ladders(tracks, measure, {}), Cost(), 0)
+        assert planner.plan(limits).paced == SliceKind.TASK.value
+
+
 def unlike_rows() -> list[Track]:
     """Dense rows, rows with few names, and steps that are exact lie one behind the other."""
     rows = [row(0, SliceKind.STEP, 0)]

@@ -228,6 +228,8 @@ class PacedFile:
 
         If one suffices that stays as fine as the coarsest one is, none becomes coarser than that.
         """
+        if not self._its:
+            return None
         rungs = self._planner.ladders[self.paced].rungs
         stop = rungs.index(max(self.powers)) + 1
         for end in (stop, len(rungs)):
@@ -330,7 +332,7 @@ class PacedFile:
 
         Little finer than most are drawn: what they would take then, others tell.
         """
-        if self._is_coarsest:
+        if self._is_coarsest or not self._its:
             return
         rungs = self._planner.ladders[self.paced].rungs
         finest = max(0, rungs.index(sorted(self.powers)[len(self.powers) // 2]) - 2)

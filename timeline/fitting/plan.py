@@ -97,8 +97,13 @@ class Planner:
         return Plan(powers, self.expected(powers), chosen)
 
     def _most_elements(self, besides: SizeLayer | None = None) -> SizeLayer:
-        """The layer that holds most elements, another one than `besides` if there is any."""
-        return max(self.ladders, key=lambda layer: (layer != besides, self.ladders[layer].elements))
+        """The layer that holds most elements, another one than `besides` if one holds any."""
+
+        def order(layer: SizeLayer) -> tuple[bool, int]:
+            elements = self.ladders[layer].elements
+            return elements > 0 and layer != besides, elements
+
+        return max(self.ladders, key=order)
 
     def _sample_as_written(self, paced: SizeLayer | None) -> None:
         for layer, ladder in self.ladders.items():
@@ -113,17 +118,17 @@ class Planner:
         return self._plan(limits)
 
     def _choose_paced(self, powers: Mapping[SizeLayer, int], limits: Limits) -> SizeLayer:
-        """The layer by which most could be won: what is written last."""
+        """The layer by which most could be won: what is written last, of those that hold any."""
         if all(power == COARSEST for power in powers.values()):
             return self.coarsest().paced
         now = self.expected(powers)
 
-        def gain(layer: SizeLayer) -> tuple[bool, float]:
+        def gain(layer: SizeLayer) -> tuple[bool, bool, float]:
             finer = self.next_finer(layer, powers[layer])
             is_merged = not self._is_exact(powers, layer)
             then = self.expected({**powers, layer: finer})
             more = then - now if is_merged else self.ladders[layer].at(powers[layer])
-            return is_merged, limits.share(more)
+            return self.ladders[layer].elements > 0, is_merged, limits.share(more)
 
         return max(self.ladders, key=gain)
 
