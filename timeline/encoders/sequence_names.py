@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import chain, compress
+from itertools import chain
 from typing import Any
 
 import numpy.typing as npt
@@ -129,14 +129,11 @@ class SequenceNames:
             for one in used.spelled.values():
                 one.add_texts(spelled)
         elements = sum(len(used.slices) for used in every)
-        # Of strings that are used once numbers save nothing; those of one track are distinct.
-        fewest = 2 if sum(len(used.joined.tracks) for used in every) == 1 else 1
-        events = number_texts(_count_uses((used.events for used in every), fewest), elements)
-        values = number_texts(_count_uses((used.values for used in every), fewest), elements)
+        values = number_texts(_count_uses(used.values for used in every), elements)
         colours = {colour for used in every for colour in used.colours if colour is not None}
         return cls(
             _numbers(used.slices.category.value for used in every),
-            events,
+            number_texts(_count_uses(used.events for used in every), elements),
             _numbers(chain.from_iterable(used.annotations() for used in every)),
             values,
             number_texts(spelled, elements, len(values) + 1),
@@ -158,15 +155,12 @@ class SequenceNames:
         )
 
 
-def _count_uses(every: Iterable[UsedTexts], fewest: int) -> Mapping[str, int]:
-    """How often each string is used, but by whom it is used less than so often."""
+def _count_uses(every: Iterable[UsedTexts]) -> Mapping[str, int]:
+    """How often each string is used."""
     uses: dict[str, int] = {}
     for its in every:
-        count = its.used.count
-        often = count >= fewest
-        counts = count[often].tolist()
-        for text, more in zip(compress(its.texts, often.tolist()), counts, strict=True):
-            uses[text] = uses.get(text, 0) + more
+        for text, count in zip(its.texts, its.used.count.tolist(), strict=True):
+            uses[text] = uses.get(text, 0) + count
     return uses
 
 
