@@ -99,6 +99,8 @@ class ProfileFacts:
     """Whether anything that was read has a time, so that there is something to draw."""
     tables_only: bool = False
     """Whether it is nothing but small tables and what lies beside them; see `Records`."""
+    notes: tuple[str, ...] = ()
+    """What its reader assumed or left out that changes what the figures are about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +234,7 @@ def collect_profile_facts(records: Records) -> ProfileFacts:
         ),
         timed=records.timed,
         tables_only=records.tables_only,
+        notes=records.notes,
     )
 
 

@@ -96,19 +96,28 @@ class JoinedRanks:
         return found, _waiting_of(found, self.clock)
 
     @property
-    def warnings(self) -> tuple[str, ...]:
-        """The warnings of the readers of all ranks, and of joining their clocks."""
-        of_ranks = (warning for facts in self.facts for warning in facts.profile.warnings)
+    def notes(self) -> tuple[str, ...]:
+        """What was assumed of clocks, and by the readers of all ranks, that the figures rest on."""
+        of_ranks = (note for facts in self.facts for note in facts.profile.notes)
         return tuple(said_once((*self.clock.warnings, *of_ranks)))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The notes, and the warnings of the readers of all ranks."""
+        of_ranks = (warning for facts in self.facts for warning in facts.profile.warnings)
+        return tuple(dict.fromkeys((*self.notes, *said_once(of_ranks))))
 
 
 @dataclass(frozen=True)
 class KnownRanks:
-    """What is known of ranks that are not drawn, on one clock; and what must be said of them."""
+    """What is known of ranks that are not drawn, on one clock; and what must be said of them.
+
+    notes: which ranks are left out, and what was assumed. warnings: these and all others.
+    """
 
     facts: tuple[RankFacts, ...]
     waiting: Waiting
-    left_out: tuple[str, ...]
+    notes: tuple[str, ...]
     warnings: tuple[str, ...]
     path: CriticalPath = field(default_factory=CriticalPath)
 
@@ -139,8 +148,13 @@ def read_facts(
     )
     with worker_pool_for(chosen, reading, progress) as workers:
         joined = read_ranks(chosen, request, workers, path)
+    left_out = workers.left_out()
     return KnownRanks(
-        joined.facts, joined.waiting, workers.left_out(), joined.warnings, joined.path
+        joined.facts,
+        joined.waiting,
+        (*left_out, *joined.notes),
+        (*left_out, *joined.warnings),
+        joined.path,
     )
 
 

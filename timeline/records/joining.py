@@ -61,6 +61,7 @@ def join_records(parts: Sequence[Records]) -> Records:
         flows=Flows.concat(flows),
         omissions=tuple(omission for part in parts for omission in part.omissions),
         warnings=tuple(warning for part in parts for warning in part.warnings),
+        notes=tuple(note for part in parts for note in part.notes),
         vendor=VendorFigures.concat(part.vendor for part in parts),
         vendor_links=VendorLinks.concat(part.vendor_links for part in parts),
         unused=tuple(unused for part in parts for unused in part.unused),

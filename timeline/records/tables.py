@@ -364,7 +364,11 @@ def rows_by_reason(omissions: Iterable[Omission]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Records:
-    """All tables of one rank."""
+    """All tables of one rank.
+
+    warnings: what is wrong or missing in them. notes: what their reader assumed or left out that
+    changes what the figures are about; both begin with "rank N: ".
+    """
 
     rank: int
     strings: StringPool
@@ -379,6 +383,7 @@ class Records:
     flows: Flows = field(default_factory=Flows.empty)
     omissions: tuple[Omission, ...] = ()
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     vendor: VendorFigures = field(default_factory=VendorFigures.empty)
     vendor_links: VendorLinks = field(default_factory=VendorLinks.empty)
     unused: tuple[UnusedFile, ...] = ()

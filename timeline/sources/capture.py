@@ -165,7 +165,7 @@ class Claim:
 
     evidence: all that tells its rank; none where it was not distributed. several: whether the
     capture holds other devices too. taken: the stamp in its name (YYYYmmddHHMMSSmmm), empty where
-    it has none. worker: the process in its name.
+    it has none. worker: the process in its name. note: what was assumed to make the claim.
     """
 
     capture: Capture
@@ -175,6 +175,7 @@ class Claim:
     several: bool = False
     taken: str = ""
     worker: str = ""
+    note: str = ""
 
     @property
     def rank(self) -> int | None:

@@ -122,6 +122,8 @@ class _Search:
             self._notes += describe_older_runs(runs, self._root.path)
         if newest.note:
             self._notes.append(newest.note)
+        assumed = (claim.note for claim in newest.ranks.values() if claim.note)
+        self._notes += dict.fromkeys(assumed)
         sources = tuple(_open(claim, rank) for rank, claim in sorted(newest.ranks.items()))
         kept = set(map(id, claims))  # to compare claims takes the square of their number
         passed = {one.capture.content for one in identified if id(one) not in kept}
