@@ -33,7 +33,7 @@ TAIL_BYTES = 1 << 20
 _PYTORCH = frozenset({b"schemaVersion", b"deviceProperties", b"distributedInfo"})
 _SHARED = frozenset({b"traceEvents", b"baseTimeNanoseconds"})
 EVENTS, _NODES, _SCHEMA = b"traceEvents", b"nodes", b"schema"
-_JSON = compile_late(r".+\.json(?:\.gz)?", re.DOTALL)
+_JSON = compile_late(r".+\.json(?:\.(?:gz|bz2|xz))?", re.DOTALL)
 _CATEGORY = compile_late(
     rb'"cat"\s*:\s*"(?:cpu_op|user_annotation|python_function|cuda_runtime|cuda_driver|kernel'
     rb'|gpu_memcpy|gpu_memset|Operator|Runtime|Kernel|Memcpy|Memset)"'

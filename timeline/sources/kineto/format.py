@@ -23,7 +23,7 @@ from timeline.sources.kineto.header import (
     find_moment_ns,
     host_of,
     is_named_kineto,
-    rank_of,
+    place_of,
     read_name,
 )
 from timeline.sources.source import Identity, Source
@@ -72,13 +72,14 @@ def _identify(capture: Capture, root: Root) -> list[Claim]:
     They often number the processes of one machine, while the trace tells the rank of the run.
     """
     name = read_name(capture.content.name)
-    told = rank_of(capture.content)
-    if told is not None:
-        evidence = [Evidence(told, f"{capture.content.name}: distributedInfo")]
+    rank, world = place_of(capture.content)
+    if rank is not None:
+        evidence = [Evidence(rank, f"{capture.content.name}: distributedInfo")]
     else:
         evidence = [Evidence(rank, f"file name {capture.content.name}") for rank in name.ranks]
         evidence = evidence or find_evidence_in_names(capture, root)
-    return [Claim(capture, tuple(evidence), taken=name.taken, worker=name.worker)]
+    claim = Claim(capture, tuple(evidence), taken=name.taken, worker=name.worker, world=world)
+    return [claim]
 
 
 def _recorded_time(capture: Capture) -> Extent:

@@ -36,7 +36,7 @@ __all__ = [
     "find_moment_ns",
     "host_of",
     "is_named_kineto",
-    "rank_of",
+    "place_of",
     "read_header",
     "read_name",
 ]
@@ -62,8 +62,10 @@ class KinetoHeader:
     groups: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
-def rank_of(path: Path) -> int | None:
-    """The rank that a trace tells, before its events or, of a capture on demand, behind them.
+def place_of(path: Path) -> tuple[int | None, int | None]:
+    """The rank that a trace tells, and the number of all ranks.
+
+    They stand before its events or, of a capture on demand, behind them.
 
     Raises:
         SourceError: the file cannot be read, or what it says of its rank is no JSON.
@@ -71,7 +73,8 @@ def rank_of(path: Path) -> int | None:
     head = _head(path)
     if _DISTRIBUTED not in head and _is_object(head):
         head = tail_values(path, (_DISTRIBUTED,)) | head
-    return _rank_in(_decoded(path, head.get(_DISTRIBUTED, b"{}")))
+    info = _decoded(path, head.get(_DISTRIBUTED, b"{}"))
+    return _rank_in(info), _world_in(info)
 
 
 def read_header(path: Path) -> KinetoHeader:
@@ -119,6 +122,10 @@ def _head(path: Path) -> dict[bytes, bytes]:
     """
     with open_profile_file(path, in_part=True) as file:
         text = file.read(GLANCE_BYTES)
+        if not text:
+            raise SourceError(
+                path, "is empty.", offset=0, do="Check that the profiler had time to write it."
+            )
         if LIST_OF_OBJECTS.match(text.removeprefix(UTF8_MARK)):
             return {}
         while True:
@@ -171,7 +178,7 @@ def _groups_in(info: Any) -> dict[str, tuple[int, ...]]:
     }
 
 
-_NAMED = compile_late(r"(.+)\.pt\.trace\.json(?:\.gz)?", re.DOTALL)
+_NAMED = compile_late(r"(.+)\.pt\.trace\.json(?:\.(?:gz|bz2|xz))?", re.DOTALL)
 _STAMP = compile_late(r"(.+)\.(\d{13}|\d{19})", re.DOTALL)
 _RANK = compile_late(r"(?<![a-z])(?<!local[-_])rank[-_]?(\d{1,9})(?!\d)", re.IGNORECASE)
 _WORKER = compile_late(r"(?!rank|worker|node|gpu|local|trace)([a-z0-9.-]+)_\d{2,}", re.IGNORECASE)
