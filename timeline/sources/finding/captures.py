@@ -106,7 +106,7 @@ def find_captures(path: Path, unreadable: list[SourceError] | None = None) -> Fo
         tables = tuple(one for one in of_tables if one not in known)
     if not captures and not empty:
         if (foreign := find_foreign(path.resolve())) is not None:
-            raise NoProfileError(path, f"is {foreign.what}.", do=foreign.do)
+            raise NoProfileError(path, f"is {foreign.what}.", do=foreign.describe(path))
         raise _nothing_found(path, walk.remarks)
     return FoundCaptures(
         tuple(sorted(captures, key=lambda found: (str(found.directory), found.device or 0))),
@@ -118,8 +118,9 @@ def find_captures(path: Path, unreadable: list[SourceError] | None = None) -> Fo
 
 def _nothing_found(path: Path, remarks: Sequence[str]) -> NoProfileError:
     """The error of a directory without a profile: what else is there, or what was looked for."""
-    others = list(islice(foreign_files_below(path), MOST_FOREIGN))
-    more = [one for one in remarks if not any(f"{other.path.name} was" in one for other in others)]
+    others = dict(islice(foreign_files_below(path).items(), MOST_FOREIGN))
+    named = [f"{other.name} was" for other in others.values()]
+    more = [one for one in remarks if not any(name in one for name in named)]
     looked_for = (
         "Looked for",
         *formats.LOOKED_FOR,
@@ -128,10 +129,10 @@ def _nothing_found(path: Path, remarks: Sequence[str]) -> NoProfileError:
     )
     return NoProfileError(
         path.resolve() if path == Path() else path,
-        f"holds {others[0].what}, no profile." if others else "holds no Ascend profile.",
+        f"holds {next(iter(others)).what}, no profile." if others else "holds no Ascend profile.",
         do="Pass what the profiler wrote, or any directory above that: tlexport PATH",
         hints=(
-            *(f"{one.path} is {one.what}. {one.do}" for one in others),
+            *(f"{at} is {one.what}. {one.describe(at)}" for one, at in others.items()),
             *more,
             *islice(_renamed_tables(path), MOST_RENAMED),
             *(() if others else looked_for),
@@ -184,7 +185,7 @@ def _captures_of_file(path: Path) -> list[Capture]:
         if captures := found.recognise_content(file):
             return captures
     if (foreign := find_foreign(resolved)) is not None:
-        raise NoProfileError(path, f"is {foreign.what}, no profile.", do=foreign.do)
+        raise NoProfileError(path, f"is {foreign.what}, no profile.", do=foreign.describe(path))
     if _is_of_cluster(path):
         raise NoProfileError(path, f"is {_CLUSTER_SAID}", do=_CLUSTER_ADVICE)
     if named := plain_name_of_table(path.name):

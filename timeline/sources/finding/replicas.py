@@ -16,8 +16,8 @@ from timeline.frozen import dataclass
 from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import Records
-from timeline.sources.capture import Claim, Evidence, Replica
-from timeline.sources.source import ReadRequest, SourceAround
+from timeline.sources.capture import Capture, Claim, Evidence, Replica
+from timeline.sources.source import PROF, ReadRequest, SourceAround
 from timeline.units import spell_count
 
 __all__ = ["ReplicaSource", "number_replicas"]
@@ -56,7 +56,8 @@ class _Placed:
         """The claim to a rank among those of all replicas, which have `size` ranks each."""
         replica = Replica(f"dp {self.replica}", rank - self.rank, size)
         where = f"{self.where}: rank {self.rank} of {replica.name}"
-        return replace(self.claim, evidence=(Evidence(rank, where),), replica=replica, note=note)
+        said = f"{self.claim.note} {note}".strip()
+        return replace(self.claim, evidence=(Evidence(rank, where),), replica=replica, note=said)
 
 
 def number_replicas(claims: Sequence[Claim]) -> list[Claim]:
@@ -89,7 +90,7 @@ def number_replicas(claims: Sequence[Claim]) -> list[Claim]:
 
 def _placed(claims: Sequence[Claim]) -> list[_Placed]:
     """The claims by replica and rank; none where a rank is neither told nor in the names."""
-    names = [claim.capture.directory.name for claim in claims]
+    names = [_name(claim.capture) for claim in claims]
     places = [{key.lower(): int(at) for key, at in _COORDINATE.findall(name)} for name in names]
     ranks = [claim.rank for claim in claims]
     if not any(claim.evidence for claim in claims):
@@ -103,6 +104,12 @@ def _placed(claims: Sequence[Claim]) -> list[_Placed]:
         for claim, place, rank in zip(claims, places, ranks, strict=True)
         if rank is not None and None not in ranks
     ]
+
+
+def _name(capture: Capture) -> str:
+    """The name of a capture; of a session of msprof, that of what its framework left around it."""
+    directory = capture.directory
+    return directory.parent.name if directory.name.startswith(PROF) else directory.name
 
 
 def _are_shared(numbers: Iterable[tuple[int | None, int | None]]) -> bool:
