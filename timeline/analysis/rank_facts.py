@@ -263,7 +263,7 @@ def collect_facts(
     )
     overlap_ns = selected.overlap.totals_ns()
     measured = Measured(
-        overlap_ns,
+        selected.overlap,
         records.steps,
         selected.step_totals,
         operators.times,
