@@ -26,6 +26,7 @@ from timeline.columns.strings import NO_NAME, StringPool
 from timeline.frozen import dataclass
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import Omission, Tasks
+from timeline.records.task_kinds import COMMUNICATION_KERNELS
 from timeline.sources.common.decimals import interval_ns, moments_ns
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.csv_blocks import Block, ColumnNames, read_blocks
@@ -52,11 +53,9 @@ __all__ = [
 
 COMMUNICATION_CORES = frozenset({"HCCL", "COMMUNICATION"})
 """Rows of communication: the older and the newer spelling."""
-_KERNEL_ENDINGS = ("AivKernel", "AicpuKernel")
-"""Communication that runs as a kernel: such a row is a task, and its op has another row."""
 
 DESCRIPTION: ColumnNames = {
-    "start": ("Start Time(us)", "Task Start Time(us)", "task_start(us)"),
+    "start": ("Start Time(us)", "Task Start Time(us)", "task_start(us)", "Task Start Time"),
     "name": ("Name", "Op Name", "kernel_name"),
     "core": ("Accelerator Core", "Task Type", "kernel_type"),
     "device": ("Device_id",),
@@ -154,17 +153,49 @@ def read_kernel_rows(
     """
     times = [key for key in ("start", "duration") if key in wanted]
     builder = TableBuilder(KernelTable)
+    in_ns: bool | None = None
     for block in read_blocks(file.path, wanted, times, damage):
-        rows = _rows_of(block, file, strings)
+        in_ns = _starts_in_ns(block) if in_ns is None else in_ns
+        rows = _rows_of(block, file, strings, in_ns=in_ns)
         timed = rows.start_ns != NO_TIME
         damage.add_lines(f"rows without a {' and a '.join(times)}", block.lines[~timed])
         builder.add(rows.take(timed))
     return builder.build()
 
 
-def _rows_of(block: Block, file: TableFile, strings: StringPool) -> KernelTable:
+def _starts_in_ns(block: Block) -> bool:
+    """Return whether starts are nanoseconds: those of CANN before mid-2023, whose name has no unit.
+
+    Some of those tables have microseconds all the same. Kernels of one stream follow each other, so
+    starts in which the kernels would not have had the time to run are no nanoseconds.
+    """
+    if "Task Start Time" not in block.header or "Task Start Time(us)" in block.header:
+        return False
+    starts = [int(whole) for whole, _, _ in map(_split_ns, block.cells("start")) if whole.isdigit()]
+    if "duration" not in block or not starts:
+        return True
+    _, lengths_ns = interval_ns([b"0"] * len(block), [c or b"0" for c in block.cells("duration")])
+    lengths_ns = lengths_ns[lengths_ns != NO_TIME]
+    streams = len(distinct(block.integers("stream", NO_ID))) if "stream" in block else 1
+    run_ns = int(lengths_ns.sum()) - int(lengths_ns.max(initial=0))
+    return run_ns <= streams * (max(starts) - min(starts))
+
+
+def _split_ns(cell: bytes) -> tuple[bytes, bytes, bytes]:
+    return cell.strip(b'" \t').partition(b".")
+
+
+def _microseconds(cell: bytes) -> bytes:
+    """Move the point of a decimal number of nanoseconds."""
+    whole, _, rest = _split_ns(cell)
+    return b"%s.%s%s" % (whole[:-3] or b"0", whole[-3:].zfill(3), rest) if whole else cell
+
+
+def _rows_of(block: Block, file: TableFile, strings: StringPool, *, in_ns: bool) -> KernelTable:
     columns: dict[str, Any] = {}
     starts = block.cells("start")
+    if in_ns:
+        starts = [*map(_microseconds, starts)]
     if "duration" in block:
         durations = [cell or b"N/A" for cell in block.cells("duration")]
         columns["start_ns"], columns["end_ns"] = interval_ns(starts, durations)
@@ -195,7 +226,7 @@ def _rows_of(block: Block, file: TableFile, strings: StringPool) -> KernelTable:
     if not communicates.any():
         return rows
     names = distinct(rows.name[communicates]).tolist()
-    kernels = [code for code in names if strings[code].endswith(_KERNEL_ENDINGS)]
+    kernels = [code for code in names if strings[code].endswith(COMMUNICATION_KERNELS)]
     is_op = communicates & ~np.isin(rows.name, np.array(kernels, np.int32))
     return replace(rows, communicates=communicates, is_op=is_op)
 
