@@ -15,6 +15,7 @@ from simulator.writers.mindspore.text import write_mindspore_text
 from simulator.writers.msprof_sqlite import write_msprof_sqlite
 from simulator.writers.tables import write_kernel_details, write_op_summary
 from simulator.writers.trace_json.mindspore import write_mindspore_timeline
+from simulator.writers.trace_json.mindspore_text import write_mindspore_export
 from simulator.writers.trace_json.mindstudio import write_mindformers, write_mindstudio
 from simulator.writers.trace_json.torch_text import write_torch_text
 
@@ -25,6 +26,7 @@ LAYOUTS: dict[str, Writer] = {
     "torch-text": write_torch_text,
     "torch-db": write_torch_database,
     "mindspore-2.1": write_mindspore_timeline,
+    "mindspore-2.6": write_mindspore_export,
     "mindstudio": write_mindstudio,
     "mindformers": write_mindformers,
     "raw": write_raw,

@@ -67,6 +67,7 @@ def join_records(parts: Sequence[Records]) -> Records:
         unused=tuple(unused for part in parts for unused in part.unused),
         hardware=parts[0].hardware,
         tells_copies=all(part.tells_copies for part in parts),
+        tells_free=all(part.tells_free for part in parts),
         free_rule=FreeRule.join([part.free_rule for part in parts]),
         communication_rule=parts[0].communication_rule,
         members=GroupMembers.concat(part.members for part in parts),

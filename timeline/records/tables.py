@@ -391,6 +391,9 @@ class Records:
     """What the devices are, as the layer of their tasks is called."""
     tells_copies: bool = True
     """Whether tasks that copy or fill memory are among the tasks, if there were any."""
+    tells_free: bool = True
+    """Whether what neither computes nor communicates is free: not where MindSpore left a step trace
+    and its reduces and no task of the device, so that nothing tells what ran between them."""
     free_rule: FreeRule = FreeRule()
     communication_rule: CommunicationRule = CommunicationRule()
     numbered_ops: bool = True

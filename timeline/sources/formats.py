@@ -10,7 +10,7 @@ from timeline.sources.mindspore.format import MINDSPORE_RAW, MINDSPORE_TABLES, M
 from timeline.sources.msprof_sqlite.format import MSPROF_SQLITE
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT
 from timeline.sources.tables.format import TABLES
-from timeline.sources.trace_json.format import GRAPH_TIMELINE, MINDSTUDIO, TRACE_VIEW
+from timeline.sources.trace_json.format import ANY_TRACE, GRAPH_TIMELINE, MINDSTUDIO, TRACE_VIEW
 
 __all__ = ["EXPECTED", "FORMATS", "LOOKED_FOR"]
 
@@ -19,6 +19,7 @@ FORMATS: tuple[Format, ...] = (
     TRACE_VIEW,
     MINDSTUDIO,
     GRAPH_TIMELINE,
+    ANY_TRACE,
     KINETO,
     MSPROF_SQLITE,
     TABLES,
@@ -36,7 +37,7 @@ LOOKED_FOR = (
     "  kernel_details.csv, op_summary_*.csv, task_time_*.csv",
     "  output_timeline_data_*.txt, *timeline_display_*.json, JOB*/data  (MindSpore)",
     "  step_trace_raw_*.csv, flops_*, minddata_*, hccl_raw_*.csv  (MindSpore)",
-    "  *.pt.trace.json, or any .json that holds such a trace  (PyTorch on GPUs)",
+    "  *.pt.trace.json, or any .json that holds such a trace  (PyTorch)",
 )
 """The names that captures have, as people are told where there is none."""
 EXPECTED = (

@@ -70,7 +70,7 @@ from timeline.sources.decoders.event_values import LaneKey
 from timeline.sources.decoders.json_events import look_for_metadata, read_events
 from timeline.sources.source import ReadRequest
 
-__all__ = ["HELD_EVENTS", "TraceFiles", "read_trace"]
+__all__ = ["HELD_EVENTS", "TraceFiles", "read_trace", "read_trace_and_overlap"]
 
 HELD_UNNAMED = 4
 """Times as many events are held while nothing has a name.
@@ -106,12 +106,23 @@ def read_trace(files: TraceFiles, rank: int, strings: StringPool, wanted: ReadRe
     Raises:
         SourceError: a file cannot be read or holds an event of an unexpected shape.
     """
+    return read_trace_and_overlap(files, rank, strings, wanted)[0]
+
+
+def read_trace_and_overlap(
+    files: TraceFiles, rank: int, strings: StringPool, wanted: ReadRequest
+) -> tuple[Records, VendorOverlap]:
+    """Read the files as `read_trace` does, and the segments of their own Overlap Analysis.
+
+    Raises:
+        SourceError: as `read_trace`.
+    """
     reader = _Reader(files, strings, wanted)
     reader.read()
     if reader.misread():
         reader = _Reader(files, strings, wanted, reader.names)
         reader.read()
-    return reader.records(rank)
+    return reader.records(rank), reader.overlap
 
 
 class _Reader:
@@ -130,7 +141,7 @@ class _Reader:
         self._all_named = self._told_before = names is not None
         self._looked_ahead = self._renamed = False
         self._read_as: dict[LaneKey, LaneMeaning] = {}
-        self._tables = _Tables()
+        self._tables, self.overlap = _Tables(), VendorOverlap.empty()
         self._counters, self._flows = CounterReader(), FlowReader(strings)
         self._every_counter = Layer.COUNTERS in wanted.layers
         self._format = format_for(wanted)
@@ -220,7 +231,8 @@ class _Reader:
 
     def records(self, rank: int) -> Records:
         """All that was read."""
-        records = self._tables.records(rank, self._strings, self._files)
+        self.overlap = self._tables.overlap.build()
+        records = self._tables.records(rank, self._strings, self._files, self.overlap)
         resolved = self._flows.resolve(lambda key: self._tables.lane_rows(key, records))
         records = with_launches(records, self._tables.calls.build(), resolved.launches)
         flows, half = Flows.empty(), 0
@@ -320,9 +332,11 @@ class _Tables:
         self.calls = TableBuilder(Calls)
         self.overlap = TableBuilder(VendorOverlap)
 
-    def records(self, rank: int, strings: StringPool, files: TraceFiles) -> Records:
+    def records(
+        self, rank: int, strings: StringPool, files: TraceFiles, overlap: VendorOverlap
+    ) -> Records:
         """Join the parts, which are gone then; rows take the iteration of their file."""
-        overlap, iteration = self.overlap.build(), files.iteration
+        iteration = files.iteration
         tasks = mark_compute_by_overlap(self.tasks.build(), overlap, strings)
         return Records(
             rank,

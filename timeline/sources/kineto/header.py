@@ -14,16 +14,13 @@ import orjson
 from timeline.errors import SourceError
 from timeline.frozen import dataclass
 from timeline.patterns import compile_late
-from timeline.ranges import FURTHEST_NS
-from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.sources.common.decimals import whole_number
+from timeline.sources.common.identity import ranks_in_file_name
 from timeline.sources.common.json_kinds import (
     EVENTS,
     GLANCE_BYTES,
     LIST_OF_OBJECTS,
-    MOST_GLANCE_BYTES,
     first_key,
-    head_values,
     tail_values,
 )
 from timeline.sources.common.process_groups import ranks_in
@@ -33,7 +30,6 @@ from timeline.sources.files.opened import UTF8_MARK, open_profile_file
 __all__ = [
     "KinetoHeader",
     "KinetoName",
-    "find_moment_ns",
     "host_of",
     "is_named_kineto",
     "place_of",
@@ -44,7 +40,6 @@ __all__ = [
 MOST_HEAD_BYTES = 1 << 24
 """What stands before the events grows with the number of process groups."""
 _DISTRIBUTED, _BASE = b"distributedInfo", b"baseTimeNanoseconds"
-_MOMENT = compile_late(rb'"ts"\s*:\s*"?([1-9][0-9]{0,18})(?![0-9])')
 
 
 @dataclass(frozen=True)
@@ -91,27 +86,6 @@ def read_header(path: Path) -> KinetoHeader:
     return KinetoHeader(
         _rank_in(info), base if isinstance(base, int) else 0, _world_in(info), _groups_in(info)
     )
-
-
-def find_moment_ns(path: Path) -> int | None:
-    """A wall time during the capture: that of one of its first events; None where none is told.
-
-    Raises:
-        SourceError: the file cannot be read.
-    """
-    with open_profile_file(path, in_part=True) as file:
-        text = file.read(GLANCE_BYTES)
-        events = text.find(b'"%s"' % EVENTS)
-        if events < 0 and len(text) == GLANCE_BYTES:
-            text += file.read(MOST_GLANCE_BYTES)
-            events = text.find(b'"%s"' % EVENTS)
-        text += file.read(GLANCE_BYTES)
-    found = _MOMENT.search(text, max(events, 0))
-    if found is None:
-        return None
-    base = whole_number(head_values(text).get(_BASE, b"0").decode("ascii", "replace"))
-    moment_ns = int(found[1]) * 1000 + (base or 0)
-    return moment_ns if EARLIEST_WALL_NS < moment_ns <= FURTHEST_NS else None
 
 
 def _head(path: Path) -> dict[bytes, bytes]:
@@ -180,7 +154,6 @@ def _groups_in(info: Any) -> dict[str, tuple[int, ...]]:
 
 _NAMED = compile_late(r"(.+)\.pt\.trace\.json(?:\.(?:gz|bz2|xz))?", re.DOTALL)
 _STAMP = compile_late(r"(.+)\.(\d{13}|\d{19})", re.DOTALL)
-_RANK = compile_late(r"(?<![a-z])(?<!local[-_])rank[-_]?(\d{1,9})(?!\d)", re.IGNORECASE)
 _WORKER = compile_late(r"(?!rank|worker|node|gpu|local|trace)([a-z0-9.-]+)_\d{2,}", re.IGNORECASE)
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -204,7 +177,7 @@ def read_name(name: str) -> KinetoName:
 
     The handler's names are the worker, a point and the time in ms or, since 2.1, in ns.
     """
-    ranks = tuple(dict.fromkeys(int(found) for found in _RANK.findall(name)))
+    ranks = ranks_in_file_name(name)
     handled = _NAMED.fullmatch(name)
     stamped = _STAMP.fullmatch(handled[1]) if handled else None
     if stamped is None:
