@@ -30,11 +30,7 @@ from timeline.sources.common.identity import (
     make_claim,
     wall_extent,
 )
-from timeline.sources.files.opened import (
-    open_regular_file,
-    source_errors_for,
-    uncompressed_database_name,
-)
+from timeline.sources.files.opened import uncompressed_database_name
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, Clock, Identity, Source
 
 if TYPE_CHECKING:
@@ -50,7 +46,6 @@ _RANK_IN_NAME = compile_late(
     r"([0-9]{1,9})(?![0-9]).*\.db"
 )
 """Copies may have any name that says the rank as profilers do."""
-_MAGIC = b"SQLite format 3\0"
 _MARKS_OF_NAMES = (".db", ".sqlite")
 """One of these is in the name of any database."""
 _TIMED_TABLES = ("TASK", "CANN_API", "PYTORCH_API", "COMMUNICATION_OP")
@@ -97,13 +92,9 @@ def _holds_profile(path: Path) -> bool:
         return False
     from timeline.sources.decoders.sqlite import open_database  # other captures need no SQLite
 
-    with contextlib.suppress(SourceError), source_errors_for(path):
-        with open_regular_file(path, in_part=True) as file:
-            if file.read(len(_MAGIC)) != _MAGIC:
-                return False
-        with open_database(path, in_part=True) as database:
-            timed = any(database.has(table, "startNs", "endNs") for table in _TIMED_TABLES)
-            return timed and database.has("STRING_IDS", "id", "value")
+    with contextlib.suppress(SourceError), open_database(path, in_part=True) as database:
+        timed = any(database.has(table, "startNs", "endNs") for table in _TIMED_TABLES)
+        return timed and database.has("STRING_IDS", "id", "value")
     return False
 
 

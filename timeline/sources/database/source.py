@@ -156,18 +156,19 @@ class _Reader:
         tasks, task_ids = self._tasks()
         communication = self._communication(tasks)
         ops = self._ops(tasks, task_ids, communication)
-        marks = self._integers(
-            "MSTX_EVENTS", {"startNs": NO_TIME, "connectionId": NO_ID, "message": NO_ID}
-        )
+        marks = self._marks()
         calls: dict[str, Int64] = {}
         with_host = bool(self.layers & {Layer.CANN, Layer.FRAMEWORK})
         # Steps of a database are host time: what a step launched belongs to it.
         if with_host or len(self.steps):
             calls = read_cann_calls(self.database, whole=with_host, every_arg=self.every_arg)
-            lookup = Lookup(calls, "connectionId")
-            tasks = replace(tasks, launch_ns=_launch_times(tasks.connection, lookup, marks))
-            ops = replace(ops, launch_ns=_launch_times(ops.connection, lookup, marks))
-        listed, ops = len(ops), self._with_marked_ops(ops, tasks, marks)
+            lookup = Lookup(_joined(calls, marks), "connectionId")
+            tasks = replace(tasks, launch_ns=_launch_times(tasks.connection, lookup))
+            ops = replace(ops, launch_ns=_launch_times(ops.connection, lookup))
+        lookup, listed = Lookup(marks, "connectionId"), len(ops)
+        message = self.names.codes(lookup.of("message", lookup.find(tasks.connection), NO_ID))
+        marked = find_marked_ops(tasks, message, ops, self.strings)
+        ops = CommunicationOps.concat([ops, marked]) if len(marked) else ops
         planes = PlaneTasks.empty()
         if self._reads_planes:
             planes = self._planes(tasks, task_ids, communication)
@@ -479,20 +480,13 @@ class _Reader:
             here = (raw["deviceId"] == self.device) | ((raw["deviceId"] == NO_ID) & owned)
         return ops.take(here)
 
-    def _with_marked_ops(
-        self, ops: CommunicationOps, tasks: Tasks, marks: dict[str, Int64]
-    ) -> CommunicationOps:
-        """Add the ops that only marks of the framework show, as at level none."""
-        connections = IDS["connection"].given(marks["connectionId"])
-        lookup = Lookup({"connection": connections, "message": marks["message"]}, "connection")
-        row = lookup.find(tasks.connection)
-        marked = np.flatnonzero((row >= 0) & (tasks.connection != NO_ID))
-        if not len(marked):
-            return ops
-        message = self.names.codes(marks["message"][row[marked]])
-        return CommunicationOps.concat(
-            [ops, find_marked_ops(tasks.take(marked), message, ops, self.strings)]
+    def _marks(self) -> dict[str, Int64]:
+        """Read the marks of mstx that lie on the device too."""
+        raw = self._integers(
+            "MSTX_EVENTS", {"startNs": NO_TIME, "connectionId": NO_ID, "message": NO_ID}
         )
+        known = IDS["connection"].given(raw["connectionId"]) != NO_ID
+        return {name: values[known] for name, values in raw.items()}
 
     def _ops_of_tasks(
         self, tasks: Tasks, task_ids: Int64, communication: dict[str, Int64]
@@ -632,11 +626,15 @@ def _given_or(codes: Codes, others: Codes) -> Codes:
     return compute_in_chunks(np.int32, given, codes, others)
 
 
-def _launch_times(connection: Int64, calls: Lookup, marks: dict[str, Int64]) -> Int64:
-    """When the host call of each connection began, or else the mark of mstx."""
-    called_ns = calls.of("startNs", calls.find(connection), NO_TIME)
+def _joined(calls: dict[str, Int64], marks: dict[str, Int64]) -> dict[str, Int64]:
+    """What may launch: the calls of CANN, and the marks of mstx."""
     if not len(marks["startNs"]):
-        return called_ns
-    lookup = Lookup(marks, "connectionId")
-    marked_ns = lookup.of("startNs", lookup.find(connection), NO_TIME)
-    return np.where((called_ns == NO_TIME) & (connection != NO_ID), marked_ns, called_ns)
+        return calls
+    return {
+        name: np.concatenate([calls[name], marks[name]]) for name in marks.keys() & calls.keys()
+    }
+
+
+def _launch_times(connection: Int64, calls: Lookup) -> Int64:
+    """When the host call of each connection began."""
+    return calls.of("startNs", calls.find(connection), NO_TIME)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter as Multiset
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import field, replace
 from pathlib import Path
@@ -155,8 +156,8 @@ class _Reader:
         self._told, self._announced = TableBuilder(Descriptions), TableBuilder(Announcements)
         self._host = {kind: TableBuilder(HostEvents) for kind in _HOST_KINDS}
         self._unknown = TableBuilder(HostEvents)
-        self._pids: dict[bool, set[int]] = {True: set(), False: set()}
-        """The processes of devices, and those of the host."""
+        self._pids: dict[KinetoTable, set[int]] = defaultdict(set)
+        """The processes that have events of each kind."""
         self._steps, self._calls = TableBuilder(Steps), TableBuilder(RuntimeCalls)
         self._operators, self._numbered = TableBuilder(Operators), TableBuilder(Numbered)
         self._memory = TableBuilder(MemoryChanges)
@@ -189,12 +190,11 @@ class _Reader:
         by_table = {one: complete.at(np.flatnonzero(table == one)) for one in KinetoTable}
         for kind, tables in self._tasks.items():
             if len(tasks := by_table[kind]):
-                self._pids[True] |= set(distinct(tasks.processes(NO_ID)).tolist())
                 tables.told.append(self._add_descriptions(tasks))
                 tables.tasks.add(device_table(tasks, kind, every_arg=self._wanted.every_arg))
                 tables.named.append(external_ids(tasks))
-        for kind in _HOST_KINDS:
-            self._pids[False] |= set(distinct(by_table[kind].processes(NO_ID)).tolist())
+        for one in (*_DEVICE_KINDS, *_HOST_KINDS):
+            self._pids[one].update(distinct(by_table[one].processes(NO_ID)).tolist())
         unknown = by_table[KinetoTable.UNKNOWN]
         self._unknown.add(host_table(unknown, KinetoTable.UNKNOWN, self._wanted))
         host = by_table[KinetoTable.HOST]
@@ -299,14 +299,17 @@ class _Reader:
     def _place_unknown(self) -> None:
         """Add events of unknown categories to the device or the host, whose process they have."""
         unknown = self._unknown.build()
-        devices = self._pids[True] - self._pids[False] - {NO_ID}
-        on_device = np.isin(unknown.process, np.array(sorted(devices), np.int64))
+        devices, host = (
+            set[int]().union(*(self._pids[one] for one in kinds))
+            for kinds in (_DEVICE_KINDS, _HOST_KINDS)
+        )
+        on_device = np.isin(unknown.process, [*(devices - host - {NO_ID})])
         found, tables = unknown.take(on_device), self._tasks[KinetoTable.DEVICE]
         columns = {"device": found.process, "stream": found.thread, "task_type": found.layer}
-        shared = {name: getattr(found, name) for name in ("start_ns", "end_ns", "name")}
-        tables.tasks.add(Tasks.of(len(found), shared | columns))
-        tables.named.append(np.full(len(found), NO_ID, np.int64))
-        tables.told.append(np.full(len(found), NO_ID, np.int64))
+        spans = {"start_ns": found.start_ns, "end_ns": found.end_ns, "name": found.name}
+        tables.tasks.add(Tasks.of(len(found), spans | columns))
+        for column in (tables.named, tables.told):
+            column.append(np.full(len(found), NO_ID, np.int64))
         if self._has_host:
             self._host[KinetoTable.HOST].add(unknown.take(~on_device))
 
@@ -409,18 +412,16 @@ def _several_devices(tasks: Tasks, rank: int) -> tuple[str, ...]:
 
 def _unknown_categories(tasks: Tasks, strings: StringPool, rank: int) -> tuple[str, ...]:
     """A remark on what ran on the device and is of a category that nothing is known of."""
-    codes, counts = np.unique(tasks.task_type, return_counts=True)
     unknown = [
-        f"{count} of category {strings[code]}"
-        for code, count in zip(codes.tolist(), counts.tolist(), strict=True)
+        f"{np.count_nonzero(tasks.task_type == code)} of {strings[code]}"
+        for code in distinct(tasks.task_type).tolist()
         if not is_known_category(strings[code])
     ]
     if not unknown:
         return ()
     return (
-        f"rank {rank}: what ran on the device includes events of an unknown kind "
-        f"({', '.join(unknown)}); they are drawn, and count neither as computing nor as "
-        "communication.",
+        f"rank {rank}: events of an unknown category ran on the device ({', '.join(unknown)}); "
+        "they are drawn, and count neither as computing nor as communication.",
     )
 
 
