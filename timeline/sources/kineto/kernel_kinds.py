@@ -59,7 +59,7 @@ namespace is known.
 _LAUNCHERS = (
     ("NCCL", r"(?:\w*ccl|gloo|ucc|mpi):.*|record_param_comms|_?c10d(?:_functional)?::.*"),
     ("Symmetric memory", r"symm_mem::(?!_async|fused).*"),
-    ("Custom collective", rf"(?!aten::|.*(?:_mm|gemm|matmul|linear))\w+::\w*{_COLLECTIVE}\w*"),
+    ("Custom collective", rf"(?!aten::|.*(?:_mm|linear)|{_COMPUTES})\w+::\w*{_COLLECTIVE}\w*"),
 )
 """Whose kernels the operators and annotations launch that communicate."""
 
