@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from simulator.layouts import LAYOUTS
+from simulator.layouts import LAYOUTS, SPARSE_LAYOUTS
 from simulator.model import MICROSECOND_NS
 from simulator.parallelism import Parallelism
 from simulator.scenario import Scenario
@@ -39,9 +39,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         slower=dict(options.slower),
         scenario=_scenario(options),
         profiled=options.profiled,
-        parallelism=Parallelism(options.tensor_parallel, options.stages, options.micro_batches),
+        parallelism=Parallelism(
+            options.tensor_parallel, options.stages, options.micro_batches, options.batched
+        ),
     )
-    written = LAYOUTS[options.layout](run, options.out)
+    written = (LAYOUTS | SPARSE_LAYOUTS)[options.layout](run, options.out)
     files = [path for one in written for path in (one, *one.rglob("*")) if path.is_file()]
     size_kb = sum(path.stat().st_size for path in files) / 1000
     ranks = options.profiled or range(options.ranks)
@@ -59,7 +61,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("out", metavar="OUT", type=Path, help="directory to write into")
     parser.add_argument(
         "--layout",
-        choices=LAYOUTS,
+        choices=LAYOUTS | SPARSE_LAYOUTS,
         default="torch-text",
         help="what writes it; mindspore-tables holds no tasks, only small tables (torch-text)",
     )
@@ -90,6 +92,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     shared.add_argument("--stages", type=_at_least_one, default=1, help="of a pipeline (1)")
     shared.add_argument(
         "--micro-batches", type=_at_least_one, default=4, help="of a step in a pipeline (4)"
+    )
+    shared.add_argument(
+        "--batched", action="store_true", help="stages exchange batches of sends and receives"
     )
     faults = parser.add_argument_group("what is wrong, instead of a slow second step of rank 1")
     faults.add_argument("--healthy", action="store_true", help="nothing")

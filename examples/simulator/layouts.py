@@ -9,6 +9,7 @@ from simulator.model import Run
 from simulator.writers.cann_raw import write_raw
 from simulator.writers.database import write_torch_database
 from simulator.writers.kineto import write_kineto
+from simulator.writers.marks import write_marked_database, write_marked_text, write_msmonitor
 from simulator.writers.mindspore.raw import write_mindspore_raw
 from simulator.writers.mindspore.tables.profiler_directory import write_mindspore_tables
 from simulator.writers.mindspore.text import write_mindspore_text
@@ -39,3 +40,10 @@ LAYOUTS: dict[str, Writer] = {
     "mindspore-tables": write_mindspore_tables,
 }
 """By the name that `--layout` of `make_profile.py` takes."""
+
+SPARSE_LAYOUTS: dict[str, Writer] = {
+    "torch-db-marks": write_marked_database,
+    "torch-text-marks": write_marked_text,
+    "msmonitor": write_msmonitor,
+}
+"""What profilers write that record few things, with communication among them."""

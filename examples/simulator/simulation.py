@@ -19,7 +19,9 @@ from simulator.scenario import Scenario, slow_step
 from simulator.truth import Group, Meeting, Truth
 
 MOST_PLANES = 16
-SEND, RECEIVE = "hcom_send_", "hcom_receive_"
+SEND, RECEIVE = ("hcom_send_", "HcclSend"), ("hcom_receive_", "HcclRecv")
+BATCH = ("hcom_batchSendRecv_", "HcclBatchSendRecv")
+"""What both ends of a pair are called where the framework batches them, as Megatron does."""
 
 
 def make_run(
@@ -103,6 +105,7 @@ class _Cluster:
         self.meetings: list[Meeting] = []
         self.step = 0
         self._parallelism, self._planes = parallelism, planes
+        self._send, self._receive = (BATCH, BATCH) if parallelism.batched else (SEND, RECEIVE)
         self._stages = [
             [one for one in simulations if parallelism.stage(one.rank, len(simulations)) == stage]
             for stage in range(parallelism.stages)
@@ -152,7 +155,7 @@ class _Cluster:
                     self._pass_on(self._stages[place - 1], sent, ranks)
                 self._forward(ranks, network)
                 if ranks is not self._stages[-1]:
-                    sent = [one.launch_communication(SEND, "HcclSend") for one in ranks]
+                    sent = [one.launch_communication(*self._send) for one in ranks]
         for number in range(micro_batches):
             last = number + 1 == micro_batches
             for place in reversed(range(len(self._stages))):
@@ -162,9 +165,7 @@ class _Cluster:
                 for one in ranks:
                     one.backward(network, buckets if last else 0)
                 if place:
-                    sent = [
-                        one.launch_communication(SEND, "HcclSend", backward=True) for one in ranks
-                    ]
+                    sent = [one.launch_communication(*self._send, backward=True) for one in ranks]
 
     def _pass_on(
         self,
@@ -176,7 +177,7 @@ class _Cluster:
     ) -> None:
         """Let receivers compute when what the senders have launched is there."""
         for sender, of_sender, receiver in zip(senders, sent, receivers, strict=True):
-            of_receiver = receiver.launch_communication(RECEIVE, "HcclRecv", backward=backward)
+            of_receiver = receiver.launch_communication(*self._receive, backward=backward)
             pair = tuple(sorted((sender.rank, receiver.rank)))
             group = next(one for one in self._labelled("pp") if one.members == pair)
             both = (sender, receiver)
@@ -189,11 +190,10 @@ class _Cluster:
                 (pair.index(sender.rank), pair.index(receiver.rank)),
                 max(_slowdown(sender), _slowdown(receiver)),
             )
+            types = (self._send[0], self._receive[0])
             ops = [
                 one.communicate(each, op_type, group, f"Default/{op_type[5:-1]}-op431", laid_out)
-                for one, each, op_type, laid_out in zip(
-                    both, launched, (SEND, RECEIVE), tasks, strict=True
-                )
+                for one, each, op_type, laid_out in zip(both, launched, types, tasks, strict=True)
             ]
             self._remember("send", group, both, ops)
             receiver.wait_for(ops[1])

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from simulator.layouts import LAYOUTS, Writer
+from simulator.layouts import LAYOUTS, SPARSE_LAYOUTS, Writer
 from simulator.model import Run
 from simulator.simulation import make_run
 from simulator.writers.cann_raw import write_raw
@@ -102,7 +102,9 @@ class ProfileShelf:
             run = tiny_run(**parameters)
             path = self._root / f"{layout}-{len(self._made)}"
             path.mkdir()
-            self._made[key] = Profile(path, tuple((WRITERS | VARIANTS)[layout](run, path)), run)
+            self._made[key] = Profile(
+                path, tuple((WRITERS | VARIANTS | SPARSE_LAYOUTS)[layout](run, path)), run
+            )
             self._states[path] = tree_state(path)
         return self._made[key]
 

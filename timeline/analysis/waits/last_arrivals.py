@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from timeline.analysis.waits.arrivals import Arrivals, GroupView
-from timeline.analysis.waits.collectives import RankCollectives
+from timeline.analysis.waits.collectives import RankCollectives, kind_numbers
 from timeline.analysis.waits.shared_ops import SharedOps
 from timeline.columns.columns import Bool, ColumnTable, Int64, Rows, ascending, column, sort_rows
 from timeline.columns.distinct import distinct_values
+from timeline.records.collective_kinds import BATCH
 from timeline.records.not_given import NO_ID, NO_TIME
 
 __all__ = ["LastArrivals", "find_last_arrivals", "first_of_op", "over_ops"]
@@ -101,6 +102,9 @@ def find_last_arrivals(
     candidates = _candidates(arrivals, shared, numbers, start_ns)
     is_unnamed = arrivals.tasks & (arrivals.peers == 0)
     members, whole = _members(views, arrivals, is_unnamed, shared)
+    kind = shared.take([rank.ops for rank in ranks], "kind")[shared.first_rows()]
+    of_pair = (kind == kind_numbers([BATCH])[0]) & (np.bincount(of, minlength=shared.count) == 2)
+    members, whole = np.where(of_pair, 2, members), whole | of_pair
     lead_ns = np.maximum(arrivals.record_ns, start_ns) - start_ns
     is_later = (
         whole[of]

@@ -17,7 +17,7 @@ from timeline.columns.columns import Bool, ColumnTable, Float64, Int64, Rows, co
 from timeline.columns.distinct import distinct
 from timeline.columns.group_by import group_by
 from timeline.frozen import dataclass
-from timeline.records.collective_kinds import POINT_TO_POINT
+from timeline.records.collective_kinds import BATCH, POINT_TO_POINT
 from timeline.records.not_given import NO_ID, NO_TIME
 
 __all__ = [
@@ -167,7 +167,7 @@ def measure_waiting(ranks: Sequence[RankCollectives], slack_ns: int = 0) -> Wait
         slack_ns: how far the clocks may be off.
     """
     parts = [rank.ops for rank in ranks]
-    joint = [_joint(rank) for rank in ranks]
+    joint = _joint(ranks, slack_ns)
     shared = find_shared_ops(parts, joint, least=1)
     start_ns, end_ns = shared.take(parts, "start_ns"), shared.take(parts, "end_ns")
     met = over_ops(np.maximum, start_ns, shared) <= over_ops(np.minimum, end_ns, shared) + slack_ns
@@ -230,9 +230,23 @@ def _waited_for(waits: Waits) -> WaitedFor:
     return rows.take(np.lexsort((rows.last_rank, -rows.waited_ns, rows.rank)))
 
 
-def _joint(rank: RankCollectives) -> Bool:
-    """The selected ops that a whole group joins."""
-    return rank.ops.selected & ~np.isin(rank.ops.kind, kind_numbers(POINT_TO_POINT))
+def _joint(ranks: Sequence[RankCollectives], slack_ns: int) -> list[Bool]:
+    """Return the selected ops of each rank whose members wait for each other.
+
+    These are the ops that a whole group joins, and batches of sends and receives that exactly two
+    ranks run under one name at one time: neither leaves before the other has come.
+    """
+    parts = [rank.ops for rank in ranks]
+    joint = [ops.selected & ~np.isin(ops.kind, kind_numbers(POINT_TO_POINT)) for ops in parts]
+    batches = [ops.selected & (ops.kind == kind_numbers([BATCH])[0]) for ops in parts]
+    shared = find_shared_ops(parts, batches)
+    start_ns, end_ns = shared.take(parts, "start_ns"), shared.take(parts, "end_ns")
+    met = over_ops(np.maximum, start_ns, shared) <= over_ops(np.minimum, end_ns, shared) + slack_ns
+    met &= np.bincount(shared.op, minlength=shared.count) == 2
+    rows = met[shared.op]
+    for rank, row in zip(shared.rank[rows].tolist(), shared.row[rows].tolist(), strict=True):
+        joint[rank][row] = True
+    return joint
 
 
 class _Party(enum.IntEnum):

@@ -51,6 +51,7 @@ from timeline.sources.ascend_trace.tables import (
     step_tables,
     tasks_table,
 )
+from timeline.sources.common.communication_marks import find_marked_ops
 from timeline.sources.common.compute_tasks import mark_compute_by_overlap
 from timeline.sources.common.counter_events import CounterReader, counters_at
 from timeline.sources.common.decimals import whole_number
@@ -235,6 +236,10 @@ class _Reader:
         records = self._tables.records(rank, self._strings, self._files, self.overlap)
         resolved = self._flows.resolve(lambda key: self._tables.lane_rows(key, records))
         records = with_launches(records, self._tables.calls.build(), resolved.launches)
+        marked = find_marked_ops(records.tasks, records.tasks.name, records.ops, self._strings)
+        if len(marked):
+            numbered, ops = bool(len(records.ops)), [records.ops, marked]
+            records = replace(records, ops=CommunicationOps.concat(ops), numbered_ops=numbered)
         flows, half = Flows.empty(), 0
         if Layer.ARROWS in self._layers:
             flows, half = connected_flows(records, resolved)

@@ -49,6 +49,9 @@ _CLUSTER = compile_late(
 )
 _CLUSTER_SAID = "what msprof-analyze made of the profiles of all ranks, which is not read."
 _CLUSTER_ADVICE = "Pass the profiles that it was made of."
+_MONITOR_LINES = compile_late(r"msmonitor_.*\.jsonl(?:\.gz)?")
+_MONITOR_SAID = "what msMonitor recorded line by line, which is not read."
+_MONITOR_ADVICE = "Have it write a database (export type DB), and pass that: msmonitor_*.db."
 MOST_RENAMED = 3
 """So many tables with longer names are named."""
 MOST_FOREIGN = 4
@@ -188,6 +191,8 @@ def _captures_of_file(path: Path) -> list[Capture]:
         raise NoProfileError(path, f"is {foreign.what}, no profile.", do=foreign.describe(path))
     if _is_of_cluster(path):
         raise NoProfileError(path, f"is {_CLUSTER_SAID}", do=_CLUSTER_ADVICE)
+    if _MONITOR_LINES.fullmatch(path.name):
+        raise NoProfileError(path, f"is {_MONITOR_SAID}", do=_MONITOR_ADVICE)
     if named := plain_name_of_table(path.name):
         raise NoProfileError(
             path,
@@ -276,6 +281,11 @@ class _Walk:
         yield from _captures_alone(folder) or self._captures_beside(folder)
         if any(map(_is_of_cluster, (directory / name for name in names))):
             self.remarks.append(f"{directory} holds {_CLUSTER_SAID} {_CLUSTER_ADVICE}")
+        if lines := [name for name in names if _MONITOR_LINES.fullmatch(name)]:
+            more = f" and {len(lines) - 1} more" if len(lines) > 1 else ""
+            self.remarks.append(
+                f"{directory / lines[0]}{more} is {_MONITOR_SAID} {_MONITOR_ADVICE}"
+            )
 
     def _captures_beside(self, folder: Folder) -> list[Capture]:
         """The captures of all formats that lie beside others; nothing else looks like one then."""

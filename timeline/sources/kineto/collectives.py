@@ -20,7 +20,7 @@ from timeline.records.not_given import NO_ID
 from timeline.records.tables import CommunicationOps, Tasks
 from timeline.sources.decoders.event_rows import EventRows
 from timeline.sources.decoders.exported_values import Value, number, text
-from timeline.sources.kineto.events import tell_of_collectives
+from timeline.sources.kineto.events import COLLECTIVE, tell_of_collectives
 from timeline.sources.kineto.kernel_kinds import (
     Communication,
     communication_of,
@@ -58,7 +58,9 @@ class Descriptions(ColumnTable):
         """What the args of some events tell."""
         strings = events.strings
         sequences = [one if type(one) is int else NO_ID for one in events.objects("sequence")]
-        groups, ranks = events.objects("group"), events.objects("group_ranks")
+        pairs = zip(events.objects("group"), events.objects("communicator"), strict=True)
+        groups = [group if communicator is None else communicator for group, communicator in pairs]
+        ranks = events.objects("group_ranks")
         described, sizes = events.objects("group_description"), events.objects("group_size")
         return cls.of(
             len(events),
@@ -147,14 +149,19 @@ def _group_name(group: Value, ranks: Any, size: Value) -> str:
     return f"{text(group)} {members}".strip()
 
 
-def find_communicating(name: Codes, launcher: Codes, strings: StringPool) -> Bool:
-    """Which kernels communicate, by their names and those of the operators that launched them."""
-    pairs, which = distinct_pairs(name.astype(np.int64), launcher.astype(np.int64))
+def find_communicating(tasks: Tasks, strings: StringPool) -> Rows:
+    """Return the tasks that communicate: recorded as collectives, or kernels by their names and
+    those of the operators that launched them.
+    """
+    kernels = np.flatnonzero(tasks.compute)
+    named = [column[kernels].astype(np.int64) for column in (tasks.name, tasks.op_type)]
+    pairs, which = distinct_pairs(*named)
     told = [
         communication_of(strings[kernel], strings[by]) is not None for kernel, by in pairs.tolist()
     ]
-    found: Bool = np.array(told, np.bool_)[which]
-    return found
+    found = tasks.task_type == strings.code(COLLECTIVE)
+    found[kernels] |= np.array(told, np.bool_)[which]
+    return np.flatnonzero(found)
 
 
 def build_ops(
@@ -172,9 +179,12 @@ def build_ops(
         told: (n,) what the trace says of each.
     """
     kernels = [strings[code] for code in tasks.name.tolist()]
+    recorded = (tasks.task_type == strings.code(COLLECTIVE)).tolist()
     kinds = [
-        communication_of(kernel, strings[by]) or Communication("", UNKNOWN_OP)
-        for kernel, by in zip(kernels, tasks.op_type.tolist(), strict=True)
+        Communication("HCCL", kernel)
+        if is_op
+        else communication_of(kernel, strings[by]) or Communication("", UNKNOWN_OP)
+        for kernel, by, is_op in zip(kernels, tasks.op_type.tolist(), recorded, strict=True)
     ]
     names = strings.codes(
         [
