@@ -62,6 +62,7 @@ from timeline.sources.kineto.events import (
 )
 from timeline.sources.kineto.format import KINETO as KINETO_FORMAT
 from timeline.sources.kineto.header import KinetoHeader, read_header
+from timeline.sources.kineto.launches import ArrowEnds, Launches, Uncorrelated, find_launches
 from timeline.sources.kineto.operators import Numbered, Operators, are_operators, external_ids
 from timeline.sources.kineto.process_groups import find_members
 from timeline.sources.kineto.tables import (
@@ -69,7 +70,6 @@ from timeline.sources.kineto.tables import (
     NOT_LAUNCHED,
     MemoryChanges,
     RuntimeCalls,
-    correlations,
     device_table,
     host_table,
     memory_counters,
@@ -84,6 +84,8 @@ _MEMORY_EVENT = "[memory]"
 _ANNOTATIONS = "spans of annotations on devices, which are drawn on the host"
 _MARKS = "marks that the profiler made of its own recording"
 _HALF = "arrows whose other end is not in the profile"
+_LOOSE = "arrows that could not be tied to a call and to what it launched"
+_MARKED = "arrows from marks of MSPTI, which begin with their kernels and tell no launch"
 _NO_TOTALS = "memory events without totals"
 _SAME_STEPS = "steps with the number of another step"
 _OTHERS = "trace events of a kind that is not drawn"
@@ -92,6 +94,8 @@ _CODES = {
     _ANNOTATIONS: OmissionCode.REPEATED,
     _MARKS: OmissionCode.NOT_DRAWN,
     _HALF: OmissionCode.ARROW_HALF,
+    _LOOSE: OmissionCode.UNPAIRED,
+    _MARKED: OmissionCode.REPEATED,
     _NO_TOTALS: OmissionCode.NO_TIME,
     _SAME_STEPS: OmissionCode.REPEATED,
 }
@@ -99,7 +103,7 @@ _CODES = {
 _LAYERS = {
     _ANNOTATIONS: frozenset({Layer.FRAMEWORK}),
     _MARKS: frozenset({Layer.FRAMEWORK}),
-    _HALF: frozenset({Layer.ARROWS}),
+    **dict.fromkeys((_HALF, _LOOSE, _MARKED), frozenset({Layer.ARROWS})),
     _NO_TOTALS: frozenset({Layer.COUNTERS}),
 }
 """The layers that would draw what is left out, of what no other layer needs."""
@@ -136,6 +140,7 @@ class _DeviceTables:
     """The operator that each task names."""
     told: list[Int64] = field(default_factory=list)
     """The row of what each task tells of its collective."""
+    alone: TableBuilder[Uncorrelated] = field(default_factory=lambda: TableBuilder(Uncorrelated))
 
 
 class _Reader:
@@ -158,7 +163,7 @@ class _Reader:
         self._memory = TableBuilder(MemoryChanges)
         self._reserved_bytes = NO_ID
         self._counters, self._flows = CounterReader(), FlowReader(strings)
-        self._launches: list[Int64] = []
+        self._arrow_ends = TableBuilder(ArrowEnds)
         self._left_out: Multiset[str] = Multiset()
 
     def read(self, path: Path, damage: LossLog) -> None:
@@ -181,12 +186,14 @@ class _Reader:
     def _add(self, events: EventColumns) -> None:
         self._add_instants(EventRows(events, np.flatnonzero(events.phase == INSTANT)))
         complete = EventRows(events, np.flatnonzero(events.phase == COMPLETE))
-        table = tables_of(complete)
-        by_table = {one: complete.at(np.flatnonzero(table == one)) for one in KinetoTable}
+        kinds = tables_of(complete)
+        by_table = {one: complete.at(np.flatnonzero(kinds == one)) for one in KinetoTable}
         for kind, tables in self._tasks.items():
             if len(tasks := by_table[kind]):
                 tables.told.append(self._add_descriptions(tasks))
-                tables.tasks.add(device_table(tasks, kind, every_arg=self._wanted.every_arg))
+                table = device_table(tasks, kind, every_arg=self._wanted.every_arg)
+                tables.alone.add(Uncorrelated.among(tasks, table, tables.tasks.rows))
+                tables.tasks.add(table)
                 tables.named.append(external_ids(tasks))
         host = by_table[KinetoTable.HOST]
         self._steps.add(profiler_steps(host))
@@ -199,8 +206,7 @@ class _Reader:
         self._left_out[_MARKS] += len(by_table[KinetoTable.PROFILER])
         counters = np.flatnonzero(events.phase == COUNTER)
         self._counters.add(counters_at(events, counters))
-        if Layer.ARROWS in self._wanted.layers:
-            self._add_arrows(events, np.flatnonzero(np.isin(events.phase, list(ARROWS))))
+        self._add_arrows(events, np.flatnonzero(np.isin(events.phase, list(ARROWS))))
 
     def _add_instants(self, instants: EventRows) -> None:
         of_memory = instants.by_name(np.bool_, lambda name: name == _MEMORY_EVENT)
@@ -219,20 +225,19 @@ class _Reader:
             self._memory.add(MemoryChanges.among(memory))
 
     def _add_arrows(self, events: EventColumns, rows: Rows) -> None:
-        """Take in the ends of arrows: of those from calls to what they launch, the correlations."""
+        """Take in the ends of arrows; those from calls to what they launch tell launches too."""
         category = events.category[rows]
         launching = events.values.meanings(category, np.bool_, LAUNCHING.__contains__)
-        self._flows.add(events, rows[~launching])
-        ids = events.end_ns[rows[launching]]
-        ids[ids < 0] = events.values.numbers(~ids[ids < 0], NO_ID)
-        self._launches.append(correlations(ids))
+        self._arrow_ends.add(ArrowEnds.among(events, rows[launching]))
+        if Layer.ARROWS in self._wanted.layers:
+            self._flows.add(events, rows[~launching])
 
     def _add_host(self, events: EventRows, table: KinetoTable) -> None:
         if not self._has_host and table is KinetoTable.HOST:
             events = events.at(are_operators(events))
         host = host_table(events, table, self._wanted)
         if table is KinetoTable.RUNTIME:
-            self._calls.add(RuntimeCalls.among(host, self._host[table].rows, self._strings))
+            self._calls.add(RuntimeCalls.among(events, host, self._host[table].rows))
         else:
             self._operators.add(Operators.among(events, host))
             if Layer.ARROWS in self._wanted.layers and self._has_host:
@@ -242,16 +247,19 @@ class _Reader:
 
     def records(self, rank: int, header: KinetoHeader) -> Records:
         """All that was read, at the times of the file."""
-        calls = self._calls.build().in_order()
-        tasks, named, own = _joined(list(self._tasks.values()))
-        host, runtime_rows = self._host_table()
-        task_call = calls.launching(tasks.connection)
+        tasks, alone, named, own = _joined(list(self._tasks.values()))
+        ends = self._arrow_ends.build()
+        launches = find_launches(tasks, alone, self._calls.build(), ends)
+        tasks, calls, task_call = launches.tasks, launches.calls, launches.task_call
+        host, runtime_rows = self._host_table(calls)
+        if launches.names_calls:
+            named[alone.row] = NO_ID
         launching = self._operators.build().launching(named, task_call, calls)
         tasks = replace(tasks, launch_ns=calls.moments_ns(task_call), op_type=launching)
         tasks, ops, told = self._communication(tasks, own, calls, task_call)
         numbered = self._numbered.build()
         numbered = replace(numbered, row=numbered.row + runtime_rows)
-        flows = self._arrows(calls, task_call, tasks, host, numbered)
+        flows = self._arrows(launches, ends, host, numbered)
         steps = self._steps.build()
         _, first = np.unique(steps.iteration, return_index=True)
         self._left_out[_SAME_STEPS] += len(steps) - len(first)
@@ -283,12 +291,17 @@ class _Reader:
         self._told.add(Descriptions.read(events.at(telling)))
         return rows
 
-    def _host_table(self) -> tuple[HostEvents, int]:
+    def _host_table(self, calls: RuntimeCalls) -> tuple[HostEvents, int]:
         """What ran on the host, calls of the runtime first, and the number of these."""
         runtime, others = (self._host[kind] for kind in _HOST_KINDS)
         runtime_rows = runtime.rows
         runtime.extend(others)
-        return runtime.build(), runtime_rows
+        host = runtime.build()
+        if self._has_host and not calls.correlated.all():
+            connection = host.connection.copy()
+            connection[calls.row] = calls.connection
+            host = replace(host, connection=connection)
+        return host, runtime_rows
 
     def _communication(
         self, tasks: Tasks, own: Int64, calls: RuntimeCalls, task_call: Rows
@@ -309,27 +322,25 @@ class _Reader:
         return replace(tasks, compute=compute), ops, told
 
     def _arrows(
-        self,
-        calls: RuntimeCalls,
-        task_call: Rows,
-        tasks: Tasks,
-        host: HostEvents,
-        numbered: Numbered,
+        self, launches: Launches, ends: ArrowEnds, host: HostEvents, numbered: Numbered
     ) -> Flows:
         """Arrows from each call to what it launched, and those that the trace draws by time."""
         if Layer.ARROWS not in self._wanted.layers:
             return Flows.empty()
+        calls, task_call, tasks = launches.calls, launches.task_call, launches.tasks
         if not self._has_host:
             task_call = np.full(len(task_call), NOT_LAUNCHED, np.intp)
-        launches = calls.arrows(task_call, self._strings.code(LAUNCH))
+        joined = tasks.connection[task_call != NOT_LAUNCHED]
+        launched = calls.arrows(task_call, self._strings.code(LAUNCH))
         resolved = self._flows.resolve(_lanes_of(host).get)
         drawn = resolved.flows
         if not (drawn.category == self._strings.code(FORWARD_BACKWARD)).any():
             drawn = Flows.concat([drawn, numbered.arrows(host, self._strings)])
-        ends = np.concatenate([np.empty(0, np.int64), *self._launches])
-        joined = np.isin(ends, tasks.connection[launches.target_row])
-        self._left_out[_HALF] += resolved.half + int(np.count_nonzero(~joined))
-        return Flows.concat([launches, drawn])
+        half, loose = ends.count_half(np.concatenate([joined, launches.marked]))
+        self._left_out[_HALF] += resolved.half + half
+        self._left_out[_LOOSE] += loose
+        self._left_out[_MARKED] += len(launches.marked)
+        return Flows.concat([launched, drawn])
 
     def _group(self, pid: object) -> str:
         return MEMORY if pid == MEMORY else self._names.process(pid)
@@ -351,15 +362,24 @@ class _Reader:
         )
 
 
-def _joined(parts: Sequence[_DeviceTables]) -> tuple[Tasks, Int64, Int64]:
-    """All tasks, the operator that each names, and the row of what each tells of a collective."""
-    tasks = TableBuilder(Tasks)
+def _joined(parts: Sequence[_DeviceTables]) -> tuple[Tasks, Uncorrelated, Int64, Int64]:
+    """Join all tasks, those without a correlation, and of each task the operator that it names
+    and the row of what it says of its collective.
+    """
+    tasks, alone = TableBuilder(Tasks), TableBuilder(Uncorrelated)
     for part in parts:
+        some = part.alone.build()
+        alone.add(replace(some, row=some.row + tasks.rows))
         tasks.extend(part.tasks)
     named = [column for part in parts for column in part.named]
     told = [column for part in parts for column in part.told]
     nothing = np.empty(0, np.int64)
-    return tasks.build(), np.concatenate([nothing, *named]), np.concatenate([nothing, *told])
+    return (
+        tasks.build(),
+        alone.build(),
+        np.concatenate([nothing, *named]),
+        np.concatenate([nothing, *told]),
+    )
 
 
 def _lanes_of(host: HostEvents) -> dict[LaneKey, LaneRows]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,8 +10,9 @@ import numpy as np
 
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.constant import constant
-from timeline.columns.distinct import distinct, distinct_pairs, rows_by_value
-from timeline.columns.strings import NO_NAME, StringPool
+from timeline.columns.distinct import distinct_pairs, rows_by_value
+from timeline.columns.strings import NO_NAME
+from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import RUNTIME, Allocations, FlowEnd, Flows, HostEvents, Tasks
 from timeline.records.task_kinds import COPY_TYPES, have_type
@@ -238,12 +240,15 @@ def _numbers(events: EventRows, arg: str) -> tuple[Rows, ArgValues]:
 
 NOT_LAUNCHED = -1
 """The call of what no call of the trace launched."""
-_GRAPH_LAUNCH = "graphlaunch"
+_GRAPH_LAUNCH = compile_late(r"graphlaunch", re.I)
 """cudaGraphLaunch, cuGraphLaunch, hipGraphLaunch."""
+_LAUNCH = compile_late(r"launch(?!.*host)", re.I)
+"""Calls that launch kernels or graphs; cudaLaunchHostFunc runs on the host."""
+_COPY = compile_late(r"mem(?:cpy|set)", re.I)
 
 
 class RuntimeCalls(ColumnTable):
-    """Calls with a correlation: that, their times and thread, and their row in the host table.
+    """Calls of the runtime: correlation, times, thread, and their row in the host table.
 
     The row has no meaning where the host table was not read.
     """
@@ -254,25 +259,31 @@ class RuntimeCalls(ColumnTable):
     row: Int64 = column(np.int64)
     process: Int64 = column(np.int64)
     thread: Int64 = column(np.int64)
+    external: Int64 = column(np.int64)
+    """The External id, by which some versions for ROCm name the call of a kernel."""
+    correlated: Bool = column(np.bool_)
     graph: Bool = column(np.bool_)
     """Whether it launches a graph, which was captured before."""
+    launches: Bool = column(np.bool_)
+    """Whether it launches kernels, alone or in a graph."""
+    copies: Bool = column(np.bool_)
 
     @classmethod
-    def among(cls, host: HostEvents, first_row: int, strings: StringPool) -> RuntimeCalls:
-        """Those of a part of the host table that starts at a row."""
-        graphs = [
-            code for code in distinct(host.name).tolist() if _GRAPH_LAUNCH in strings[code].lower()
-        ]
-        calls = cls(
+    def among(cls, events: EventRows, host: HostEvents, first_row: int) -> RuntimeCalls:
+        """Those that are a part of the host table, which starts at a row."""
+        return cls(
             host.connection,
             host.start_ns,
             host.end_ns,
             first_row + np.arange(len(host)),
             host.process,
             host.thread,
-            np.isin(host.name, np.array(graphs, np.int32)),
+            correlations(events.ids(NO_ID, "external", "external_small")),
+            host.connection != NO_ID,
+            events.by_name(np.bool_, _GRAPH_LAUNCH.search),
+            events.by_name(np.bool_, _LAUNCH.search),
+            events.by_name(np.bool_, _COPY.search),
         )
-        return calls.take(calls.connection != NO_ID)
 
     def in_order(self) -> RuntimeCalls:
         """These calls by correlation, then start, as the other methods need them."""
