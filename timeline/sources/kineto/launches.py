@@ -91,6 +91,21 @@ class Launches:
     marked: Int64
     names_calls: bool
 
+    def are_replayed(self) -> Bool:
+        """Return which tasks a graph launched, or may have, as an (n,) mask.
+
+        Where the call is not recorded, tasks of a graph share a number; those without a number
+        may be of any graph.
+        """
+        connection = self.tasks.connection
+        launched = self.task_call != NOT_LAUNCHED
+        replayed: Bool = (connection == NO_ID) & self.calls.graph.any()
+        replayed[launched] = self.calls.graph[self.task_call[launched]]
+        alone = np.flatnonzero(~launched & (connection != NO_ID))
+        _, which, count = np.unique(connection[alone], return_inverse=True, return_counts=True)
+        replayed[alone] = count[which] > 1
+        return replayed
+
 
 def find_launches(
     tasks: Tasks, alone: Uncorrelated, calls: RuntimeCalls, ends: ArrowEnds

@@ -15,6 +15,7 @@ from timeline.columns.strings import StringPool
 from timeline.errors import spell_ids
 from timeline.frozen import dataclass
 from timeline.layers import Layer
+from timeline.printable import printable
 from timeline.records.clock import ClockMove
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import (
@@ -70,12 +71,14 @@ from timeline.sources.kineto.tables import (
     NOT_LAUNCHED,
     MemoryChanges,
     RuntimeCalls,
+    clip_overruns,
     device_table,
     host_table,
     memory_counters,
     most_reserved,
 )
 from timeline.sources.source import Clock, Identity, ReadRequest
+from timeline.units import spell_count
 
 __all__ = ["KinetoSource", "read_kineto"]
 
@@ -250,7 +253,8 @@ class _Reader:
         tasks, alone, named, own = _joined(list(self._tasks.values()))
         ends = self._arrow_ends.build()
         launches = find_launches(tasks, alone, self._calls.build(), ends)
-        tasks, calls, task_call = launches.tasks, launches.calls, launches.task_call
+        calls, task_call = launches.calls, launches.task_call
+        tasks, overruns = clip_overruns(launches.tasks, launches.are_replayed())
         host, runtime_rows = self._host_table(calls)
         if launches.names_calls:
             named[alone.row] = NO_ID
@@ -275,7 +279,10 @@ class _Reader:
             samples=samples,
             flows=flows,
             omissions=(*self._omissions(rank), *self._counters.omissions(rank)),
-            warnings=_several_devices(tasks, rank),
+            warnings=(
+                *_several_devices(tasks, rank),
+                *_overrunning(tasks.take(overruns), self._strings, rank),
+            ),
             hardware=GPU,
             numbered_ops=False,
             members=find_members(told, header.groups, header.world, self._strings),
@@ -400,6 +407,18 @@ def _several_devices(tasks: Tasks, rank: int) -> tuple[str, ...]:
     return (
         f"rank {rank}: its process used devices {spell_ids(devices)}; streams of the same number "
         "share a row, and overlap counts all devices as one.",
+    )
+
+
+def _overrunning(tasks: Tasks, strings: StringPool, rank: int) -> tuple[str, ...]:
+    """Say which tasks were cut because their durations were broken."""
+    if not len(tasks):
+        return ()
+    name = printable(strings[int(tasks.name[0])])
+    return (
+        f"rank {rank}: {spell_count(len(tasks), 'task')} of the device cannot have run as long as "
+        "recorded, because two or more whole kernels ran meanwhile on the same stream; each is cut "
+        f"where the next task starts. The first is {name} on stream {tasks.stream[0]}.",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ __all__ = [
     "NOT_LAUNCHED",
     "MemoryChanges",
     "RuntimeCalls",
+    "clip_overruns",
     "correlations",
     "device_table",
     "host_table",
@@ -77,6 +79,40 @@ def device_table(events: EventRows, table: KinetoTable, *, every_arg: bool) -> T
         columns["occupancy"] = events.ids(NO_ID, "occupancy")
         columns["size_bytes"] = events.ids(NO_ID, "size")
     return Tasks.of(count, events.spans() | columns)
+
+
+def clip_overruns(tasks: Tasks, replayed: Bool) -> tuple[Tasks, Rows]:
+    """Cut tasks at the next start whose recorded durations cannot be true.
+
+    A stream runs one task after the other; kernels that are launched early overlap the one before
+    them, but two whole ones inside another mean that its duration is broken, as ROCm's sometimes
+    are. A task that waits for others is not asked.
+
+    Args:
+        replayed: (n,) which tasks graphs launched, whose branches rightly overlap on one stream.
+
+    Returns:
+        The tasks, and the rows of those that were cut.
+    """
+    runs = (tasks.end_ns > tasks.start_ns) & (tasks.start_ns != NO_TIME) & ~replayed
+    rows = np.flatnonzero(runs & (tasks.compute | tasks.copy) & (tasks.stream != NO_ID))
+    _, lane = distinct_pairs(tasks.device[rows], tasks.stream[rows])
+    cut, cut_ns = [], []
+    for _, of_lane in rows_by_value(lane):
+        ordered = rows[of_lane[np.argsort(tasks.start_ns[rows[of_lane]], kind="stable")]]
+        start_ns, end_ns = tasks.start_ns[ordered], tasks.end_ns[ordered]
+        earliest_ns = np.minimum.accumulate(end_ns[::-1])[::-1]
+        for at in np.flatnonzero(end_ns[:-1] >= earliest_ns[1:]).tolist():
+            first, last = np.searchsorted(start_ns, [start_ns[at] + 1, end_ns[at]])
+            whole = (end_ns[first:last] <= end_ns[at]) & tasks.compute[ordered[first:last]]
+            if np.count_nonzero(whole) >= 2:
+                cut.append(ordered[at])
+                cut_ns.append(start_ns[first])
+    if not cut:
+        return tasks, np.empty(0, np.intp)
+    every_end_ns = tasks.end_ns.copy()
+    every_end_ns[cut] = cut_ns
+    return replace(tasks, end_ns=every_end_ns), np.array(cut, np.intp)
 
 
 def _blocks(grid: object) -> int:
