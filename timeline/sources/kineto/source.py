@@ -128,6 +128,8 @@ def read_kineto(
         SourceError: the file cannot be read or holds an event of an unexpected shape.
     """
     reader, damage = _Reader(strings, wanted), LossLog(path)
+    for key in header.damaged:
+        damage.add("metadata values that are not valid JSON", f'"{printable(key)}"')
     reader.read(path, damage)
     records = reader.records(rank, header)
     omissions = (*records.omissions, *damage.omissions(rank))
