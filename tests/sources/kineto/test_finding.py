@@ -239,14 +239,50 @@ def test_a_named_trace_that_cannot_be_read_is_an_error(tmp_path: Path, data: byt
     assert "is left out" in found.notes[0]
 
 
-def test_a_head_that_is_no_json_is_an_error(tmp_path: Path) -> None:
-    """What it says of its rank cannot be told."""
+QUOTED = '"note": "has /"quotes/" inside"'
+GROUP = '{"pg_name": "0", "pg_desc": "a "b" {", "ranks": [0, 3]}'
+
+
+@pytest.mark.parametrize(
+    ("head", "damaged", "rank"),
+    [
+        (f'"schemaVersion": 1, {QUOTED}, "distributedInfo": {{"rank": 3}}', ("note",), 3),
+        (f'{QUOTED}, "schemaVersion": 1, "distributedInfo": {{"rank": 3}}', ("note",), 3),
+        ('"schemaVersion": 1, "note": "a\nb", "distributedInfo": {"rank": 3}', ("note",), 3),
+        ('"schemaVersion": 1, "note": inf, "distributedInfo": {"rank": 3}', ("note",), 3),
+        (
+            f'"schemaVersion": 1, "distributedInfo": {{"pg_config": [{GROUP}], "rank": 3}}',
+            ("distributedInfo",),
+            3,
+        ),
+        (
+            '"schemaVersion": 1, "distributedInfo": {"backend": "n"ccl", "rank": 3}',
+            ("distributedInfo",),
+            3,
+        ),
+        ('"schemaVersion": 1, "distributedInfo": {"rank" 0}', ("distributedInfo",), None),
+    ],
+)
+def test_metadata_that_is_no_json_loses_only_itself(
+    tmp_path: Path, head: str, damaged: tuple[str, ...], rank: int | None
+) -> None:
+    """PyTorch writes metadata of users as it is; the rest of the head and the events are read."""
     path = tmp_path / "trace.json"
+    events = ", ".join([json.dumps(EVENT | {"ts": at}) for at in (1, 2, 3)])
     path.write_text(
-        '{"schemaVersion": 1, "distributedInfo": {"rank" 0}, "traceEvents": []}', encoding="utf-8"
+        f'{{{head}, "baseTimeNanoseconds": 7000, "traceEvents": [{events}]}}', encoding="utf-8"
     )
-    with pytest.raises(SourceError, match="not valid JSON"):
-        discover(tmp_path)
+    assert [source.identity.rank for source in discover(tmp_path).sources] == [rank or 0]
+    header = read_header(path)
+    assert header == KinetoHeader(rank, 7000, None, header.groups, damaged)
+    records = discover(tmp_path).sources[0].read(ReadRequest(DETAIL_LAYERS))
+    assert len(records.tasks) + len(records.host) == 3
+    assert [(one.reason, one.rows) for one in records.omissions if one.loss] == [
+        (
+            f'trace.json: metadata values that are not valid JSON, the first at "{damaged[0]}"',
+            len(damaged),
+        )
+    ]
 
 
 # -- what is a trace -------------------------------------------------------------------------------

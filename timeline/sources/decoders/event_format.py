@@ -26,16 +26,14 @@ class EventFormat(Generic[EventT]):
         args: the types of the args of its intervals and instants. An arg whose type is `Any` may
             be any JSON value, and one that is `msgspec.Raw` keeps its spelling. Without any, the
             args of an event are one value, an object.
-        mends: see `EventDecoder`.
     """
 
     def __init__(
         self,
         kinds: Any,
         args: Sequence[type[msgspec.Struct]] = (),
-        mends: Sequence[tuple[bytes, bytes]] = (),
     ) -> None:
-        self.decoder: EventDecoder[EventT] = EventDecoder(kinds, mends)
+        self.decoder: EventDecoder[EventT] = EventDecoder(kinds)
         fields = [field for struct in args for field in msgspec.structs.fields(struct)]
         strict = [field for field in fields if field.type not in (Any, msgspec.Raw)]
         loose = [field for field in fields if field.type is Any]

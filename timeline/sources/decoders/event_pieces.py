@@ -62,13 +62,10 @@ _part_event = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 class EventDecoder(Generic[EventT]):
     """Decodes the events of one family of files.
 
-    Args:
-        kinds: a union of types that are told apart by phase.
-        mends: texts that the family writes although they are not JSON, each with one that is and
-            that is as long.
+    kinds: a union of types that are told apart by phase.
     """
 
-    def __init__(self, kinds: Any, mends: Sequence[tuple[bytes, bytes]] = ()) -> None:
+    def __init__(self, kinds: Any) -> None:
         events = GenericAlias(list, (kinds,))
         whole = msgspec.defstruct("Whole", [("traceEvents", events, [])], gc=False)
         self._one: Callable[[bytes], EventT | Other] = msgspec.json.Decoder(kinds).decode
@@ -77,14 +74,6 @@ class EventDecoder(Generic[EventT]):
         self._phases = frozenset(
             kind.__struct_config__.tag for kind in get_args(kinds) if kind is not Other
         )
-        assert all(len(broken) == len(mended) for broken, mended in mends)
-        self._mends = tuple(mends)
-
-    def mended(self, text: bytes) -> bytes:
-        """The text with what is not JSON in it replaced; its length stays."""
-        for broken, mended in self._mends:
-            text = text.replace(broken, mended)
-        return text
 
     def whole_events(self, text: bytes | memoryview) -> Piece[EventT] | None:
         """The events of a piece that was cut between two events; None where it was not."""

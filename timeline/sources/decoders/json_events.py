@@ -24,6 +24,7 @@ from timeline.sources.decoders.event_pieces import (
     phase_of,
 )
 from timeline.sources.decoders.json_values import leading_values
+from timeline.sources.decoders.mending import mend_json
 from timeline.sources.decoders.trace_events import Metadata, Other
 from timeline.sources.files.opened import UTF8_MARK, open_profile_file, read_behind
 
@@ -152,6 +153,8 @@ class _Blocks(Generic[EventT, ScannedT]):
         self._decoder, self._path, self._damage, self._scan = decoder, path, damage, scan
         self._offset = 0
         """Of the text at hand, in the file."""
+        self._grown = False
+        """Whether the text at hand may be longer than it is in the file, because it was mended."""
         self._events = 0
         self._first_fault: tuple[int, str] | None = None
 
@@ -161,20 +164,20 @@ class _Blocks(Generic[EventT, ScannedT]):
         wanted = block_bytes
         while (longer := self._longer(file, held, wanted)) is not None:
             held = longer
-            scanned = self._scan(held)
-            if scanned is None:
-                # What has to be mended is no JSON, so the scanner stops before it.
-                held, broken = self._decoder.mended(held), held
-                scanned = self._scan(held) if held != broken else None
+            scanned, piece = self._whole(held)
+            fault = None if scanned or piece else self._fault(opening, held)
+            if fault is not None and (mended := self._mended(held, fault)) != held:
+                held = mended
+                scanned, piece = self._whole(held)
+                fault = None if scanned or piece else self._fault(opening, held)
             if scanned is not None:
                 events, used = scanned
                 self._events += len(events)
                 yield events
                 held, wanted = self._behind(held, used), block_bytes
                 continue
-            piece = self._before(held, len(held), MOST_CUTS_TRIED)
             used = piece.behind if piece else 0
-            if piece is None and opening and (fault := self._fault(opening, held)) is not None:
+            if fault is not None:
                 piece = self._before_or_at(held, fault)
                 used = next_event(held, max(piece.behind, 1))
                 if used == len(held) < MOST_EVENT_BYTES:
@@ -186,9 +189,20 @@ class _Blocks(Generic[EventT, ScannedT]):
                 continue
             yield self._accepted(piece)
             held, wanted = self._behind(held, used), block_bytes
-        yield from self._rest(opening, self._decoder.mended(held))
+        yield from self._rest(opening, held)
         if not self._events and self._first_fault is not None:
             raise self._unreadable(*self._first_fault)
+
+    def _whole(self, held: bytes) -> tuple[tuple[ScannedT, int] | None, Piece[EventT] | None]:
+        """Whole events at the start of a text, as the scanner reads them, or else the decoder."""
+        scanned = self._scan(held)
+        return scanned, self._before(held, len(held), MOST_CUTS_TRIED) if scanned is None else None
+
+    def _mended(self, held: bytes, fault: int) -> bytes:
+        mended = mend_json(held, fault)
+        self._offset -= len(mended) - len(held)
+        self._grown |= len(mended) != len(held)
+        return mended
 
     def _open(self, file: BinaryIO, block_bytes: int) -> tuple[bytes, bytes]:
         """What the file opens with, and the text behind that."""
@@ -208,7 +222,7 @@ class _Blocks(Generic[EventT, ScannedT]):
         Where compressed content breaks off, what came before is all there is.
         """
         try:
-            longer = read_behind(file, held, count)
+            longer = held + file.read(count) if self._grown else read_behind(file, held, count)
         except SourceError:
             self._note("compressed content that cannot be unpacked", 0)
             return None
@@ -228,6 +242,8 @@ class _Blocks(Generic[EventT, ScannedT]):
 
     def _fault(self, opening: bytes, held: bytes) -> int | None:
         """Where no text that follows could make the events valid."""
+        if not opening:
+            return None
         fault = fault_in(opening + held)
         if fault is None:
             return 0 if len(held) > MOST_EVENT_BYTES else None
@@ -247,6 +263,9 @@ class _Blocks(Generic[EventT, ScannedT]):
             fault = fault_in(opening + held)
             cut_off = fault is None
             stop = len(held) if fault is None else max(0, fault - len(opening))
+            if (mended := self._mended(held, stop)) != held:
+                held = mended
+                continue
             piece = self._before_or_at(held, stop)
             rest = held[piece.behind :].rstrip(_WHITE)
             left = rest.strip(_WHITE + b",]")

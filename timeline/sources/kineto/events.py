@@ -184,13 +184,7 @@ class Instant(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
 
 KinetoEvent = KinetoComplete | Instant | Counter | Metadata | FlowStart | FlowStep | FlowFinish
 
-_MENDS = (
-    (b'"Process Group Description": ,', b'"Process Group Description":0,'),
-    (b'"blocks per SM": inf', b'"blocks per SM":null'),
-    (b'"warps per SM": inf', b'"warps per SM":null'),
-)
-"""Some versions leave the description of a group out, or write a division by zero."""
-KINETO: EventFormat[KinetoEvent] = EventFormat(KinetoEvent, (KinetoArgs, MemoryArgs), _MENDS)
+KINETO: EventFormat[KinetoEvent] = EventFormat(KinetoEvent, (KinetoArgs, MemoryArgs))
 
 
 class ShapedArgs(KinetoArgs, gc=False, frozen=True, rename={"input_dims": "Input Dims"}):
@@ -206,7 +200,7 @@ class ShapedComplete(Complete, gc=False, tag_field="ph", tag="X"):
 
 
 ShapedEvent = ShapedComplete | Instant | Counter | Metadata | FlowStart | FlowStep | FlowFinish
-SHAPED: EventFormat[ShapedEvent] = EventFormat(ShapedEvent, (ShapedArgs, MemoryArgs), _MENDS)
+SHAPED: EventFormat[ShapedEvent] = EventFormat(ShapedEvent, (ShapedArgs, MemoryArgs))
 
 
 def format_for(wanted: ReadRequest) -> EventFormat[Any]:

@@ -40,6 +40,7 @@ __all__ = [
 MOST_HEAD_BYTES = 1 << 24
 """What stands before the events grows with the number of process groups."""
 _DISTRIBUTED, _BASE = b"distributedInfo", b"baseTimeNanoseconds"
+_RANKS = compile_late(rb'"(rank|world_size)"\s*:\s*(\d{1,9})\b')
 
 
 @dataclass(frozen=True)
@@ -48,13 +49,14 @@ class KinetoHeader:
 
     `rank` is None where it was not part of a distributed run; `base_ns` is the wall time at which
     its times are zero. world: the number of all ranks, None where it is not told. groups: the
-    members of process groups, by name.
+    members of process groups, by name. damaged: the keys of values that are not valid JSON.
     """
 
     rank: int | None
     base_ns: int
     world: int | None = None
     groups: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    damaged: tuple[str, ...] = ()
 
 
 def place_of(path: Path) -> tuple[int | None, int | None]:
@@ -63,12 +65,13 @@ def place_of(path: Path) -> tuple[int | None, int | None]:
     They stand before its events or, of a capture on demand, behind them.
 
     Raises:
-        SourceError: the file cannot be read, or what it says of its rank is no JSON.
+        SourceError: the file cannot be read.
     """
     head = _head(path)
     if _DISTRIBUTED not in head and _is_object(head):
         head = tail_values(path, (_DISTRIBUTED,)) | head
-    info = _decoded(path, head.get(_DISTRIBUTED, b"{}"))
+    values, _ = _decoded(head)
+    info = values.get(_DISTRIBUTED.decode())
     return _rank_in(info), _world_in(info)
 
 
@@ -76,16 +79,15 @@ def read_header(path: Path) -> KinetoHeader:
     """Read what stands before the events and, where that is not all, behind them.
 
     Raises:
-        SourceError: the file cannot be read, or what it says of its rank or time is no JSON.
+        SourceError: the file cannot be read.
     """
     head = _head(path)
     if _is_object(head) and not head.keys() >= {_DISTRIBUTED, _BASE}:
         head = tail_values(path, (_DISTRIBUTED, _BASE)) | head
-    info = _decoded(path, head.get(_DISTRIBUTED, b"{}"))
-    base = _decoded(path, head.get(_BASE, b"0"))
-    return KinetoHeader(
-        _rank_in(info), base if isinstance(base, int) else 0, _world_in(info), _groups_in(info)
-    )
+    values, damaged = _decoded(head)
+    info, base = (values.get(key.decode()) for key in (_DISTRIBUTED, _BASE))
+    base_ns = base if isinstance(base, int) else 0
+    return KinetoHeader(_rank_in(info), base_ns, _world_in(info), _groups_in(info), damaged)
 
 
 def _head(path: Path) -> dict[bytes, bytes]:
@@ -125,13 +127,23 @@ def _is_object(head: dict[bytes, bytes]) -> bool:
     return EVENTS in head
 
 
-def _decoded(path: Path, text: bytes) -> Any:
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise SourceError(
-            path, f"is not valid JSON in what stands beside its events: {error.msg}."
-        ) from error
+def _decoded(head: Mapping[bytes, bytes]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The values beside the events by key, and the keys of those that are not valid JSON.
+
+    Of what the run says of its ranks, what can be found is taken where it is not.
+    """
+    values, damaged = {}, []
+    for key, text in head.items():
+        name = key.decode("utf-8", "replace")
+        try:
+            if key != EVENTS:
+                values[name] = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            damaged.append(name)
+    if (name := _DISTRIBUTED.decode()) in damaged:
+        found = _RANKS.findall(head[_DISTRIBUTED])
+        values[name] = values | {key.decode(): int(number) for key, number in found}
+    return values, tuple(damaged)
 
 
 def _rank_in(info: Any) -> int | None:

@@ -16,6 +16,7 @@ from timeline.columns.strings import StringPool
 from timeline.errors import spell_ids
 from timeline.frozen import dataclass
 from timeline.layers import Layer
+from timeline.printable import printable
 from timeline.records.clock import ClockMove
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import (
@@ -64,6 +65,7 @@ from timeline.sources.kineto.events import (
 )
 from timeline.sources.kineto.format import KINETO as KINETO_FORMAT
 from timeline.sources.kineto.header import KinetoHeader, read_header
+from timeline.sources.kineto.launches import ArrowEnds, Launches, Uncorrelated, find_launches
 from timeline.sources.kineto.operators import Numbered, Operators, are_operators, external_ids
 from timeline.sources.kineto.process_groups import find_members
 from timeline.sources.kineto.tables import (
@@ -71,13 +73,14 @@ from timeline.sources.kineto.tables import (
     NOT_LAUNCHED,
     MemoryChanges,
     RuntimeCalls,
-    correlations,
+    clip_overruns,
     device_table,
     host_table,
     memory_counters,
     most_reserved,
 )
 from timeline.sources.source import Clock, Identity, ReadRequest
+from timeline.units import spell_count
 
 __all__ = ["KinetoSource", "read_kineto"]
 
@@ -86,6 +89,8 @@ _MEMORY_EVENT = "[memory]"
 _ANNOTATIONS = "spans of annotations on devices, which are drawn on the host"
 _MARKS = "marks that the profiler made of its own recording"
 _HALF = "arrows whose other end is not in the profile"
+_LOOSE = "arrows that could not be tied to a call and to what it launched"
+_MARKED = "arrows from marks of MSPTI, which begin with their kernels and tell no launch"
 _NO_TOTALS = "memory events without totals"
 _SAME_STEPS = "steps with the number of another step"
 _OTHERS = "trace events of a kind that is not drawn"
@@ -94,6 +99,8 @@ _CODES = {
     _ANNOTATIONS: OmissionCode.REPEATED,
     _MARKS: OmissionCode.NOT_DRAWN,
     _HALF: OmissionCode.ARROW_HALF,
+    _LOOSE: OmissionCode.UNPAIRED,
+    _MARKED: OmissionCode.REPEATED,
     _NO_TOTALS: OmissionCode.NO_TIME,
     _SAME_STEPS: OmissionCode.REPEATED,
 }
@@ -101,7 +108,7 @@ _CODES = {
 _LAYERS = {
     _ANNOTATIONS: frozenset({Layer.FRAMEWORK}),
     _MARKS: frozenset({Layer.FRAMEWORK}),
-    _HALF: frozenset({Layer.ARROWS}),
+    **dict.fromkeys((_HALF, _LOOSE, _MARKED), frozenset({Layer.ARROWS})),
     _NO_TOTALS: frozenset({Layer.COUNTERS}),
 }
 """The layers that would draw what is left out, of what no other layer needs."""
@@ -123,6 +130,8 @@ def read_kineto(
         SourceError: the file cannot be read or holds an event of an unexpected shape.
     """
     reader, damage = _Reader(strings, wanted), LossLog(path)
+    for key in header.damaged:
+        damage.add("metadata values that are not valid JSON", f'"{printable(key)}"')
     reader.read(path, damage)
     records = reader.records(rank, header)
     omissions = (*records.omissions, *damage.omissions(rank))
@@ -138,6 +147,7 @@ class _DeviceTables:
     """The operator that each task names."""
     told: list[Int64] = field(default_factory=list)
     """The row of what each task tells of its collective."""
+    alone: TableBuilder[Uncorrelated] = field(default_factory=lambda: TableBuilder(Uncorrelated))
 
 
 class _Reader:
@@ -163,7 +173,7 @@ class _Reader:
         self._memory = TableBuilder(MemoryChanges)
         self._reserved_bytes = NO_ID
         self._counters, self._flows = CounterReader(), FlowReader(strings)
-        self._launches: list[Int64] = []
+        self._arrow_ends = TableBuilder(ArrowEnds)
         self._left_out: Multiset[str] = Multiset()
 
     def read(self, path: Path, damage: LossLog) -> None:
@@ -186,12 +196,14 @@ class _Reader:
     def _add(self, events: EventColumns) -> None:
         self._add_instants(EventRows(events, np.flatnonzero(events.phase == INSTANT)))
         complete = EventRows(events, np.flatnonzero(events.phase == COMPLETE))
-        table = tables_of(complete)
-        by_table = {one: complete.at(np.flatnonzero(table == one)) for one in KinetoTable}
+        kinds = tables_of(complete)
+        by_table = {one: complete.at(np.flatnonzero(kinds == one)) for one in KinetoTable}
         for kind, tables in self._tasks.items():
             if len(tasks := by_table[kind]):
                 tables.told.append(self._add_descriptions(tasks))
-                tables.tasks.add(device_table(tasks, kind, every_arg=self._wanted.every_arg))
+                table = device_table(tasks, kind, every_arg=self._wanted.every_arg)
+                tables.alone.add(Uncorrelated.among(tasks, table, tables.tasks.rows))
+                tables.tasks.add(table)
                 tables.named.append(external_ids(tasks))
         for one in (*_DEVICE_KINDS, *_HOST_KINDS):
             self._pids[one].update(distinct(by_table[one].processes(NO_ID)).tolist())
@@ -208,8 +220,7 @@ class _Reader:
         self._left_out[_MARKS] += len(by_table[KinetoTable.PROFILER])
         counters = np.flatnonzero(events.phase == COUNTER)
         self._counters.add(counters_at(events, counters))
-        if Layer.ARROWS in self._wanted.layers:
-            self._add_arrows(events, np.flatnonzero(np.isin(events.phase, list(ARROWS))))
+        self._add_arrows(events, np.flatnonzero(np.isin(events.phase, list(ARROWS))))
 
     def _add_instants(self, instants: EventRows) -> None:
         of_memory = instants.by_name(np.bool_, lambda name: name == _MEMORY_EVENT)
@@ -228,20 +239,19 @@ class _Reader:
             self._memory.add(MemoryChanges.among(memory))
 
     def _add_arrows(self, events: EventColumns, rows: Rows) -> None:
-        """Take in the ends of arrows: of those from calls to what they launch, the correlations."""
+        """Take in the ends of arrows; those from calls to what they launch tell launches too."""
         category = events.category[rows]
         launching = events.values.meanings(category, np.bool_, LAUNCHING.__contains__)
-        self._flows.add(events, rows[~launching])
-        ids = events.end_ns[rows[launching]]
-        ids[ids < 0] = events.values.numbers(~ids[ids < 0], NO_ID)
-        self._launches.append(correlations(ids))
+        self._arrow_ends.add(ArrowEnds.among(events, rows[launching]))
+        if Layer.ARROWS in self._wanted.layers:
+            self._flows.add(events, rows[~launching])
 
     def _add_host(self, events: EventRows, table: KinetoTable) -> None:
         if not self._has_host and table is KinetoTable.HOST:
             events = events.at(are_operators(events))
         host = host_table(events, table, self._wanted)
         if table is KinetoTable.RUNTIME:
-            self._calls.add(RuntimeCalls.among(host, self._host[table].rows, self._strings))
+            self._calls.add(RuntimeCalls.among(events, host, self._host[table].rows))
         else:
             self._operators.add(Operators.among(events, host))
             if Layer.ARROWS in self._wanted.layers and self._has_host:
@@ -251,17 +261,21 @@ class _Reader:
 
     def records(self, rank: int, header: KinetoHeader) -> Records:
         """All that was read, at the times of the file."""
-        calls = self._calls.build().in_order()
         self._place_unknown()
-        tasks, named, own = _joined(list(self._tasks.values()))
-        host, runtime_rows = self._host_table()
-        task_call = calls.launching(tasks.connection)
+        tasks, alone, named, own = _joined(list(self._tasks.values()))
+        ends = self._arrow_ends.build()
+        launches = find_launches(tasks, alone, self._calls.build(), ends)
+        calls, task_call = launches.calls, launches.task_call
+        tasks, overruns = clip_overruns(launches.tasks, launches.are_replayed())
+        host, runtime_rows = self._host_table(calls)
+        if launches.names_calls:
+            named[alone.row] = NO_ID
         launching = self._operators.build().launching(named, task_call, calls)
         tasks = replace(tasks, launch_ns=calls.moments_ns(task_call), op_type=launching)
         tasks, ops, told = self._communication(tasks, own, calls, task_call)
         numbered = self._numbered.build()
         numbered = replace(numbered, row=numbered.row + runtime_rows)
-        flows = self._arrows(calls, task_call, tasks, host, numbered)
+        flows = self._arrows(launches, ends, host, numbered)
         steps = self._steps.build()
         _, first = np.unique(steps.iteration, return_index=True)
         self._left_out[_SAME_STEPS] += len(steps) - len(first)
@@ -280,6 +294,7 @@ class _Reader:
             warnings=(
                 *_several_devices(tasks, rank),
                 *_unknown_categories(tasks, self._strings, rank),
+                *_overrunning(tasks.take(overruns), self._strings, rank),
             ),
             hardware=GPU,
             numbered_ops=False,
@@ -313,12 +328,17 @@ class _Reader:
         if self._has_host:
             self._host[KinetoTable.HOST].add(unknown.take(~on_device))
 
-    def _host_table(self) -> tuple[HostEvents, int]:
+    def _host_table(self, calls: RuntimeCalls) -> tuple[HostEvents, int]:
         """What ran on the host, calls of the runtime first, and the number of these."""
         runtime, others = (self._host[kind] for kind in _HOST_KINDS)
         runtime_rows = runtime.rows
         runtime.extend(others)
-        return runtime.build(), runtime_rows
+        host = runtime.build()
+        if self._has_host and not calls.correlated.all():
+            connection = host.connection.copy()
+            connection[calls.row] = calls.connection
+            host = replace(host, connection=connection)
+        return host, runtime_rows
 
     def _communication(
         self, tasks: Tasks, own: Int64, calls: RuntimeCalls, task_call: Rows
@@ -336,27 +356,25 @@ class _Reader:
         return replace(tasks, compute=compute), ops, told
 
     def _arrows(
-        self,
-        calls: RuntimeCalls,
-        task_call: Rows,
-        tasks: Tasks,
-        host: HostEvents,
-        numbered: Numbered,
+        self, launches: Launches, ends: ArrowEnds, host: HostEvents, numbered: Numbered
     ) -> Flows:
         """Arrows from each call to what it launched, and those that the trace draws by time."""
         if Layer.ARROWS not in self._wanted.layers:
             return Flows.empty()
+        calls, task_call, tasks = launches.calls, launches.task_call, launches.tasks
         if not self._has_host:
             task_call = np.full(len(task_call), NOT_LAUNCHED, np.intp)
-        launches = calls.arrows(task_call, self._strings.code(LAUNCH))
+        joined = tasks.connection[task_call != NOT_LAUNCHED]
+        launched = calls.arrows(task_call, self._strings.code(LAUNCH))
         resolved = self._flows.resolve(_lanes_of(host).get)
         drawn = resolved.flows
         if not (drawn.category == self._strings.code(FORWARD_BACKWARD)).any():
             drawn = Flows.concat([drawn, numbered.arrows(host, self._strings)])
-        ends = np.concatenate([np.empty(0, np.int64), *self._launches])
-        joined = np.isin(ends, tasks.connection[launches.target_row])
-        self._left_out[_HALF] += resolved.half + int(np.count_nonzero(~joined))
-        return Flows.concat([launches, drawn])
+        half, loose = ends.count_half(np.concatenate([joined, launches.marked]))
+        self._left_out[_HALF] += resolved.half + half
+        self._left_out[_LOOSE] += loose
+        self._left_out[_MARKED] += len(launches.marked)
+        return Flows.concat([launched, drawn])
 
     def _group(self, pid: object) -> str:
         return MEMORY if pid == MEMORY else self._names.process(pid)
@@ -378,15 +396,24 @@ class _Reader:
         )
 
 
-def _joined(parts: Sequence[_DeviceTables]) -> tuple[Tasks, Int64, Int64]:
-    """All tasks, the operator that each names, and the row of what each tells of a collective."""
-    tasks = TableBuilder(Tasks)
+def _joined(parts: Sequence[_DeviceTables]) -> tuple[Tasks, Uncorrelated, Int64, Int64]:
+    """Join all tasks, those without a correlation, and of each task the operator that it names
+    and the row of what it says of its collective.
+    """
+    tasks, alone = TableBuilder(Tasks), TableBuilder(Uncorrelated)
     for part in parts:
+        some = part.alone.build()
+        alone.add(replace(some, row=some.row + tasks.rows))
         tasks.extend(part.tasks)
     named = [column for part in parts for column in part.named]
     told = [column for part in parts for column in part.told]
     nothing = np.empty(0, np.int64)
-    return tasks.build(), np.concatenate([nothing, *named]), np.concatenate([nothing, *told])
+    return (
+        tasks.build(),
+        alone.build(),
+        np.concatenate([nothing, *named]),
+        np.concatenate([nothing, *told]),
+    )
 
 
 def _lanes_of(host: HostEvents) -> dict[LaneKey, LaneRows]:
@@ -422,6 +449,18 @@ def _unknown_categories(tasks: Tasks, strings: StringPool, rank: int) -> tuple[s
     return (
         f"rank {rank}: events of an unknown category ran on the device ({', '.join(unknown)}); "
         "they are drawn, and count neither as computing nor as communication.",
+    )
+
+
+def _overrunning(tasks: Tasks, strings: StringPool, rank: int) -> tuple[str, ...]:
+    """Say which tasks were cut because their durations were broken."""
+    if not len(tasks):
+        return ()
+    name = printable(strings[int(tasks.name[0])])
+    return (
+        f"rank {rank}: {spell_count(len(tasks), 'task')} of the device cannot have run as long as "
+        "recorded, because two or more whole kernels ran meanwhile on the same stream; each is cut "
+        f"where the next task starts. The first is {name} on stream {tasks.stream[0]}.",
     )
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.constant import constant
-from timeline.columns.distinct import distinct, distinct_pairs, rows_by_value
-from timeline.columns.strings import NO_NAME, StringPool
+from timeline.columns.distinct import distinct_pairs, rows_by_value
+from timeline.columns.strings import NO_NAME
+from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import RUNTIME, Allocations, FlowEnd, Flows, HostEvents, Tasks
 from timeline.records.task_kinds import COPY_TYPES, have_type
@@ -26,6 +29,7 @@ __all__ = [
     "NOT_LAUNCHED",
     "MemoryChanges",
     "RuntimeCalls",
+    "clip_overruns",
     "correlations",
     "device_table",
     "host_table",
@@ -75,6 +79,40 @@ def device_table(events: EventRows, table: KinetoTable, *, every_arg: bool) -> T
         columns["occupancy"] = events.ids(NO_ID, "occupancy")
         columns["size_bytes"] = events.ids(NO_ID, "size")
     return Tasks.of(count, events.spans() | columns)
+
+
+def clip_overruns(tasks: Tasks, replayed: Bool) -> tuple[Tasks, Rows]:
+    """Cut tasks at the next start whose recorded durations cannot be true.
+
+    A stream runs one task after the other; kernels that are launched early overlap the one before
+    them, but two whole ones inside another mean that its duration is broken, as ROCm's sometimes
+    are. A task that waits for others is not asked.
+
+    Args:
+        replayed: (n,) which tasks graphs launched, whose branches rightly overlap on one stream.
+
+    Returns:
+        The tasks, and the rows of those that were cut.
+    """
+    runs = (tasks.end_ns > tasks.start_ns) & (tasks.start_ns != NO_TIME) & ~replayed
+    rows = np.flatnonzero(runs & (tasks.compute | tasks.copy) & (tasks.stream != NO_ID))
+    _, lane = distinct_pairs(tasks.device[rows], tasks.stream[rows])
+    cut, cut_ns = [], []
+    for _, of_lane in rows_by_value(lane):
+        ordered = rows[of_lane[np.argsort(tasks.start_ns[rows[of_lane]], kind="stable")]]
+        start_ns, end_ns = tasks.start_ns[ordered], tasks.end_ns[ordered]
+        earliest_ns = np.minimum.accumulate(end_ns[::-1])[::-1]
+        for at in np.flatnonzero(end_ns[:-1] >= earliest_ns[1:]).tolist():
+            first, last = np.searchsorted(start_ns, [start_ns[at] + 1, end_ns[at]])
+            whole = (end_ns[first:last] <= end_ns[at]) & tasks.compute[ordered[first:last]]
+            if np.count_nonzero(whole) >= 2:
+                cut.append(ordered[at])
+                cut_ns.append(start_ns[first])
+    if not cut:
+        return tasks, np.empty(0, np.intp)
+    every_end_ns = tasks.end_ns.copy()
+    every_end_ns[cut] = cut_ns
+    return replace(tasks, end_ns=every_end_ns), np.array(cut, np.intp)
 
 
 def _blocks(grid: object) -> int:
@@ -238,12 +276,15 @@ def _numbers(events: EventRows, arg: str) -> tuple[Rows, ArgValues]:
 
 NOT_LAUNCHED = -1
 """The call of what no call of the trace launched."""
-_GRAPH_LAUNCH = "graphlaunch"
+_GRAPH_LAUNCH = compile_late(r"graphlaunch", re.I)
 """cudaGraphLaunch, cuGraphLaunch, hipGraphLaunch."""
+_LAUNCH = compile_late(r"launch(?!.*host)", re.I)
+"""Calls that launch kernels or graphs; cudaLaunchHostFunc runs on the host."""
+_COPY = compile_late(r"mem(?:cpy|set)", re.I)
 
 
 class RuntimeCalls(ColumnTable):
-    """Calls with a correlation: that, their times and thread, and their row in the host table.
+    """Calls of the runtime: correlation, times, thread, and their row in the host table.
 
     The row has no meaning where the host table was not read.
     """
@@ -254,25 +295,31 @@ class RuntimeCalls(ColumnTable):
     row: Int64 = column(np.int64)
     process: Int64 = column(np.int64)
     thread: Int64 = column(np.int64)
+    external: Int64 = column(np.int64)
+    """The External id, by which some versions for ROCm name the call of a kernel."""
+    correlated: Bool = column(np.bool_)
     graph: Bool = column(np.bool_)
     """Whether it launches a graph, which was captured before."""
+    launches: Bool = column(np.bool_)
+    """Whether it launches kernels, alone or in a graph."""
+    copies: Bool = column(np.bool_)
 
     @classmethod
-    def among(cls, host: HostEvents, first_row: int, strings: StringPool) -> RuntimeCalls:
-        """Those of a part of the host table that starts at a row."""
-        graphs = [
-            code for code in distinct(host.name).tolist() if _GRAPH_LAUNCH in strings[code].lower()
-        ]
-        calls = cls(
+    def among(cls, events: EventRows, host: HostEvents, first_row: int) -> RuntimeCalls:
+        """Those that are a part of the host table, which starts at a row."""
+        return cls(
             host.connection,
             host.start_ns,
             host.end_ns,
             first_row + np.arange(len(host)),
             host.process,
             host.thread,
-            np.isin(host.name, np.array(graphs, np.int32)),
+            correlations(events.ids(NO_ID, "external", "external_small")),
+            host.connection != NO_ID,
+            events.by_name(np.bool_, _GRAPH_LAUNCH.search),
+            events.by_name(np.bool_, _LAUNCH.search),
+            events.by_name(np.bool_, _COPY.search),
         )
-        return calls.take(calls.connection != NO_ID)
 
     def in_order(self) -> RuntimeCalls:
         """These calls by correlation, then start, as the other methods need them."""

@@ -1,0 +1,195 @@
+"""Which call launched each task: by correlation, by the file's own arrows, or by External id."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from timeline.columns.columns import Bool, ColumnTable, Int64, Rows, column
+from timeline.columns.distinct import distinct_pairs
+from timeline.frozen import dataclass
+from timeline.records.not_given import NO_ID
+from timeline.records.tables import Tasks
+from timeline.sources.decoders.event_columns import ARROW_START, EventColumns
+from timeline.sources.decoders.event_rows import EventRows
+from timeline.sources.kineto.tables import NOT_LAUNCHED, RuntimeCalls, correlations
+
+__all__ = ["ArrowEnds", "Launches", "Uncorrelated", "find_launches"]
+
+
+class ArrowEnds(ColumnTable):
+    """Ends of the arrows from calls to what they launched, in file order.
+
+    The id of an arrow is the correlation of the call and of what it launched.
+    """
+
+    id: Int64 = column(np.int64)
+    process: Int64 = column(np.int64)
+    thread: Int64 = column(np.int64)
+    start_ns: Int64 = column(np.int64)
+    is_start: Bool = column(np.bool_)
+
+    @classmethod
+    def among(cls, events: EventColumns, rows: Rows) -> ArrowEnds:
+        """Read the ends at some rows of events."""
+        lanes = EventRows(events, rows)
+        ids = events.end_ns[rows]
+        ids[ids < 0] = events.values.numbers(~ids[ids < 0], NO_ID)
+        return cls(
+            correlations(ids),
+            lanes.processes(NO_ID),
+            lanes.threads(NO_ID),
+            events.start_ns[rows],
+            events.phase[rows] == ARROW_START,
+        )
+
+    def count_half(self, joined: Int64) -> tuple[int, int]:
+        """Count the ends of arrows that join nothing: those alone, and those that have a partner.
+
+        joined: the ids of arrows that join a call and what it launched.
+        """
+        rest = ~np.isin(self.id, joined)
+        paired = np.intersect1d(self.id[rest & self.is_start], self.id[rest & ~self.is_start])
+        whole = int(np.count_nonzero(np.isin(self.id, paired[paired != NO_ID])))
+        return int(np.count_nonzero(rest)) - whole, whole
+
+
+class Uncorrelated(ColumnTable):
+    """Tasks without a correlation: their rows among the tasks, their lanes and External ids."""
+
+    row: Int64 = column(np.int64)
+    process: Int64 = column(np.int64)
+    thread: Int64 = column(np.int64)
+    external: Int64 = column(np.int64)
+
+    @classmethod
+    def among(cls, events: EventRows, tasks: Tasks, first_row: int) -> Uncorrelated:
+        """Find those among events of the device, which are tasks from a row on."""
+        rows = np.flatnonzero(tasks.connection == NO_ID)
+        alone = events.at(rows)
+        return cls(
+            first_row + rows.astype(np.int64),
+            alone.processes(NO_ID),
+            alone.threads(NO_ID),
+            correlations(alone.ids(NO_ID, "external", "external_small")),
+        )
+
+
+@dataclass(frozen=True)
+class Launches:
+    """Tasks and calls, numbered alike where one launched the other, and the call of each task.
+
+    calls: in order, see `RuntimeCalls.in_order`. marked: the numbers of calls that only mark the
+    start of a task. names_calls: whether the External id of a task without a correlation numbers
+    a call of the runtime, and no operator.
+    """
+
+    tasks: Tasks
+    calls: RuntimeCalls
+    task_call: Rows
+    marked: Int64
+    names_calls: bool
+
+    def are_replayed(self) -> Bool:
+        """Return which tasks a graph launched, or may have, as an (n,) mask.
+
+        Where the call is not recorded, tasks of a graph share a number; those without a number
+        may be of any graph.
+        """
+        connection = self.tasks.connection
+        launched = self.task_call != NOT_LAUNCHED
+        replayed: Bool = (connection == NO_ID) & self.calls.graph.any()
+        replayed[launched] = self.calls.graph[self.task_call[launched]]
+        alone = np.flatnonzero(~launched & (connection != NO_ID))
+        _, which, count = np.unique(connection[alone], return_inverse=True, return_counts=True)
+        replayed[alone] = count[which] > 1
+        return replayed
+
+
+def find_launches(
+    tasks: Tasks, alone: Uncorrelated, calls: RuntimeCalls, ends: ArrowEnds
+) -> Launches:
+    """Find the call of each task: by correlation, by the file's arrows, or by External id.
+
+    ROCm leaves the correlation out in some versions. An External id counts only where exactly one
+    call has it that launches such tasks, and only for tasks without a correlation and an arrow.
+    A call without a length that begins with its task is a mark that MSPTI makes of that, which
+    tells no launch.
+    """
+    connection = tasks.connection.copy()
+    connection[alone.row] = _arrow_at(ends, alone.process, alone.thread, tasks.start_ns[alone.row])
+    calls = _with_arrows(calls, ends)
+    names_calls = bool((calls.external != NO_ID).any())
+    rest = alone.take(connection[alone.row] == NO_ID)
+    calls, connection[rest.row] = _with_external(calls, rest.external, tasks.copy[rest.row])
+    calls = calls.take(calls.connection != NO_ID).in_order()
+    call = calls.launching(connection)
+    marks = np.flatnonzero(call != NOT_LAUNCHED)
+    marks = marks[
+        (calls.start_ns[call[marks]] == tasks.start_ns[marks])
+        & (calls.end_ns[call[marks]] == tasks.start_ns[marks])
+        & ~calls.correlated[call[marks]]
+    ]
+    call[marks] = NOT_LAUNCHED
+    numbered = replace(tasks, connection=connection)
+    return Launches(numbered, calls, call, connection[marks], names_calls)
+
+
+def _with_arrows(calls: RuntimeCalls, ends: ArrowEnds) -> RuntimeCalls:
+    """Number calls without a correlation by the arrow that ends at them."""
+    connection = calls.connection.copy()
+    for some in (np.ones(len(calls), np.bool_), calls.launches):
+        rows = np.flatnonzero((connection == NO_ID) & some)
+        connection[rows] = _arrow_at(
+            ends, calls.process[rows], calls.thread[rows], calls.start_ns[rows]
+        )
+    return replace(calls, connection=connection)
+
+
+def _arrow_at(ends: ArrowEnds, process: Int64, thread: Int64, start_ns: Int64) -> Int64:
+    """Return the id of the arrow that ends where each event starts, NO_ID for none.
+
+    Of several events that start at once on one thread, each has its arrow if there are as many:
+    writers put the ends of arrows behind their events, in the same order.
+    """
+    found = np.full(len(start_ns), NO_ID)
+    if not len(found) or not len(ends):
+        return found
+    _, lane = distinct_pairs(
+        np.concatenate([ends.process, process]), np.concatenate([ends.thread, thread])
+    )
+    _, place = distinct_pairs(lane, np.concatenate([ends.start_ns, start_ns]))
+    at_end, at_event = place[: len(ends)], place[len(ends) :]
+    _, same = distinct_pairs(at_end, ends.id)
+    single = np.sort(np.unique(same, return_index=True)[1])
+    places = int(place.max()) + 1
+    counts = [np.bincount(at, minlength=places) for at in (at_end[single], at_event)]
+    equal = counts[0] == counts[1]
+    single = single[np.argsort(at_end[single], kind="stable")]
+    events = np.argsort(at_event, kind="stable")
+    found[events[equal[at_event[events]]]] = ends.id[single[equal[at_end[single]]]]
+    return found
+
+
+def _with_external(calls: RuntimeCalls, external: Int64, copy: Bool) -> tuple[RuntimeCalls, Int64]:
+    """Number tasks as the one call that has their External id and launches what they are.
+
+    Returns:
+        The calls, of which those with such a task have a number, and the number of each task.
+    """
+    connection, found = calls.connection.copy(), np.full(len(external), NO_ID)
+    for copies, launching in ((False, calls.launches), (True, calls.copies)):
+        rows = np.flatnonzero(launching & (calls.external != NO_ID))
+        ids, first, count = np.unique(calls.external[rows], return_index=True, return_counts=True)
+        rows, ids = rows[first[count == 1]], ids[count == 1]
+        tasks = np.flatnonzero((copy == copies) & np.isin(external, ids))
+        row = rows[np.searchsorted(ids, external[tasks])]
+        fresh = np.unique(row[connection[row] == NO_ID])
+        used = np.isin(calls.external[fresh], connection)
+        highest = max(int(connection.max(initial=0)), int(calls.external.max(initial=0)))
+        connection[fresh] = np.where(
+            used, highest + 1 + np.arange(len(fresh)), calls.external[fresh]
+        )
+        found[tasks] = connection[row]
+    return replace(calls, connection=connection), found
