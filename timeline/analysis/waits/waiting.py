@@ -78,8 +78,9 @@ class Stragglers(ColumnTable):
     shared: its collectives of which it is known who came last, of others or by its own HCCL tasks.
     Of the rest it is not: unmatched: other ranks of the group have nothing to compare with; alone:
     no other rank of the group is in the selection; unknown: some are, and nothing tells when others
-    came; unnamed: its HCCL tasks have neither names nor ranks. shared_ns, unmatched_ns, alone_ns,
-    unknown_ns, unnamed_ns: the time that they took, point_to_point_ns what sends and receives took.
+    came; unnamed: its HCCL tasks have neither names nor ranks; ungrouped: the profile names no
+    group, and ends do not tell which ranks are in it. shared_ns, unmatched_ns, and so on: the time
+    that they took, point_to_point_ns what sends and receives took.
     times_last: how often it came last. waited_ns: how long it waited. caused_ns: how long others
     that are read waited for it, of which compute_late_ns is due to its computing longer than they
     did, and host_late_ns to its host. slowest_ns: the longest it kept one waiting.
@@ -102,6 +103,8 @@ class Stragglers(ColumnTable):
     unnamed: Int64 = column(np.int64, 0)
     unknown_ns: Int64 = column(np.int64, 0)
     unnamed_ns: Int64 = column(np.int64, 0)
+    ungrouped: Int64 = column(np.int64, 0)
+    ungrouped_ns: Int64 = column(np.int64, 0)
 
 
 class WaitedFor(ColumnTable):
@@ -249,6 +252,8 @@ class _Party(enum.IntEnum):
     """Other ranks have it too, but not all members, and nothing tells when those came."""
     NAMELESS = 6
     """Its HCCL tasks say neither what they are nor whom they talk to."""
+    UNGROUPED = 7
+    """Its group has no name, and no other rank is known to be in it."""
 
 
 def _parties(
@@ -272,17 +277,26 @@ def _parties(
     )
     several = found[ranks_of > 1]
     parties = []
+    ungrouped = np.count_nonzero([(~rank.ops.named).any() for rank in ranks]) > 1
     for at, (rank, joins) in enumerate(zip(ranks, joint, strict=True)):
         party = np.where(rank.ops.selected, _Party.POINT_TO_POINT, _Party.NOT_SELECTED)
         grouped = np.isin(rank.ops.communicator, several)
-        party[joins] = np.where(grouped[joins], _Party.UNMATCHED, _Party.ALONE)
+        missing = np.where(grouped, _Party.UNMATCHED, _Party.ALONE)
+        missing = np.where(ungrouped & ~rank.ops.named, _Party.UNGROUPED, missing)
+        party[joins] = missing[joins]
         rows = (shared.rank == at) & (told != _Party.NOT_SELECTED)
         party[shared.row[rows]] = told[rows]
         parties.append(party.astype(np.int64))
     return parties
 
 
-_NOT_TOLD = (_Party.UNMATCHED, _Party.ALONE, _Party.UNTOLD, _Party.NAMELESS)
+_NOT_TOLD = (
+    _Party.UNMATCHED,
+    _Party.ALONE,
+    _Party.UNTOLD,
+    _Party.NAMELESS,
+    _Party.UNGROUPED,
+)
 
 
 def _basis(ranks: Sequence[RankCollectives], parties: Sequence[Int64], compared: int) -> Basis:
@@ -365,6 +379,8 @@ def _stragglers(
         took_part[_Party.NAMELESS],
         took_ns[_Party.UNTOLD],
         took_ns[_Party.NAMELESS],
+        took_part[_Party.UNGROUPED],
+        took_ns[_Party.UNGROUPED],
     )
 
 
