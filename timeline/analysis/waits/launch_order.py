@@ -29,16 +29,12 @@ ALIKE = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast")
 """Kinds in which every rank puts in as much as any other."""
 FROM_OR_TO_ONE = ("Broadcast", "Reduce", "Gather", "Scatter")
 """Kinds in which a rank may have left before another comes."""
-NEAR = 12
-"""Shifts around a likely one that are tried too."""
-PROBES = 16
-"""Ops whose nearest end on the other rank says where its order may begin."""
-MOST_ROWS = 1 << 12
-"""Pairs by which a shift is judged."""
+PROBES = 12
+"""So many ops that follow each other say how far clocks may be apart."""
 LEAST_PAIRS = 3
 """So many ops two ranks must share before their ends say anything."""
 CANDIDATES = 6
-"""So many clocks, of those that shifts suggest, are tried on all ops."""
+"""So many likely clocks are tried on all ops."""
 CLOSE = 0.1
 """On the right clock ends are apart by less than this share of the time from one to the next."""
 NOT_FAR = 0.5
@@ -50,13 +46,11 @@ DRIFT_PAIRS = 20
 WORST = 0.9
 """This share of the ends must be apart by what they are apart by in the middle."""
 MOST = 0.8
-"""This share of the ops two ranks have at one time must be pairs, where no group is named."""
+"""This share of the ops two ranks have at one time must be pairs, as of the best clock."""
 CLEARER = 4.0
 """A clock is wrong if another makes ends agree so many times better."""
 FINEST_NS = 5_000.0
 """Ends that are this much apart agree as well as any."""
-SAME_CLOCK = 0.02
-"""Recorded clocks agree if ends are apart by less than this share of the time between them."""
 MORE_TRIES = 64
 """So many lanes more than there are may be compared in vain."""
 NO_POSITION = np.iinfo(np.int64).min
@@ -69,9 +63,8 @@ def match_by_order(ranks: Sequence[RankCollectives]) -> tuple[RankCollectives, .
     Ranks recorded different parts of what a group ran, and profilers lose records in between, so
     counting pairs nothing. Ops that the program numbers are paired by kind, number and turn among
     those with that number. All others are paired by time: on one clock they ran at once. The clock
-    is what most ends of two ranks are apart by. It is looked for among what shifts of one order
-    against the other suggest, and must make ends agree better than any other; where several do
-    equally well, it is the one on which the first launched ops are one, or the recorded one.
+    is what most ends of two ranks are apart by, which must agree better than on any other clock;
+    where several do equally well, it is the one on which the first launched ops are one.
     Numbered pairs too are kept only if their ends agree on one clock: replicas give their groups
     the same names, and groups that are built again count from the start.
 
@@ -88,10 +81,9 @@ def match_by_order(ranks: Sequence[RankCollectives]) -> tuple[RankCollectives, .
             base = ops_by_rank[at].communicator[rows[:1]].astype(np.uint64)
             if number or not named:
                 base = mix_hashes(base, np.array([at + 1]), np.array([number])).astype(np.uint64)
-            unlike = _unlike([lane.order for lane, _ in group], [place for _, place in group])
             for lane, place in group:
-                unknown = (place == NO_POSITION) | np.isin(place, unlike)
-                keys[lane.at][lane.rows] = np.where(unknown, NO_ID, mix_hashes(base, place))
+                key = np.where(place == NO_POSITION, NO_ID, mix_hashes(base, place))
+                keys[lane.at][lane.rows] = key
                 communicators[lane.at][lane.rows] = base.astype(np.int64)
                 named_ops[lane.at][lane.rows] = True
     return tuple(
@@ -143,7 +135,7 @@ def _groups(lanes: Sequence[_Lane], *, named: bool) -> Iterator[list[tuple[_Lane
             if lane.at == first.at or not (tries > 0 or id(lane) in likely):
                 continue
             fit = _best_fit(first.order, lane.order)
-            if fit is None or not (named or _are_group(fit)):
+            if fit is None or not (named or fit.share >= MOST):
                 tries -= 1
             elif lane.at not in fits or fit.apart_ns < fits[lane.at][1].apart_ns:
                 fits[lane.at] = lane, fit
@@ -172,12 +164,6 @@ class _Ends:
         for begin, end in zip(first.tolist(), stop.tolist(), strict=True):
             found.update(set(self._number[begin:end].tolist()))
         return {id(self._lanes[one]) for one, times in found.items() if 2 * times > len(at)}
-
-
-def _are_group(fit: _Fit) -> bool:
-    """Whether nearly all ops that two lanes have at one time are pairs."""
-    held = max((int(np.ptp(its)) + 1 for its in (fit.rows, fit.places) if len(its)), default=0)
-    return len(fit.rows) >= MOST * max(held, LEAST_PAIRS)
 
 
 def _with_positions(first: _Lane, fits: Sequence[tuple[_Lane, _Fit]]) -> list[tuple[_Lane, Int64]]:
@@ -263,19 +249,6 @@ def _alike(order: _Order, places: Rows, other: _Order, rows: Rows) -> Bool:
     return alike
 
 
-def _unlike(orders: Sequence[_Order], positions: Sequence[Int64]) -> Int64:
-    """The positions at which ranks do different things, so that these cannot be one collective."""
-    position = np.concatenate(positions)
-    found = [np.empty(0, np.int64)]
-    for name, nothing in _KNOWN:
-        values = np.concatenate([getattr(order, name) for order in orders])
-        known = np.flatnonzero(values != nothing)
-        known = known[np.lexsort((values[known], position[known]))]
-        differs = (np.diff(position[known]) == 0) & (np.diff(values[known]) != 0)
-        found.append(position[known][1:][differs])
-    return distinct(np.concatenate(found))
-
-
 @dataclass(frozen=True)
 class _Fit:
     """Pairs of ops of two lanes: rows of one, their places in the other, and how clocks differ.
@@ -291,6 +264,12 @@ class _Fit:
     middle_ns: int
     apart_ns: float
 
+    @property
+    def share(self) -> float:
+        """The share of the ops that lanes have between the first pair and the last, that pair."""
+        held = max(int(np.ptp(self.rows)), int(np.ptp(self.places))) + 1
+        return len(self.rows) / max(held, LEAST_PAIRS)
+
     def clock_ns(self, times_ns: Int64) -> Int64:
         """How far the clock is ahead at some of its times."""
         after_ns = (times_ns - self.middle_ns).astype(np.float64)
@@ -302,13 +281,11 @@ def _best_fit(order: _Order, other: _Order) -> _Fit | None:
     counted = _by_sequence(order, other)
     if counted is not None:
         return counted
+    offsets_ns = _likely_offsets(order, other)
     first, other_first = order.first_launched(), other.first_launched()
-    by_launch = None if first is None or other_first is None else first - other_first
-    fits = [
-        fit
-        for offset_ns in _likely_offsets(order, other, by_launch)
-        if (fit := _by_time(order, other, offset_ns))
-    ]
+    if first is not None and other_first is not None:
+        offsets_ns.append(float(other.end_ns[other_first] - order.end_ns[first]))
+    fits = [fit for one_ns in offsets_ns if (fit := _by_time(order, other, one_ns))]
     return _chosen(order, other, fits)
 
 
@@ -403,7 +380,8 @@ def _by_time(order: _Order, other: _Order, offset_ns: float) -> _Fit | None:
     if fit is None or not len(fit.rows):
         return None
     fit = _fit(order, other, *_overlapping(order, other, fit.offset_ns, fit))
-    return None if fit is None else _kept(order, other, fit)
+    fit = None if fit is None else _kept(order, other, fit)
+    return fit if fit is not None and len(fit.rows) else None
 
 
 def _overlapping(
@@ -448,10 +426,10 @@ def _overlapping(
 
 
 def _chosen(order: _Order, other: _Order, fits: Sequence[_Fit]) -> _Fit | None:
-    """The fit whose ends agree best; where several agree as well, by launch or recorded clock.
+    """The fit whose ends agree best.
 
-    The one that makes the first launched ops of both one collective stands if both launched as
-    many ops, and so the same.
+    Where others agree as well, the one that makes the first launched ops of both one collective
+    stands, if both launched as many ops, and so the same, or if the recorded clocks say so too.
     """
     if not fits:
         return None
@@ -462,66 +440,47 @@ def _chosen(order: _Order, other: _Order, fits: Sequence[_Fit]) -> _Fit | None:
     as_many = np.count_nonzero(order.launched) == np.count_nonzero(other.launched)
     most = max(len(fit.rows) for fit in fits)
     least = min(MANY_PAIRS, max(LEAST_PAIRS, most / 2))
-    judged = [fit for fit in fits if len(fit.rows) >= least]
+    share = MOST * max(fit.share for fit in fits)
+    judged = [fit for fit in fits if len(fit.rows) >= least and fit.share >= share]
     if not judged:  # too few ops to tell anything by their ends
         return by_launch if as_many else None
     best = min(judged, key=lambda fit: (max(fit.apart_ns, FINEST_NS), abs(fit.offset_ns)))
     as_good = CLEARER * max(best.apart_ns, FINEST_NS)
-    as_close = [fit for fit in judged if fit is not best and fit.apart_ns <= as_good]
+    as_close = [
+        fit
+        for fit in judged
+        if fit.apart_ns <= as_good and abs(fit.offset_ns - best.offset_ns) > as_good
+    ]
     is_close = best.apart_ns <= order.close_ns(CLOSE)
     if is_close and not as_close:
         return best
-    if as_many and by_launch is not None and by_launch.apart_ns <= order.close_ns(NOT_FAR):
-        return by_launch if by_launch is best or by_launch in as_close else None
-    spacing_ns = order.close_ns(1.0)
-    is_recorded = abs(best.offset_ns) <= min(CLEARER * FINEST_NS, SAME_CLOCK * spacing_ns)
-    return best if is_close and is_recorded else None
+    if by_launch is None or by_launch.apart_ns > order.close_ns(NOT_FAR):
+        return None
+    is_good = len(by_launch.rows) >= least and by_launch.apart_ns <= as_good
+    is_recorded = abs(by_launch.offset_ns) <= CLEARER * FINEST_NS
+    return by_launch if is_good and (as_many or is_recorded) else None
 
 
-def _likely_offsets(order: _Order, other: _Order, by_launch: int | None) -> list[float]:
-    """How far clocks may be apart: what most ends are apart by with one order shifted.
+def _likely_offsets(order: _Order, other: _Order) -> list[float]:
+    """How far clocks may be apart: what the ends of many of some ops are apart by.
 
-    Records that are lost in between shift what follows, so that no shift need fit for most.
+    The ops follow each other, so that neither drift nor lost records spread them.
     """
-    wide_ns = 2 * order.close_ns(CLOSE)
-    found: list[tuple[float, float]] = []
-    for shift in _likely(order, other, by_launch):
-        first, stop = max(0, -shift), min(len(other), len(order) - shift)
-        rows = np.arange(first, stop)
-        if len(rows) > MOST_ROWS:
-            rows = rows[np.linspace(0, len(rows) - 1, MOST_ROWS).astype(np.intp)]
-        rows = rows[_alike(order, rows + shift, other, rows)]
-        if not len(rows):
-            continue
-        between_ns = np.sort(other.end_ns[rows] - order.end_ns[rows + shift])
-        within = np.searchsorted(between_ns, between_ns + round(wide_ns), side="right")
-        within -= np.arange(len(rows))
-        most = int(np.argmax(within))
-        middle_ns = float(between_ns[most + within[most] // 2])
-        count = float("inf") if shift == by_launch else float(within[most])
-        found.append((count, middle_ns))
+    middles = len(other) // 3, 2 * len(other) // 3
+    near = np.arange(PROBES) - PROBES // 2
+    rows = distinct(np.concatenate([middle + near for middle in middles]))
+    rows = rows[(rows >= 0) & (rows < len(other))]
+    row, place = np.repeat(rows, len(order)), np.tile(np.arange(len(order)), len(rows))
+    alike = _alike(order, place, other, row)
+    between_ns = np.sort((other.end_ns[row] - order.end_ns[place])[alike])
+    wide_ns = round(2 * order.close_ns(CLOSE))
+    stop = np.searchsorted(between_ns, between_ns + wide_ns, side="right")
+    within = stop - np.arange(len(between_ns))
+    middle_ns = between_ns[np.arange(len(between_ns)) + within // 2]
     chosen: list[float] = []
-    for _, offset_ns in sorted(found, key=lambda one: (-one[0], abs(one[1]))):
-        if len(chosen) < CANDIDATES and all(abs(offset_ns - one) > wide_ns / 2 for one in chosen):
-            chosen.append(offset_ns)
+    for at in np.lexsort((np.abs(middle_ns), -within)).tolist():
+        if all(abs(middle_ns[at] - one) > wide_ns / 2 for one in chosen):
+            chosen.append(float(middle_ns[at]))
+        if len(chosen) == CANDIDATES:
+            break
     return chosen
-
-
-def _likely(order: _Order, other: _Order, by_launch: int | None) -> list[int]:
-    """Shifts to try: those by which something fits, and those around."""
-    likely = {0, len(order) - len(other)} | ({by_launch} if by_launch is not None else set())
-    likely |= _shifts_of_equals(other.step, order.step)
-    at = np.unique(np.linspace(0, len(other) - 1, PROBES).astype(np.intp))
-    found = np.searchsorted(np.maximum.accumulate(order.end_ns), other.end_ns[at])
-    likely |= set((found - at).tolist())
-    around = {shift + near for shift in likely for near in range(-NEAR, NEAR + 1)}
-    return sorted(shift for shift in around if -len(other) < shift < len(order))
-
-
-def _shifts_of_equals(mine: Int64, theirs: Int64) -> set[int]:
-    """The shifts that put the first rows of equal values on each other."""
-    values, first = np.unique(mine, return_index=True)
-    others, other_first = np.unique(theirs, return_index=True)
-    both, at, other_at = np.intersect1d(values, others, return_indices=True)
-    shifts = other_first[other_at] - first[at]
-    return set(shifts[both != NO_ID][:PROBES].tolist())

@@ -93,16 +93,6 @@ class Islands:
         apart = self.number[rank] != self.number[other]
         return np.where(apart, np.maximum(self.doubt_ns[rank], self.doubt_ns[other]), 0)
 
-    def over_ops_ns(self, shared: SharedOps) -> Int64:
-        """How far clocks of the ranks of each op may be off; 0 for one of one island."""
-        if not shared.count:
-            return np.zeros(0, np.int64)
-        first = shared.first_rows()
-        lowest = shared.rank[first]
-        return np.asarray(
-            np.maximum.reduceat(self.between_ns(shared.rank, lowest[shared.op]), first), np.int64
-        )
-
 
 def find_shared_ops(
     parts: Sequence[Collectives], wanted: Sequence[Bool], by: str = "key", *, least: int = 2

@@ -184,13 +184,12 @@ def measure_waiting(
     shared = find_shared_ops(parts, joint, least=1)
     start_ns, end_ns = shared.take(parts, "start_ns"), shared.take(parts, "end_ns")
     last_start_ns = over_ops(np.maximum, start_ns, shared)
-    op_slack_ns = np.maximum(islands.over_ops_ns(shared), slack_ns)
+    op_slack_ns = _slack_ns(shared, slack_ns, islands)
     met = last_start_ns <= over_ops(np.minimum, end_ns, shared) + op_slack_ns
     mismatched = int(np.count_nonzero(~met))
     if mismatched:  # each rank's own tasks may still tell
         shared = shared.apart(~met)
-    op_slack_ns = np.maximum(islands.over_ops_ns(shared), slack_ns)
-    arrivals = find_last_arrivals(ranks, shared, op_slack_ns)
+    arrivals = find_last_arrivals(ranks, shared, _slack_ns(shared, slack_ns, islands))
     waits = _waits(ranks, shared, arrivals, slack_ns, islands)
     known = shared.rows_where(arrivals.known)
     parties = _parties(ranks, joint, shared, arrivals)
@@ -205,6 +204,13 @@ def measure_waiting(
         _waited_for(waits),
         compute_late_ns[order],
     )
+
+
+def _slack_ns(shared: SharedOps, slack_ns: int, islands: Islands) -> Int64:
+    """How far the clocks of the ranks of each op may be off."""
+    lowest = shared.rank[shared.first_rows()][shared.op]
+    between_ns = islands.between_ns(shared.rank, lowest)
+    return np.maximum(over_ops(np.maximum, between_ns, shared), slack_ns)
 
 
 def _waits(
@@ -286,12 +292,6 @@ def _parties(
     arrivals: LastArrivals,
 ) -> list[Int64]:
     """For each rank the `_Party` of each of its ops."""
-    joined = np.bincount(shared.op, minlength=shared.count)[shared.op]
-    told = np.select(
-        [arrivals.known, arrivals.unnamed, joined > 1],
-        [_Party.SHARED, _Party.NAMELESS, _Party.UNTOLD],
-        _Party.NOT_SELECTED,
-    )
     groups = [
         distinct(rank.ops.communicator[joins]) for rank, joins in zip(ranks, joint, strict=True)
     ]
@@ -299,6 +299,14 @@ def _parties(
         np.concatenate([np.empty(0, np.int64), *groups]), return_counts=True
     )
     several = found[ranks_of > 1]
+    joined = np.bincount(shared.op, minlength=shared.count)[shared.op]
+    group = shared.take([rank.ops for rank in ranks], "communicator")
+    is_lost = (arrivals.members > 1) & (ranks_of[np.searchsorted(found, group)] >= arrivals.members)
+    told = np.select(
+        [arrivals.known, arrivals.unnamed, (joined > 1) & is_lost, joined > 1],
+        [_Party.SHARED, _Party.NAMELESS, _Party.UNMATCHED, _Party.UNTOLD],
+        _Party.NOT_SELECTED,
+    )
     parties = []
     ungrouped = np.count_nonzero([(~rank.ops.named).any() for rank in ranks]) > 1
     for at, (rank, joins) in enumerate(zip(ranks, joint, strict=True)):
