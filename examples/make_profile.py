@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from simulator.faulty_recording import FaultyRecording
 from simulator.layouts import LAYOUTS, SPARSE_LAYOUTS
 from simulator.model import MICROSECOND_NS
 from simulator.parallelism import Parallelism
@@ -42,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parallelism=Parallelism(
             options.tensor_parallel, options.stages, options.micro_batches, options.batched
         ),
+        recording=_recording(options),
     )
     written = (LAYOUTS | SPARSE_LAYOUTS)[options.layout](run, options.out)
     files = [path for one in written for path in (one, *one.rglob("*")) if path.is_file()]
@@ -103,6 +105,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     _add_fault(faults, "--frequency", "MHZ", int, "runs its AI cores slower than at 1800 MHz")
     _add_fault(faults, "--starved", "MICROSECONDS", int, "gets the data of each step so much later")
     _add_fault(faults, "--slow-link", "FACTOR", float, "has links that take so many times as long")
+    recording = parser.add_argument_group("what is wrong with how it was recorded")
+    _add_fault(recording, "--clock", "MICROSECONDS", int, "has a clock that is ahead")
+    _add_fault(recording, "--drift", "PPB", int, "has a clock that runs fast")
+    _add_fault(recording, "--lost", "NUMBER", int, "lost the record of one of its collectives")
     return parser.parse_args(arguments)
 
 
@@ -132,6 +138,14 @@ def _scenario(options: argparse.Namespace) -> Scenario | None:
         slow_links=dict(options.slow_link),
     )
     return scenario if scenario.causes or options.healthy else None
+
+
+def _recording(options: argparse.Namespace) -> FaultyRecording:
+    lost: dict[int, tuple[int, ...]] = {}
+    for rank, number in options.lost:
+        lost[rank] = (*lost.get(rank, ()), number)
+    clock_ns = {rank: us * MICROSECOND_NS for rank, us in options.clock}
+    return FaultyRecording(clock_ns, dict(options.drift), lost)
 
 
 def _numbers(numbers: Sequence[int]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from simulator.collective import lay_out_all_reduce, lay_out_pair
+from simulator.faulty_recording import FaultyRecording
 from simulator.model import (
     MONOTONIC_START_NS,
     WALL_START_NS,
@@ -38,6 +39,7 @@ def make_run(
     profiled: Collection[int] | None = None,
     parallelism: Parallelism | None = None,
     names_groups: bool = False,
+    recording: FaultyRecording | None = None,
 ) -> Run:
     """Simulate a run in which rank 1 computes slowly during the second step.
 
@@ -47,6 +49,7 @@ def make_run(
     of that step. Of all ranks only `profiled` ones are in the run; its truth is about all. Ranks
     work on other data, all alike, unless `parallelism` shares the model. Profiles tell who is in
     which group if there is more than one, or if it `names_groups`, as newer versions do.
+    `recording` tells what is wrong with clocks and records, not with the run.
     """
     if min(ranks, steps, planes, len(graphs)) < 1:
         raise ValueError("a run needs at least one rank, step, plane and graph")
@@ -91,7 +94,8 @@ def make_run(
         tuple(cluster.meetings),
         parallelism.named or names_groups,
     )
-    return Run(recorded, seed, tuple(graphs), ops_per_step, planes, monotonic, truth)
+    run = Run(recorded, seed, tuple(graphs), ops_per_step, planes, monotonic, truth)
+    return run if recording is None else recording.record(run)
 
 
 class _Cluster:

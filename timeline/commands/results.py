@@ -98,7 +98,12 @@ def _waiting_warnings(joined: JoinedRanks, selection: Selection) -> Iterator[str
             (
                 stragglers.unmatched,
                 stragglers.unmatched_ns,
-                "the other ranks have none that ran with them",
+                "those of the other ranks could not be paired: records are missing",
+            ),
+            (
+                stragglers.ungrouped,
+                stragglers.ungrouped_ns,
+                "the profile names no group, and ends do not tell which ranks ran them together",
             ),
             (
                 stragglers.unknown,

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
+import numpy as np
+
 from timeline.analysis.chosen_detail import ChosenDetail
 from timeline.analysis.clocks import JoinedClock, RankClock, join_clocks
 from timeline.analysis.ordinary_steps import ordinary_steps
@@ -15,6 +17,7 @@ from timeline.analysis.path.path_steps import critical_path
 from timeline.analysis.questions import Questions
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waits.launch_order import match_by_order
+from timeline.analysis.waits.shared_ops import Islands
 from timeline.analysis.waits.waiting import Waiting, measure_waiting
 from timeline.errors import SelectionError
 from timeline.frozen import dataclass
@@ -263,7 +266,9 @@ def _move(drawn: list[DrawnRank], clock: JoinedClock) -> None:
 
 
 def _waiting_of(facts: Sequence[RankFacts], clock: JoinedClock) -> Waiting:
-    return measure_waiting([rank.collectives for rank in facts], _slack_ns(clock))
+    columns = ([move.island for move in clock.moves], [move.doubt_ns for move in clock.moves])
+    islands = Islands(*np.array(columns, np.int64).reshape(2, -1))
+    return measure_waiting([rank.collectives for rank in facts], _slack_ns(clock), islands)
 
 
 def _ordinary_of(facts: RankFacts) -> RankFacts:
@@ -276,7 +281,7 @@ def _ordinary_of(facts: RankFacts) -> RankFacts:
 
 
 def _slack_ns(clock: JoinedClock) -> int:
-    """How far clocks may be off."""
+    """How far clocks of one island may be off."""
     return SLACK_SPREADS * max((move.spread_ns or 0 for move in clock.moves), default=0)
 
 

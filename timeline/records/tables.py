@@ -329,7 +329,7 @@ class OmissionCode(str, enum.Enum):
     ARROW_CUT = "arrow_cut"
     """Arrows with an end that is not selected, not drawn or merged with others; or no room left."""
     ARROW_BACKWARDS = "arrow_backwards"
-    """Arrows to what began too long before the call to have been launched by it."""
+    """Arrows to what began before the call: too long before it, or unlike nearly all launches."""
     WRITER_LIMIT = "writer_limit"
     """What the profiler itself cut off."""
     SIZE_LIMIT = "size_limit"

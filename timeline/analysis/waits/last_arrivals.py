@@ -75,7 +75,7 @@ class _Candidates(ColumnTable):
 
 
 def find_last_arrivals(
-    ranks: Sequence[RankCollectives], shared: SharedOps, slack_ns: int
+    ranks: Sequence[RankCollectives], shared: SharedOps, slack_ns: Int64
 ) -> LastArrivals:
     """Find the last rank of each op, by the ops of ranks and by what their HCCL tasks waited for.
 
@@ -86,7 +86,7 @@ def find_last_arrivals(
     Args:
         ranks: on one clock.
         shared: their ops, those of one rank too.
-        slack_ns: how far the clocks may be off.
+        slack_ns: (ops,) how far the clocks of their ranks may be off.
     """
     if not shared.count:
         return LastArrivals.empty()
@@ -109,7 +109,7 @@ def find_last_arrivals(
     is_later = (
         whole[of]
         & (candidates.moment_ns > candidates.before_ns + TIE_NS)
-        & (candidates.moment_ns > last_start_ns + lead_ns + TIE_NS - slack_ns)
+        & (candidates.moment_ns > last_start_ns + lead_ns + TIE_NS - slack_ns[of])
     )
     other, other_ns = _latest(candidates, is_later, shared)
     by_tasks, is_whole = (other != NO_ID)[of], whole[of]

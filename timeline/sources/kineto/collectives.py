@@ -196,7 +196,7 @@ def build_ops(
     functions = strings.codes([function_path(kernel) for kernel in kernels])
     label, group_name = _groups_by_stream(told, tasks.stream)
     library = strings.codes([kind.library for kind in kinds])
-    label, group_name = _groups_by_library(label, group_name, library, tasks.stream, strings)
+    label = _labels_by_library(label, library, tasks.stream, strings)
     return CommunicationOps.of(
         len(tasks),
         {
@@ -245,27 +245,21 @@ def _groups_by_stream(told: Descriptions, stream: Int64) -> tuple[Codes, Codes]:
     return label, name
 
 
-def _groups_by_library(
-    label: Codes, name: Codes, library: Codes, stream: Int64, strings: StringPool
-) -> tuple[Codes, Codes]:
-    """Label and name of groups: where not told, the library, and the stream if that has several.
+def _labels_by_library(label: Codes, library: Codes, stream: Int64, strings: StringPool) -> Codes:
+    """Labels of groups: where not told, the library, and the stream if that has several.
 
-    Every communicator has a stream of its own, and all ranks make them in the same order.
+    Every communicator has a stream of its own, which each rank numbers for itself.
     """
-    label, name = label.copy(), name.copy()
+    label = label.copy()
     unknown = np.flatnonzero(label == NO_NAME)
     for code, at in rows_by_value(library[unknown]):
         rows = unknown[at]
         streams, number_of = np.unique(stream[rows], return_inverse=True)
-        spelled = strings[code]
-        if len(streams) == 1:
-            label[rows] = code
-        else:
-            labels = strings.codes(f"{spelled} stream {number}" for number in streams.tolist())
-            names = strings.codes(f"{spelled} {at + 1}" for at in range(len(streams)))
-            label[rows] = labels[number_of]
-            name[rows] = np.where(name[rows] == NO_NAME, names[number_of], name[rows])
-    return label, name
+        label[rows] = code
+        if len(streams) > 1:
+            of_stream = [f"{strings[code]} stream {number}" for number in streams.tolist()]
+            label[rows] = strings.codes(of_stream)[number_of]
+    return label
 
 
 def _algorithm(kernel: str) -> str:
