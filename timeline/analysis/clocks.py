@@ -187,19 +187,20 @@ def _doubts(ranks: Sequence[RankClock], moves: Sequence[RankMove]) -> Iterator[s
     """How far the clocks of islands may be off from each other."""
     islands: dict[int, list[int]] = {}
     for rank, move in zip(ranks, moves, strict=True):
-        if move.doubt_ns:
+        if len(rank.collectives.ops):
             islands.setdefault(move.island, []).append(rank.rank)
-    if islands:
-        named = [
-            f"{'ranks' if len(its) > 1 else 'rank'} {spell_ids(its)}" for its in islands.values()
-        ]
-        more = [f"{len(named) - MOST_NAMED} others"] if len(named) > MOST_NAMED else []
-        *first, last = named[:MOST_NAMED] + more
-        doubt_ns = max(move.doubt_ns for move in moves)
-        yield (
-            f"{', '.join(first)} and {last} share no collectives that end together: between them "
-            f"clocks may be off by {spell_duration(doubt_ns)}, and nobody is named for less."
-        )
+    if len(islands) < 2:
+        return
+    named = [f"{'ranks' if len(its) > 1 else 'rank'} {spell_ids(its)}" for its in islands.values()]
+    more = [f"{len(named) - MOST_NAMED} others"] if len(named) > MOST_NAMED else []
+    *first, last = named[:MOST_NAMED] + more
+    doubt_ns = max(move.doubt_ns for move in moves)
+    yield f"{', '.join(first)} and {last} share no collectives that end together: " + (
+        f"between them clocks may be off by {spell_duration(doubt_ns)}, and nobody is named for "
+        "less."
+        if doubt_ns
+        else "nothing tells how far their clocks may be off."
+    )
 
 
 def _corrected(found: Alignment, at: int, move: RankMove) -> RankMove:
