@@ -13,7 +13,6 @@ from pathlib import Path
 from timeline.errors import SourceError
 from timeline.frozen import dataclass
 from timeline.patterns import compile_late
-from timeline.sources.decoders.sqlite import open_database
 from timeline.sources.files.opened import open_profile_file, walk
 
 __all__ = ["find_foreign", "foreign_files_below"]
@@ -128,6 +127,8 @@ def _first_bytes(path: Path) -> bytes:
 
 
 def _tables(path: Path) -> tuple[str, ...]:
+    from timeline.sources.decoders.sqlite import open_database  # most profiles need no SQLite
+
     with contextlib.suppress(SourceError), open_database(path, in_part=True) as database:
         return tuple(name for (name,) in database.rows("SELECT name FROM sqlite_master"))
     return ()

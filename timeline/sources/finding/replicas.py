@@ -83,7 +83,7 @@ def number_replicas(claims: Sequence[Claim]) -> list[Claim]:
     note = _note([one.replica or 0 for one in of_replicas], ranks, by_rank=is_named)
     rank_of = dict(zip(map(id, of_replicas), ranks, strict=True))
     return [
-        one.claim if id(one) not in rank_of else one.numbered(rank_of[id(one)], size, note)
+        one.as_told() if id(one) not in rank_of else one.numbered(rank_of[id(one)], size, note)
         for one in placed
     ]
 
