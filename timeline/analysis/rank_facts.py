@@ -101,6 +101,8 @@ class ProfileFacts:
     """Whether it is nothing but small tables and what lies beside them; see `Records`."""
     notes: tuple[str, ...] = ()
     """What its reader assumed or left out that changes what the figures are about."""
+    untimed_steps: bool = False
+    """Whether its steps have no times of their own; see `Records`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +174,10 @@ class RankFacts:
 
     class_times: ClassTimes | None = None
     """How often and how long each class of work ran, for a comparison; None without one."""
-    tells_free: bool = True
-    """Whether it tells what is free; see `Records`."""
     step_trace: StepTrace = field(default_factory=StepTrace.empty)
     """A row per selected step: what it consists of."""
+    not_recorded: frozenset[str] = frozenset()
+    """Parts of device time, by their names in the report, that nothing records."""
     single: SingleRecords = field(default_factory=SingleRecords)
     """Its tasks and host calls one by one, where they are asked for."""
 
@@ -237,6 +239,7 @@ def collect_profile_facts(records: Records) -> ProfileFacts:
         timed=records.timed,
         tables_only=records.tables_only,
         notes=records.notes,
+        untimed_steps=records.untimed_steps,
     )
 
 
@@ -299,11 +302,13 @@ def collect_facts(
         operators,
         collectives,
         rank_links(records, selection.steps, whole=not windowed and selection.graphs is None),
-        rank_checks(records, selection, windowed, measured),
+        RankChecks()
+        if records.tables_only
+        else rank_checks(records, selection, windowed, measured),
         detail_omission(selected),
         recorded=selected.cut.recorded,
         exposed=selected.overlap.not_overlapped,
-        tells_free=records.tells_free,
+        not_recorded=frozenset() if records.tells_free else frozenset({"free_ns", "idle_ns"}),
         idle=None if selected.idle is None else selected.idle.times,
         profiler_tables=with_queue_sums(
             records.profiler_tables.selected(selection.steps, selection.graphs)

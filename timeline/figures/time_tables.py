@@ -21,10 +21,6 @@ __all__ = ["PARTS", "extent_ns", "overlap_table", "step_table"]
 PARTS = ("computing_ns", "communication_ns", "not_overlapped_ns", "free_ns", "copies_ns", "idle_ns")
 
 
-_FREE = ("free_ns", "idle_ns")
-"""What nothing tells of a rank without any task of the device."""
-
-
 def overlap_table(facts: Sequence[RankFacts], ordinary: Sequence[Bool]) -> Table:
     """See `Figures.overlap`; ordinary: which steps of each rank are."""
     return join_tables(_overlap(rank, its) for rank, its in zip(facts, ordinary, strict=True))
@@ -47,16 +43,18 @@ def _overlap(facts: RankFacts, ordinary: Bool) -> dict[str, npt.NDArray[Any]]:
         },
     }
     columns = {name: np.array([value], np.int64) for name, value in row.items()}
-    if not facts.tells_free:
-        columns |= {name: np.array([NO_ID], np.int64) for name in _FREE}
-    maybe = (
-        "step_ns",
-        "copies_ns",
-        "outside_ns",
-        "before_ns",
-        *(() if facts.tells_free else _FREE),
-    )
-    return {**columns, **{name: np.ma.masked_equal(columns[name], NO_ID) for name in maybe}}
+    maybe = ("step_ns", "copies_ns", "outside_ns", "before_ns")
+    return {
+        **columns,
+        **{name: np.ma.masked_equal(columns[name], NO_ID) for name in maybe},
+        **_masked(facts, 1),
+    }
+
+
+def _masked(facts: RankFacts, count: int) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of the parts of device time that nothing records of a rank."""
+    nothing = np.ma.masked_equal(np.full(count, NO_ID), NO_ID)
+    return dict.fromkeys(facts.not_recorded, nothing)
 
 
 def extent_ns(overlap: Table) -> Int64:
@@ -78,8 +76,6 @@ def _steps(facts: RankFacts, ordinary: Bool) -> dict[str, npt.NDArray[Any]]:
         name: np.ma.masked_array(getattr(totals, name), ~totals.known)
         for name in ("span_ns", *PARTS)
     }
-    if not facts.tells_free:
-        measured |= {name: np.ma.masked_array(measured[name], True) for name in _FREE}
     if facts.free_parts.copies_ns is None:
         measured["copies_ns"] = np.ma.masked_equal(np.full(len(steps), NO_ID), NO_ID)
     return {
@@ -90,6 +86,7 @@ def _steps(facts: RankFacts, ordinary: Bool) -> dict[str, npt.NDArray[Any]]:
         "end_ns": steps.end_ns,
         "device_start_ns": np.ma.masked_equal(facts.device_start_ns, NO_TIME),
         **measured,
+        **_masked(facts, len(steps)),
         "receive_ns": np.ma.masked_array(facts.step_waits.receive_ns, ~totals.known),
         "preparing_ns": np.ma.masked_equal(facts.step_waits.preparing_ns, NO_TIME),
         **_phases(steps),

@@ -33,6 +33,7 @@ __all__ = [
     "MINDSPORE_TABLES",
     "MINDSPORE_TEXT",
     "UNNUMBERED",
+    "table_ids",
     "text_ids",
 ]
 
@@ -76,7 +77,8 @@ def _log_ids(directory: Path) -> list[int]:
     return _ids_among(_names_in(directory), _LOG)
 
 
-def _table_ids(directory: Path) -> list[int]:
+def table_ids(directory: Path) -> list[int]:
+    """Return the ids in the names of small tables in a directory, ascending."""
     return sorted(numbers_in(directory))
 
 
@@ -205,7 +207,7 @@ def _file_of_tables(file: CaptureFile) -> list[Capture]:
 
 
 def _identify_tables(capture: Capture, root: Root) -> list[Claim]:
-    return [_claim(capture, root, _table_ids, Clock())]
+    return [_claim(capture, root, table_ids, Clock())]
 
 
 def _read_tables(claim: Claim, identity: Identity) -> Source:
@@ -222,7 +224,7 @@ MINDSPORE_TABLES = Format(
     recognise=_recognise_tables,
     recognise_file=_file_of_tables,
     identify=_identify_tables,
-    ids=_table_ids,
+    ids=table_ids,
     read_with=_read_tables,
     unused=_unused_of_id,
     lies_beside=True,

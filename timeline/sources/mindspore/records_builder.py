@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -21,7 +22,7 @@ from timeline.records.tables import (
 )
 from timeline.sources.common.losses import LossLog, counted_losses
 from timeline.sources.mindspore.framework_table import describe_operators, read_framework_table
-from timeline.sources.mindspore.hccl_files import find_repeated
+from timeline.sources.mindspore.hccl_files import find_repeated, read_hccl_files
 from timeline.sources.mindspore.step_ticks import StepTicks
 
 __all__ = ["RecordsBuilder", "find_main_graph", "with_iterations", "with_known_graphs"]
@@ -104,6 +105,14 @@ class RecordsBuilder:
         else:
             ops = ops.take(~find_repeated(ops, old))
         self.records = replace(self.records, ops=CommunicationOps.concat([old, ops]))
+
+    def add_hccl(self, paths: Sequence[Path], *, with_planes: bool) -> None:
+        """Take the communication ops and tasks that HCCL recorded, which are finer than reduces."""
+        records = self.records
+        runs = read_hccl_files(paths, records.strings, records.rank, with_planes=with_planes)
+        self.report(runs.omissions)
+        self.add_ops(runs.ops, better=True)
+        self.records = replace(self.records, planes=runs.planes)
 
     def describe(self, path: Path) -> None:
         """Give tasks what the framework's table says of their operators."""

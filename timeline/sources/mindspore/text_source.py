@@ -22,7 +22,7 @@ from timeline.sources.mindspore.device_rows import read_aicpu_rows, read_device_
 from timeline.sources.mindspore.display import Display, names_its_rows, read_display
 from timeline.sources.mindspore.display_limit import CutOff, cut_off_by_limit
 from timeline.sources.mindspore.format import MINDSPORE_TEXT, text_ids
-from timeline.sources.mindspore.hccl_files import find_hccl_files, read_hccl_files
+from timeline.sources.mindspore.hccl_files import find_hccl_files
 from timeline.sources.mindspore.records_builder import RecordsBuilder
 from timeline.sources.mindspore.step_ticks import StepTicks, read_step_ticks
 from timeline.sources.source import Clock, Identity, ReadRequest
@@ -119,18 +119,7 @@ class MindSporeTextSource:
             builder.describe(path)
 
     def _add_communication(self, builder: RecordsBuilder, wanted: ReadRequest) -> None:
-        paths = self._hccl_files()
-        if not paths:
-            return
-        runs = read_hccl_files(
-            paths,
-            builder.records.strings,
-            self.identity.rank,
-            with_planes=Layer.COMMUNICATION in wanted.layers,
-        )
-        builder.report(runs.omissions)
-        builder.add_ops(runs.ops, better=True)
-        builder.records = replace(builder.records, planes=runs.planes)
+        builder.add_hccl(self._hccl_files(), with_planes=Layer.COMMUNICATION in wanted.layers)
 
     def _of_display(self, path: Path, wanted: ReadRequest) -> Records:
         strings, rank = StringPool(), self.identity.rank
