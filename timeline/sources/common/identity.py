@@ -15,6 +15,7 @@ from timeline.sources.capture import (
     Claim,
     Evidence,
     Extent,
+    Part,
     Root,
 )
 from timeline.sources.common.decimals import whole_number
@@ -82,7 +83,7 @@ def make_claim(
         tuple(evidence),
         device,
         clock,
-        several,
+        Part.of_device(device) if several else None,
         stamps[-1].ljust(17, "0") if stamps else "",
         worker[1] if worker else "",
     )

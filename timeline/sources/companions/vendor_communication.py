@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import field, replace
 from pathlib import Path
@@ -66,6 +67,23 @@ class MeasuredOps:
     start_us: list[float] = field(default_factory=list)
     elapsed_ns: list[int] = field(default_factory=list)
     moved_bytes: list[int] = field(default_factory=list)
+
+    def of_ops(self, ops: CommunicationOps, strings: StringPool) -> MeasuredOps:
+        """Return those that some ops are, by name and start within a microsecond."""
+        starts_us = (ops.start_ns // 1000).tolist()
+        known = set(zip(map(strings.__getitem__, ops.name.tolist()), starts_us, strict=True))
+        rows = [
+            at
+            for at, (name, start_us) in enumerate(zip(self.names, self.start_us, strict=True))
+            if any((name, math.floor(start_us) + off) in known for off in (-1, 0, 1))
+        ]
+        return MeasuredOps(
+            [self.names[at] for at in rows],
+            [self.steps[at] for at in rows],
+            [self.start_us[at] for at in rows],
+            [self.elapsed_ns[at] for at in rows],
+            [self.moved_bytes[at] for at in rows],
+        )
 
     def figures(self, file: str, strings: StringPool) -> VendorFigures:
         """The length of each op."""

@@ -20,7 +20,7 @@ from timeline.sources.decoders.csv_blocks import Block, read_blocks
 if TYPE_CHECKING:
     from timeline.sources.decoders.sqlite import Database
 
-__all__ = ["read_operator_sums", "read_step_sums", "read_step_table"]
+__all__ = ["find_busy_devices", "read_operator_sums", "read_step_sums", "read_step_table"]
 
 STEP_SUM_NS = 25
 """How far sums of floats over the segments of a step are off."""
@@ -29,6 +29,7 @@ OPERATOR_SUM_NS = 5
 """Of few operators; of many, one for each: tables and databases round each to whole ns."""
 MOST_US = 1e12
 """No time is longer: that is 11 days."""
+_DEVICE = "Device_id"
 _STEPS = ("Step", "Step ID", "Step Id")
 _OF_COMMUNICATION = frozenset({"HCCL", "COMMUNICATION"})
 """Cores of op_statistic that are no operators which compute."""
@@ -46,6 +47,8 @@ def read_step_sums(
 ) -> VendorFigures:
     """Read step_trace_time.csv: how each step's device time is spent, in microseconds.
 
+    Sums that name no device are of all devices of the capture, so with a device they are not read.
+
     Raises:
         SourceError: the file cannot be read, or is another table.
     """
@@ -53,6 +56,8 @@ def read_step_sums(
     for block in read_blocks(path, None, tuple(MEASURES), damage):
         steps = next((block.integers(name, NO_ID) for name in _STEPS if name in block), None)
         of_device = select_device_rows(block, device)
+        if device is not None and _DEVICE not in block:
+            of_device[:] = False
         if steps is None:
             steps = np.full(len(block), NO_ID)
         values = {}
@@ -64,15 +69,32 @@ def read_step_sums(
     return VendorFigures.concat(parts)
 
 
+def find_busy_devices(path: Path) -> list[int]:
+    """Return the devices that computed or communicated, as step_trace_time.csv says, ascending.
+
+    None of a table that names no devices, which is of one.
+
+    Raises:
+        SourceError: the file cannot be read, or is another table.
+    """
+    found = set[int]()
+    for block in read_blocks(path, None, tuple(MEASURES), LossLog(path)):
+        if _DEVICE in block:
+            busy = [block.reals(name)[0] > 0 for name in ("Computing", "Communication")]
+            found |= {*block.integers(_DEVICE, NO_ID)[busy[0] | busy[1]].tolist()}
+    return sorted(found - {NO_ID})
+
+
 def read_step_table(database: Database, strings: StringPool, device: int | None) -> VendorFigures:
     """Read StepTraceTime of a database, which says the same as step_trace_time.csv."""
-    if not database.has("StepTraceTime", *_TABLE_COLUMNS):
+    columns = (*_TABLE_COLUMNS, *([] if device is None else ["deviceId"]))
+    if not database.has("StepTraceTime", *columns):
         return VendorFigures.empty()
     absent = dict.fromkeys(_TABLE_COLUMNS, float("inf"))
     values = database.floats("StepTraceTime", absent)
     ids = {"step": NO_ID, "deviceId": NO_ID}
     numbers = database.integers("StepTraceTime", ids)
-    of_device = (numbers["deviceId"] == NO_ID) | (device is None) | (numbers["deviceId"] == device)
+    of_device = (device is None) | (numbers["deviceId"] == device)
     measured = {measure: values[name] for name, measure in _TABLE_COLUMNS.items()}
     file = database.path.name
     return _step_figures(measured, numbers["step"], of_device, file, DATABASE_NS, strings)

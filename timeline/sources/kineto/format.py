@@ -23,7 +23,9 @@ from timeline.sources.kineto.header import (
     find_moment_ns,
     host_of,
     is_named_kineto,
+    may_hold_several,
     rank_of,
+    read_header,
     read_name,
 )
 from timeline.sources.source import Identity, Source
@@ -78,7 +80,25 @@ def _identify(capture: Capture, root: Root) -> list[Claim]:
     else:
         evidence = [Evidence(rank, f"file name {capture.content.name}") for rank in name.ranks]
         evidence = evidence or find_evidence_in_names(capture, root)
-    return [Claim(capture, tuple(evidence), taken=name.taken, worker=name.worker)]
+    claim = Claim(capture, tuple(evidence), taken=name.taken, worker=name.worker)
+    return [*_claims_of_parts(claim, told)] or [claim]
+
+
+def _claims_of_parts(claim: Claim, told: int | None) -> Iterator[Claim]:
+    """Claims for the ranks of a trace that holds several."""
+    path = claim.capture.content
+    if not may_hold_several(path, is_distributed=told is not None):
+        return
+    from timeline.sources.kineto.parts import find_parts
+
+    parts = find_parts(path)
+    world = read_header(path).world
+    for one in parts:
+        if one.rank is not None:
+            evidence = (Evidence(one.rank, f"{one.part.name} in {path.name}"),)
+            yield replace(claim, evidence=evidence, part=one.part)
+        elif world is None or world in (1, len(parts)):
+            yield replace(claim, device=one.device, part=one.part)
 
 
 def _recorded_time(capture: Capture) -> Extent:
@@ -89,7 +109,8 @@ def _read_with(claim: Claim, identity: Identity) -> Source:
     from timeline.sources.kineto.source import KinetoSource
 
     host = claim.clock.host or host_of(identity.worker)
-    return KinetoSource(identity, replace(claim.clock, host=host), claim.capture.content)
+    clock = replace(claim.clock, host=host)
+    return KinetoSource(identity, clock, claim.capture.content, claim.part)
 
 
 KINETO = Format(

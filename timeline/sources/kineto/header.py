@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from timeline.sources.common.json_kinds import (
 )
 from timeline.sources.common.process_groups import ranks_in
 from timeline.sources.decoders.json_values import leading_values
-from timeline.sources.files.opened import UTF8_MARK, open_profile_file
+from timeline.sources.files.opened import UTF8_MARK, last_bytes, open_profile_file
 
 __all__ = [
     "KinetoHeader",
@@ -36,6 +36,7 @@ __all__ = [
     "find_moment_ns",
     "host_of",
     "is_named_kineto",
+    "may_hold_several",
     "rank_of",
     "read_header",
     "read_name",
@@ -60,6 +61,11 @@ class KinetoHeader:
     base_ns: int
     world: int | None = None
     groups: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+    def of_other_rank(self) -> KinetoHeader:
+        """Return what holds for the other ranks of a merged trace, such as groups of all ranks."""
+        shared = {name: ranks for name, ranks in self.groups.items() if len(ranks) == self.world}
+        return replace(self, rank=None, groups=shared)
 
 
 def rank_of(path: Path) -> int | None:
@@ -87,6 +93,41 @@ def read_header(path: Path) -> KinetoHeader:
     base = _decoded(path, head.get(_BASE, b"0"))
     return KinetoHeader(
         _rank_in(info), base if isinstance(base, int) else 0, _world_in(info), _groups_in(info)
+    )
+
+
+_PID = rb'("[^"]*"|-?[0-9]+)'
+_SIGN = compile_late(
+    rb'"pid"\s*:\s*"\[|"args"\s*:\s*\{[^{}]*"rank"\s*:'
+    rb'|"name"\s*:\s*"[^"\n]*\b[Rr](?:ank|ANK)[ _-]?\d'
+)
+"""What merged traces have: labels in pids, ranks among args or in names."""
+_TWICE = (
+    compile_late(rb'"cat"\s*:\s*"[a-z0-9]+_(?:runtime|driver)"[^{}]*?"pid"\s*:\s*' + _PID),
+    compile_late(rb'"cat"\s*:\s*"kernel"[^{}]*?"pid"\s*:\s*' + _PID),
+    compile_late(rb'"pid"\s*:\s*' + _PID + rb'[^{}]*"args"\s*:\s*\{\s*"name"\s*:\s*"stream '),
+    compile_late(rb'"pid"\s*:\s*' + _PID + rb'[^{}]*"args"\s*:\s*\{\s*"labels"\s*:\s*"CPU"'),
+)
+"""What is of one process in a trace of one rank: launches, kernels, streams, the host itself."""
+_ENDS_BYTES = 1 << 18
+"""So many bytes at the beginning and at the end are looked at."""
+
+
+def may_hold_several(path: Path, *, is_distributed: bool) -> bool:
+    """Return whether the ends of a trace look like those of one that holds several ranks.
+
+    The end of a large packed trace is looked at only where it does not say that it is of one rank:
+    all of it would have to be unpacked.
+
+    Raises:
+        SourceError: the file cannot be read.
+    """
+    with open_profile_file(path, in_part=True) as file:
+        text, is_plain = file.read(_ENDS_BYTES), file.seekable()
+    if len(text) == _ENDS_BYTES and (is_plain or not is_distributed):
+        text += last_bytes(path, _ENDS_BYTES)
+    return bool(_SIGN.search(text)) or any(
+        len({match[1] for match in pattern.finditer(text)}) > 1 for pattern in _TWICE
     )
 
 

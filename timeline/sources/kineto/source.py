@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from timeline.columns.columns import Int64, Rows, TableBuilder
-from timeline.columns.distinct import distinct, distinct_pairs, rows_by_value
+from timeline.columns.distinct import distinct, distinct_pairs, map_values, rows_by_value
 from timeline.columns.strings import StringPool
 from timeline.errors import spell_ids
 from timeline.frozen import dataclass
@@ -30,6 +31,7 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
+from timeline.sources.capture import Part
 from timeline.sources.common.counter_events import CounterReader, counters_at
 from timeline.sources.common.flow_events import FlowReader, LaneRows
 from timeline.sources.common.lane_names import LaneNames
@@ -41,6 +43,7 @@ from timeline.sources.decoders.event_columns import (
     COMPLETE,
     COUNTER,
     INSTANT,
+    Bytes,
     EventColumns,
 )
 from timeline.sources.decoders.event_rows import EventRows
@@ -110,9 +113,15 @@ _LOSSES = frozenset({_NO_TOTALS, _SAME_STEPS, _OTHERS})
 
 
 def read_kineto(
-    path: Path, rank: int, header: KinetoHeader, strings: StringPool, wanted: ReadRequest
+    path: Path,
+    rank: int,
+    header: KinetoHeader,
+    strings: StringPool,
+    wanted: ReadRequest,
+    part: Part | None = None,
+    device: int | None = None,
 ) -> Records:
-    """Read a trace, given what stands beside its events.
+    """Read a trace, or the part of it that is of one rank, given what stands beside its events.
 
     Tables that no layer needs stay empty; tasks, ops, steps and launch times are always read,
     because the overlap of a step needs them.
@@ -120,11 +129,12 @@ def read_kineto(
     Raises:
         SourceError: the file cannot be read or holds an event of an unexpected shape.
     """
-    reader, damage = _Reader(strings, wanted), LossLog(path)
+    reader, damage = _Reader(strings, wanted, part, device), LossLog(path)
     reader.read(path, damage)
     records = reader.records(rank, header)
     omissions = (*records.omissions, *damage.omissions(rank))
-    return _shifted(replace(records, omissions=omissions), header.base_ns)
+    warnings = (*records.warnings, *damage.warnings(rank))
+    return _shifted(replace(records, omissions=omissions, warnings=warnings), header.base_ns)
 
 
 @dataclass
@@ -144,8 +154,19 @@ class _Reader:
     Events of a kind stay in file order, kind after kind, however many come at a time.
     """
 
-    def __init__(self, strings: StringPool, wanted: ReadRequest) -> None:
+    def __init__(
+        self, strings: StringPool, wanted: ReadRequest, part: Part | None, device: int | None
+    ) -> None:
         self._strings, self._wanted = strings, wanted
+        self._pids = dict(part.processes) if part and part.processes else None
+        self._device = device if part and not part.processes else None
+        self._is_first = part is None or part.is_first
+        moved = (
+            isinstance(pid, int) and pid != before for pid, before in (self._pids or {}).items()
+        )
+        self._is_moved = any(moved)
+        self._elsewhere: list[Int64] = []
+        """Correlations of what ran on devices that are not read."""
         self._has_host = bool(wanted.layers & {Layer.CANN, Layer.FRAMEWORK})
         self._names = LaneNames()
         self._format = format_for(wanted)
@@ -165,7 +186,10 @@ class _Reader:
         """Read all events."""
         for events in read_events(self._format.decoder, path, damage=damage, scan=self._held.scan):
             for event in self._held.add(events):
-                self._names.add(event)
+                if self._pids is None:
+                    self._names.add(event)
+                elif event.pid in self._pids:
+                    self._names.add(msgspec.structs.replace(event, pid=self._pids[event.pid]))
             if self._held.size > HELD_EVENTS:
                 self._flush()
         self._flush()
@@ -173,16 +197,20 @@ class _Reader:
     def _flush(self) -> None:
         """Add the events that are held to the tables."""
         if self._held.others:
-            self._left_out[_OTHERS] += self._held.others
+            self._left_out[_OTHERS] += self._held.others if self._is_first else 0
             self._held.others = 0
         for events in self._held.take():
             self._add(events)
 
     def _add(self, events: EventColumns) -> None:
-        self._add_instants(EventRows(events, np.flatnonzero(events.phase == INSTANT)))
-        complete = EventRows(events, np.flatnonzero(events.phase == COMPLETE))
+        phase = self._phase_if_read(events)
+        self._add_instants(EventRows(events, np.flatnonzero(phase == INSTANT)))
+        complete = EventRows(events, np.flatnonzero(phase == COMPLETE))
         table = tables_of(complete)
         by_table = {one: complete.at(np.flatnonzero(table == one)) for one in KinetoTable}
+        if self._device is not None:
+            for kind in (*_DEVICE_KINDS, KinetoTable.ANNOTATION):
+                by_table[kind] = self._on_device(by_table[kind])
         for kind, tables in self._tasks.items():
             if len(tasks := by_table[kind]):
                 tables.told.append(self._add_descriptions(tasks))
@@ -197,10 +225,31 @@ class _Reader:
                 self._add_host(by_table[kind], kind)
         self._left_out[_ANNOTATIONS] += len(by_table[KinetoTable.ANNOTATION])
         self._left_out[_MARKS] += len(by_table[KinetoTable.PROFILER])
-        counters = np.flatnonzero(events.phase == COUNTER)
+        counters = np.flatnonzero(phase == COUNTER)
         self._counters.add(counters_at(events, counters))
         if Layer.ARROWS in self._wanted.layers:
-            self._add_arrows(events, np.flatnonzero(np.isin(events.phase, list(ARROWS))))
+            self._add_arrows(events, np.flatnonzero(np.isin(phase, list(ARROWS))))
+
+    def _phase_if_read(self, events: EventColumns) -> Bytes:
+        """The phase of each event, 0 for those of processes that are not read."""
+        events.values.pids = self._pids
+        if self._pids is None:
+            return events.phase
+        known = map_values(
+            events.group,
+            lambda groups: np.array(
+                [events.values.process(group) is not None for group in groups.tolist()], np.bool_
+            ),
+        )
+        return np.where(known, events.phase, 0)
+
+    def _on_device(self, events: EventRows) -> EventRows:
+        """Those that ran on the device that is read; what launched others is noted."""
+        device = events.ids(events.processes(NO_ID), "device", "device_inside")
+        other = (device != self._device) & (device != NO_ID)
+        if other.any():
+            self._elsewhere.append(correlations(events.at(other).ids(NO_ID, "correlation")))
+        return events.at(~other)
 
     def _add_instants(self, instants: EventRows) -> None:
         of_memory = instants.by_name(np.bool_, lambda name: name == _MEMORY_EVENT)
@@ -209,6 +258,9 @@ class _Reader:
         self._left_out[_MARKS] += known
         self._left_out[_OTHERS] += len(is_known) - known
         memory = instants.at(of_memory)
+        if self._device is not None:
+            device = memory.ids(NO_ID, "memory_device")
+            memory = memory.at((device == self._device) | (device == NO_ID))
         samples = list(memory_counters(memory))
         self._left_out[_NO_TOTALS] += len(memory) - sum(len(one.time_ns) for one in samples)
         if Layer.COUNTERS in self._wanted.layers:
@@ -326,8 +378,11 @@ class _Reader:
         drawn = resolved.flows
         if not (drawn.category == self._strings.code(FORWARD_BACKWARD)).any():
             drawn = Flows.concat([drawn, numbered.arrows(host, self._strings)])
-        ends = np.concatenate([np.empty(0, np.int64), *self._launches])
-        joined = np.isin(ends, tasks.connection[launches.target_row])
+        # Some who merge traces move the ids of arrows and correlations by different numbers.
+        given = [] if self._is_moved else self._launches
+        ends = np.concatenate([np.empty(0, np.int64), *given])
+        known = [tasks.connection[launches.target_row], *self._elsewhere]
+        joined = np.isin(ends, np.concatenate(known))
         self._left_out[_HALF] += resolved.half + int(np.count_nonzero(~joined))
         return Flows.concat([launches, drawn])
 
@@ -407,6 +462,7 @@ class KinetoSource:
     identity: Identity
     clock: Clock
     trace: Path
+    part: Part | None = None
     layout: str = KINETO_FORMAT.name
 
     @property
@@ -416,5 +472,9 @@ class KinetoSource:
 
     def read(self, wanted: ReadRequest) -> Records:
         """See `Source.read`."""
-        header = read_header(self.trace)
-        return read_kineto(self.trace, self.identity.rank, header, StringPool(), wanted)
+        header, identity = read_header(self.trace), self.identity
+        if self.part is not None and not self.part.is_first:
+            header = header.of_other_rank()
+        return read_kineto(
+            self.trace, identity.rank, header, StringPool(), wanted, self.part, identity.device
+        )

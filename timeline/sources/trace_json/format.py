@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+from dataclasses import replace
 from pathlib import Path
 
+from timeline.errors import SourceError
 from timeline.patterns import compile_late
 from timeline.sources.capture import (
     Capture,
@@ -12,6 +15,8 @@ from timeline.sources.capture import (
     Folder,
     FolderKind,
     Format,
+    Part,
+    Root,
 )
 from timeline.sources.common.identity import identify_all_devices, identify_device
 from timeline.sources.common.json_kinds import JsonKind, kind_of_json
@@ -26,6 +31,7 @@ from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, Identity, Source
 __all__ = ["GRAPH_TIMELINE", "MINDSTUDIO", "TRACE_VIEW"]
 
 _TRACE_VIEW = "trace_view.json"
+_STEP_TABLE = "step_trace_time.csv"
 _TRACE = compile_late(r"msprof(?:_slice|_\d+)+\.json")
 _TRACE_OF_GRAPH = compile_late(r"msprof_\d+_\d+_\d+\.json")
 
@@ -62,10 +68,36 @@ def _file_of_any_name(file: CaptureFile) -> list[Capture]:
     return [Capture(TRACE_VIEW, file.path.parent, file.path)]
 
 
+def _identify_trace_view(capture: Capture, root: Root) -> list[Claim]:
+    """Return a claim for each device, if several did anything."""
+    (claim,) = identify_device(capture, root)
+    devices = _devices_of_trace_view(capture.content)
+    if len(devices) < 2:
+        return [claim]
+    return [replace(claim, device=one, part=Part.of_device(one)) for one in devices]
+
+
+def _devices_of_trace_view(content: Path) -> list[int]:
+    """Return the devices that did anything, as the table of steps says; without one the trace."""
+    with contextlib.suppress(SourceError):  # whoever reads the files reports what is damaged
+        table = find_file(content, _STEP_TABLE) if content.is_dir() else None
+        if table is not None:
+            from timeline.sources.companions.vendor_sums import find_busy_devices
+
+            return find_busy_devices(table)
+        trace = find_file(content, _TRACE_VIEW) if content.is_dir() else content
+        if trace is not None:
+            from timeline.sources.ascend_trace.reader import find_packed_devices
+
+            _, devices = find_packed_devices(trace)
+            return devices
+    return []
+
+
 def _read_trace_view(claim: Claim, identity: Identity) -> Source:
     from timeline.sources.trace_json.source import TraceViewSource
 
-    return TraceViewSource(identity, claim.clock, claim.capture.content)
+    return TraceViewSource(identity, claim.clock, claim.capture.content, claim.several)
 
 
 TRACE_VIEW = Format(
@@ -73,7 +105,7 @@ TRACE_VIEW = Format(
     recognise=_recognise_trace_view,
     recognise_file=_file_of_trace_view,
     recognise_content=_file_of_any_name,
-    identify=identify_device,
+    identify=_identify_trace_view,
     read_with=_read_trace_view,
     table_directories=_directory_of_tables,
 )

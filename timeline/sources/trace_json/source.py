@@ -13,7 +13,7 @@ from timeline.patterns import compile_late
 from timeline.records.joining import join_records
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import Records, Tasks
-from timeline.sources.ascend_trace.reader import TraceFiles, read_trace
+from timeline.sources.ascend_trace.reader import TraceFiles, find_packed_devices, read_trace
 from timeline.sources.common.kernel_table import (
     KernelTable,
     delay_of_table,
@@ -46,6 +46,7 @@ class TraceViewSource:
     identity: Identity
     clock: Clock
     output: Path
+    several_devices: bool = False
     layout: str = TRACE_VIEW.name
 
     @property
@@ -62,9 +63,12 @@ class TraceViewSource:
         """See `Source.read`."""
         trace, *kernels = self.files
         device = NO_ID if self.identity.device is None else self.identity.device
-        strings = StringPool()
-        records = read_trace(TraceFiles((trace,), device), self.identity.rank, strings, wanted)
-        return _finish(records, kernels, None)
+        strings, files = StringPool(), TraceFiles((trace,), device)
+        if self.several_devices:
+            packed, _ = find_packed_devices(trace)
+            files = TraceFiles((trace,), device, only_device=True, packed=packed)
+        records = read_trace(files, self.identity.rank, strings, wanted)
+        return _finish(records, kernels, device if self.several_devices else None)
 
 
 @dataclass(frozen=True)
