@@ -168,19 +168,20 @@ class Evidence:
 class Part:
     """What is read as one rank of a capture that holds several ranks.
 
-    name: the part as people call it, such as device_1 or TP01. processes: the processes of a merged
-    trace that are of the rank, and the pid that each had before; empty for a part that is a device.
-    is_first: whether the head of the trace, which is that of one rank, is of this one.
+    name: the part as people call it, such as device_1 or TP01. device: what the part ran on, None
+    for processes of a merged trace. processes: those, and the pid that each had before. is_first:
+    whether the head of the trace, which is that of one rank, is of this one.
     """
 
     name: str
+    device: int | None = None
     processes: tuple[tuple[object, object], ...] = ()
     is_first: bool = True
 
     @classmethod
     def of_device(cls, device: int | None) -> Part:
         """The part of a capture that ran on one device."""
-        return cls(f"device_{device}")
+        return cls(f"device_{device}", device)
 
 
 @dataclass(frozen=True)

@@ -207,7 +207,7 @@ class _Reader:
             for part in counters_at(events, counters)
             if self._every_counter or part.name.startswith(AI_CORE_FREQUENCY)
         )
-        arrows = np.flatnonzero(is_read & np.isin(events.phase, list(ARROWS)))
+        arrows = np.flatnonzero(np.isin(events.phase, list(ARROWS)))
         category = events.values.names(events.category[arrows])
         self._flows.add(events, arrows[category != self._strings.code(_DRAWN_AS_STEPS)])
 
@@ -247,7 +247,9 @@ class _Reader:
     def records(self, rank: int) -> Records:
         """All that was read."""
         records = self._tables.records(rank, self._strings, self._files)
-        resolved = self._flows.resolve(lambda key: self._tables.lane_rows(key, records))
+        resolved = self._flows.resolve(
+            lambda key: self._tables.lane_rows(key, records), lambda key: self._of_device(key[0])
+        )
         records = with_launches(records, self._tables.calls.build(), resolved.launches)
         flows, half = Flows.empty(), 0
         if Layer.ARROWS in self._layers:

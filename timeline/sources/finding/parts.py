@@ -55,7 +55,7 @@ def find_free_ranks(claims: Sequence[Claim]) -> tuple[list[Claim], list[str]]:
     counted = {id(one): one for one in claims if one.evidence and one.evidence[0].counted}
     taken = {one.rank for one in claims if id(one) not in counted}
     moved = dict[int, Claim]()
-    for claim in sorted(counted.values(), key=_told_rank):
+    for claim in sorted(counted.values(), key=lambda one: one.evidence[0].rank):
         rank = claim.rank
         if rank is None:  # contradicted, which whoever resolves ranks reports
             continue
@@ -63,35 +63,24 @@ def find_free_ranks(claims: Sequence[Claim]) -> tuple[list[Claim], list[str]]:
         taken.add(free)
         moved[id(claim)] = _counted_on(claim, claim.evidence[0].counted + free - rank)
     made = [moved.get(id(claim), claim) for claim in claims]
-    split = {one.capture.content for one in made if _is_numbered_here(one)}
-    notes = [_note([one for one in made if one.capture.content == path]) for path in sorted(split)]
-    return made, notes
-
-
-def _told_rank(claim: Claim) -> tuple[int, int]:
-    first = claim.evidence[0]
-    return first.rank - first.counted, first.counted
-
-
-def _is_numbered_here(claim: Claim) -> bool:
-    """Whether the part is of a merged trace, or of a rank that was counted on."""
-    if claim.part is None or not claim.evidence:
-        return False
-    return bool(claim.part.processes) or claim.evidence[0].counted > 0
+    split = {
+        one.capture.content
+        for one in made
+        if one.part and (one.part.processes or any(said.counted for said in one.evidence))
+    }
+    together = [[one for one in made if one.capture.content == path] for path in sorted(split)]
+    return made, [_note(parts) for parts in together if len(parts) > 1]
 
 
 def _note(claims: Sequence[Claim]) -> str:
     """Return what the parts of one capture are, as a note."""
-    named = [
-        f"{claim.part.name} is rank {claim.rank}"
-        for claim in claims[:MOST_NAMED]
-        if claim.part is not None
-    ]
-    more = [f"and {len(claims) - MOST_NAMED} more"] if len(claims) > MOST_NAMED else []
-    is_merged = any(claim.part is not None and claim.part.processes for claim in claims)
-    what = "merged traces" if is_merged else "devices of one process"
-    parts = ", ".join((*named, *more))
-    return f"{claims[0].capture.directory.name} holds {len(claims)} {what}: {parts}."
+    named = [(one.part.name, one.rank) for one in claims if one.part is not None]
+    is_merged = any(one.part is not None and one.part.processes for one in claims)
+    what = "traces that were merged" if is_merged else "devices of one process"
+    said = [f"{name} is rank {rank}" for name, rank in named[:MOST_NAMED]]
+    if len(named) > MOST_NAMED:
+        said.append(f"and so on up to rank {named[-1][1]}")
+    return f"{claims[0].capture.directory.name} holds {len(named)} {what}: {', '.join(said)}."
 
 
 def without_merged(claims: Sequence[Claim]) -> tuple[list[Claim], list[str]]:
@@ -120,15 +109,14 @@ def without_merged(claims: Sequence[Claim]) -> tuple[list[Claim], list[str]]:
         )
         if len(left) < len(parts):
             passed |= {id(one) for one in parts} - {id(one) for one in left}
-            notes.append(_note_on_merged(parts[0].capture.directory.name, left))
+            said = "is left out: it was merged from traces that are beside it."
+            if left:
+                ranks = spell_ids([one.rank for one in left if one.rank is not None])
+                said = (
+                    f"was merged from traces that are beside it; of it, only rank {ranks} is read."
+                )
+            notes.append(f"{parts[0].capture.directory.name} {said}")
     return [claim for claim in claims if id(claim) not in passed], notes
-
-
-def _note_on_merged(name: str, left: Sequence[Claim]) -> str:
-    if not left:
-        return f"{name} is left out: it was merged from traces that are beside it."
-    ranks = spell_ids([claim.rank for claim in left if claim.rank is not None])
-    return f"{name} was merged from traces that are beside it; of it, only rank {ranks} is read."
 
 
 def _may_be_of_one_time(one: Claim, other: Claim) -> bool:

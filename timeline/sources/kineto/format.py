@@ -15,6 +15,7 @@ from timeline.sources.capture import (
     Folder,
     Format,
     Lookalike,
+    Part,
     Root,
 )
 from timeline.sources.common.identity import find_evidence_in_names
@@ -25,7 +26,6 @@ from timeline.sources.kineto.header import (
     is_named_kineto,
     may_hold_several,
     rank_of,
-    read_header,
     read_name,
 )
 from timeline.sources.source import Identity, Source
@@ -91,14 +91,11 @@ def _claims_of_parts(claim: Claim, told: int | None) -> Iterator[Claim]:
         return
     from timeline.sources.kineto.parts import find_parts
 
-    parts = find_parts(path)
-    world = read_header(path).world
-    for one in parts:
-        if one.rank is not None:
-            evidence = (Evidence(one.rank, f"{one.part.name} in {path.name}"),)
-            yield replace(claim, evidence=evidence, part=one.part)
-        elif world is None or world in (1, len(parts)):
-            yield replace(claim, device=one.device, part=one.part)
+    for part, rank in find_parts(path):
+        evidence = claim.evidence
+        if rank is not None:
+            evidence = (Evidence(rank, f"{part.name} in {path.name}"),)
+        yield replace(claim, evidence=evidence, device=part.device, part=part)
 
 
 def _recorded_time(capture: Capture) -> Extent:
@@ -110,7 +107,7 @@ def _read_with(claim: Claim, identity: Identity) -> Source:
 
     host = claim.clock.host or host_of(identity.worker)
     clock = replace(claim.clock, host=host)
-    return KinetoSource(identity, clock, claim.capture.content, claim.part)
+    return KinetoSource(identity, clock, claim.capture.content, claim.part or Part(""))
 
 
 KINETO = Format(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter as Multiset
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from pathlib import Path
@@ -22,8 +23,9 @@ from timeline.sources.decoders.event_rows import EventRows
 from timeline.sources.decoders.exported_values import text
 from timeline.sources.decoders.json_events import read_events
 from timeline.sources.kineto.events import KINETO, KinetoTable, tables_of
+from timeline.sources.kineto.header import read_header
 
-__all__ = ["TracePart", "find_parts"]
+__all__ = ["find_parts"]
 
 _BRACKETED = compile_late(r"\[([^\]]+)\]\s*(.*)")
 """How SGLang's merger calls the processes of a rank: [TP00-DP01] 1234."""
@@ -31,17 +33,9 @@ _RANK = compile_late(r"(?i)(?<![a-z])rank[ _-]?(\d{1,9})(?!\d)")
 _AXIS = compile_late(r"([A-Za-z]+)[-_]?(\d{1,9})")
 _AXES = ("DP", "PP", "TP")
 """From that whose ranks are furthest apart to that whose ranks are neighbours."""
+_LEAST_SHARE = 0.1
 _LEAST_STEP = 1_000
 """Pids of merged ranks are moved by a power of ten, of which each rank takes a multiple."""
-
-
-@dataclass(frozen=True)
-class TracePart:
-    """A part of a trace, and its rank or its device, each None where the other tells it."""
-
-    part: Part
-    rank: int | None = None
-    device: int | None = None
 
 
 @dataclass
@@ -49,7 +43,7 @@ class _Process:
     """What the events of a process tell.
 
     ranks: those among the args of its events. spans: whether it has any interval; launches: whether
-    one is a call of the runtime. devices: those of the kernels among them.
+    one is a call of the runtime. kernels: how many of them ran on each device.
     """
 
     pid: object
@@ -57,50 +51,60 @@ class _Process:
     ranks: set[int] = field(default_factory=set)
     spans: bool = False
     launches: bool = False
-    devices: set[int] = field(default_factory=set)
+    kernels: Multiset[int] = field(default_factory=Multiset)
 
 
 _KeyOf = Callable[[_Process], Any]
 """What the processes of one rank have in common: a rank or a label, None for one that has none."""
 
 
-def find_parts(path: Path) -> list[TracePart]:
+def find_parts(path: Path) -> list[tuple[Part, int | None]]:
     """Return the parts of a trace that are ranks of their own, none where all of it is one rank.
+
+    And the rank of each, None for a device of a process, whose rank is counted on from that. In a
+    distributed run, a device that runs a few kernels alone is that of another process.
 
     Raises:
         SourceError: the file cannot be read.
     """
     processes = _read_processes(path)
-    working = [one for one in processes if one.launches or one.devices]
-    for key_of in (_key_by_arg, _key_by_pid, _key_by_name, _key_by_offset(working)):
+    working = [one for one in processes if one.launches or one.kernels]
+    by_offset = _key_by_offset(_step_of_pids(working))
+    for key_of in (_key_by_arg, _key_by_pid, _key_by_name, by_offset):
         keys = {key_of(one) for one in working}
         if None not in keys and len(keys) > 1:
             return _merged(processes, key_of)
-    devices = sorted(device for one in working for device in one.devices)
+    kernels = sum((one.kernels for one in working), start=Multiset[int]())
+    devices, world = sorted(kernels), read_header(path).world
     if len(devices) < 2 or sum(one.launches for one in working) > 1:
         return []
-    return [TracePart(Part.of_device(device), device=device) for device in devices]
+    is_run_of_others = world not in (None, 1, len(devices))
+    if is_run_of_others and min(kernels.values()) < _LEAST_SHARE * max(kernels.values()):
+        return []
+    return [(Part.of_device(device), None) for device in devices]
 
 
-def _merged(processes: Sequence[_Process], key_of: _KeyOf) -> list[TracePart]:
+def _merged(processes: Sequence[_Process], key_of: _KeyOf) -> list[tuple[Part, int | None]]:
     """Return the parts by the key of their processes; what has none goes with the first part."""
     keys = [key for one in processes if one.spans and (key := key_of(one)) is not None]
-    ranks = _ranks_of(list(dict.fromkeys(keys)))
     step = _step_of_pids(processes) if isinstance(keys[0], int) else 0
-    pids: dict[object, list[tuple[object, object]]] = {key: [] for key in ranks}
+    by_offset = _key_by_offset(step)
+    pids: dict[Any, list[tuple[object, object]]] = {key: [] for key in keys}
     for one in processes:
         key = key_of(one)
-        key = keys[0] if key is None else key
-        if key in pids:
-            pids[key].append((one.pid, _pid_before(one.pid, step)))
+        key = by_offset(one) if key is None else key
+        pids.get(keys[0] if key is None else key, []).append((one.pid, _pid_before(one.pid, step)))
     return [
-        TracePart(Part(_name_of(key), tuple(pids[key]), is_first=key == keys[0]), rank)
-        for key, rank in ranks.items()
+        (
+            Part(
+                f"rank_{key}" if isinstance(key, int) else key,
+                processes=tuple(pids[key]),
+                is_first=key == keys[0],
+            ),
+            rank,
+        )
+        for key, rank in _ranks_of(list(pids)).items()
     ]
-
-
-def _name_of(key: object) -> str:
-    return f"rank_{key}" if isinstance(key, int) else str(key)
 
 
 def _pid_before(pid: object, step: int) -> object:
@@ -119,14 +123,13 @@ def _ranks_of(keys: Sequence[Any]) -> dict[Any, int]:
     if all(isinstance(key, int) for key in keys):
         return {key: key for key in sorted(keys)}
     places = {key: {axis: int(number) for axis, number in _AXIS.findall(key)} for key in keys}
-    for axis in reversed(_AXES):
-        numbers = [found[axis] for found in places.values() if axis in found]
-        if len(set(numbers)) == len(keys):
-            return {
-                key: places[key][axis] for key in sorted(keys, key=lambda key: places[key][axis])
-            }
     ordered = sorted(keys, key=lambda key: [places[key].get(axis, 0) for axis in _AXES])
-    return {key: rank for rank, key in enumerate(ordered)}
+    ranks = dict(zip(ordered, range(len(keys)), strict=True))
+    for axis in _AXES:
+        numbers = {key: found[axis] for key, found in places.items() if axis in found}
+        if len(set(numbers.values())) == len(keys):
+            ranks = numbers
+    return ranks
 
 
 # -- what tells the processes of one rank from those of others -------------------------------------
@@ -149,14 +152,9 @@ def _key_by_name(process: _Process) -> int | None:
     return None
 
 
-def _key_by_offset(working: Sequence[_Process]) -> _KeyOf:
-    """The rank by which all pids were moved, where the devices of several ranks have one number."""
-    step = _step_of_pids(working)
-
-    def key_of(process: _Process) -> int | None:
-        return process.pid // step if step and isinstance(process.pid, int) else None
-
-    return key_of
+def _key_by_offset(step: int) -> _KeyOf:
+    """The rank by which pids were moved, if they were."""
+    return lambda one: one.pid // step if step and isinstance(one.pid, int) else None
 
 
 def _step_of_pids(processes: Sequence[_Process]) -> int:
@@ -167,7 +165,7 @@ def _step_of_pids(processes: Sequence[_Process]) -> int:
     moved = {
         one.pid - device
         for one in processes
-        for device in one.devices
+        for device in one.kernels
         if isinstance(one.pid, int) and device != NO_ID
     }
     common, step = math.gcd(*moved), 1
@@ -212,10 +210,9 @@ def _add(processes: dict[object, _Process], parts: Sequence[EventColumns]) -> No
         of_kernels = np.flatnonzero(table == KinetoTable.KERNEL)
         kernels = spans.at(of_kernels)
         devices = kernels.ids(kernels.processes(NO_ID), "device", "device_inside")
+        pairs, which = distinct_pairs(places[of_kernels], devices)
+        for (at, device), count in zip(pairs.tolist(), np.bincount(which).tolist(), strict=True):
+            known[at].kernels[device] += count
         rows, ranks = spans.given("rank")
-        for pairs, field_name in (
-            (distinct_pairs(places[of_kernels], devices), "devices"),
-            (distinct_pairs(places[rows], ranks.ids(NO_ID)), "ranks"),
-        ):
-            for at, number in pairs[0].tolist():
-                getattr(known[at], field_name).add(number)
+        for at, rank in distinct_pairs(places[rows], ranks.ids(NO_ID))[0].tolist():
+            known[at].ranks.add(rank)

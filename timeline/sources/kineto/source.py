@@ -109,6 +109,7 @@ _LAYERS = {
 _DEVICE_KINDS = (KinetoTable.KERNEL, KinetoTable.DEVICE)
 _HOST_KINDS = (KinetoTable.RUNTIME, KinetoTable.HOST)
 _ANY = frozenset[Layer]()
+ALL = Part("")
 _LOSSES = frozenset({_NO_TOTALS, _SAME_STEPS, _OTHERS})
 
 
@@ -118,8 +119,7 @@ def read_kineto(
     header: KinetoHeader,
     strings: StringPool,
     wanted: ReadRequest,
-    part: Part | None = None,
-    device: int | None = None,
+    part: Part = ALL,
 ) -> Records:
     """Read a trace, or the part of it that is of one rank, given what stands beside its events.
 
@@ -129,7 +129,7 @@ def read_kineto(
     Raises:
         SourceError: the file cannot be read or holds an event of an unexpected shape.
     """
-    reader, damage = _Reader(strings, wanted, part, device), LossLog(path)
+    reader, damage = _Reader(strings, wanted, part), LossLog(path)
     reader.read(path, damage)
     records = reader.records(rank, header)
     omissions = (*records.omissions, *damage.omissions(rank))
@@ -154,17 +154,11 @@ class _Reader:
     Events of a kind stay in file order, kind after kind, however many come at a time.
     """
 
-    def __init__(
-        self, strings: StringPool, wanted: ReadRequest, part: Part | None, device: int | None
-    ) -> None:
+    def __init__(self, strings: StringPool, wanted: ReadRequest, part: Part) -> None:
         self._strings, self._wanted = strings, wanted
-        self._pids = dict(part.processes) if part and part.processes else None
-        self._device = device if part and not part.processes else None
-        self._is_first = part is None or part.is_first
-        moved = (
-            isinstance(pid, int) and pid != before for pid, before in (self._pids or {}).items()
-        )
-        self._is_moved = any(moved)
+        self._device, self._is_first = part.device, part.is_first
+        self._pids = dict(part.processes) or None
+        self._is_moved = any(isinstance(pid, int) and pid != to for pid, to in part.processes)
         self._elsewhere: list[Int64] = []
         """Correlations of what ran on devices that are not read."""
         self._has_host = bool(wanted.layers & {Layer.CANN, Layer.FRAMEWORK})
@@ -319,7 +313,7 @@ class _Reader:
             samples=samples,
             flows=flows,
             omissions=(*self._omissions(rank), *self._counters.omissions(rank)),
-            warnings=_several_devices(tasks, rank),
+            warnings=_several_devices(tasks, calls, rank),
             hardware=GPU,
             numbered_ops=False,
             members=find_members(told, header.groups, header.world, self._strings),
@@ -427,13 +421,17 @@ def _lanes_of(host: HostEvents) -> dict[LaneKey, LaneRows]:
     }
 
 
-def _several_devices(tasks: Tasks, rank: int) -> tuple[str, ...]:
-    """A remark where one process used several devices: streams of one number share a row."""
+def _several_devices(tasks: Tasks, calls: RuntimeCalls, rank: int) -> tuple[str, ...]:
+    """A remark where several devices or processes are taken for one rank."""
     devices = distinct(tasks.device[tasks.device != NO_ID]).tolist()
-    if len(devices) < 2:
+    processes = len(distinct(calls.process))
+    if len(devices) < 2 and processes < 2:
         return ()
+    used = f"its process used devices {spell_ids(devices)}"
+    if processes > 1:
+        used = f"{processes} processes of its trace launch kernels, and nothing tells their ranks"
     return (
-        f"rank {rank}: its process used devices {spell_ids(devices)}; streams of the same number "
+        f"rank {rank}: {used}; streams of the same number "
         "share a row, and overlap counts all devices as one.",
     )
 
@@ -462,7 +460,7 @@ class KinetoSource:
     identity: Identity
     clock: Clock
     trace: Path
-    part: Part | None = None
+    part: Part = ALL
     layout: str = KINETO_FORMAT.name
 
     @property
@@ -472,9 +470,8 @@ class KinetoSource:
 
     def read(self, wanted: ReadRequest) -> Records:
         """See `Source.read`."""
-        header, identity = read_header(self.trace), self.identity
-        if self.part is not None and not self.part.is_first:
+        header = read_header(self.trace)
+        if not self.part.is_first:
             header = header.of_other_rank()
-        return read_kineto(
-            self.trace, identity.rank, header, StringPool(), wanted, self.part, identity.device
-        )
+        rank, strings = self.identity.rank, StringPool()
+        return read_kineto(self.trace, rank, header, strings, wanted, self.part)
