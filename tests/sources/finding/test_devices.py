@@ -268,3 +268,14 @@ def test_sums_of_all_devices_are_not_compared_with_one(tmp_path: Path) -> None:
         for source in discover(worker).sources
     ]
     assert measured == [[], [Measure.COLLECTIVE]]
+
+
+def test_tables_alone_are_split_by_device(tmp_path: Path) -> None:
+    """The table of kernels without its trace, as people copy it."""
+    (worker,) = write_torch_text_of_one_process(tiny_run(ranks=2), tmp_path)
+    (worker / "ASCEND_PROFILER_OUTPUT/trace_view.json").unlink()
+    sources = discover(tmp_path).sources
+    assert [source.identity.rank for source in sources] == [0, 1]
+    for source in sources:
+        wanted = expected_overlap(tiny_run(ranks=2), source.identity.rank)
+        assert overlap_ns(read(source))["computing_ns"] == wanted["computing_ns"]

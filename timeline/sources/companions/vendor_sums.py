@@ -16,6 +16,7 @@ from timeline.sources.common.losses import LossLog
 from timeline.sources.common.overlap_analysis import MEASURES
 from timeline.sources.companions.sample_tables import select_device_rows
 from timeline.sources.decoders.csv_blocks import Block, read_blocks
+from timeline.sources.files.opened import find_file
 
 if TYPE_CHECKING:
     from timeline.sources.decoders.sqlite import Database
@@ -69,16 +70,16 @@ def read_step_sums(
     return VendorFigures.concat(parts)
 
 
-def find_busy_devices(path: Path) -> list[int]:
+def find_busy_devices(directory: Path) -> list[int]:
     """Return the devices that computed or communicated, as step_trace_time.csv says, ascending.
 
-    None of a table that names no devices, which is of one.
+    None where there is no table, or one that names no devices, which is of one.
 
     Raises:
-        SourceError: the file cannot be read, or is another table.
+        SourceError: the table cannot be read, or is another one.
     """
-    found = set[int]()
-    for block in read_blocks(path, None, tuple(MEASURES), LossLog(path)):
+    path, found = find_file(directory, "step_trace_time.csv"), set[int]()
+    for block in read_blocks(path, None, tuple(MEASURES), LossLog(path)) if path else ():
         if _DEVICE in block:
             busy = [block.reals(name)[0] > 0 for name in ("Computing", "Communication")]
             found |= {*block.integers(_DEVICE, NO_ID)[busy[0] | busy[1]].tolist()}

@@ -96,20 +96,22 @@ def read_header(path: Path) -> KinetoHeader:
     )
 
 
-_PID = rb'("[^"]*"|-?[0-9]+)'
-_SIGN = compile_late(
-    rb'"pid"\s*:\s*"\[|"args"\s*:\s*\{[^{}]*"rank"\s*:'
-    rb'|"name"\s*:\s*"[^"\n]*\b[Rr](?:ank|ANK)[ _-]?\d'
+_PID = rb'"pid"\s*:\s*("[^"]*"|-?[0-9]+)'
+_LAST_PID = compile_late(_PID)
+_LABELLED = compile_late(
+    rb'"pid"\s*:\s*"\[|"process_name"[^}]{0,200}?[Rr](?:ank|ANK)[ _-]?\d'
+    rb'|"args"\s*:\s*\{(?:[^{}]{0,200}?,)?\s*"rank"\s*:'
 )
-"""What merged traces have: labels in pids, ranks among args or in names."""
-_TWICE = (
-    compile_late(rb'"cat"\s*:\s*"[a-z0-9]+_(?:runtime|driver)"[^{}]*?"pid"\s*:\s*' + _PID),
-    compile_late(rb'"cat"\s*:\s*"kernel"[^{}]*?"pid"\s*:\s*' + _PID),
-    compile_late(rb'"pid"\s*:\s*' + _PID + rb'[^{}]*"args"\s*:\s*\{\s*"name"\s*:\s*"stream '),
-    compile_late(rb'"pid"\s*:\s*' + _PID + rb'[^{}]*"args"\s*:\s*\{\s*"labels"\s*:\s*"CPU"'),
+"""What merged traces have: labels in pids, ranks in names of processes or among args."""
+_ON_ONE_PROCESS = (
+    compile_late(rb'"cat"\s*:\s*"[a-z0-9]+_(?:runtime|driver)"[^{}]*?' + _PID),
+    compile_late(rb'"cat"\s*:\s*"kernel"[^{}]*?' + _PID),
 )
-"""What is of one process in a trace of one rank: launches, kernels, streams, the host itself."""
-_ENDS_BYTES = 1 << 18
+"""What has one pid in a trace of one rank: calls that launch, and kernels."""
+_OF_ONE_PROCESS = (compile_late(rb'"name"\s*:\s*"stream '), compile_late(rb'"labels"\s*:\s*"CPU"'))
+"""The same of names that are given to a process behind its pid: of its streams, and of the host."""
+_LONGEST_EVENT = 300
+_ENDS_BYTES = 1 << 16
 """So many bytes at the beginning and at the end are looked at."""
 
 
@@ -126,9 +128,16 @@ def may_hold_several(path: Path, *, is_distributed: bool) -> bool:
         text, is_plain = file.read(_ENDS_BYTES), file.seekable()
     if len(text) == _ENDS_BYTES and (is_plain or not is_distributed):
         text += last_bytes(path, _ENDS_BYTES)
-    return bool(_SIGN.search(text)) or any(
-        len({match[1] for match in pattern.finditer(text)}) > 1 for pattern in _TWICE
-    )
+    if _LABELLED.search(text):
+        return True
+    pids = [{match[1] for match in found.finditer(text)} for found in _ON_ONE_PROCESS]
+    for named in _OF_ONE_PROCESS:
+        befores = (
+            text[max(0, match.start() - _LONGEST_EVENT) : match.start()]
+            for match in named.finditer(text)
+        )
+        pids.append({found[-1] for before in befores if (found := _LAST_PID.findall(before))})
+    return any(len(alike) > 1 for alike in pids)
 
 
 def find_moment_ns(path: Path) -> int | None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-from dataclasses import replace
 from pathlib import Path
 
-from timeline.errors import SourceError
 from timeline.patterns import compile_late
 from timeline.sources.capture import (
     Capture,
@@ -15,10 +12,13 @@ from timeline.sources.capture import (
     Folder,
     FolderKind,
     Format,
-    Part,
     Root,
 )
-from timeline.sources.common.identity import identify_all_devices, identify_device
+from timeline.sources.common.identity import (
+    identify_all_devices,
+    identify_device,
+    identify_each_device,
+)
 from timeline.sources.common.json_kinds import JsonKind, kind_of_json
 from timeline.sources.common.msprof_files import (
     OPERATOR_TABLE,
@@ -69,29 +69,19 @@ def _file_of_any_name(file: CaptureFile) -> list[Capture]:
 
 
 def _identify_trace_view(capture: Capture, root: Root) -> list[Claim]:
-    """Return a claim for each device, if several did anything."""
-    (claim,) = identify_device(capture, root)
-    devices = _devices_of_trace_view(capture.content)
-    if len(devices) < 2:
-        return [claim]
-    return [replace(claim, device=one, part=Part.of_device(one)) for one in devices]
+    return identify_each_device(capture, root, _devices_of_trace_view)
 
 
 def _devices_of_trace_view(content: Path) -> list[int]:
     """Return the devices that did anything, as the table of steps says; without one the trace."""
-    with contextlib.suppress(SourceError):  # whoever reads the files reports what is damaged
-        table = find_file(content, _STEP_TABLE) if content.is_dir() else None
-        if table is not None:
-            from timeline.sources.companions.vendor_sums import find_busy_devices
+    if content.is_dir() and find_file(content, _STEP_TABLE):
+        from timeline.sources.companions.vendor_sums import find_busy_devices
 
-            return find_busy_devices(table)
-        trace = find_file(content, _TRACE_VIEW) if content.is_dir() else content
-        if trace is not None:
-            from timeline.sources.ascend_trace.reader import find_packed_devices
+        return find_busy_devices(content)
+    from timeline.sources.ascend_trace.reader import find_packed_devices
 
-            _, devices = find_packed_devices(trace)
-            return devices
-    return []
+    trace = find_file(content, _TRACE_VIEW) if content.is_dir() else content
+    return find_packed_devices(trace)[1] if trace else []
 
 
 def _read_trace_view(claim: Claim, identity: Identity) -> Source:
