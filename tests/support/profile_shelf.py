@@ -16,7 +16,7 @@ from simulator.model import Run
 from simulator.simulation import make_run
 from simulator.writers.cann_raw import write_raw
 from simulator.writers.database import write_torch_database
-from simulator.writers.kineto import write_kineto
+from simulator.writers.kineto import write_kineto, write_merged_kineto
 from simulator.writers.mindspore.display import write_mindspore_display
 from simulator.writers.mindspore.text import write_mindspore_text
 from simulator.writers.msprof_sqlite import write_msprof_sqlite
@@ -40,6 +40,7 @@ WRITERS: dict[str, Writer] = LAYOUTS | {
     "summary-directory": write_summary_directory,
     "kineto-2.2": functools.partial(write_kineto, base_ns=0),
     "kineto-announced": functools.partial(write_kineto, announced=True),
+    "kineto-merged": write_merged_kineto,
     "kineto-alone": functools.partial(write_kineto, distributed=False),
     "mindspore-text-2.1": functools.partial(write_mindspore_text, version="2.1"),
     "mindspore-text-hccl": functools.partial(write_mindspore_text, hccl=True),

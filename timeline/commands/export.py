@@ -356,7 +356,8 @@ def _spelled(ids: frozenset[int] | None) -> str:
 
 def _provenance(source: Source) -> str:
     identity = source.identity
-    return f"rank {identity.rank}: {source.layout} of {identity.directory.name}"
+    place = identity.place.relative_to(identity.directory.parent)
+    return f"rank {identity.rank}: {source.layout} of {place}"
 
 
 def _report(

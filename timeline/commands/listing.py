@@ -205,7 +205,7 @@ def _rules_of(contents: RankContents) -> Iterator[str]:
 
 
 def _where(source: Source) -> str:
-    return f"{source.identity.directory} ({source.layout})"
+    return f"{source.identity.place} ({source.layout})"
 
 
 def _run_to_dict(run: FoundRun, is_listed: bool) -> dict[str, Any]:

@@ -29,6 +29,7 @@ __all__ = [
     "Format",
     "FormatKind",
     "Lookalike",
+    "Part",
     "Replica",
     "Root",
 ]
@@ -156,10 +157,34 @@ class Root:
 
 @dataclass(frozen=True)
 class Evidence:
-    """One statement about the rank: the number, and the file or name that makes it."""
+    """One statement about the rank: the number, and the file or name that makes it.
+
+    counted: how many ranks were counted on from what that tells, for a further device of a process.
+    """
 
     rank: int
     where: str
+    counted: int = 0
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is read as one rank of a capture that holds several ranks.
+
+    name: the part as people call it, such as device_1 or TP01. device: what the part ran on, None
+    for processes of a merged trace. processes: those, and the pid that each had before. is_first:
+    whether the head of the trace, which is that of one rank, is of this one.
+    """
+
+    name: str
+    device: int | None = None
+    processes: tuple[tuple[object, object], ...] = ()
+    is_first: bool = True
+
+    @classmethod
+    def of_device(cls, device: int | None) -> Part:
+        """The part of a capture that ran on one device."""
+        return cls(f"device_{device}", device)
 
 
 @dataclass(frozen=True)
@@ -176,25 +201,30 @@ class Replica:
 
 @dataclass(frozen=True)
 class Claim:
-    """Who a capture says it is, before anything is made of it: one device in one capture.
+    """Who a capture says it is, before anything is made of it: one rank in one capture.
 
-    evidence: all that tells its rank; none where it was not distributed. several: whether the
-    capture holds other devices too. taken: the stamp in its name (YYYYmmddHHMMSSmmm), empty where
-    it has none. worker: the process in its name. note: what was assumed to make the claim.
-    world: how many ranks the run has, None where that is not told. replica: the one it is of,
-    where there are several.
+    evidence: all that tells its rank; none where it was not distributed. part: what of the capture
+    is of this rank, None where all of it is. taken: the stamp in its name (YYYYmmddHHMMSSmmm),
+    empty where it has none. worker: the process in its name. note: what was assumed to make the
+    claim. world: how many ranks the run has, None where that is not told. replica: the one it is
+    of, where there are several.
     """
 
     capture: Capture
     evidence: tuple[Evidence, ...]
     device: int | None = None
     clock: Clock = Clock()
-    several: bool = False
+    part: Part | None = None
     taken: str = ""
     worker: str = ""
     note: str = ""
     world: int | None = None
     replica: Replica | None = None
+
+    @property
+    def several(self) -> bool:
+        """Whether the capture holds other ranks too."""
+        return self.part is not None
 
     @property
     def rank(self) -> int | None:
@@ -220,24 +250,25 @@ class Claim:
         return self._with_device(str(self.capture.directory))
 
     def _with_device(self, directory: str) -> str:
-        """A name or path of the directory, with the device or id where it holds several."""
-        is_numbered = self.capture.format.ids is not None
-        if not self.several and not is_numbered:
-            return directory
-        return f"{directory}/device_{self.capture.device if is_numbered else self.device}"
+        """A name or path of the directory, with the part or id where it holds several."""
+        if self.capture.format.ids is not None:
+            return f"{directory}/device_{self.capture.device}"
+        return directory if self.part is None else f"{directory}/{self.part.name}"
 
     def is_named(self, name: str) -> bool:
-        """Whether a name or path is that of the capture, its device, or what lies around it."""
+        """Whether a name or path is that of the capture, its part, or what lies around it."""
         wanted, directory = Path(name), self.capture.directory
         numbers = (self.device, self.capture.device)
-        devices = {f"device_{number}" for number in numbers if number is not None}
+        parts = {f"device_{number}" for number in numbers if number is not None}
+        if self.part is not None:
+            parts.add(self.part.name)
         known = (directory.name, str(directory))
-        if name in (*known, *(f"{one}/{device}" for one in known for device in devices)):
+        if name in (*known, *(f"{one}/{part}" for one in known for part in parts)):
             return True
         resolved = directory.resolve()
         if wanted.exists() and wanted.resolve() in (resolved, *resolved.parents):
             return True
-        return wanted.name in devices and wanted.parent.resolve() == resolved
+        return wanted.name in parts and wanted.parent.resolve() == resolved
 
     def with_rank(self, rank: int) -> Claim:
         """The claim to a rank that somebody gave the capture."""
@@ -248,7 +279,9 @@ class Claim:
         where = self.evidence[0].where if self.evidence else NOT_DISTRIBUTED
         if not self.evidence and self.device is not None:
             where = f"{where}, device {self.device}"
-        return Identity(rank, self.capture.directory, self.device, self.taken, self.worker, where)
+        part = "" if self.part is None else self.part.name
+        directory = self.capture.directory
+        return Identity(rank, directory, self.device, self.taken, self.worker, where, part)
 
 
 def _no_captures(_file: CaptureFile) -> list[Capture]:
@@ -282,7 +315,7 @@ class Format:
 
     name: what `--list` calls its captures, where the source says nothing finer. recognise: the
     captures of the format in a directory, and what only looks like one. identify: who a capture
-    says it is, a claim for each device in it. read_with: what reads a claim as the rank that is
+    says it is, a claim for each rank in it. read_with: what reads a claim as the rank that is
     found for it; it imports its reader itself, so that only the chosen one is loaded.
 
     Those that most formats leave:

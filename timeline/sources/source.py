@@ -38,7 +38,8 @@ class Identity:
     """Which rank a capture is of, and where it lies.
 
     `taken` is the capture's own time stamp (YYYYmmddHHMMSSmmm) from its name, empty where the
-    name has none; `worker` is the process that captured it, as far as the name tells.
+    name has none; `worker` is the process that captured it, as far as the name tells; `part` is
+    what of the capture is of the rank, empty where all of it is.
     """
 
     rank: int
@@ -47,6 +48,12 @@ class Identity:
     taken: str = ""
     worker: str = ""
     evidence: str = ""
+    part: str = ""
+
+    @property
+    def place(self) -> Path:
+        """Where the rank lies, as --assign-rank takes it."""
+        return self.directory / self.part if self.part else self.directory
 
 
 @dataclass(frozen=True)

@@ -137,6 +137,65 @@ def database_tables(run: Run, rank: RankRun) -> Tables:
     return _Database(run, rank).tables()
 
 
+def write_torch_database_of_one_process(
+    run: Run, directory: str | Path, *, mapped: str = "one"
+) -> list[Path]:
+    """Write the ranks of a run as the devices of one process, which marks no steps.
+
+    mapped: what the map of ranks says: "one" rank of no device, as torch_npu does, "none", the
+    "same" rank for all devices, or "each" its own.
+    """
+    first = run.ranks[0]
+    worker = Path(directory) / worker_name(run, first)
+    output = worker / "ASCEND_PROFILER_OUTPUT"
+    output.mkdir(parents=True, exist_ok=True)
+    tables: Tables = {}
+    with closing(sqlite3.connect(":memory:")) as empty:
+        empty.executescript(SCHEMA)
+        names = {
+            table: [row[1] for row in empty.execute(f"PRAGMA table_info({table})")]
+            for (table,) in empty.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        }
+    for number, rank in enumerate(run.ranks):
+        for table, rows in _Database(run, rank).tables().items():
+            if number and (table.startswith("ENUM") or table in _OF_PROCESS):
+                continue
+            shift = [_SHIFTS.get(f"{table}.{name}", _SHIFTS.get(name, 0)) for name in names[table]]
+            tables.setdefault(table, []).extend(
+                [
+                    cell + number * by if by and isinstance(cell, int) else cell
+                    for cell, by in zip(row, shift, strict=True)
+                ]
+                for row in rows
+            )
+    maps: dict[str, list[Row]] = {
+        "one": [(first.rank, -1)],
+        "none": [],
+        "same": [(first.rank, rank.device) for rank in run.ranks],
+        "each": [(rank.rank, rank.device) for rank in run.ranks],
+    }
+    tables["RANK_DEVICE_MAP"], tables["STEP_TIME"] = maps[mapped], []
+    write_database(output / f"ascend_pytorch_profiler_{first.rank}.db", SCHEMA, tables)
+    write_profiler_info(run, first, worker, "db")
+    return [worker]
+
+
+_OF_PROCESS = frozenset({"SESSION_TIME_INFO", "HOST_INFO", "META_DATA"})
+_TEXTS = 1 << 20
+_IDS = 1 << 16
+_SHIFTS = (
+    {"globalTaskId": _IDS, "connectionId": _IDS, "opId": _IDS, "callchainId": _IDS}
+    | {"CONNECTION_IDS.id": _IDS, "PYTORCH_CALLCHAINS.id": _IDS, "STRING_IDS.id": _TEXTS}
+    | dict.fromkeys(("name", "opName", "groupName", "opType", "algType", "attrInfo"), _TEXTS)
+    | dict.fromkeys(("inputFormats", "inputDataTypes", "inputShapes", "inputDtypes"), _TEXTS)
+    | dict.fromkeys(("outputFormats", "outputDataTypes", "outputShapes", "stack"), _TEXTS)
+    | {"NPU_INFO.name": 0, "COMPUTE_TASK_INFO.taskType": _TEXTS, "TASK.taskType": _TEXTS}
+    | {"COMMUNICATION_TASK_INFO.taskType": _TEXTS, "HBM.type": _TEXTS, "LLC.mode": _TEXTS}
+    | {"NPU_MEM.type": _TEXTS}
+)
+"""By how much ids of one rank are moved more than those of the rank before, by column."""
+
+
 def write_database(path: Path, schema: str, tables: Tables) -> None:
     path.unlink(missing_ok=True)
     with closing(sqlite3.connect(path)) as connection, connection:

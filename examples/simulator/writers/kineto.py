@@ -34,6 +34,7 @@ _KERNELS = {
 }
 """The kernel of NCCL for each op, and what PyTorch calls what it does."""
 _DECIMALS = re.compile(r'"(ts|dur)": "([0-9.]+)"')
+_TIMES = re.compile(r'"(ts|dur)": ([0-9.]+)')
 _REPEATED_NS = (1, 2)
 """Annotations on a device begin this much earlier and are this much longer than their kernels."""
 
@@ -67,6 +68,24 @@ def write_kineto(
         path.write_bytes(text)
         written.append(path)
     return written
+
+
+def write_merged_kineto(run: Run, directory: str | Path) -> list[Path]:
+    """Write all ranks into one trace, as the merger of SGLang does of the traces of its ranks.
+
+    The parts that come back are what --assign-rank calls them.
+    """
+    merged: dict[str, Any] = {"traceEvents": []}
+    for rank in run.ranks:
+        text = _document(run, _Events(run, rank, BASE_NS, False), BASE_NS, True)
+        document = json.loads(_TIMES.sub(r'"\1": "\2"', text))
+        for event in document.pop("traceEvents"):
+            merged["traceEvents"].append(event | {"pid": f"[TP{rank.rank:02d}] {event['pid']}"})
+        merged = document | merged
+    path = Path(directory) / "merged-1736416800.5.trace.json.gz"
+    text = _DECIMALS.sub(r'"\1": \2', json.dumps(merged))
+    path.write_bytes(gzip.compress(text.encode(), mtime=0))
+    return [path / f"TP{rank.rank:02d}" for rank in run.ranks]
 
 
 def _document(run: Run, written: _Events, base_ns: int, distributed: bool) -> str:
@@ -139,6 +158,15 @@ class _Events:
                     "tid": 0,
                     "args": args,
                 }
+        for number in STREAMS.values():
+            yield {
+                "name": "thread_name",
+                "ph": "M",
+                "ts": start,
+                "pid": self.rank.device,
+                "tid": number,
+                "args": {"name": f"stream {number} "},
+            }
 
     def _span(
         self,

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from simulator.layouts import Writer
 from simulator.model import RankRun
 from simulator.overlap import expected_overlap
+from simulator.writers.database import (
+    write_torch_database,
+    write_torch_database_of_one_process,
+)
+from simulator.writers.trace_json.torch_text import write_torch_text_of_one_process
 from tests.support.found_profiles import join_databases, only, overlap_ns, ranks_of, read
-from tests.support.profile_shelf import Event, Profile, ProfileShelf, change_events, change_fields
+from tests.support.profile_shelf import (
+    Event,
+    Profile,
+    ProfileShelf,
+    change_events,
+    change_fields,
+    tiny_run,
+)
 from timeline.errors import RankIdentityError, UsageError
+from timeline.records.tables import OmissionCode
+from timeline.records.vendor import Measure
 from timeline.sources.finding.discovery import discover
 
 
@@ -137,3 +154,128 @@ def test_several_devices_in_one_database(
         assert len(records.planes) == sum(
             len(reduce.tasks) for one in rank.iterations for reduce in one.collectives
         )
+
+
+# -- several devices of one process of torch_npu ---------------------------------------------------
+
+ONE_PROCESS = {
+    "text": ("torch-text", write_torch_text_of_one_process),
+    **{
+        f"database, map of {mapped}": (
+            "torch-db",
+            functools.partial(write_torch_database_of_one_process, mapped=mapped),
+        )
+        for mapped in ("one", "none", "same", "each")
+    },
+}
+
+
+@pytest.mark.parametrize(("layout", "writer"), ONE_PROCESS.values(), ids=ONE_PROCESS)
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_devices_of_a_process_equal_ranks_of_their_own(
+    shelf: ProfileShelf, tmp_path: Path, layout: str, writer: Writer, ranks: int
+) -> None:
+    """Each device has the tasks, ops, planes, counters and overlap of the rank written alone."""
+    apart = discover(shelf.get(layout, ranks=ranks).path).sources
+    writer(tiny_run(ranks=ranks), tmp_path)
+    together = discover(tmp_path).sources
+    assert [source.identity.device for source in together] == list(range(ranks))
+    for one, other in zip(together, apart, strict=True):
+        mine, theirs = read(one), read(other)
+        assert mine.rank == theirs.rank
+        for table in ("tasks", "ops", "planes", "samples"):
+            assert sorted(_times(getattr(mine, table))) == sorted(_times(getattr(theirs, table)))
+        assert overlap_ns(mine) == overlap_ns(theirs)
+        assert sorted(mine.ops.launch_ns.tolist()) == sorted(theirs.ops.launch_ns.tolist())
+        lost = [one for one in mine.omissions if one.code is OmissionCode.ARROW_HALF]
+        assert not lost
+
+
+def _times(table: Any) -> list[tuple[int, ...]]:
+    columns = (getattr(table, name, None) for name in ("time_ns", "start_ns", "end_ns"))
+    return list(zip(*(one.tolist() for one in columns if one is not None), strict=True))
+
+
+def test_sums_of_the_profiler_are_compared_device_by_device(tmp_path: Path) -> None:
+    """Rows of tables and rows of Overlap Analysis go to the device that they name."""
+    write_torch_text_of_one_process(tiny_run(ranks=3), tmp_path)
+    for source in discover(tmp_path).sources:
+        records = read(source)
+        assert {Measure(code) for code in records.vendor.measure.tolist()} >= {Measure.COMPUTING}
+        computing = records.vendor.value_ns[records.vendor.measure == Measure.COMPUTING]
+        assert set(computing.tolist()) == {overlap_ns(records)["computing_ns"]}
+
+
+def test_devices_are_counted_on_from_the_recorded_rank(tmp_path: Path) -> None:
+    """A rank that another capture of the run tells is passed over, and a note says what is what."""
+    (worker,) = write_torch_text_of_one_process(tiny_run(ranks=2), tmp_path)
+    (other,) = write_torch_text_of_one_process(tiny_run(ranks=2, seed=5), tmp_path / "other")
+    (other / "profiler_info_0.json").rename(other / "profiler_info_1.json")
+    change_fields(other / "profiler_info_1.json", {"rank_id": 1})
+    other = other.rename(tmp_path / worker.name.replace("host_", "far_"))
+    found = discover(tmp_path)
+    assert [(one.identity.rank, one.identity.directory.name) for one in found.sources] == [
+        (0, worker.name),
+        (1, other.name),
+        (2, worker.name),
+        (3, other.name),
+    ]
+    assert (
+        f"{worker.name} holds 2 devices of one process: device_0 is rank 0, device_1 is rank 2."
+        in (found.notes)
+    )
+
+
+def test_a_device_of_a_process_can_be_given_its_rank(tmp_path: Path) -> None:
+    """By the name that --list shows; the others keep theirs."""
+    (worker,) = write_torch_text_of_one_process(tiny_run(ranks=2), tmp_path)
+    assert ranks_of(tmp_path, {f"{worker.name}/device_1": 9}) == [0, 9]
+    assert [str(source.identity.place) for source in discover(tmp_path).sources] == [
+        f"{worker}/device_0",
+        f"{worker}/device_1",
+    ]
+
+
+def test_a_trace_alone_tells_its_devices(tmp_path: Path) -> None:
+    """Without tables the pids of its rows tell them, whatever the file is called."""
+    (worker,) = write_torch_text_of_one_process(tiny_run(ranks=2), tmp_path / "run")
+    trace = tmp_path / "renamed.json"
+    (worker / "ASCEND_PROFILER_OUTPUT/trace_view.json").rename(trace)
+    assert ranks_of(trace) == [0, 1]
+
+
+def test_a_device_that_did_nothing_is_no_rank(tmp_path: Path) -> None:
+    """The table of steps may have a row for it."""
+    (worker,) = write_torch_text_of_one_process(tiny_run(ranks=2), tmp_path)
+    table = worker / "ASCEND_PROFILER_OUTPUT/step_trace_time.csv"
+    header, first, _ = table.read_text(encoding="utf-8").splitlines()
+    table.write_text(f"{header}\n{first}\n1,,0,0,0,0,0,0,0,0,0\n", encoding="utf-8")
+    assert ranks_of(tmp_path) == [0]
+
+
+def test_sums_of_all_devices_are_not_compared_with_one(tmp_path: Path) -> None:
+    """A table that names no device is of all of them; ops of other devices have other starts."""
+    (worker,) = write_torch_database_of_one_process(tiny_run(ranks=2), tmp_path)
+    output = worker / "ASCEND_PROFILER_OUTPUT"
+    (alone,) = (path for path in write_torch_database(tiny_run(ranks=2), tmp_path / "alone")[:1])
+    shutil.copy(alone / "ASCEND_PROFILER_OUTPUT/analysis.db", output)
+    op = next(tiny_run(ranks=2).ranks[1].iterations).collectives[0]
+    times = {"Elapse Time(ms)": 1.5, "Start Timestamp(us)": tiny_run().wall_ns(op.start_ns) / 1000}
+    ops = {"step": {"collective": {f"{op.name}@1": {"Communication Time Info": times}}}}
+    (output / "communication.json").write_text(json.dumps(ops), encoding="utf-8")
+    measured = [
+        [Measure(code) for code in read(source).vendor.measure.tolist()]
+        for source in discover(worker).sources
+    ]
+    assert measured == [[], [Measure.COLLECTIVE]]
+
+
+def test_tables_alone_are_split_by_device(tmp_path: Path) -> None:
+    """The table of kernels without its trace, as people copy it."""
+    (worker,) = write_torch_text_of_one_process(tiny_run(ranks=2), tmp_path)
+    (worker / "ASCEND_PROFILER_OUTPUT/trace_view.json").unlink()
+    sources = discover(tmp_path).sources
+    assert [source.identity.rank for source in sources] == [0, 1]
+    for source in sources:
+        wanted = expected_overlap(tiny_run(ranks=2), source.identity.rank)
+        assert overlap_ns(read(source))["computing_ns"] == wanted["computing_ns"]

@@ -15,6 +15,7 @@ from timeline.sources.decoders.event_values import LaneKey
 from timeline.sources.decoders.trace_events import Metadata
 
 __all__ = [
+    "HARDWARE",
     "AscendLanes",
     "LaneKind",
     "LaneMeaning",

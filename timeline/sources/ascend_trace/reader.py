@@ -38,6 +38,7 @@ from timeline.sources.ascend_trace.connections import (
 )
 from timeline.sources.ascend_trace.events import format_for
 from timeline.sources.ascend_trace.lane_kinds import (
+    HARDWARE,
     AscendLanes,
     LaneKind,
     LaneMeaning,
@@ -71,7 +72,13 @@ from timeline.sources.decoders.event_values import LaneKey
 from timeline.sources.decoders.json_events import look_for_metadata, read_events
 from timeline.sources.source import ReadRequest
 
-__all__ = ["HELD_EVENTS", "TraceFiles", "read_trace", "read_trace_and_overlap"]
+__all__ = [
+    "HELD_EVENTS",
+    "TraceFiles",
+    "find_packed_devices",
+    "read_trace",
+    "read_trace_and_overlap",
+]
 
 HELD_UNNAMED = 4
 """Times as many events are held while nothing has a name.
@@ -88,7 +95,8 @@ class TraceFiles:
     """Files that share one set of process and thread names.
 
     graph and iteration are those of the file's name, where the layout puts them there; `device`
-    keeps only the processes of one device where one export holds several.
+    keeps only the processes of one device where one export holds several. packed: the processes of
+    the system in whose pids a device is packed, None where it is in all.
     """
 
     paths: tuple[Path, ...]
@@ -96,6 +104,25 @@ class TraceFiles:
     graph: int = NO_GRAPH
     iteration: int = NO_ID
     only_device: bool = False
+    packed: frozenset[int] | None = None
+
+
+def find_packed_devices(path: Path) -> tuple[frozenset[int], list[int]]:
+    """Return the processes whose pids hold a device, and those devices, ascending.
+
+    Other pids in a trace are those of the framework, which are the numbers of the system.
+
+    Raises:
+        SourceError: the file cannot be read.
+    """
+    pids = {
+        event.pid
+        for found in look_for_metadata(path, HARDWARE.encode())
+        for event in found
+        if isinstance(event.pid, int) and event.name == "process_name"
+    }
+    devices = {device for pid in pids if (device := device_of(pid)) not in (None, HOST_DEVICE)}
+    return frozenset(pid >> PROCESS_BITS for pid in pids), sorted(devices)
 
 
 def read_trace(files: TraceFiles, rank: int, strings: StringPool, wanted: ReadRequest) -> Records:
@@ -172,7 +199,12 @@ class _Reader:
         )
 
     def _of_device(self, pid: object) -> bool:
-        return not self._files.only_device or device_of(pid) in (self._files.device, HOST_DEVICE)
+        files = self._files
+        if not files.only_device or device_of(pid) in (files.device, HOST_DEVICE):
+            return True
+        if files.packed is None:
+            return False
+        return not isinstance(pid, int) or pid >> PROCESS_BITS not in files.packed
 
     def _flush(self) -> None:
         """Add the events that are held to the tables."""
@@ -193,7 +225,7 @@ class _Reader:
             for part in counters_at(events, counters)
             if self._every_counter or part.name.startswith(AI_CORE_FREQUENCY)
         )
-        arrows = np.flatnonzero(is_read & np.isin(events.phase, list(ARROWS)))
+        arrows = np.flatnonzero(np.isin(events.phase, list(ARROWS)))
         category = events.values.names(events.category[arrows])
         self._flows.add(events, arrows[category != self._strings.code(_DRAWN_AS_STEPS)])
 
@@ -234,7 +266,9 @@ class _Reader:
         """All that was read."""
         self.overlap = self._tables.overlap.build()
         records = self._tables.records(rank, self._strings, self._files, self.overlap)
-        resolved = self._flows.resolve(lambda key: self._tables.lane_rows(key, records))
+        resolved = self._flows.resolve(
+            lambda key: self._tables.lane_rows(key, records), lambda key: self._of_device(key[0])
+        )
         records = with_launches(records, self._tables.calls.build(), resolved.launches)
         marked = find_marked_ops(records.tasks, records.tasks.name, records.ops, self._strings)
         if len(marked):
@@ -252,6 +286,7 @@ class _Reader:
             samples=samples,
             flows=flows,
             omissions=self._omissions(half, rank),
+            warnings=tuple(said for damage in self._damages for said in damage.warnings(rank)),
         )
 
     def _omissions(self, half: int, rank: int) -> tuple[Omission, ...]:
@@ -379,6 +414,7 @@ def _at_iteration(table: _Iterated, iteration: int) -> _Iterated:
     return replace(table, iteration=constant(iteration, len(table), np.int64))
 
 
+PROCESS_BITS = 10
 PACKED_PID = 1 << 22
 """Linux numbers no process higher; msprof packs the process above layer and device."""
 
@@ -387,7 +423,7 @@ def _process(names: AscendLanes, key: LaneKey) -> int:
     """The process of a host lane; older msprof packs it in a way that cannot be told apart."""
     pid = _whole(key[0])
     if pid >= PACKED_PID:
-        return pid >> 10
+        return pid >> PROCESS_BITS
     return NO_ID if names.process(key[0]) == "CANN" else pid
 
 

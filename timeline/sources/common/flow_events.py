@@ -104,11 +104,15 @@ class FlowReader:
         """Ids that are no plain decimals, numbered below zero; they are opaque text."""
         return ~self._odd_ids.of(values.texts(codes))
 
-    def resolve(self, lane_of: Callable[[LaneKey], LaneRows | None]) -> ResolvedFlows:
+    def resolve(
+        self,
+        lane_of: Callable[[LaneKey], LaneRows | None],
+        is_read: Callable[[LaneKey], bool] = lambda _: True,
+    ) -> ResolvedFlows:
         """Bind both ends of all flows to the rows they lie in; `lane_of` gives the rows of a lane.
 
         A start binds to the innermost call open at its moment; an end to the row that starts at
-        it.
+        it. A flow that leads to a lane that is not read is of another rank and lacks nothing.
         """
         ends = self._ends.build()
         kind, row = self._bind(ends, lane_of)
@@ -132,8 +136,11 @@ class FlowReader:
                 "target_row": target,
             },
         )
+        elsewhere = ~np.array([True, *map(is_read, self._lanes)], np.bool_)
+        away = elsewhere[np.append(ends.lane, NOT_BOUND) + 1]  # what is not bound is not away
+        lacking = ~whole & ~away[start] & ~away[end]
         launches = Launches(kind[end[launched]], target[launched], ends.time_ns[start[launched]])
-        return ResolvedFlows(flows.take(whole), launches, flows.take(~whole))
+        return ResolvedFlows(flows.take(whole), launches, flows.take(lacking))
 
     def _bind(
         self, ends: _Ends, lane_of: Callable[[LaneKey], LaneRows | None]

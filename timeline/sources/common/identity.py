@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
+from timeline.errors import SourceError
 from timeline.patterns import compile_late
 from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.sources.capture import (
@@ -15,6 +18,7 @@ from timeline.sources.capture import (
     Claim,
     Evidence,
     Extent,
+    Part,
     Root,
 )
 from timeline.sources.common.decimals import whole_number
@@ -30,6 +34,7 @@ __all__ = [
     "find_evidence_in_names",
     "identify_all_devices",
     "identify_device",
+    "identify_each_device",
     "is_rank",
     "make_claim",
     "ranks_in_file_name",
@@ -65,6 +70,25 @@ def identify_all_devices(capture: Capture, root: Root) -> list[Claim]:
     return [_claim_by_files(capture, root, several=count_devices(capture.directory) > 1)]
 
 
+def identify_each_device(
+    capture: Capture, root: Root, find_devices: Callable[[Path], list[int]]
+) -> list[Claim]:
+    """Who the devices are that one process drove, or a capture of one device.
+
+    find_devices: what tells them of the content; where it cannot be read, whoever reads it does.
+
+    Raises:
+        SourceError: a file that tells the rank cannot be read.
+    """
+    (claim,) = identify_device(capture, root)
+    devices = list[int]()
+    with contextlib.suppress(SourceError):
+        devices = find_devices(capture.content)
+    if len(devices) < 2:
+        return [claim]
+    return [replace(claim, device=one, part=Part.of_device(one)) for one in devices]
+
+
 def _claim_by_files(capture: Capture, root: Root, *, several: bool) -> Claim:
     evidence = find_evidence_in_files(capture) + find_evidence_in_names(capture, root)
     return make_claim(capture, evidence, _device(capture), _clock(capture), several)
@@ -86,7 +110,7 @@ def make_claim(
         tuple(evidence),
         device,
         clock,
-        several,
+        Part.of_device(device) if several else None,
         stamps[-1].ljust(17, "0") if stamps else "",
         worker[1] if worker else "",
     )

@@ -37,6 +37,8 @@ class LossLog:
     """What one pass over a file had to leave out."""
 
     path: Path
+    remarks: list[str] = field(default_factory=list)
+    """What to warn of besides, since it is more than some rows."""
     _found: dict[str, tuple[int, str]] = field(default_factory=dict)
 
     def add(self, what: str, where: str, rows: int = 1) -> None:
@@ -58,6 +60,10 @@ class LossLog:
     def rows(self) -> int:
         """All rows so far."""
         return sum(rows for rows, _ in self._found.values())
+
+    def warnings(self, rank: int) -> tuple[str, ...]:
+        """The remarks, of the rank."""
+        return tuple(f"rank {rank}: {remark}" for remark in self.remarks)
 
     def omissions(self, rank: int) -> tuple[Omission, ...]:
         """One loss for each kind."""

@@ -86,7 +86,8 @@ class _Reading:
         """Read communication_matrix.json."""
         from timeline.sources.companions.communication_files import read_link_file
 
-        self.links += [read_link_file(path, self.strings) for path in paths]
+        for path in paths:
+            self._add_links(read_link_file(path, self.strings))
 
     def read_database(self, paths: tuple[Path, ...]) -> None:
         """Read the step sums, ops and links of analysis.db."""
@@ -97,7 +98,7 @@ class _Reading:
                 times = read_step_table(database, self.device)
                 self.figures.append(step_figures(times, path, DATABASE_NS, self.strings))
                 self._add_ops(read_op_table(database), path.name)
-                self.links.append(read_link_table(database, self.strings))
+                self._add_links(read_link_table(database, self.strings))
                 self.omissions += database.damage.omissions(self.records.rank)
 
     def read_overlap(self, paths: tuple[Path, ...]) -> None:
@@ -109,10 +110,18 @@ class _Reading:
         ]
 
     def _add_ops(self, measured: MeasuredOps, file: str) -> None:
+        if self.device is not None:
+            measured = measured.of_ops(self.records.ops, self.strings)
         if measured.names:
             self.figures.append(measured.figures(file, self.strings))
             ops = with_moved_bytes(self.records.ops, measured, self.strings)
             self.records = replace(self.records, ops=ops)
+
+    def _add_links(self, links: VendorLinks) -> None:
+        """Add links; where the files are of several devices, those that begin at the rank."""
+        if self.device is not None:
+            links = links.take(links.source_rank == self.records.rank)
+        self.links.append(links)
 
     def result(self) -> Records:
         """The records with all that was read."""

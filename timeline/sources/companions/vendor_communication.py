@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +73,18 @@ class MeasuredOps:
     moved_bytes: list[int] = field(default_factory=list)
     waited_ns: list[int] = field(default_factory=list)
     transfer_ns: list[int] = field(default_factory=list)
+
+    def of_ops(self, ops: CommunicationOps, strings: StringPool) -> MeasuredOps:
+        """Return those that some ops are, by name and start within a microsecond."""
+        starts_us = (ops.start_ns // 1000).tolist()
+        known = set(zip(map(strings.__getitem__, ops.name.tolist()), starts_us, strict=True))
+        rows = [
+            at
+            for at, (name, start_us) in enumerate(zip(self.names, self.start_us, strict=True))
+            if any((name, math.floor(start_us) + off) in known for off in (-1, 0, 1))
+        ]
+        columns = (getattr(self, one.name) for one in fields(self))
+        return MeasuredOps(*([column[at] for at in rows] for column in columns))
 
     def figures(self, file: str, strings: StringPool) -> VendorFigures:
         """The length of each op."""

@@ -17,6 +17,7 @@ from timeline.sources.common.losses import LossLog
 from timeline.sources.common.overlap_analysis import MEASURES
 from timeline.sources.companions.sample_tables import select_device_rows
 from timeline.sources.decoders.csv_blocks import Block, read_blocks
+from timeline.sources.files.opened import find_file
 
 if TYPE_CHECKING:
     from timeline.sources.decoders.sqlite import Database
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DATABASE_NS",
     "STEP_SUM_NS",
+    "find_busy_devices",
     "read_operator_sums",
     "read_step_sums",
     "read_step_table",
@@ -37,6 +39,7 @@ OPERATOR_SUM_NS = 5
 """Of few operators; of many, one for each: tables and databases round each to whole ns."""
 MOST_US = 1e12
 """No time is longer: that is 11 days."""
+_DEVICE = "Device_id"
 _STEPS = ("Step", "Step ID", "Step Id")
 _OF_COMMUNICATION = frozenset({"HCCL", "COMMUNICATION"})
 """Cores of op_statistic that are no operators which compute."""
@@ -61,6 +64,8 @@ MEASURES, in their order."""
 def read_step_sums(path: Path, device: int | None, damage: LossLog) -> ParallelTimes:
     """Read step_trace_time.csv: how each step's device time is spent, in microseconds.
 
+    Sums that name no device are of all devices of the capture, so with a device they are not read.
+
     Raises:
         SourceError: the file cannot be read, or is another table.
     """
@@ -70,6 +75,8 @@ def read_step_sums(path: Path, device: int | None, damage: LossLog) -> ParallelT
         if steps is None:
             steps = np.full(len(block), NO_ID)
         of_device = select_device_rows(block, device)
+        if device is not None and _DEVICE not in block:
+            of_device[:] = False
         values = {}
         for field, (name, _) in _STEP_SUMS.items():
             if name in block:
@@ -81,6 +88,22 @@ def read_step_sums(path: Path, device: int | None, damage: LossLog) -> ParallelT
     return ParallelTimes.concat(parts)
 
 
+def find_busy_devices(directory: Path) -> list[int]:
+    """Return the devices that computed or communicated, as step_trace_time.csv says, ascending.
+
+    None where there is no table, or one that names no devices, which is of one.
+
+    Raises:
+        SourceError: the table cannot be read, or is another one.
+    """
+    path, found = find_file(directory, "step_trace_time.csv"), set[int]()
+    for block in read_blocks(path, None, tuple(MEASURES), LossLog(path)) if path else ():
+        if _DEVICE in block:
+            busy = [block.reals(name)[0] > 0 for name in ("Computing", "Communication")]
+            found |= {*block.integers(_DEVICE, NO_ID)[busy[0] | busy[1]].tolist()}
+    return sorted(found - {NO_ID})
+
+
 def read_step_table(database: Database, device: int | None) -> ParallelTimes:
     """Read StepTraceTime of a database, which says the same as step_trace_time.csv."""
     names = {name: field for field, (_, name) in _STEP_SUMS.items()}
@@ -89,7 +112,7 @@ def read_step_table(database: Database, device: int | None) -> ParallelTimes:
     values = database.floats("StepTraceTime", dict.fromkeys(names, float("inf")))
     ids = {"step": NO_ID, "deviceId": NO_ID}
     numbers = database.integers("StepTraceTime", ids)
-    of_device = (numbers["deviceId"] == NO_ID) | (device is None) | (numbers["deviceId"] == device)
+    of_device = (device is None) | (numbers["deviceId"] == device)
     by_field = {names[name]: column for name, column in values.items()}
     return _step_times(by_field, numbers["step"]).take(of_device)
 

@@ -50,6 +50,9 @@ _MARKS_OF_NAMES = (".db", ".sqlite")
 """One of these is in the name of any database."""
 _TIMED_TABLES = ("TASK", "CANN_API", "PYTORCH_API", "COMMUNICATION_OP")
 """Of these such a database holds at least one, beside STRING_IDS."""
+_SMALL_TABLE = 100_000
+"""So many rows take no time to read whole."""
+_LOOKED_AT = 64
 
 
 def _recognise(folder: Folder) -> list[Capture]:
@@ -125,6 +128,10 @@ def _claims(capture: Capture, root: Root, database: Database) -> list[Claim]:
         pairs = [pair for pair in pairs if pair[1] == capture.device]
     known = [pair for pair in pairs if is_rank(pair[0])]
     pairs = known or [pair for pair in pairs if pair[1] >= 0]
+    devices = _devices(database, len(pairs)) if capture.device is None else []
+    by_device = {device: rank for rank, device in pairs}
+    if len(pairs) > 1 and set(devices) & by_device.keys():
+        pairs = [(rank, device) for rank, device in pairs if device in devices]
     if len(pairs) > 1:
         return [
             make_claim(capture, _evidence_of_map(capture, rank), device, clock, several=True)
@@ -135,9 +142,36 @@ def _claims(capture: Capture, root: Root, database: Database) -> list[Claim]:
     if match and not evidence:
         evidence.append(Evidence(int(match[1]), capture.content.name))
     evidence += [*find_evidence_in_files(capture), *find_evidence_in_names(capture, root)]
+    if len(devices) > 1:
+        return [make_claim(capture, evidence, one, clock, several=True) for one in devices]
     device = pairs[0][1] if pairs else capture.device
     several = capture.device is not None and count_devices(capture.directory) > 1
     return [make_claim(capture, evidence, device, clock, several)]
+
+
+def _devices(database: Database, mapped: int) -> list[int]:
+    """Return the devices whose tasks a database holds, ascending.
+
+    Of a large table some rows are looked at first, which are of one device in most databases.
+
+    mapped: how many the map of ranks names.
+    """
+    if not database.has("TASK", "deviceId"):
+        return []
+    with contextlib.suppress(SourceError):  # whoever reads the tasks reports what is damaged
+        ((first, last),) = database.rows("SELECT min(rowid), max(rowid) FROM TASK")
+        if mapped < 2 and last is not None and last - first > _SMALL_TABLE:
+            step = (last - first) // _LOOKED_AT
+            places = ", ".join(f"({row})" for row in (*range(first, last, step), last))
+            looked_at = database.rows(
+                "SELECT DISTINCT (SELECT deviceId FROM TASK WHERE rowid >= column1 LIMIT 1)"
+                f" FROM (VALUES {places})"
+            )
+            if len(looked_at) < 2:
+                return [device for (device,) in looked_at if isinstance(device, int)]
+        rows = database.rows("SELECT DISTINCT deviceId FROM TASK ORDER BY 1")
+        return [device for (device,) in rows if isinstance(device, int) and device >= 0]
+    return []
 
 
 def _evidence_of_map(capture: Capture, rank: int) -> list[Evidence]:

@@ -266,7 +266,8 @@ class _Reader:
     def _communication_rule(self) -> CommunicationRule:
         step_sums_ns: dict[int, int] = {}
         try:
-            step_sums_ns = read_communication_sums(self.database.path)
+            if self.device is None:  # else they may be of all devices
+                step_sums_ns = read_communication_sums(self.database.path)
         except SourceError as error:
             self.warnings.append(f"rank {self.rank}: {error}")
         return find_communication_rule(self.database, step_sums_ns)

@@ -1366,10 +1366,10 @@ static int is_well_typed(const Event *event)
 {
     const Token *name = &event->values[NAME], *category = &event->values[CATEGORY];
     const char *args = event->values[ARGS].begin;
-    if (event->phase == 'i')
-        return is_string(name) && is_string(category);
     if (!is_id(&event->values[PID]))
         return 0;
+    if (event->phase == 'i')
+        return is_id(&event->values[TID]) && is_string(name) && is_string(category);
     if (event->phase == 'C')
         return is_string(name) && (args == NULL || *args == '{' || *args == 'n');
     return is_id(&event->values[TID]) && is_string(category) &&
@@ -1397,8 +1397,6 @@ static int push_event(Scanner *scanner, Event *event, const char *text, const To
         scanner->unread += ended == READ;
         return ended;
     }
-    if (is_instant)
-        event->values[PID] = event->values[TID] = absent;
     Events *events = &scanner->events;
     if (events->count == events->room && widen_events(events) == FAILED)
         return FAILED;

@@ -171,9 +171,7 @@ def _columns(events: DecodedEvents, strings: StringPool) -> EventColumns:
     groups: Interner[tuple[object, ...]] = Interner()
     arrow_phases = [ord(type(event).__struct_config__.tag) for event in arrows]  # type: ignore[arg-type]
     counter_args = [event.args or {} for event in counters]
-    lanes = _lanes([*intervals, *arrows])
-    lane = groups.of(lanes)
-    instant = groups.of([(0, 0)] * len(instants))
+    lane = groups.of(_lanes([*intervals, *instants, *arrows]))
     pids: list[object] = [event.pid for event in counters]
     if float in set(map(type, pids)):
         pids = list(map(_distinct, pids))
@@ -192,7 +190,7 @@ def _columns(events: DecodedEvents, strings: StringPool) -> EventColumns:
                 np.array(arrow_phases, np.uint8),
             ]
         ),
-        "group": _int32(lane[: len(intervals)], instant, counted, lane[len(intervals) :]),
+        "group": _int32(lane[:first_counter], counted, lane[first_counter:]),
         "name": _int32(
             codes.codes([event.name for event in chain(intervals, instants, counters)]),
             np.full(len(arrows), empty, np.int64),

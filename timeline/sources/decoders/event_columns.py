@@ -24,6 +24,7 @@ __all__ = [
     "COUNTER",
     "INSTANT",
     "ArgValues",
+    "Bytes",
     "EventColumns",
     "FlatArgs",
     "GivenArgs",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -34,6 +34,8 @@ class JsonValues:
         self._values: list[Any] = []
         self._codes: Codes = np.empty(0, np.int32)
         self._groups: list[Sequence[int]] = []
+        self.pids: Mapping[object, object] | None = None
+        """The ids to give for those of processes, None for those that are not here."""
 
     def add(self, values: Sequence[Any], groups: Sequence[Sequence[int]]) -> None:
         """Take in the next values and groups, whose codes follow on those before."""
@@ -54,17 +56,18 @@ class JsonValues:
 
     def lane(self, group: int) -> LaneKey:
         """The process and thread that a group stands for."""
-        process, thread = self._groups[group]
-        return self[process], self[thread]
+        _, thread = self._groups[group]
+        return self.process(group), self[thread]
 
     def counters(self, group: int) -> tuple[object, str, list[str]]:
         """The process, the name and the keys that a group of counters stands for."""
-        *keys, process, name = self._groups[group]
-        return self[process], self[name], [self[key] for key in keys]
+        *keys, _, name = self._groups[group]
+        return self.process(group), self[name], [self[key] for key in keys]
 
     def process(self, group: int) -> object:
         """The process of a group of either kind."""
-        return self[self._groups[group][-2]]
+        process = self[self._groups[group][-2]]
+        return process if self.pids is None else self.pids.get(process)
 
     def names(self, codes: Codes) -> Codes:
         """The codes of the strings in the pool, (n,) int32; numbers are strings as `text` does."""

@@ -23,7 +23,7 @@ from timeline.sources.decoders.event_pieces import (
     next_event,
     phase_of,
 )
-from timeline.sources.decoders.json_values import leading_values
+from timeline.sources.decoders.json_values import end_of_value, leading_values
 from timeline.sources.decoders.mending import mend_json
 from timeline.sources.decoders.trace_events import Metadata, Other
 from timeline.sources.files.opened import UTF8_MARK, open_profile_file, read_behind
@@ -36,6 +36,7 @@ MOST_CUTS_TRIED = 8
 MOST_CUTS_OF_DAMAGE = 1_000
 MOST_EVENT_BYTES = 64 << 20
 """Text of this size without an end of an event is damaged."""
+NEXT_DOCUMENT = "another trace in the same file, which is not read"
 _EVENTS = b"traceEvents"
 _EVENTS_KEY = compile_late(rb'"traceEvents"\s*:\s*\[')
 _OBJECT = b'{"traceEvents":['
@@ -89,19 +90,21 @@ def _nothing(text: bytes) -> None:
     """Leave all events to the decoder."""
 
 
-def look_for_metadata(path: Path) -> Iterator[list[Metadata]]:
+def look_for_metadata(path: Path, text: bytes = b"") -> Iterator[list[Metadata]]:
     """Metadata events of a file, block by block, found by their phase without decoding the rest.
 
     One that is laid out in an unusual way may be missed.
+
+    text: what the events hold that are wanted, which is faster to find; empty for all.
 
     Raises:
         SourceError: the file cannot be read.
     """
     with open_profile_file(path) as file:
-        yield from _metadata_in(file)
+        yield from _metadata_in(file, text)
 
 
-def _metadata_in(file: BinaryIO) -> Iterator[list[Metadata]]:
+def _metadata_in(file: BinaryIO, text: bytes) -> Iterator[list[Metadata]]:
     """Search block by block; an event at the edge of a block is found with the next one."""
     held, begin = b"", 0
     while True:
@@ -110,7 +113,7 @@ def _metadata_in(file: BinaryIO) -> Iterator[list[Metadata]]:
         held = longer
         stop = len(held) - (0 if ended else MOST_METADATA_BYTES)
         found = []
-        for at in _phases_in(held, begin, stop):
+        for at in _places_of(text, held, begin, stop) if text else _phases_in(held, begin, stop):
             first = max(0, at - MOST_METADATA_BYTES)
             event = _metadata_around(held[first : at + MOST_METADATA_BYTES], at - first)
             if event is not None:
@@ -121,6 +124,14 @@ def _metadata_in(file: BinaryIO) -> Iterator[list[Metadata]]:
         begin = max(begin, stop)
         kept = max(0, begin - MOST_METADATA_BYTES)
         held, begin = held[kept:], begin - kept
+
+
+def _places_of(text: bytes, held: bytes, begin: int, stop: int) -> Iterator[int]:
+    """Where a text begins, from one place up to another."""
+    at = held.find(text, begin, stop + len(text) - 1)
+    while at >= 0:
+        yield at
+        at = held.find(text, at + 1, stop + len(text) - 1)
 
 
 def _phases_in(text: bytes, begin: int, stop: int) -> list[int]:
@@ -166,6 +177,9 @@ class _Blocks(Generic[EventT, ScannedT]):
             held = longer
             scanned, piece = self._whole(held)
             fault = None if scanned or piece else self._fault(opening, held)
+            if fault is not None and (end := _end_of_document(opening, held, fault)) is not None:
+                held = self._without_next_document(held, end)
+                break
             if fault is not None and (mended := self._mended(held, fault)) != held:
                 held = mended
                 scanned, piece = self._whole(held)
@@ -249,6 +263,15 @@ class _Blocks(Generic[EventT, ScannedT]):
             return 0 if len(held) > MOST_EVENT_BYTES else None
         return max(0, fault - len(opening))
 
+    def _without_next_document(self, held: bytes, end: int) -> bytes:
+        """The text up to the end of its document; what follows is of another trace and noted."""
+        self._note(NEXT_DOCUMENT, end)
+        self._damage.remarks.append(
+            f"{self._path.name} holds another trace behind the first, from byte "
+            f"{self._offset + end} on, which is not read. Put it into a file of its own."
+        )
+        return held[:end]
+
     def _rest(self, opening: bytes, held: bytes) -> Iterator[list[EventT | Other]]:
         """What is left when all of the file is at hand."""
         while True:
@@ -261,6 +284,10 @@ class _Blocks(Generic[EventT, ScannedT]):
                 held = self._behind(held, skipped)
                 continue
             fault = fault_in(opening + held)
+            end = None if fault is None else _end_of_document(opening, held, fault - len(opening))
+            if end is not None:
+                held = self._without_next_document(held, end)
+                continue
             cut_off = fault is None
             stop = len(held) if fault is None else max(0, fault - len(opening))
             if (mended := self._mended(held, stop)) != held:
@@ -354,6 +381,15 @@ def _object_opening(held: bytes, begin: int, *, ended: bool) -> tuple[bytes, int
             return _OBJECT, first + 1
     # What cannot be stepped over is decoded as one object, for the byte where it is wrong.
     return (b"", begin) if ended and b'"traceEvents"' in held else None
+
+
+def _end_of_document(opening: bytes, held: bytes, fault: int) -> int | None:
+    """Where a document ends that is followed by another one, which the fault is; else None."""
+    end = end_of_value(opening + held[: fault + 1], 0)
+    if end is None:
+        return None
+    end -= len(opening)
+    return end if held[end : fault + 1].strip(_WHITE)[:1] in (b"{", b"[") else None
 
 
 def _cuts(held: bytes, stop: int) -> Iterator[tuple[int, int]]:

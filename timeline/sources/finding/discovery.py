@@ -1,8 +1,9 @@
 """From a path to one source per rank of the newest run that lies there.
 
-In order: find what formats recognise (captures), identify each (`identify_capture`), drop copies
-of others (choose_copies), group into runs by time (times, runs), give the captures of the newest
-run their ranks (ranks). Around all that, what is packed is unpacked (packed).
+In order: find what formats recognise (captures), identify each (`identify_capture`), number the
+parts of those that hold several ranks (parts), drop copies of others (choose_copies), group into
+runs by time (times, runs), give the captures of the newest run their ranks (ranks). Around all
+that, what is packed is unpacked (packed).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from timeline.sources.files.opened import uncompressed_database_name
 from timeline.sources.files.remote_path import RemotePath
 from timeline.sources.finding.captures import EmptyOutput, find_captures
 from timeline.sources.finding.choose_copies import choose_among_copies
+from timeline.sources.finding.parts import count_ranks_on, find_free_ranks, without_merged
 from timeline.sources.finding.ranks import ResolvedRanks, resolve_ranks
 from timeline.sources.finding.replicas import ReplicaSource, number_replicas
 from timeline.sources.finding.runs import (
@@ -116,18 +118,22 @@ class _Search:
 
     def run(self, assigned: Mapping[str, int]) -> Discovered:
         """Find and identify the captures, and open those of the newest run."""
-        identified = self._with_assigned_ranks(self._claims(self._captures()), assigned)
-        claims, notes = choose_among_copies(identified)
-        self._notes += notes
+        found = count_ranks_on(self._claims(self._captures()))
+        identified = self._with_assigned_ranks(found, assigned)
+        claims, of_merged = without_merged(identified)
+        claims, of_copies = choose_among_copies(claims)
+        self._notes += [*of_merged, *of_copies]
         runs = group_into_runs(number_replicas(claims), with_times=self._finding.lists_all)
         if not runs:
             return Discovered((), tuple(self._notes), (), tuple(self._unclear), self._unassigned)
         if not self._finding.lists_all and (error := runs_of_one_time(runs, self._root.path)):
             raise error
-        newest = resolve_ranks(runs[-1].claims, self._root.path)
+        members, of_parts = find_free_ranks(runs[-1].claims)
+        newest = resolve_ranks(members, self._root.path)
         self._check(newest)
         if not self._finding.lists_all:
             self._notes += describe_older_runs(runs, self._root.path)
+        self._notes += of_parts
         if newest.note:
             self._notes.append(newest.note)
         assumed = (claim.note for claim in newest.ranks.values() if claim.note)

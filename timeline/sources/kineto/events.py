@@ -140,6 +140,7 @@ class KinetoArgs(
     external_small: Value = None
     communicator: Value = None
     stream_id: Value = None
+    rank: Value = None
 
 
 _EMPTY = msgspec.Raw(b"")
@@ -177,6 +178,8 @@ class Instant(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
     """A moment: memory was taken or given back, or the recording began or ended."""
 
     name: str = ""
+    pid: int | str | float = 0
+    tid: int | str | float = 0
     cat: str = ""
     ts: msgspec.Raw = _EMPTY
     args: MemoryArgs | None = None

@@ -15,6 +15,7 @@ from timeline.sources.capture import (
     Folder,
     Format,
     Lookalike,
+    Part,
     Root,
 )
 from timeline.sources.common.identity import find_evidence_in_names
@@ -27,6 +28,7 @@ from timeline.sources.common.json_kinds import (
 from timeline.sources.kineto.header import (
     host_of,
     is_named_kineto,
+    may_hold_several,
     place_of,
     read_name,
 )
@@ -84,7 +86,21 @@ def _identify(capture: Capture, root: Root) -> list[Claim]:
         evidence = [Evidence(rank, f"file name {capture.content.name}") for rank in name.ranks]
         evidence = evidence or find_evidence_in_names(capture, root)
     claim = Claim(capture, tuple(evidence), taken=name.taken, worker=name.worker, world=world)
-    return [claim]
+    return [*_claims_of_parts(claim, is_distributed=rank is not None)] or [claim]
+
+
+def _claims_of_parts(claim: Claim, *, is_distributed: bool) -> Iterator[Claim]:
+    """Claims for the ranks of a trace that holds several."""
+    path = claim.capture.content
+    if not may_hold_several(path, is_distributed=is_distributed):
+        return
+    from timeline.sources.kineto.parts import find_parts
+
+    for part, rank in find_parts(path):
+        evidence = claim.evidence
+        if rank is not None:
+            evidence = (Evidence(rank, f"{part.name} in {path.name}"),)
+        yield replace(claim, evidence=evidence, device=part.device, part=part)
 
 
 def _recorded_time(capture: Capture) -> Extent:
@@ -95,7 +111,8 @@ def _read_with(claim: Claim, identity: Identity) -> Source:
     from timeline.sources.kineto.source import KinetoSource
 
     host = claim.clock.host or host_of(identity.worker)
-    return KinetoSource(identity, replace(claim.clock, host=host), claim.capture.content)
+    clock = replace(claim.clock, host=host)
+    return KinetoSource(identity, clock, claim.capture.content, claim.part or Part(""))
 
 
 KINETO = Format(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -25,13 +25,14 @@ from timeline.sources.common.json_kinds import (
 )
 from timeline.sources.common.process_groups import ranks_in
 from timeline.sources.decoders.json_values import leading_values
-from timeline.sources.files.opened import UTF8_MARK, open_profile_file
+from timeline.sources.files.opened import UTF8_MARK, last_bytes, open_profile_file
 
 __all__ = [
     "KinetoHeader",
     "KinetoName",
     "host_of",
     "is_named_kineto",
+    "may_hold_several",
     "place_of",
     "read_header",
     "read_name",
@@ -57,6 +58,11 @@ class KinetoHeader:
     world: int | None = None
     groups: Mapping[str, Sequence[int]] = field(default_factory=dict)
     damaged: tuple[str, ...] = ()
+
+    def of_other_rank(self) -> KinetoHeader:
+        """Return what holds for the other ranks of a merged trace, such as groups of all ranks."""
+        shared = {name: ranks for name, ranks in self.groups.items() if len(ranks) == self.world}
+        return replace(self, rank=None, groups=shared)
 
 
 def place_of(path: Path) -> tuple[int | None, int | None]:
@@ -88,6 +94,50 @@ def read_header(path: Path) -> KinetoHeader:
     info, base = (values.get(key.decode()) for key in (_DISTRIBUTED, _BASE))
     base_ns = base if isinstance(base, int) else 0
     return KinetoHeader(_rank_in(info), base_ns, _world_in(info), _groups_in(info), damaged)
+
+
+_PID = rb'"pid"\s*:\s*("[^"]*"|-?[0-9]+)'
+_LAST_PID = compile_late(_PID)
+_LABELLED = compile_late(
+    rb'"pid"\s*:\s*"\[|"process_name"[^}]{0,200}?[Rr](?:ank|ANK)[ _-]?\d'
+    rb'|"args"\s*:\s*\{(?:[^{}]{0,200}?,)?\s*"rank"\s*:'
+)
+"""What merged traces have: labels in pids, ranks in names of processes or among args."""
+_ON_ONE_PROCESS = (
+    compile_late(rb'"cat"\s*:\s*"[a-z0-9]+_(?:runtime|driver)"[^{}]*?' + _PID),
+    compile_late(rb'"cat"\s*:\s*"kernel"[^{}]*?' + _PID),
+)
+"""What has one pid in a trace of one rank: calls that launch, and kernels."""
+_OF_ONE_PROCESS = (compile_late(rb'"name"\s*:\s*"stream '), compile_late(rb'"labels"\s*:\s*"CPU"'))
+"""The same of names that are given to a process behind its pid: of its streams, and of the host."""
+_LONGEST_EVENT = 300
+_ENDS_BYTES = 1 << 16
+"""So many bytes at the beginning and at the end are looked at."""
+
+
+def may_hold_several(path: Path, *, is_distributed: bool) -> bool:
+    """Return whether the ends of a trace look like those of one that holds several ranks.
+
+    The end of a large packed trace is looked at only where it does not say that it is of one rank:
+    all of it would have to be unpacked.
+
+    Raises:
+        SourceError: the file cannot be read.
+    """
+    with open_profile_file(path, in_part=True) as file:
+        text, is_plain = file.read(_ENDS_BYTES), file.seekable()
+    if len(text) == _ENDS_BYTES and (is_plain or not is_distributed):
+        text += last_bytes(path, _ENDS_BYTES)
+    if _LABELLED.search(text):
+        return True
+    pids = [{match[1] for match in found.finditer(text)} for found in _ON_ONE_PROCESS]
+    for named in _OF_ONE_PROCESS:
+        befores = (
+            text[max(0, match.start() - _LONGEST_EVENT) : match.start()]
+            for match in named.finditer(text)
+        )
+        pids.append({found[-1] for before in befores if (found := _LAST_PID.findall(before))})
+    return any(len(alike) > 1 for alike in pids)
 
 
 def _head(path: Path) -> dict[bytes, bytes]:

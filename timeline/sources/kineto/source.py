@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from timeline.columns.columns import Int64, Rows, TableBuilder
-from timeline.columns.distinct import distinct, distinct_pairs, rows_by_value
+from timeline.columns.distinct import distinct, distinct_pairs, map_values, rows_by_value
 from timeline.columns.strings import StringPool
 from timeline.errors import spell_ids
 from timeline.frozen import dataclass
@@ -32,6 +33,7 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
+from timeline.sources.capture import Part
 from timeline.sources.common.counter_events import CounterReader, counters_at
 from timeline.sources.common.flow_events import FlowReader, LaneRows
 from timeline.sources.common.lane_names import LaneNames
@@ -43,6 +45,7 @@ from timeline.sources.decoders.event_columns import (
     COMPLETE,
     COUNTER,
     INSTANT,
+    Bytes,
     EventColumns,
 )
 from timeline.sources.decoders.event_rows import EventRows
@@ -74,6 +77,7 @@ from timeline.sources.kineto.tables import (
     MemoryChanges,
     RuntimeCalls,
     clip_overruns,
+    correlations,
     device_table,
     host_table,
     memory_counters,
@@ -115,13 +119,19 @@ _LAYERS = {
 _DEVICE_KINDS = (KinetoTable.KERNEL, KinetoTable.DEVICE)
 _HOST_KINDS = (KinetoTable.RUNTIME, KinetoTable.HOST)
 _ANY = frozenset[Layer]()
+ALL = Part("")
 _LOSSES = frozenset({_NO_TOTALS, _SAME_STEPS, _OTHERS})
 
 
 def read_kineto(
-    path: Path, rank: int, header: KinetoHeader, strings: StringPool, wanted: ReadRequest
+    path: Path,
+    rank: int,
+    header: KinetoHeader,
+    strings: StringPool,
+    wanted: ReadRequest,
+    part: Part = ALL,
 ) -> Records:
-    """Read a trace, given what stands beside its events.
+    """Read a trace, or the part of it that is of one rank, given what stands beside its events.
 
     Tables that no layer needs stay empty; tasks, ops, steps and launch times are always read,
     because the overlap of a step needs them.
@@ -129,13 +139,14 @@ def read_kineto(
     Raises:
         SourceError: the file cannot be read or holds an event of an unexpected shape.
     """
-    reader, damage = _Reader(strings, wanted), LossLog(path)
+    reader, damage = _Reader(strings, wanted, part), LossLog(path)
     for key in header.damaged:
         damage.add("metadata values that are not valid JSON", f'"{printable(key)}"')
     reader.read(path, damage)
     records = reader.records(rank, header)
     omissions = (*records.omissions, *damage.omissions(rank))
-    return _shifted(replace(records, omissions=omissions), header.base_ns)
+    warnings = (*records.warnings, *damage.warnings(rank))
+    return _shifted(replace(records, omissions=omissions, warnings=warnings), header.base_ns)
 
 
 @dataclass
@@ -156,8 +167,13 @@ class _Reader:
     Events of a kind stay in file order, kind after kind, however many come at a time.
     """
 
-    def __init__(self, strings: StringPool, wanted: ReadRequest) -> None:
+    def __init__(self, strings: StringPool, wanted: ReadRequest, part: Part) -> None:
         self._strings, self._wanted = strings, wanted
+        self._device, self._is_first = part.device, part.is_first
+        self._pids = dict(part.processes) or None
+        self._is_moved = any(isinstance(pid, int) and pid != to for pid, to in part.processes)
+        self._elsewhere: list[Int64] = []
+        """Correlations of what ran on devices that are not read."""
         self._has_host = bool(wanted.layers & {Layer.CANN, Layer.FRAMEWORK})
         self._names = LaneNames()
         self._format = format_for(wanted)
@@ -166,7 +182,7 @@ class _Reader:
         self._told, self._announced = TableBuilder(Descriptions), TableBuilder(Announcements)
         self._host = {kind: TableBuilder(HostEvents) for kind in _HOST_KINDS}
         self._unknown = TableBuilder(HostEvents)
-        self._pids: dict[KinetoTable, set[int]] = defaultdict(set)
+        self._processes: dict[KinetoTable, set[int]] = defaultdict(set)
         """The processes that have events of each kind."""
         self._steps, self._calls = TableBuilder(Steps), TableBuilder(RuntimeCalls)
         self._operators, self._numbered = TableBuilder(Operators), TableBuilder(Numbered)
@@ -180,7 +196,10 @@ class _Reader:
         """Read all events."""
         for events in read_events(self._format.decoder, path, damage=damage, scan=self._held.scan):
             for event in self._held.add(events):
-                self._names.add(event)
+                if self._pids is None:
+                    self._names.add(event)
+                elif event.pid in self._pids:
+                    self._names.add(msgspec.structs.replace(event, pid=self._pids[event.pid]))
             if self._held.size > HELD_EVENTS:
                 self._flush()
         self._flush()
@@ -188,16 +207,20 @@ class _Reader:
     def _flush(self) -> None:
         """Add the events that are held to the tables."""
         if self._held.others:
-            self._left_out[_OTHERS] += self._held.others
+            self._left_out[_OTHERS] += self._held.others if self._is_first else 0
             self._held.others = 0
         for events in self._held.take():
             self._add(events)
 
     def _add(self, events: EventColumns) -> None:
-        self._add_instants(EventRows(events, np.flatnonzero(events.phase == INSTANT)))
-        complete = EventRows(events, np.flatnonzero(events.phase == COMPLETE))
+        phase = self._phase_if_read(events)
+        self._add_instants(EventRows(events, np.flatnonzero(phase == INSTANT)))
+        complete = EventRows(events, np.flatnonzero(phase == COMPLETE))
         kinds = tables_of(complete)
         by_table = {one: complete.at(np.flatnonzero(kinds == one)) for one in KinetoTable}
+        if self._device is not None:
+            for kind in (*_DEVICE_KINDS, KinetoTable.ANNOTATION):
+                by_table[kind] = self._on_device(by_table[kind])
         for kind, tables in self._tasks.items():
             if len(tasks := by_table[kind]):
                 tables.told.append(self._add_descriptions(tasks))
@@ -206,7 +229,7 @@ class _Reader:
                 tables.tasks.add(table)
                 tables.named.append(external_ids(tasks))
         for one in (*_DEVICE_KINDS, *_HOST_KINDS):
-            self._pids[one].update(distinct(by_table[one].processes(NO_ID)).tolist())
+            self._processes[one].update(distinct(by_table[one].processes(NO_ID)).tolist())
         unknown = by_table[KinetoTable.UNKNOWN]
         self._unknown.add(host_table(unknown, KinetoTable.UNKNOWN, self._wanted))
         host = by_table[KinetoTable.HOST]
@@ -218,9 +241,30 @@ class _Reader:
                 self._add_host(by_table[kind], kind)
         self._left_out[_ANNOTATIONS] += len(by_table[KinetoTable.ANNOTATION])
         self._left_out[_MARKS] += len(by_table[KinetoTable.PROFILER])
-        counters = np.flatnonzero(events.phase == COUNTER)
+        counters = np.flatnonzero(phase == COUNTER)
         self._counters.add(counters_at(events, counters))
-        self._add_arrows(events, np.flatnonzero(np.isin(events.phase, list(ARROWS))))
+        self._add_arrows(events, np.flatnonzero(np.isin(phase, list(ARROWS))))
+
+    def _phase_if_read(self, events: EventColumns) -> Bytes:
+        """The phase of each event, 0 for those of processes that are not read."""
+        events.values.pids = self._pids
+        if self._pids is None:
+            return events.phase
+        known = map_values(
+            events.group,
+            lambda groups: np.array(
+                [events.values.process(group) is not None for group in groups.tolist()], np.bool_
+            ),
+        )
+        return np.where(known, events.phase, 0)
+
+    def _on_device(self, events: EventRows) -> EventRows:
+        """Those that ran on the device that is read; what launched others is noted."""
+        device = events.ids(events.processes(NO_ID), "device", "device_inside")
+        other = (device != self._device) & (device != NO_ID)
+        if other.any():
+            self._elsewhere.append(correlations(events.at(other).ids(NO_ID, "correlation")))
+        return events.at(~other)
 
     def _add_instants(self, instants: EventRows) -> None:
         of_memory = instants.by_name(np.bool_, lambda name: name == _MEMORY_EVENT)
@@ -229,6 +273,9 @@ class _Reader:
         self._left_out[_MARKS] += known
         self._left_out[_OTHERS] += len(is_known) - known
         memory = instants.at(of_memory)
+        if self._device is not None:
+            device = memory.ids(NO_ID, "memory_device")
+            memory = memory.at((device == self._device) | (device == NO_ID))
         samples = list(memory_counters(memory))
         self._left_out[_NO_TOTALS] += len(memory) - sum(len(one.time_ns) for one in samples)
         if Layer.COUNTERS in self._wanted.layers:
@@ -263,7 +310,8 @@ class _Reader:
         """All that was read, at the times of the file."""
         self._place_unknown()
         tasks, alone, named, own = _joined(list(self._tasks.values()))
-        ends = self._arrow_ends.build()
+        # Some who merge traces move the ids of arrows and correlations by different numbers.
+        ends = ArrowEnds.empty() if self._is_moved else self._arrow_ends.build()
         launches = find_launches(tasks, alone, self._calls.build(), ends)
         calls, task_call = launches.calls, launches.task_call
         tasks, overruns = clip_overruns(launches.tasks, launches.are_replayed())
@@ -292,7 +340,7 @@ class _Reader:
             flows=flows,
             omissions=(*self._omissions(rank), *self._counters.omissions(rank)),
             warnings=(
-                *_several_devices(tasks, rank),
+                *_several_devices(tasks, calls, rank),
                 *_unknown_categories(tasks, self._strings, rank),
                 *_overrunning(tasks.take(overruns), self._strings, rank),
             ),
@@ -315,7 +363,7 @@ class _Reader:
         """Add events of unknown categories to the device or the host, whose process they have."""
         unknown = self._unknown.build()
         devices, host = (
-            set[int]().union(*(self._pids[one] for one in kinds))
+            set[int]().union(*(self._processes[one] for one in kinds))
             for kinds in (_DEVICE_KINDS, _HOST_KINDS)
         )
         on_device = np.isin(unknown.process, [*(devices - host - {NO_ID})])
@@ -370,7 +418,7 @@ class _Reader:
         drawn = resolved.flows
         if not (drawn.category == self._strings.code(FORWARD_BACKWARD)).any():
             drawn = Flows.concat([drawn, numbered.arrows(host, self._strings)])
-        half, loose = ends.count_half(np.concatenate([joined, launches.marked]))
+        half, loose = ends.count_half(np.concatenate([joined, launches.marked, *self._elsewhere]))
         self._left_out[_HALF] += resolved.half + half
         self._left_out[_LOOSE] += loose
         self._left_out[_MARKED] += len(launches.marked)
@@ -426,13 +474,17 @@ def _lanes_of(host: HostEvents) -> dict[LaneKey, LaneRows]:
     }
 
 
-def _several_devices(tasks: Tasks, rank: int) -> tuple[str, ...]:
-    """A remark where one process used several devices: streams of one number share a row."""
+def _several_devices(tasks: Tasks, calls: RuntimeCalls, rank: int) -> tuple[str, ...]:
+    """A remark where several devices or processes are taken for one rank."""
     devices = distinct(tasks.device[tasks.device != NO_ID]).tolist()
-    if len(devices) < 2:
+    processes = len(distinct(calls.process))
+    if len(devices) < 2 and processes < 2:
         return ()
+    used = f"its process used devices {spell_ids(devices)}"
+    if processes > 1:
+        used = f"{processes} processes of its trace launch kernels, and nothing tells their ranks"
     return (
-        f"rank {rank}: its process used devices {spell_ids(devices)}; streams of the same number "
+        f"rank {rank}: {used}; streams of the same number "
         "share a row, and overlap counts all devices as one.",
     )
 
@@ -488,6 +540,7 @@ class KinetoSource:
     identity: Identity
     clock: Clock
     trace: Path
+    part: Part = ALL
     layout: str = KINETO_FORMAT.name
 
     @property
@@ -498,4 +551,7 @@ class KinetoSource:
     def read(self, wanted: ReadRequest) -> Records:
         """See `Source.read`."""
         header = read_header(self.trace)
-        return read_kineto(self.trace, self.identity.rank, header, StringPool(), wanted)
+        if not self.part.is_first:
+            header = header.of_other_rank()
+        rank, strings = self.identity.rank, StringPool()
+        return read_kineto(self.trace, rank, header, strings, wanted, self.part)

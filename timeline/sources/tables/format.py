@@ -15,8 +15,13 @@ from timeline.sources.capture import (
     FolderKind,
     Format,
     FormatKind,
+    Root,
 )
-from timeline.sources.common.identity import identify_all_devices, identify_device
+from timeline.sources.common.identity import (
+    identify_all_devices,
+    identify_device,
+    identify_each_device,
+)
 from timeline.sources.common.msprof_files import OPERATOR_TABLE, has_file_named
 from timeline.sources.files.opened import without_gz
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, Identity, Source
@@ -72,6 +77,15 @@ def _recognise_file(file: CaptureFile) -> list[Capture]:
     return [Capture(TABLES, inside, content)]
 
 
+def _identify(capture: Capture, root: Root) -> list[Claim]:
+    """Return a claim for each device that a framework's table of steps names."""
+    if capture.device is not None:
+        return identify_all_devices(capture, root)
+    from timeline.sources.companions.vendor_sums import find_busy_devices
+
+    return identify_each_device(capture, root, find_busy_devices)
+
+
 def _read_with(claim: Claim, identity: Identity) -> Source:
     from timeline.sources.tables.source import KernelTableSource
 
@@ -120,7 +134,7 @@ TABLES = Format(
     kind=FormatKind.TABLES,
     recognise=_recognise,
     recognise_file=_recognise_file,
-    identify=identify_all_devices,
+    identify=_identify,
     read_with=_read_with,
     table_directories=_table_directories,
 )

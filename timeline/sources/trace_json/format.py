@@ -22,6 +22,7 @@ from timeline.sources.capture import (
 from timeline.sources.common.identity import (
     identify_all_devices,
     identify_device,
+    identify_each_device,
     ranks_in_file_name,
 )
 from timeline.sources.common.json_kinds import (
@@ -41,6 +42,7 @@ from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, Identity, Source
 __all__ = ["ANY_TRACE", "GRAPH_TIMELINE", "MINDSTUDIO", "TRACE_VIEW"]
 
 _TRACE_VIEW = "trace_view.json"
+_STEP_TABLE = "step_trace_time.csv"
 _TRACE = compile_late(r"msprof(?:_slice|_\d+)+\.json")
 _TRACE_OF_GRAPH = compile_late(r"msprof_\d+_\d+_\d+\.json")
 _PART_OF_EXPORT = compile_late(r"(?:hccl|task_time|msprof_tx|msprof)_[0-9_]+\.json(?:\.gz)?")
@@ -74,17 +76,33 @@ def _file_of_trace_view(file: CaptureFile) -> list[Capture]:
     return [Capture(TRACE_VIEW, parent.parent if parent.name == OUTPUT else parent, parent)]
 
 
+def _identify_trace_view(capture: Capture, root: Root) -> list[Claim]:
+    return identify_each_device(capture, root, _devices_of_trace_view)
+
+
+def _devices_of_trace_view(content: Path) -> list[int]:
+    """Return the devices that did anything, as the table of steps says; without one the trace."""
+    if content.is_dir() and find_file(content, _STEP_TABLE):
+        from timeline.sources.companions.vendor_sums import find_busy_devices
+
+        return find_busy_devices(content)
+    from timeline.sources.ascend_trace.reader import find_packed_devices
+
+    trace = find_file(content, _TRACE_VIEW) if content.is_dir() else content
+    return find_packed_devices(trace)[1] if trace else []
+
+
 def _read_trace_view(claim: Claim, identity: Identity) -> Source:
     from timeline.sources.trace_json.source import TraceViewSource
 
-    return TraceViewSource(identity, claim.clock, claim.capture.content)
+    return TraceViewSource(identity, claim.clock, claim.capture.content, claim.several)
 
 
 TRACE_VIEW = Format(
     name="trace_view.json",
     recognise=_recognise_trace_view,
     recognise_file=_file_of_trace_view,
-    identify=identify_device,
+    identify=_identify_trace_view,
     read_with=_read_trace_view,
     table_directories=_directory_of_tables,
 )

@@ -16,6 +16,7 @@ from timeline.records.not_given import NO_ID
 from timeline.records.tables import Records
 from timeline.sources.ascend_trace.reader import (
     TraceFiles,
+    find_packed_devices,
     read_trace,
     read_trace_and_overlap,
 )
@@ -53,6 +54,7 @@ class TraceViewSource:
     identity: Identity
     clock: Clock
     output: Path
+    several_devices: bool = False
     layout: str = TRACE_VIEW.name
 
     @property
@@ -69,11 +71,12 @@ class TraceViewSource:
         """See `Source.read`."""
         trace, *kernels = self.files
         device = NO_ID if self.identity.device is None else self.identity.device
-        strings = StringPool()
-        records, overlap = read_trace_and_overlap(
-            TraceFiles((trace,), device), self.identity.rank, strings, wanted
-        )
-        return _finish(records, kernels, None, overlap)
+        strings, files = StringPool(), TraceFiles((trace,), device)
+        if self.several_devices:
+            packed, _ = find_packed_devices(trace)
+            files = TraceFiles((trace,), device, only_device=True, packed=packed)
+        records, overlap = read_trace_and_overlap(files, self.identity.rank, strings, wanted)
+        return _finish(records, kernels, device if self.several_devices else None, overlap)
 
 
 @dataclass(frozen=True)

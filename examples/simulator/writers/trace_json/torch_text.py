@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from simulator.model import FrameworkCall, RankRun, Run, Step
@@ -17,6 +18,7 @@ from simulator.writers.trace_json.msprof import (
     CANN_8,
     PMU_COLUMNS,
     SHAPE_COLUMNS,
+    Dialect,
     group_threads,
     msprof_events,
     msprof_metadata,
@@ -24,6 +26,7 @@ from simulator.writers.trace_json.msprof import (
     wall_clock,
 )
 
+CANN_8_3 = replace(CANN_8, labels_device=True, host_device=31)
 KERNEL_DETAILS = (
     "Step Id",
     "Model ID",
@@ -61,25 +64,80 @@ def write_torch_text(run: Run, directory: str | Path) -> list[Path]:
     for rank in run.ranks:
         worker = Path(directory) / worker_name(run, rank)
         output = worker / "ASCEND_PROFILER_OUTPUT"
-        npu_events = msprof_events(run, rank, CANN_8)
-        write_json(
-            output / "trace_view.json",
-            [
-                *_python_events(run, rank),
-                *msprof_metadata(run, rank, CANN_8),
-                *npu_events,
-                *_launch_flows(run, rank),
-            ],
-        )
+        write_json(output / "trace_view.json", _trace_events(run, rank, CANN_8))
         rows = [[str(step_id), *cells] for step_id, cells in operator_rows(run, rank, CANN_8)]
         write_table(output / "kernel_details.csv", KERNEL_DETAILS, rows, "\r\n")
-        overlap = [event for event in npu_events if event["name"] in CATEGORIES]
+        overlap = [
+            event for event in msprof_events(run, rank, CANN_8) if event["name"] in CATEGORIES
+        ]
         steps = [_step_row(run, step, overlap) for step in rank.steps]
         write_table(output / "step_trace_time.csv", STEP_TRACE_TIME, steps, "\r\n")
         write_profiler_info(run, rank, worker, "text")
         write_profiler_metadata(run, rank, worker)
         workers.append(worker)
     return workers
+
+
+def write_torch_text_of_one_process(run: Run, directory: str | Path) -> list[Path]:
+    """Write the ranks of a run as the devices of one process, as torch_npu does since June 2025.
+
+    Rows of tables and pids of rows name the device; calls on the host are all of one process, which
+    marks no steps.
+    """
+    first = run.ranks[0]
+    worker = Path(directory) / worker_name(run, first)
+    output = worker / "ASCEND_PROFILER_OUTPUT"
+    events = [
+        _as_of_process(event, rank, first.os_pid)
+        for rank in run.ranks
+        for event in _trace_events(run, rank, CANN_8_3)
+        if not event["name"].startswith("ProfilerStep")
+    ]
+    write_json(output / "trace_view.json", events)
+    rows = [
+        [str(step_id), str(rank.device), *cells]
+        for rank in run.ranks
+        for step_id, cells in operator_rows(run, rank, CANN_8_3)
+    ]
+    header = (KERNEL_DETAILS[0], "Device_id", *KERNEL_DETAILS[1:])
+    write_table(output / "kernel_details.csv", header, rows, "\r\n")
+    steps = [[rank.device, *_whole_row(run, rank)] for rank in run.ranks]
+    write_table(output / "step_trace_time.csv", ("Device_id", *STEP_TRACE_TIME), steps, "\r\n")
+    write_profiler_info(run, first, worker, "text")
+    return [worker]
+
+
+def _as_of_process(event: Event, rank: RankRun, process: int) -> Event:
+    """The event of another process as one process of all devices writes it, ids kept apart."""
+    pid = event["pid"]
+    made = event | {"pid": process if pid == rank.os_pid else pid + ((process - rank.os_pid) << 10)}
+    if isinstance(event.get("id"), str):
+        made["id"] = f"{event['id']}{rank.rank}"
+    args = dict(event.get("args", {}))
+    if "connection_id" in args:
+        args["connection_id"] += 1_000_000 * rank.rank
+        made["args"] = args
+    return made
+
+
+def _trace_events(run: Run, rank: RankRun, dialect: Dialect) -> list[Event]:
+    return [
+        *_python_events(run, rank),
+        *msprof_metadata(run, rank, dialect),
+        *msprof_events(run, rank, dialect),
+        *_launch_flows(run, rank, dialect),
+    ]
+
+
+def _whole_row(run: Run, rank: RankRun) -> list[object]:
+    """Sum all overlap events, as torch_npu does where no step is marked."""
+    sums = dict.fromkeys(CATEGORIES, 0.0)
+    for event in msprof_events(run, rank, CANN_8_3):
+        if event["name"] in CATEGORIES:
+            sums[event["name"]] += float(event["dur"])
+    exposed, communication = sums[NOT_OVERLAPPED], sums[COMMUNICATION]
+    hidden = communication - exposed
+    return ["", sums[COMPUTING], exposed, hidden, communication, sums[FREE], 0, 0, exposed, 0]
 
 
 def _step_row(run: Run, step: Step, overlap: Sequence[Event]) -> list[object]:
@@ -165,17 +223,17 @@ def _call_event(run: Run, rank: RankRun, call: FrameworkCall) -> Event:
     }
 
 
-def _launch_flows(run: Run, rank: RankRun) -> Iterator[Event]:
+def _launch_flows(run: Run, rank: RankRun, dialect: Dialect) -> Iterator[Event]:
     """Tie operators to what they launched; the id is the start on the device as an int of ns."""
     targets: dict[int, tuple[int, int, int]] = {}
     lanes = group_threads(run, rank)
     for iteration in rank.iterations:
-        hardware = CANN_8.pid(rank, "Ascend Hardware")
+        hardware = dialect.pid(rank, "Ascend Hardware")
         for task in iteration.local_tasks:
             targets.setdefault(task.connection_id, (hardware, task.stream, task.start_ns))
         for one in iteration.collectives:
             thread = lanes[one.group]
-            place = (CANN_8.pid(rank, "Communication"), thread, one.start_ns)
+            place = (dialect.pid(rank, "Communication"), thread, one.start_ns)
             targets[one.connection_id] = place
     for call in rank.framework_calls:
         for connection_id in call.launches:
