@@ -17,6 +17,7 @@ from timeline.analysis.cut import Cut, cut, cut_steps, cut_window
 from timeline.analysis.drawn_records import drawn_records, omissions_of_drawn
 from timeline.analysis.filed_times import with_filed_times
 from timeline.analysis.idle.idle_causes import measure_idle
+from timeline.analysis.idle.lost_kernels import with_lost_kernels
 from timeline.analysis.memory_peaks import memory_peaks
 from timeline.analysis.memory_samples import with_memory_of_graphs
 from timeline.analysis.ordinary_steps import measured_steps, ordinary_steps
@@ -176,7 +177,7 @@ def draw_rank_from_source(source: Source, request: RankRequest) -> DrawnRank:
 def draw_rank_from_records(records: Records, request: RankRequest) -> DrawnRank:
     """Draw what is selected of a rank's records, whose steps are known."""
     if request.questions.causes:
-        records = with_launchers(records)
+        records = with_lost_kernels(with_launchers(records))
     if Layer.COUNTERS in request.drawn_layers:
         records = with_memory_of_graphs(records)
     if request.questions.compare:
