@@ -45,6 +45,7 @@ from timeline.analysis.waits.lateness import fetching_ns
 from timeline.analysis.work.computed_work import computed_work
 from timeline.analysis.work.launching_operators import launcher_figures, with_launchers
 from timeline.analysis.work.operator_steps import operator_steps
+from timeline.analysis.work.operators import host_operators
 from timeline.analysis.work.task_sums import sum_tasks
 from timeline.frozen import dataclass
 from timeline.layers import Layer, SizeLayer
@@ -342,6 +343,8 @@ def _with_sums(facts: RankFacts, part: Cut, request: RankRequest) -> RankFacts:
 def _with_causes(facts: RankFacts, part: Cut, collectives: RankCollectives) -> RankFacts:
     """The facts with what tells whose work a rank does, and what determines when it is done."""
     records = part.records
+    if not len(records.tasks) and not len(records.ops):
+        facts = replace(facts, operators=host_operators(records))
     work = computed_work(
         records,
         part.membership.tasks,
