@@ -21,7 +21,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from simulator.layouts import LAYOUTS
+from simulator.faulty_recording import FaultyRecording
+from simulator.layouts import LAYOUTS, SPARSE_LAYOUTS
 from simulator.model import MICROSECOND_NS
 from simulator.parallelism import Parallelism
 from simulator.scenario import Scenario
@@ -39,9 +40,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         slower=dict(options.slower),
         scenario=_scenario(options),
         profiled=options.profiled,
-        parallelism=Parallelism(options.tensor_parallel, options.stages, options.micro_batches),
+        parallelism=Parallelism(
+            options.tensor_parallel, options.stages, options.micro_batches, options.batched
+        ),
+        recording=_recording(options),
     )
-    written = LAYOUTS[options.layout](run, options.out)
+    written = (LAYOUTS | SPARSE_LAYOUTS)[options.layout](run, options.out)
     files = [path for one in written for path in (one, *one.rglob("*")) if path.is_file()]
     size_kb = sum(path.stat().st_size for path in files) / 1000
     ranks = options.profiled or range(options.ranks)
@@ -59,7 +63,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("out", metavar="OUT", type=Path, help="directory to write into")
     parser.add_argument(
         "--layout",
-        choices=LAYOUTS,
+        choices=LAYOUTS | SPARSE_LAYOUTS,
         default="torch-text",
         help="what writes it; mindspore-tables holds no tasks, only small tables (torch-text)",
     )
@@ -91,6 +95,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     shared.add_argument(
         "--micro-batches", type=_at_least_one, default=4, help="of a step in a pipeline (4)"
     )
+    shared.add_argument(
+        "--batched", action="store_true", help="stages exchange batches of sends and receives"
+    )
     faults = parser.add_argument_group("what is wrong, instead of a slow second step of rank 1")
     faults.add_argument("--healthy", action="store_true", help="nothing")
     _add_fault(faults, "--slow-computing", "FACTOR", float, "computes so many times as long")
@@ -98,6 +105,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     _add_fault(faults, "--frequency", "MHZ", int, "runs its AI cores slower than at 1800 MHz")
     _add_fault(faults, "--starved", "MICROSECONDS", int, "gets the data of each step so much later")
     _add_fault(faults, "--slow-link", "FACTOR", float, "has links that take so many times as long")
+    recording = parser.add_argument_group("what is wrong with how it was recorded")
+    _add_fault(recording, "--clock", "MICROSECONDS", int, "has a clock that is ahead")
+    _add_fault(recording, "--drift", "PPB", int, "has a clock that runs fast")
+    _add_fault(recording, "--lost", "NUMBER", int, "lost the record of one of its collectives")
     return parser.parse_args(arguments)
 
 
@@ -127,6 +138,14 @@ def _scenario(options: argparse.Namespace) -> Scenario | None:
         slow_links=dict(options.slow_link),
     )
     return scenario if scenario.causes or options.healthy else None
+
+
+def _recording(options: argparse.Namespace) -> FaultyRecording:
+    lost: dict[int, tuple[int, ...]] = {}
+    for rank, number in options.lost:
+        lost[rank] = (*lost.get(rank, ()), number)
+    clock_ns = {rank: us * MICROSECOND_NS for rank, us in options.clock}
+    return FaultyRecording(clock_ns, dict(options.drift), lost)
 
 
 def _numbers(numbers: Sequence[int]) -> str:

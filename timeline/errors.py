@@ -68,6 +68,11 @@ class TimelineError(Exception):
         message = self._said if self.advice else f"{self._said} {self.usual_advice}"
         return [message, *(f"  {hint}" for hint in self.hints)]
 
+    def offer_others(self) -> None:
+        """Name the option that reads the other ranks, unless the message does."""
+        if not any("--keep-going" in line for line in self.lines()):
+            self.hints += ("To read the other ranks: the same command with --keep-going",)
+
     def say_in_python(self) -> None:
         """Speak to somebody who called a function: keywords instead of options."""
         self.args = (self._in_python,)

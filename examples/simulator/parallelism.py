@@ -15,12 +15,14 @@ class Parallelism:
     """How ranks share a model: `tensor` ranks a layer, in `stages` of a pipeline, the rest data.
 
     Ranks count tensors first, then data, then stages. micro_batches: those of each step that run
-    through the pipeline, all forward and then all backward.
+    through the pipeline, all forward and then all backward. batched: whether stages exchange
+    batches of sends and receives, which both call alike.
     """
 
     tensor: int = 1
     stages: int = 1
     micro_batches: int = 1
+    batched: bool = False
 
     def data(self, world: int) -> int:
         """How many ranks do the same with other data."""

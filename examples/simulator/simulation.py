@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from simulator.collective import lay_out_all_reduce, lay_out_pair
+from simulator.faulty_recording import FaultyRecording
 from simulator.model import (
     MONOTONIC_START_NS,
     WALL_START_NS,
@@ -19,7 +20,9 @@ from simulator.scenario import Scenario, slow_step
 from simulator.truth import Group, Meeting, Truth
 
 MOST_PLANES = 16
-SEND, RECEIVE = "hcom_send_", "hcom_receive_"
+SEND, RECEIVE = ("hcom_send_", "HcclSend"), ("hcom_receive_", "HcclRecv")
+BATCH = ("hcom_batchSendRecv_", "HcclBatchSendRecv")
+"""What both ends of a pair are called where the framework batches them, as Megatron does."""
 
 
 def make_run(
@@ -36,6 +39,7 @@ def make_run(
     profiled: Collection[int] | None = None,
     parallelism: Parallelism | None = None,
     names_groups: bool = False,
+    recording: FaultyRecording | None = None,
 ) -> Run:
     """Simulate a run in which rank 1 computes slowly during the second step.
 
@@ -45,6 +49,7 @@ def make_run(
     of that step. Of all ranks only `profiled` ones are in the run; its truth is about all. Ranks
     work on other data, all alike, unless `parallelism` shares the model. Profiles tell who is in
     which group if there is more than one, or if it `names_groups`, as newer versions do.
+    `recording` tells what is wrong with clocks and records, not with the run.
     """
     if min(ranks, steps, planes, len(graphs)) < 1:
         raise ValueError("a run needs at least one rank, step, plane and graph")
@@ -89,7 +94,8 @@ def make_run(
         tuple(cluster.meetings),
         parallelism.named or names_groups,
     )
-    return Run(recorded, seed, tuple(graphs), ops_per_step, planes, monotonic, truth)
+    run = Run(recorded, seed, tuple(graphs), ops_per_step, planes, monotonic, truth)
+    return run if recording is None else recording.record(run)
 
 
 class _Cluster:
@@ -103,6 +109,7 @@ class _Cluster:
         self.meetings: list[Meeting] = []
         self.step = 0
         self._parallelism, self._planes = parallelism, planes
+        self._send, self._receive = (BATCH, BATCH) if parallelism.batched else (SEND, RECEIVE)
         self._stages = [
             [one for one in simulations if parallelism.stage(one.rank, len(simulations)) == stage]
             for stage in range(parallelism.stages)
@@ -152,7 +159,7 @@ class _Cluster:
                     self._pass_on(self._stages[place - 1], sent, ranks)
                 self._forward(ranks, network)
                 if ranks is not self._stages[-1]:
-                    sent = [one.launch_communication(SEND, "HcclSend") for one in ranks]
+                    sent = [one.launch_communication(*self._send) for one in ranks]
         for number in range(micro_batches):
             last = number + 1 == micro_batches
             for place in reversed(range(len(self._stages))):
@@ -162,9 +169,7 @@ class _Cluster:
                 for one in ranks:
                     one.backward(network, buckets if last else 0)
                 if place:
-                    sent = [
-                        one.launch_communication(SEND, "HcclSend", backward=True) for one in ranks
-                    ]
+                    sent = [one.launch_communication(*self._send, backward=True) for one in ranks]
 
     def _pass_on(
         self,
@@ -176,7 +181,7 @@ class _Cluster:
     ) -> None:
         """Let receivers compute when what the senders have launched is there."""
         for sender, of_sender, receiver in zip(senders, sent, receivers, strict=True):
-            of_receiver = receiver.launch_communication(RECEIVE, "HcclRecv", backward=backward)
+            of_receiver = receiver.launch_communication(*self._receive, backward=backward)
             pair = tuple(sorted((sender.rank, receiver.rank)))
             group = next(one for one in self._labelled("pp") if one.members == pair)
             both = (sender, receiver)
@@ -189,11 +194,10 @@ class _Cluster:
                 (pair.index(sender.rank), pair.index(receiver.rank)),
                 max(_slowdown(sender), _slowdown(receiver)),
             )
+            types = (self._send[0], self._receive[0])
             ops = [
                 one.communicate(each, op_type, group, f"Default/{op_type[5:-1]}-op431", laid_out)
-                for one, each, op_type, laid_out in zip(
-                    both, launched, (SEND, RECEIVE), tasks, strict=True
-                )
+                for one, each, op_type, laid_out in zip(both, launched, types, tasks, strict=True)
             ]
             self._remember("send", group, both, ops)
             receiver.wait_for(ops[1])

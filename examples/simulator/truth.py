@@ -52,6 +52,8 @@ class Truth:
 
     world: ranks of the job, of which `profiled` left a profile. causes: ranks with a fault and its
     name. groups and meetings are those of all ranks. named: whether profiles tell the groups.
+    clocks: ranks whose clocks are ahead, by how many ns, and how many more each second; meetings
+    have the times of the run. lost: ranks with the positions of collectives without a record.
     """
 
     world: int
@@ -60,6 +62,8 @@ class Truth:
     groups: tuple[Group, ...] = ()
     meetings: tuple[Meeting, ...] = field(default=(), repr=False)
     named: bool = False
+    clocks: tuple[tuple[int, int, int], ...] = ()
+    lost: tuple[tuple[int, int], ...] = ()
 
     def group(self, name: str) -> Group:
         """The group of a name."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from time import process_time
 
 import numpy as np
 import pytest
@@ -11,10 +13,15 @@ from hypothesis import strategies as st
 
 from tests.support.simulated_cluster import Cluster, simulate
 from timeline.analysis.alignment import align
-from timeline.analysis.clocks import RankClock, join_clocks
-from timeline.analysis.waits.collectives import Collectives, RankCollectives
+from timeline.analysis.clocks import JoinedClock, RankClock, join_clocks
+from timeline.analysis.waits.collectives import Collectives, RankCollectives, rank_collectives
+from timeline.analysis.waits.shared_ops import Islands
+from timeline.analysis.waits.waiting import Waiting, measure_waiting
 from timeline.columns.columns import Int64
+from timeline.columns.strings import StringPool
 from timeline.records.clock import Clock, ClockMove
+from timeline.records.not_given import NO_ID
+from timeline.records.tables import CommunicationOps, Records
 
 
 def _off_by(cluster: Cluster) -> Int64:
@@ -232,3 +239,148 @@ def test_the_spread_of_clocks_that_stay_is_theirs() -> None:
     assert not found.used.any()
     off_ns = abs(int(cluster.offsets_ns[1] - cluster.offsets_ns[0]))
     assert found.spreads_ns.min() > off_ns / 2
+
+
+# -- islands ---------------------------------------------------------------------------------------
+
+
+def _hosts(
+    hosts: int,
+    *,
+    steps: int = 60,
+    offset_ns: int = 250_000,
+    drift_ppb: int = 0,
+    late: Mapping[int, int] | None = None,
+    kind: str = "alltoall",
+    empty: float = 0.0,
+    odd: bool = False,
+    seed: int = 1,
+) -> tuple[list[RankCollectives], Int64, int]:
+    """Hosts of two ranks that reduce among themselves, and share another kind with all.
+
+    Args:
+        late: by how much ranks come late to what all share.
+        empty: how often a rank has nothing to receive of it, and leaves at once.
+        odd: whether one record of rank 2 is wrong by 30 ms.
+
+    Returns:
+        What they recorded, how far the clock of each is ahead, and what they waited in truth.
+    """
+    chance = np.random.default_rng(seed)
+    count, waited_ns = 2 * hosts, 0
+    now_ns = np.zeros(count, np.int64)
+    spans: list[list[tuple[int, int, str]]] = [[] for _ in range(count)]
+    groups = [("allReduce", (2 * host, 2 * host + 1)) for host in range(hosts)]
+    for step in range(steps):
+        for place, (name, group) in enumerate([*groups, (kind, tuple(range(count)))]):
+            members = np.array(group)
+            shared = name == kind
+            start_ns = now_ns[members] + 300_000 + chance.integers(0, 30_000, len(group))
+            if shared:
+                start_ns += np.array([(late or {}).get(rank, 0) for rank in group])
+            end_ns = start_ns.max() + (400_000 if shared else 60_000)
+            ends_ns = end_ns + chance.integers(0, 20_000 if shared else 2000, len(group))
+            if shared and chance.random() < empty:
+                early = int(chance.integers(len(group)))
+                ends_ns[early] = start_ns[early] + 5000
+            now_ns[members] = ends_ns
+            waited_ns += int((start_ns.max() - start_ns).sum())
+            op = f"hcom_{name}__{place:03d}_{step}_1"
+            for rank, begin, end in zip(group, start_ns.tolist(), ends_ns.tolist(), strict=True):
+                spans[rank].append((begin, end, op))
+    off_ns = np.repeat(np.append(0, chance.choice([-offset_ns, offset_ns], hosts - 1)), 2)
+    fast = np.repeat(np.append(0, chance.integers(-drift_ppb, drift_ppb + 1, hosts - 1)), 2)
+    ranks = []
+    for rank, ops in enumerate(spans):
+        clock, strings = ClockMove(10**18 + int(off_ns[rank]), int(fast[rank])), StringPool()
+        ends = [clock.of_moment(op[1]) for op in ops]
+        if odd and rank == 2:
+            ends[7] += 30_000_000
+        columns = {
+            "start_ns": [clock.of_moment(op[0]) for op in ops],
+            "end_ns": ends,
+            "name": strings.codes(op[2] for op in ops),
+            "group": strings.codes(f"Group {op[2].split('_')[3]}" for op in ops),
+        }
+        made = CommunicationOps.of(len(ops), columns)
+        records = Records(rank, strings, ops=made)
+        ranks.append(rank_collectives(records, np.arange(len(ops)) // 2))
+    return ranks, off_ns, waited_ns
+
+
+def _measured(ranks: Sequence[RankCollectives]) -> tuple[JoinedClock, Waiting]:
+    joined = join_clocks([RankClock(at, Clock(), False, None, one) for at, one in enumerate(ranks)])
+    moved = [rank.moved(move.move) for rank, move in zip(ranks, joined.moves, strict=True)]
+    islands = Islands(
+        np.array([move.island for move in joined.moves]),
+        np.array([move.doubt_ns for move in joined.moves]),
+    )
+    return joined, measure_waiting(moved, 0, islands)
+
+
+@pytest.mark.parametrize("kind", ["alltoall", "reduceScatter"])
+@pytest.mark.parametrize("offset_ns", [50_000, 250_000, 800_000, 5_000_000])
+@pytest.mark.parametrize("hosts", [2, 3])
+def test_hosts_are_joined_by_what_need_not_end_together(
+    kind: str, offset_ns: int, hosts: int
+) -> None:
+    """An offset longer than the op itself too; all ops are compared, and nobody is named."""
+    ranks, off_ns, waited_ns = _hosts(hosts, kind=kind, offset_ns=offset_ns, drift_ppb=20_000)
+    joined, waiting = _measured(ranks)
+    found = align(ranks)
+    assert np.abs(found.offsets_ns - off_ns).max() < 6000
+    assert found.joint.tolist() == np.repeat(np.arange(hosts) * 2, 2).tolist()
+    assert waiting.mismatched == 0
+    assert waiting.stragglers.shared.tolist() == [120] * len(ranks)
+    assert int(waiting.waits.waited_ns.sum()) == pytest.approx(waited_ns, rel=0.05)
+    waits = waiting.waits.take(waiting.waits.waited_ns > 0)
+    named = waits.last_rank != NO_ID
+    assert (waits.rank[named] // 2 == waits.last[named] // 2).all()
+    assert "clocks may be off by" in "\n".join(joined.warnings)
+
+
+@pytest.mark.parametrize("offset_ns", [0, 30_000])
+def test_hosts_keep_clocks_that_differ_no_more_than_such_ends(offset_ns: int) -> None:
+    """Less than ends are apart on one host is not corrected, and is said to be in doubt."""
+    ranks, _, _ = _hosts(2, offset_ns=offset_ns)
+    found = align(ranks)
+    assert found.offsets_ns.tolist() == [0] * 4
+    assert found.doubt_ns.min() > 200_000
+
+
+def test_a_rank_that_is_late_by_more_than_clocks_may_be_off_is_named() -> None:
+    """Others of its host wait for it whatever the clocks are; those of other hosts then too."""
+    for late_ns, by_others in ((100_000, False), (2_000_000, True)):
+        ranks, _, _ = _hosts(2, late={1: late_ns})
+        waits = _measured(ranks)[1].waits
+        waited = waits.take(waits.waited_ns > 90_000)
+        assert set(waited.last_rank[waited.rank == 0].tolist()) == {1}
+        others = set(waited.last_rank[waited.rank > 1].tolist())
+        assert others == ({1} if by_others else {NO_ID})
+
+
+def test_odd_and_empty_records_move_no_clock() -> None:
+    """Neither one wrong end, nor ranks that leave before others come, say where clocks are."""
+    ranks, off_ns, _ = _hosts(2, odd=True)
+    assert np.abs(align(ranks).offsets_ns - off_ns).max() < 6000
+    ranks, _, _ = _hosts(2, odd=True, offset_ns=0)
+    assert align(ranks).offsets_ns.tolist() == [0] * 4
+    ranks, off_ns, _ = _hosts(2, empty=0.3)
+    assert np.abs(align(ranks).offsets_ns - off_ns).max() < 10_000
+
+
+def test_ranks_of_one_host_are_on_one_island() -> None:
+    """Where hosts are known, all of one have one clock, and lateness between them is exact."""
+    ranks, _, _ = _hosts(4, offset_ns=0)
+    found = align(ranks, ["a"] * 4 + ["b"] * 4)
+    assert found.joint.tolist() == [0] * 4 + [4] * 4
+    assert align(ranks, ["a"] * 8).doubt_ns.tolist() == [0] * 8
+
+
+def test_islands_of_a_thousand_ranks() -> None:
+    """Work grows with the ops and not with pairs of islands: 512 hosts in a few seconds."""
+    ranks, off_ns, _ = _hosts(512, steps=4)
+    begin = process_time()
+    found = align(ranks)
+    assert process_time() - begin < 20
+    assert np.abs(found.offsets_ns - off_ns).max() < 40_000

@@ -20,8 +20,9 @@ from simulator.writers.companions.measures import (
     write_measures_database,
     write_operator_sums,
 )
+from simulator.writers.trace_json.mindspore_text import write_mindspore_export
 from tests.support.places import DATA
-from tests.support.profile_shelf import Profile, ProfileShelf
+from tests.support.profile_shelf import Profile, ProfileShelf, tiny_run
 from timeline.analysis.checks import MOST_ALIKE, Checks, RankChecks, known_reasons
 from timeline.cli.main import main
 from timeline.figures.table import Table
@@ -318,6 +319,35 @@ def test_extreme_numbers_of_a_database_end_no_export(
     assert export(profile.path)["overlap"] == whole["overlap"]
 
 
+@pytest.mark.parametrize("trace", [True, False])
+def test_a_run_without_steps_equals_step_0_of_mindspore(
+    tmp_path: Path, export: Export, trace: bool
+) -> None:
+    """Where nobody called profiler.step() its table holds one step, which is the capture."""
+    write_mindspore_export(tiny_run(), tmp_path / "run", steps=False, trace=trace)
+    report = export(tmp_path / "run")
+    assert unequal(report) == []
+    assert "step_trace_time.csv" in {row["file"] for row in report["checks"]}
+
+
+def test_steps_of_mindspore_count_what_starts_in_their_host_window(
+    tmp_path: Path, export: Export
+) -> None:
+    """Its numbers of several steps are others, and each is found by its rule; any other is not."""
+    write_mindspore_export(tiny_run(ops_per_step=24), tmp_path / "run")
+    report = export(tmp_path / "run")
+    reasons = [row["reason"] for row in unequal(report)]
+    assert len(reasons) > 4
+    assert all("in whose host window they start" in reason for reason in reasons)
+    path = next((tmp_path / "run").rglob("step_trace_time.csv"))
+    header, first, *rest = path.read_text(encoding="utf-8").splitlines()
+    cells = first.split(",")
+    cells[1] = "9999.125"
+    path.write_text("\n".join([header, ",".join(cells), *rest]), encoding="utf-8")
+    (row,) = [row for row in unequal(export(tmp_path / "run")) if row["theirs"] == 9_999_125]
+    assert row["reason"] is None
+
+
 def checks_of(*rows: tuple[Measure, str, int, int]) -> RankChecks:
     """Checks of one step from measure, file, ours and theirs, with no tolerance."""
     files = ["", *dict.fromkeys(file for _, file, _, _ in rows)]
@@ -332,6 +362,7 @@ def checks_of(*rows: tuple[Measure, str, int, int]) -> RankChecks:
             "ours_ns": [ours for _, _, ours, _ in rows],
             "theirs_ns": [theirs for *_, theirs in rows],
             "tolerance_ns": np.zeros(len(rows)),
+            "by_start": np.zeros(len(rows), np.bool_),
         },
     )
     return RankChecks(tuple(files), made)

@@ -14,6 +14,7 @@ from simulator.writers.mindspore.tables.profiler_directory import (
     write_mindspore_tables,
     write_step_trace,
 )
+from tests.support.profile_shelf import ProfileShelf
 from timeline import Selection, open_profile
 
 pytestmark = pytest.mark.filterwarnings("ignore::timeline.errors.TimelineWarning")
@@ -86,3 +87,25 @@ def test_ranks_with_tasks_are_measured_by_them(tmp_path: Path) -> None:
     with open_profile(tmp_path / "plain") as plain, open_profile(tmp_path / "filed") as filed:
         assert plain.steps().to_dicts() == filed.steps().to_dicts()
         assert not len(plain.parallel_times()) and len(filed.parallel_times())
+
+
+@pytest.mark.parametrize("layout", ["mindspore-raw", "mindspore-text"])
+def test_steps_of_reduces_alone_last_from_forward_start_to_end(
+    shelf: ProfileShelf, tmp_path: Path, layout: str
+) -> None:
+    """Without a task of the device nothing tells what is free but the wait for data between."""
+    profile = shelf.copy(layout, tmp_path / "run", ranks=1, ops_per_step=24)
+    for pattern in ("hwts.log.*", "output_timeline_data_*", "aicpu_intermediate_*"):
+        for path in profile.path.rglob(pattern):
+            path.unlink()
+    with open_profile(profile.path) as opened:
+        steps, trace = opened.steps().to_dicts(), opened.step_trace().to_dicts()
+        (whole,) = opened.overlap().to_dicts()
+        causes = {row["cause"] for row in opened.idle().to_dicts()}
+        assert len(opened.critical_path()) == 0
+    lasting_ns = [row["fp_bp_ns"] + row["tail_ns"] for row in trace if row["step"] is not None]
+    assert [row["span_ns"] for row in steps] == lasting_ns
+    assert {row["free_ns"] for row in (*steps, whole)} == {None}
+    assert {row["idle_ns"] for row in (*steps, whole)} == {None}
+    assert whole["communication_ns"] > 0
+    assert causes <= {"waiting_for_data"}

@@ -7,15 +7,27 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from simulator.layouts import SPARSE_LAYOUTS
 from simulator.overlap import expected_overlap
 from simulator.writers.cann_raw import write_raw
 from simulator.writers.msprof_sqlite import write_msprof_sqlite
 from simulator.writers.trace_json.mindstudio import write_mindstudio
 from tests.support.layout_table import Held, ReadLayout, read_layout
 from tests.support.layout_tracks import RankTracks, Rows
-from tests.support.profile_shelf import COMPARABLE, VARIANTS, Profile, tiny_run
+from tests.support.profile_shelf import COMPARABLE, VARIANTS, Profile, ProfileShelf, tiny_run
+from timeline.analysis.steps import with_steps
+from timeline.analysis.waits.collectives import rank_collectives
+from timeline.analysis.waits.launch_order import match_by_order
+from timeline.analysis.waits.waiting import measure_waiting
+from timeline.options import StepOperators
+from timeline.records.collective_kinds import collective_kind
+from timeline.records.not_given import NO_ID
+from timeline.selection import DETAIL_LAYERS
+from timeline.sources.finding.discovery import discover
+from timeline.sources.source import ReadRequest
 
 LABELS = frozenset({"stream", "group"})
 """Attributes that layouts may number differently, as long as they part the same rows."""
@@ -89,6 +101,41 @@ def test_what_computes_in_variants(variants: Layouts, variant: str) -> None:
         open_tasks = unnamed + (0 if knows else len(on_ai_cpu))
         assert len(warned) == bool(open_tasks)
         assert all(f"{open_tasks} AI CPU task" in text for text in warned)
+
+
+@pytest.mark.parametrize("layout", SPARSE_LAYOUTS)
+def test_sparse_profilers_hold_the_same(layouts: Layouts, shelf: ProfileShelf, layout: str) -> None:
+    """Marks of a framework and what a monitor records tell kernels, collectives and overlap alike.
+
+    They hold no tasks of HCCL; ops are named as the framework names them, of the same groups.
+    """
+    whole = layouts["torch-db"]
+    sparse = read_layout(shelf.get(layout, ops_per_step=24, planes=4))
+    assert sparse.ranks.keys() == whole.ranks.keys()
+    for rank, tracks in sparse.ranks.items():
+        wanted = whole.ranks[rank]
+        assert not tracks.planes
+        assert tracks.ops.keys() == wanted.ops.keys()
+        assert all(one["count"] == wanted.ops[span]["count"] for span, one in tracks.ops.items())
+        assert tracks.kernels.keys() == wanted.kernels.keys()
+        assert tracks.totals[None] == wanted.totals[None]
+        assert tracks.steps.keys() in (wanted.steps.keys(), {}.keys())
+        kinds = {collective_kind(tracks.records.strings[code]) for code in tracks.records.ops.name}
+        assert kinds == {"AllReduce"}
+
+
+@pytest.mark.parametrize("layout", SPARSE_LAYOUTS)
+def test_sparse_profilers_tell_who_waited(shelf: ProfileShelf, layout: str) -> None:
+    """Ranks wait for each other in what was marked as long as they do in the run."""
+    profile = shelf.get(layout, ops_per_step=24, planes=4)
+    ranks = []
+    for source in discover(profile.path).sources:
+        records = with_steps(source.read(ReadRequest(DETAIL_LAYERS)), StepOperators())
+        ranks.append(rank_collectives(records, np.full(len(records.ops), NO_ID, np.int64)))
+    waits = measure_waiting(match_by_order(ranks)).waits
+    assert sorted(zip(waits.rank.tolist(), waits.waited_ns.tolist(), strict=True)) == sorted(
+        (rank, one.waited_ns(rank)) for one in profile.run.truth.meetings for rank in one.members
+    )
 
 
 @pytest.mark.parametrize("layout", COMPARABLE)

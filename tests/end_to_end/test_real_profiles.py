@@ -68,7 +68,7 @@ class Export:
     def overlap(self, rank: int, step: int | None) -> dict[str, int]:
         """The four sums of the report, in ns, by row."""
         (row,) = (row for row in self.report.overlap if (row.rank, row.step) == (rank, step))
-        sums = row.computing_ns, row.communication_ns, row.not_overlapped_ns, row.free_ns
+        sums = row.computing_ns, row.communication_ns, row.not_overlapped_ns, row.free_ns or 0
         return dict(zip(OVERLAP_ROWS, sums, strict=True))
 
 

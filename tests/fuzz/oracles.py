@@ -97,8 +97,11 @@ def check_export(made: LoadedExport, *, selects: bool = False) -> None:
         if report.max_events:
             _promise(output.elements <= report.max_events, "the limit of events is exceeded")
     for row in report.overlap:
-        numbers = (row.computing_ns, row.communication_ns, row.not_overlapped_ns, row.free_ns)
+        numbers = (row.computing_ns, row.communication_ns, row.not_overlapped_ns, row.free_ns or 0)
         _promise(min(numbers) >= 0, f"a part of time is negative: {row}")
+        _promise((row.free_ns is None) == (row.idle_ns is None), f"only one is known: {row}")
+        if row.free_ns is None or row.idle_ns is None:
+            continue
         free = row.idle_ns + (row.copies_ns or 0) + (row.outside_ns or 0)
         _promise(free == row.free_ns, f"copies, outside and idle are not free: {row}")
         _promise(row.not_overlapped_ns <= row.communication_ns, f"more is not overlapped: {row}")

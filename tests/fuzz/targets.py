@@ -43,7 +43,7 @@ from timeline.selection import DETAIL_LAYERS
 from timeline.sources.ascend_trace import reader
 from timeline.sources.ascend_trace.events import ascend_format
 from timeline.sources.ascend_trace.reader import TraceFiles, read_trace
-from timeline.sources.common.kernel_table import describe_tasks, read_kernel_table
+from timeline.sources.common.kernel_table import describe_tasks, match_tasks, read_kernel_table
 from timeline.sources.common.losses import LossLog
 from timeline.sources.common.step_table import read_step_table
 from timeline.sources.database.source import DatabaseSource
@@ -218,10 +218,10 @@ def _described(path: Path, device: int | None) -> Records:
     first = table.take(np.arange(min(4, len(table))))
     start_ns = np.where(first.start_ns < _LATEST_NS, first.start_ns, 0) + np.arange(len(first))
     tasks = Tasks.of(len(first), {"start_ns": start_ns, "end_ns": start_ns, "name": first.name})
-    described, unmatched = describe_tasks(tasks, table)
-    if not 0 <= unmatched <= len(table):
-        raise BrokenPromise(f"{unmatched} of {len(table)} rows are unmatched")
-    return Records(0, strings, tasks=described)
+    row = match_tasks(tasks, table)
+    if len(row) and not -1 <= row.min() <= row.max() < max(1, len(table)):
+        raise BrokenPromise(f"rows {row} of {len(table)}")
+    return Records(0, strings, tasks=describe_tasks(tasks, table, row))
 
 
 @target(

@@ -49,6 +49,8 @@ RAW = {
     "mindspore-raw": "hwts.log.data.*.slice_1",
 }
 VARIANTS = {
+    "mindspore-2.6": "trace_view.json",
+    "mindspore-2.6-tables": "kernel_details.csv",
     "mindspore-display": "timeline_display_0.json",
     "mindspore-display-1.5": "ascend_timeline_display_0.json",
     "mindformers": "msprof_2*.json",

@@ -76,7 +76,7 @@ class RankTracks:
 def sources_of(profile: Profile) -> list[Source]:
     """One source per rank; captures that do not tell their rank are given it."""
     assigned = {}
-    if all(capture.is_file() for capture in profile.captures):
+    if all(capture.is_file() and capture.suffix != ".db" for capture in profile.captures):
         assigned = {capture.name: rank for rank, capture in enumerate(profile.captures)}
     return list(discover(profile.path, assigned).sources)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from simulator.layouts import LAYOUTS, Writer
+from simulator.layouts import LAYOUTS, SPARSE_LAYOUTS, Writer
 from simulator.model import Run
 from simulator.simulation import make_run
 from simulator.writers.cann_raw import write_raw
@@ -21,6 +21,7 @@ from simulator.writers.mindspore.display import write_mindspore_display
 from simulator.writers.mindspore.text import write_mindspore_text
 from simulator.writers.msprof_sqlite import write_msprof_sqlite
 from simulator.writers.tables import write_op_summary, write_summary_directory
+from simulator.writers.trace_json.mindspore_text import write_mindspore_export
 from simulator.writers.trace_json.mindstudio import write_mindformers, write_mindstudio
 from simulator.writers.trace_json.msprof import CANN_9, UNKNOWN_TYPES
 
@@ -42,6 +43,7 @@ WRITERS: dict[str, Writer] = LAYOUTS | {
     "kineto-alone": functools.partial(write_kineto, distributed=False),
     "mindspore-text-2.1": functools.partial(write_mindspore_text, version="2.1"),
     "mindspore-text-hccl": functools.partial(write_mindspore_text, hccl=True),
+    "mindspore-2.6-tables": functools.partial(write_mindspore_export, trace=False),
     "mindspore-display": write_mindspore_display,
     "mindspore-display-1.5": functools.partial(write_mindspore_display, version="1.5"),
 }
@@ -100,7 +102,9 @@ class ProfileShelf:
             run = tiny_run(**parameters)
             path = self._root / f"{layout}-{len(self._made)}"
             path.mkdir()
-            self._made[key] = Profile(path, tuple((WRITERS | VARIANTS)[layout](run, path)), run)
+            self._made[key] = Profile(
+                path, tuple((WRITERS | VARIANTS | SPARSE_LAYOUTS)[layout](run, path)), run
+            )
             self._states[path] = tree_state(path)
         return self._made[key]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,14 +12,19 @@ from timeline.analysis.waits.shared_ops import Segments, SharedOps, find_shared_
 from timeline.columns.columns import Bool, Float64, Int64, Rows
 from timeline.columns.distinct import distinct, distinct_values
 from timeline.frozen import dataclass
-from timeline.records.collective_kinds import POINT_TO_POINT
+from timeline.records.collective_kinds import KINDS, POINT_TO_POINT
 from timeline.units import spell_duration
 
 __all__ = ["Alignment", "align"]
 
 ENDING_TOGETHER = ("AllReduce", "AllGather", "Broadcast", "Barrier")
-"""Kinds of collectives that end at nearly the same moment on every rank of the group; the ends of
-others, and of point-to-point ops, differ by what they wait for."""
+"""Kinds of collectives that end at nearly the same moment on every rank of the group."""
+ENDING_ALONE = ("Broadcast", "Reduce", "Gather", "Scatter", *POINT_TO_POINT)
+"""Kinds of ops that a rank may end before another one has come: they do not bound clocks."""
+SKEW_NS = 40_000
+"""The ends of collectives that need not end together are so far apart on one host."""
+EXCEPTIONS = 10
+"""One op in so many, and always one, bounds no clock: a rank without data waits for nobody."""
 LEAST_OPS = 3
 """So many ops a rank must share before their spread means anything."""
 WORST = 0.95
@@ -54,7 +60,9 @@ class Alignment:
     0 where no drift is seen. spreads_ns: (ranks,) what is left between the ends of the rank's ops
     and those of others (standard deviation, from the median absolute deviation). ops: (ranks,) how
     many were matched. island: (ranks,) ranks with the same number are connected by shared ops; -1
-    for none. reasons: why some are not corrected.
+    for none. joint: (ranks,) ranks with the same number have clocks that agree, by such ops or as
+    those of one host; doubt_ns: (ranks,) how far they may be off from others, 0 where nothing tells
+    that. reasons: why some are not corrected.
     """
 
     offsets_ns: Int64
@@ -63,6 +71,8 @@ class Alignment:
     spreads_ns: Int64
     ops: Int64
     island: Rows
+    joint: Rows
+    doubt_ns: Int64
     reasons: tuple[str, ...]
 
     @property
@@ -86,6 +96,10 @@ def align(ranks: Sequence[RankCollectives], hosts: Sequence[str] = ()) -> Alignm
     collectives, which were not fitted, must not end further apart then. Ranks of one host have one
     clock; more is asked to doubt that.
 
+    Islands are joined by what other collectives they share: nobody ends before the last has come,
+    which bounds the offset, and inside the bounds the ends estimate it as above. That is less
+    certain, so it is used only if it is more than such ends are apart on one host.
+
     Args:
         hosts: (ranks,) the host of each rank, empty where that is not known.
     """
@@ -95,7 +109,9 @@ def align(ranks: Sequence[RankCollectives], hosts: Sequence[str] = ()) -> Alignm
     fit = _Fit(shared, (ends_ns - origin_ns).astype(np.float64), len(ranks))
     plain = fit.clocks(with_drift=False)
     clocks = _with_drift_where_seen(fit, plain)
-    return _trusted(fit, origin_ns, clocks, _Doubts(ranks, hosts or [""] * len(ranks)))
+    hosts = hosts or [""] * len(ranks)
+    found = _trusted(fit, origin_ns, clocks, _Doubts(ranks, hosts))
+    return _across_islands(ranks, replace(found, joint=_joint(fit.island, found, hosts)))
 
 
 @dataclass(frozen=True)
@@ -403,5 +419,95 @@ def _trusted(fit: _Fit, origin_ns: int, clocks: _Clocks, doubts: _Doubts) -> Ali
         np.round(spreads).astype(np.int64),
         ops,
         kept,
+        island,
+        np.zeros(fit.ranks, np.int64),
         tuple(dict.fromkeys(reasons)),
     )
+
+
+# -- islands ---------------------------------------------------------------------------------------
+
+
+def _joint(island: Rows, found: Alignment, hosts: Sequence[str]) -> Rows:
+    """The number of each rank's island; those of one host are on one, if no clock was moved."""
+    joint = np.where(island < 0, np.arange(len(island)), island)
+    still = (found.offsets_ns == 0) & (found.drifts_ppb == 0)
+    lowest: dict[str, int] = {}
+    for at in np.flatnonzero(still).tolist():
+        if hosts[at]:
+            joint[joint == joint[at]] = lowest.setdefault(hosts[at], joint[at])
+    return joint
+
+
+def _across_islands(ranks: Sequence[RankCollectives], found: Alignment) -> Alignment:
+    """The clocks of islands, by the collectives they share that need not end together."""
+    lowest, island = np.unique(found.joint, return_inverse=True)
+    parts, count = [rank.ops for rank in ranks], len(lowest)
+    if count < 2:
+        return found
+    meeting = kind_numbers([kind for kind in KINDS if kind not in ENDING_ALONE])
+    ops = find_shared_ops(parts, [np.isin(part.kind, meeting) for part in parts])
+    shared, order, first = ops.of_islands(island)
+    often = np.bincount(shared.rank, minlength=count)[shared.rank] >= LEAST_OPS
+    often &= np.bincount(shared.op[often], minlength=shared.count)[shared.op] > 1
+    if not often.any():
+        return found
+    origin_ns = found.origin_ns or int(ops.take(parts, "end_ns").min())
+    start, end = (
+        (ops.take(parts, name) - origin_ns).astype(np.float64)[order]
+        for name in ("start_ns", "end_ns")
+    )
+    own, drift = found.offsets_ns[ops.rank[order]], found.drifts_ppb[ops.rank[order]] / 1e9
+    start, end = start - own - drift * start, end - own - drift * end
+    came, left = np.maximum.reduceat(start, first)[often], np.minimum.reduceat(end, first)[often]
+    mean = (np.add.reduceat(end, first) / np.diff([*first, len(order)]))[often]
+    shared = shared.rows_where(often)
+    fit = _Fit(shared, mean, count)
+    clocks = _with_drift_where_seen(fit, fit.clocks(with_drift=False))
+    at = shared.rank
+    ahead = clocks.offsets[at] + clocks.drifts[at] * mean
+    most = _bounds(left - ahead - _greatest_other(came - ahead, shared), at, count)
+    least = -_bounds(_least_other(left - ahead, shared) - came + ahead, at, count)
+    spread = Segments(at, count).medians(clocks.left_ns) * SIGMA_OF_MAD
+    many = np.bincount(at, minlength=count)
+    # The lowest island of those that are joined keeps its clock.
+    moves = (fit.island >= 0) & (fit.island != np.arange(count))
+    offsets = clocks.offsets + np.where(moves & (least <= most), np.clip(0, least, most), 0)
+    moved = np.abs(offsets) + np.abs(clocks.drifts) * np.abs(mean).max()
+    sure = np.maximum(SKEW_NS, SURE * spread / np.sqrt(np.maximum(many, 1)))
+    moves &= (moved > sure) | (-clocks.offsets < least) | (-clocks.offsets > most)
+    offsets, drifts = np.where(moves, offsets, 0.0), np.where(moves, clocks.drifts, 0.0)
+    doubt = np.maximum(np.maximum(SKEW_NS, spread), np.abs(most - least) / 2)
+    joined = np.isin(fit.island, fit.island[moves])[island]
+    ahead_ns = found.offsets_ns * (1 - drifts[island]) + offsets[island]
+    return replace(
+        found,
+        offsets_ns=np.round(ahead_ns).astype(np.int64),
+        drifts_ppb=found.drifts_ppb + np.round(drifts * 1e9).astype(np.int64)[island],
+        origin_ns=origin_ns,
+        island=np.where(joined, lowest[fit.island[island]], found.island),
+        doubt_ns=np.where(fit.island >= 0, np.round(doubt), 0).astype(np.int64)[island],
+    )
+
+
+def _greatest_other(values: Float64, shared: SharedOps) -> Float64:
+    """For each row the greatest value of the other ranks of its op, of which there is one."""
+    order = np.lexsort((values, shared.op))
+    last = np.append(shared.first_rows()[1:], len(order)) - 1
+    others: Float64 = values[order[last]][shared.op]
+    others[order[last]] = values[order[last - 1]]
+    return others
+
+
+def _least_other(values: Float64, shared: SharedOps) -> Float64:
+    return -_greatest_other(-values, shared)
+
+
+def _bounds(values: Float64, segment: Rows, count: int) -> Float64:
+    """The least value of each segment, but for exceptions; 0 for a segment without any."""
+    size = np.bincount(segment, minlength=count)
+    order = np.lexsort((values, segment))
+    at = np.cumsum(size) - size + np.maximum(size // EXCEPTIONS, 1)
+    found = np.zeros(count)
+    found[size > 1] = values[order][at[size > 1]]
+    return found

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import field, replace
 
 import numpy as np
 
-from timeline.analysis.overlap import OverlapTotals
+from timeline.analysis.overlap import Overlap, OverlapTotals
 from timeline.analysis.work.operators import OperatorTimes
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
+from timeline.columns.distinct import distinct
 from timeline.columns.group_by import group_by
+from timeline.columns.intervals import covered_until
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID, NO_TIME
@@ -35,6 +37,7 @@ class Checks(ColumnTable):
     """One row per number that was compared.
 
     numbers: how many equal ones a row sums up. ours_ns: NO_TIME where there is nothing to compare.
+    by_start: whether theirs is what starts in the step's host window, see `_counts_by_start`.
     """
 
     measure: Int64 = column(np.int64)
@@ -45,6 +48,7 @@ class Checks(ColumnTable):
     ours_ns: Int64 = column(np.int64)
     theirs_ns: Int64 = column(np.int64)
     tolerance_ns: Int64 = column(np.int64)
+    by_start: Bool = column(np.bool_, 0)
 
     @property
     def equal(self) -> Bool:
@@ -67,11 +71,11 @@ class RankChecks:
 class Measured:
     """What was measured of the selected part of a rank.
 
-    overlap_ns: the parts of its device time by their names in the report. steps, totals: a row per
-    step. operators and strings: its types of operators. op_steps: (ops,) the step of each op.
+    overlap: the parts of its device time. steps, totals: a row per step. operators and strings:
+    its types of operators. op_steps: (ops,) the step of each op.
     """
 
-    overlap_ns: Mapping[str, int]
+    overlap: Overlap
     steps: Steps
     totals: OverlapTotals
     operators: OperatorTimes
@@ -124,6 +128,7 @@ def rank_checks(
         ours_ns,
         vendor.value_ns,
         vendor.tolerance_ns,
+        _counts_by_start(vendor, measured, records.host_offset_ns) & whole,
     )
     checks, strings = _summed(checks), StringPool()
     checks = replace(
@@ -135,13 +140,45 @@ def rank_checks(
 
 
 def _of_capture(vendor: VendorFigures, steps: Steps) -> VendorFigures:
-    """The numbers of the only step of a capture without steps, as those of the capture.
+    """Return the numbers of the only step of a capture without such a step as the capture's.
 
-    Profilers call such a step 0, or leave its cell empty.
+    Profilers call it 0, or leave its cell empty, where nobody told them of steps. The capture may
+    have others that the runtime marks.
     """
-    if len(steps) or not len(vendor) or (vendor.step != vendor.step[0]).any():
+    numbers = distinct(vendor.step[vendor.step != NO_ID]).tolist()
+    if len(numbers) != 1 or (len(steps) and numbers != [0]) or numbers[0] in steps.iteration:
         return vendor
     return replace(vendor, step=np.full(len(vendor), NO_ID))
+
+
+def _counts_by_start(vendor: VendorFigures, measured: Measured, host_offset_ns: int) -> Bool:
+    """Return which parts of steps are those of the segments that start in its window on the host.
+
+    So MindSpore counts since 2.6: busy segments whole, and free time as it lies in the window,
+    whose both ends belong to it.
+    """
+    steps = measured.steps.take(measured.steps.host)
+    steps = steps.take(np.argsort(steps.iteration, kind="stable"))
+    found = np.zeros(len(vendor), np.bool_)
+    if not len(steps):
+        return found
+    at = np.minimum(np.searchsorted(steps.iteration, vendor.step), len(steps) - 1)
+    for measure, part in PARTS.items():
+        rows = np.flatnonzero((vendor.measure == measure) & (steps.iteration[at] == vendor.step))
+        start_ns, end_ns = (
+            times_ns[at[rows]] - host_offset_ns for times_ns in (steps.start_ns, steps.end_ns)
+        )
+        segments = getattr(measured.overlap, part.removesuffix("_ns"))
+        first = np.searchsorted(segments.start_ns, start_ns)
+        last = np.searchsorted(segments.start_ns, end_ns, side="right")
+        upto_ns = np.concatenate([[0], np.cumsum(segments.end_ns - segments.start_ns)])
+        counted_ns = upto_ns[last] - upto_ns[first]
+        if measure is Measure.FREE:
+            counted_ns = covered_until(segments, end_ns) - covered_until(segments, start_ns)
+        # Each segment is rounded by itself.
+        near_ns = vendor.tolerance_ns[rows] + (last - first)
+        found[rows] = np.abs(counted_ns - vendor.value_ns[rows]) <= near_ns
+    return found
 
 
 def _parts_ns(steps: Int64, part: str, measured: Measured, *, whole: bool) -> Int64:
@@ -156,7 +193,7 @@ def _parts_ns(steps: Int64, part: str, measured: Measured, *, whole: bool) -> In
     upto_ns = np.concatenate([[0], np.cumsum(getattr(measured.totals, part)[known][order])])
     begin, end = np.searchsorted(iterations, steps), np.searchsorted(iterations, steps, "right")
     sums_ns = np.where(end > begin, upto_ns[end] - upto_ns[begin], NO_TIME)
-    all_ns = measured.overlap_ns[part] if whole else NO_TIME
+    all_ns = measured.overlap.totals_ns()[part] if whole else NO_TIME
     return np.where(steps == NO_ID, all_ns, sums_ns)
 
 
@@ -215,6 +252,7 @@ def _summed(checks: Checks) -> Checks:
                 np.array([alike.ours_ns.sum()]),
                 np.array([alike.theirs_ns.sum()]),
                 np.array([alike.tolerance_ns.sum()]),
+                alike.by_start[:1],
             )
         )
     return Checks.concat(parts)
@@ -241,6 +279,8 @@ def known_reasons(checks: RankChecks) -> list[str | None]:
         reason = None
         if not equal[row] and ours_ns == NO_TIME:
             reason = "nothing of that name, or no such step, was read"
+        elif not equal[row] and rows.by_start[row]:
+            reason = "its writer counts whole segments in the step in whose host window they start"
         elif not equal[row]:
             file = checks.strings[at[0]]
             reason = others.get(at) if at in others else _reason(measure, file, ours_ns - theirs_ns)

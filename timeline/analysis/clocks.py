@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from timeline.frozen import dataclass
 from timeline.options import ClockOptions
 from timeline.records.clock import Clock, ClockMove
 from timeline.selection import Align
+from timeline.units import spell_duration
 
 if TYPE_CHECKING:
     from timeline.analysis.alignment import Alignment
@@ -20,6 +21,8 @@ __all__ = ["JoinedClock", "RankClock", "RankMove", "join_clocks"]
 
 RECORDED = "recorded"
 WALL = "wall clock"
+MOST_NAMED = 4
+"""So many groups of ranks whose clocks do not agree are named."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +45,17 @@ class RankMove:
     """What one rank is moved by, and why.
 
     spread_ns: what is left between the ends of its collectives and those of others, None where
-    the clocks were not compared by them; `ops` of them were.
+    the clocks were not compared by them; `ops` of them were. island: ranks with the same number
+    have clocks that agree; doubt_ns: how far these may be off from those of others, 0 where nothing
+    tells that, or all agree.
     """
 
     move: ClockMove = field(default_factory=ClockMove)
     method: str = RECORDED
     spread_ns: int | None = None
     ops: int = 0
+    island: int = 0
+    doubt_ns: int = 0
 
     @property
     def offset_ns(self) -> int:
@@ -172,21 +179,41 @@ def _by_collectives(ranks: Sequence[RankClock], joined: JoinedClock, *, asked: b
         left = [rank.rank for rank, used in zip(ranks, found.used, strict=True) if not used]
         why = "; ".join(found.reasons) or "they share too few of them"
         warnings += (f"--align collectives: ranks {spell_ids(left)} stay as recorded: {why}.",)
+    warnings += tuple(_doubts(ranks, moves))
     return replace(joined, moves=moves, warnings=warnings)
 
 
+def _doubts(ranks: Sequence[RankClock], moves: Sequence[RankMove]) -> Iterator[str]:
+    """How far the clocks of islands may be off from each other."""
+    islands: dict[int, list[int]] = {}
+    for rank, move in zip(ranks, moves, strict=True):
+        if move.doubt_ns:
+            islands.setdefault(move.island, []).append(rank.rank)
+    if islands:
+        named = [
+            f"{'ranks' if len(its) > 1 else 'rank'} {spell_ids(its)}" for its in islands.values()
+        ]
+        more = [f"{len(named) - MOST_NAMED} others"] if len(named) > MOST_NAMED else []
+        *first, last = named[:MOST_NAMED] + more
+        doubt_ns = max(move.doubt_ns for move in moves)
+        yield (
+            f"{', '.join(first)} and {last} share no collectives that end together: between them "
+            f"clocks may be off by {spell_duration(doubt_ns)}, and nobody is named for less."
+        )
+
+
 def _corrected(found: Alignment, at: int, move: RankMove) -> RankMove:
-    if not found.ops[at]:
-        return move
-    spread_ns, ops = int(found.spreads_ns[at]), int(found.ops[at])
+    move = replace(move, island=int(found.joint[at]), doubt_ns=int(found.doubt_ns[at]))
+    if found.ops[at]:
+        move = replace(move, spread_ns=int(found.spreads_ns[at]), ops=int(found.ops[at]))
     if not found.used[at]:
-        return replace(move, spread_ns=spread_ns, ops=ops)
+        return move
     corrected = ClockMove(
         move.offset_ns - int(found.offsets_ns[at]),
         -int(found.drifts_ppb[at]),
         found.origin_ns - move.offset_ns,
     )
-    return RankMove(corrected, Align.COLLECTIVES.value, spread_ns, ops)
+    return replace(move, move=corrected, method=Align.COLLECTIVES.value)
 
 
 def _with_given(

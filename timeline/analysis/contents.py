@@ -25,7 +25,7 @@ class RankContents:
     span_ns: from the first start to the last end of what ran on the device and of steps. timed:
     whether anything has a time; without, steps are those that tables are of.
     monotonic: whether its clock counts from the start of its host. free_rule, communication_rule:
-    how its device time is counted.
+    how its device time is counted. notes: those of its reader.
     """
 
     steps: Mapping[int, tuple[int, ...]]
@@ -36,6 +36,7 @@ class RankContents:
     monotonic: bool
     free_rule: FreeRule
     communication_rule: CommunicationRule
+    notes: tuple[str, ...] = ()
 
 
 def describe_contents(records: Records) -> RankContents:
@@ -49,6 +50,7 @@ def describe_contents(records: Records) -> RankContents:
         is_monotonic(records),
         records.free_rule,
         records.communication_rule,
+        records.notes,
     )
 
 

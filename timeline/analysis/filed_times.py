@@ -72,6 +72,7 @@ def with_filed_times(facts: RankFacts) -> RankFacts:
         device_end_ns=steps.end_ns,
         overlap_ns=sums,
         free_parts=replace(facts.free_parts, idle_ns=sums["free_ns"]),
+        tells_free=True,
         idle=None if facts.idle is None else _idle_times(facts.step_trace, free_ns, between_ns),
         path=RankPath(),
     )

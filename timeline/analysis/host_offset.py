@@ -14,53 +14,82 @@ from timeline.records.clock import ClockMove
 from timeline.records.not_given import NO_TIME
 from timeline.records.tables import FlowEnd, Omission, OmissionCode, Records, Steps
 
-__all__ = ["BACKWARDS_REASON", "drop_backward_arrows", "fit_host_clock"]
+__all__ = ["BACKWARDS_REASON", "EARLY_REASON", "drop_backward_arrows", "fit_host_clock"]
 
 BACKWARDS_REASON = "arrows to what began more than 1 ms before the call"
+EARLY_REASON = "arrows to what began before the call, unlike 99% of all launches"
+MOST_EARLY = 100
+"""One launch in so many, and always one, may start before its call: it moves no clock."""
 
 
 def drop_backward_arrows(records: Records) -> Records:
     """Leave out, and count, arrows to what began too long before the call to be launched by it."""
+    return _without_arrows(records, MOST_HOST_OFFSET_NS, BACKWARDS_REASON)
+
+
+def fit_host_clock(records: Records) -> Records:
+    """Move host times back by as much as tasks start before their launch, by at most 1 ms.
+
+    Host times are those of host events, the windows of host steps, and when something was launched;
+    times of the device stay. What starts earlier than that was not launched by the call. A single
+    odd record must not move all others, so of each kind of launch one percent, and always one, may
+    still start early: those count as launched when they start, and have no arrow.
+    """
+    early_ns = max((_most_early_ns(found) for found in _earliness(records)), default=0)
+    if early_ns > 0:
+        back = ClockMove(-early_ns)
+        records = replace(
+            records,
+            host=records.host.moved(back),
+            allocations=records.allocations.moved(back),
+            steps=_moved_host_steps(records.steps, back),
+            tasks=replace(records.tasks, launch_ns=back.of(records.tasks.launch_ns)),
+            ops=replace(records.ops, launch_ns=back.of(records.ops.launch_ns)),
+            planes=replace(records.planes, launch_ns=back.of(records.planes.launch_ns)),
+            host_offset_ns=-early_ns,
+        )
+    return _without_arrows(_clipped(records), 0, EARLY_REASON)
+
+
+def _most_early_ns(early_ns: Int64) -> int:
+    """How much earlier than launched things start, but for the few that may."""
+    possible = early_ns[early_ns <= MOST_HOST_OFFSET_NS]
+    left = max(len(possible) // MOST_EARLY, 1)
+    if len(possible) <= left:
+        return 0
+    return max(int(np.partition(possible, -left - 1)[-left - 1]), 0)
+
+
+def _clipped(records: Records) -> Records:
+    """Launch times of what still starts before its launch, but for what was not launched by it."""
+    changed = {}
+    for name in ("tasks", "ops", "planes"):
+        table = getattr(records, name)
+        early_ns = table.launch_ns - table.start_ns
+        limit_ns = MOST_HOST_OFFSET_NS + records.host_offset_ns
+        early = (table.launch_ns != NO_TIME) & (early_ns > 0) & (early_ns <= limit_ns)
+        if early.any():
+            launch_ns = np.where(early, table.start_ns, table.launch_ns)
+            changed[name] = replace(table, launch_ns=launch_ns)
+    return replace(records, **changed) if changed else records
+
+
+def _without_arrows(records: Records, most_early_ns: int, reason: str) -> Records:
+    """Records without the arrows to what starts earlier than its call by more than some time."""
     leads, early_ns = _leads(records)
-    far = leads[early_ns > MOST_HOST_OFFSET_NS]
-    if not len(far):
+    early = leads[early_ns > most_early_ns]
+    if not len(early):
         return records
     stays = np.ones(len(records.flows), np.bool_)
-    stays[far] = False
+    stays[early] = False
     lost = Omission(
-        BACKWARDS_REASON,
-        len(far),
+        reason,
+        len(early),
         records.rank,
         code=OmissionCode.ARROW_BACKWARDS,
         layers=frozenset({Layer.ARROWS}),
     )
     return replace(records, flows=records.flows.take(stays), omissions=(*records.omissions, lost))
-
-
-def fit_host_clock(records: Records) -> Records:
-    """Move host times back by as much as a task starts before its launch, by at most 1 ms.
-
-    Host times are those of host events, the windows of host steps, and when something was launched;
-    times of the device stay. What starts earlier than that was not launched by the call.
-    """
-    early_ns = max((_most_early_ns(found) for found in _earliness(records)), default=0)
-    if early_ns <= 0:
-        return records
-    back = ClockMove(-early_ns)
-    return replace(
-        records,
-        host=records.host.moved(back),
-        allocations=records.allocations.moved(back),
-        steps=_moved_host_steps(records.steps, back),
-        tasks=replace(records.tasks, launch_ns=back.of(records.tasks.launch_ns)),
-        ops=replace(records.ops, launch_ns=back.of(records.ops.launch_ns)),
-        planes=replace(records.planes, launch_ns=back.of(records.planes.launch_ns)),
-        host_offset_ns=-early_ns,
-    )
-
-
-def _most_early_ns(early_ns: Int64) -> int:
-    return int(early_ns[early_ns <= MOST_HOST_OFFSET_NS].max(initial=0))
 
 
 def _earliness(records: Records) -> Iterator[Int64]:

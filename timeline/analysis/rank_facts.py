@@ -99,6 +99,8 @@ class ProfileFacts:
     """Whether anything that was read has a time, so that there is something to draw."""
     tables_only: bool = False
     """Whether it is nothing but small tables and what lies beside them; see `Records`."""
+    notes: tuple[str, ...] = ()
+    """What its reader assumed or left out that changes what the figures are about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +172,8 @@ class RankFacts:
 
     class_times: ClassTimes | None = None
     """How often and how long each class of work ran, for a comparison; None without one."""
+    tells_free: bool = True
+    """Whether it tells what is free; see `Records`."""
     step_trace: StepTrace = field(default_factory=StepTrace.empty)
     """A row per selected step: what it consists of."""
     single: SingleRecords = field(default_factory=SingleRecords)
@@ -236,6 +240,7 @@ def collect_profile_facts(records: Records) -> ProfileFacts:
         ),
         timed=records.timed,
         tables_only=records.tables_only,
+        notes=records.notes,
     )
 
 
@@ -266,8 +271,11 @@ def collect_facts(
         else None,
     )
     overlap_ns = selected.overlap.totals_ns()
+    if not records.tells_free:  # nobody is told this part, but the parts are the span
+        busy_ns = overlap_ns["computing_ns"] + overlap_ns["not_overlapped_ns"]
+        overlap_ns["free_ns"] = selected.overlap.span_ns - busy_ns
     measured = Measured(
-        overlap_ns,
+        selected.overlap,
         records.steps,
         selected.step_totals,
         operators.times,
@@ -299,6 +307,7 @@ def collect_facts(
         detail_omission(selected),
         recorded=selected.cut.recorded,
         exposed=selected.overlap.not_overlapped,
+        tells_free=records.tells_free,
         idle=None if selected.idle is None else selected.idle.times,
         profiler_tables=with_queue_sums(
             records.profiler_tables.selected(selection.steps, selection.graphs)

@@ -27,7 +27,7 @@ class Membership:
 
     tasks, ops and planes are as long as those tables; device_start_ns and device_end_ns are, per
     step, the first start and last end of its tasks and ops on the device (NO_TIME for a step
-    without any).
+    without any); where no task is recorded, from the mark of its forward start to that of its end.
     """
 
     tasks: Rows
@@ -51,6 +51,10 @@ def assign_steps(records: Records) -> Membership:
     tasks = _by_window(records.tasks, tasks, windows)
     ops = _by_window(records.ops, ops, windows)
     start_ns, end_ns = _device_spans(records, tasks, ops)
+    if not records.tells_free:
+        marked = (start_ns != NO_TIME) & (records.steps.fp_start_ns != NO_TIME)
+        start_ns = np.where(marked, np.minimum(start_ns, records.steps.fp_start_ns), start_ns)
+        end_ns = np.where(marked, np.maximum(end_ns, records.steps.end_ns), end_ns)
     planes = _steps_of_planes(records, ops, known, windows)
     return Membership(tasks, ops, planes, start_ns, end_ns)
 

@@ -17,10 +17,11 @@ from timeline.cli.printing import (
     print_json,
     print_text,
     print_verdict,
+    say_warnings,
     shown_progress,
     table_file,
     viewer,
-    warnings_said,
+    warnings_caught,
 )
 from timeline.declarations import fill
 from timeline.options import ExportOptions, ReadingOptions
@@ -100,7 +101,7 @@ def _say_verdict(asked: argparse.Namespace, views: ViewOptions, prints: PrintOpt
     with ended_by_signals():
         from timeline.commands.verdict import find_verdict
 
-    with warnings_said(prints):
+    with warnings_caught() as remarks:
         filed = find_verdict(
             asked.path,
             selection=Selection(**given_keywords(asked, Selection)),
@@ -108,6 +109,7 @@ def _say_verdict(asked: argparse.Namespace, views: ViewOptions, prints: PrintOpt
             progress=shown_progress(prints),
             **given_keywords(asked, ReadingOptions),
         )
+    say_warnings(remarks, filed.notes, prints)
     print_verdict(filed, prints)
     flush()
 

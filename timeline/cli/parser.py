@@ -174,7 +174,11 @@ class PrintOptions:
         ),
     )
     quiet: bool = option(
-        "-q", "--quiet", group=Group.PRINT, help="print nothing but errors", default=False
+        "-q",
+        "--quiet",
+        group=Group.PRINT,
+        help="print nothing but errors, and notes on which run and ranks were read",
+        default=False,
     )
     sql: bool = option(
         "--sql",

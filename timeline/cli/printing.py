@@ -6,13 +6,13 @@ import argparse
 import contextlib
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from timeline.cli.parser import PrintOptions, ViewOptions
-from timeline.errors import TimelineWarning, UsageError
+from timeline.errors import TimelineWarning, UsageError, in_python
 from timeline.printable import encoded, printable_json, say
 from timeline.process import WRITTEN_BEFORE
 
@@ -35,10 +35,11 @@ __all__ = [
     "print_json",
     "print_text",
     "print_verdict",
+    "say_warnings",
     "shown_progress",
     "table_file",
     "viewer",
-    "warnings_said",
+    "warnings_caught",
 ]
 
 OPEN_HINT = "Open: https://ui.perfetto.dev (drag the file in{})"
@@ -118,13 +119,12 @@ def print_data(
     prints: PrintOptions,
     csv: str | None,
 ) -> TextIO | None:
-    """Print warnings and what programs read, as asked.
+    """Print warnings and what programs read, as asked; of the warnings at least the notes.
 
     Returns:
         Where words for people go then; None where none are wanted.
     """
-    if not prints.quiet:
-        say(*(f"tlexport: {warning}" for warning in report.warnings), stream=sys.stderr)
+    _say_remarks(report.notes if prints.quiet else report.warnings)
     if prints.json:
         print_json(report.to_json())
         return None
@@ -140,7 +140,8 @@ def print_text(text: str) -> None:
 
 
 def print_verdict(filed: FiledVerdict, prints: PrintOptions) -> None:
-    """Print what is slow, or what changed, as text for the terminal or as JSON."""
+    """Print what is slow, or what changed, as text for the terminal or as JSON; notes first."""
+    _say_remarks(filed.notes)
     if prints.json:
         print_json(filed.to_json())
     elif sys.stdout is not None and not prints.quiet:
@@ -153,14 +154,24 @@ def print_verdict(filed: FiledVerdict, prints: PrintOptions) -> None:
 
 
 @contextlib.contextmanager
-def warnings_said(prints: PrintOptions) -> Iterator[None]:
-    """While the library works, whose warnings are printed as those of the command."""
+def warnings_caught() -> Iterator[list[str]]:
+    """While the library works, whose warnings are in the list afterwards, each once."""
+    remarks: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", TimelineWarning)
-        yield
+        yield remarks
+    remarks += dict.fromkeys(str(warning.message) for warning in caught)
+
+
+def say_warnings(remarks: Iterable[str], notes: Iterable[str], prints: PrintOptions) -> None:
+    """Print warnings of the library as those of the command; notes are printed with the verdict."""
     if not prints.quiet:
-        said = dict.fromkeys(str(warning.message) for warning in caught)
-        say(*(f"tlexport: {warning}" for warning in said), stream=sys.stderr)
+        known = set(map(in_python, notes))
+        _say_remarks(remark for remark in remarks if remark not in known)
+
+
+def _say_remarks(remarks: Iterable[str]) -> None:
+    say(*(f"tlexport: {remark}" for remark in remarks), stream=sys.stderr)
 
 
 def viewer(

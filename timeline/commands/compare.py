@@ -206,6 +206,7 @@ class _Comparer:
         name = comparison_name(base.path, new.path, options.kind, selection)
         self._target = Target.of(options, name)
         self._warnings: list[str] = []
+        self._notes: list[str] = []
 
     def compare(self) -> ComparisonReport:
         """Read both profiles and compare them."""
@@ -270,11 +271,9 @@ class _Comparer:
         )
         with worker_pool_for(sources, profile.reading, profile.progress) as workers:
             joined = read_ranks(sources, request, workers, profile.path)
-        warnings = (
-            *profile.notes,
-            *workers.left_out(),
-            *warnings_of(joined, self._selection, layers),
-        )
+        before = (*profile.notes, *workers.left_out())
+        warnings = (*before, *warnings_of(joined, self._selection, layers))
+        self._notes += [f"{name}: {note}" for note in (*before, *joined.notes)]
         self._warnings += [f"{name}: {warning}" for warning in warnings]
         return joined
 
@@ -320,7 +319,7 @@ class _Comparer:
         """Facts and notes that travel in the file."""
         rows = [resolution_row(layer) for layer in kept.layers]
         kind = f"comparison, {self._options.kind.value}"
-        filed = FiledVerdict.of_comparison(__version__, kind, comparison)
+        filed = FiledVerdict.of_comparison(__version__, kind, comparison, self._notes)
         return FileNotes(
             (
                 (MARK, __version__),
@@ -373,6 +372,7 @@ class _Comparer:
             _most_changed_step(compared.comparison, compared.base.facts),
             self._options.groups_by_layer,
             written.kept.limited_by,
+            tuple(self._notes),
         )
 
     def _draft_side_files(self, report: ComparisonReport) -> list[tuple[Draft, Path]]:

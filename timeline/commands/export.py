@@ -145,12 +145,9 @@ def _write_export(
                 known = selected_steps(joined.facts)
                 check_known("step", frozenset(options.exact_steps), frozenset(known), profile.path)
             layers = selection.layers_of(options.kind)
-            warnings = (
-                *profile.notes,
-                *workers.left_out(),
-                *warnings_of(joined, selection, layers),
-            )
-            found = _find(joined, profile, options)
+            before = (*profile.notes, *workers.left_out())
+            warnings = (*before, *warnings_of(joined, selection, layers))
+            found = _find(joined, profile, options, (*before, *joined.notes))
             written = fit(
                 joined.ranks,
                 lambda chosen: draw_again(joined, workers, chosen),
@@ -180,18 +177,25 @@ def _write_export(
 
 @dataclass(frozen=True)
 class _Found:
-    """What was measured, what is slow, and the command that shows why, empty where none does."""
+    """What was measured, what is slow, the command that shows why, and notes on what was read.
+
+    see_why: empty where no command shows it.
+    """
 
     figures: Figures
     verdict: Verdict
     see_why: str
+    notes: tuple[str, ...]
 
 
-def _find(joined: JoinedRanks, profile: Profile, options: ExportOptions) -> _Found:
+def _find(
+    joined: JoinedRanks, profile: Profile, options: ExportOptions, notes: tuple[str, ...]
+) -> _Found:
     """Find what is slow before anything is written: the file says it too."""
     figures = Figures.of(joined.facts, joined.waiting, joined.path)
     verdict = Verdict.of(figures)
-    return _Found(figures, verdict, see_why(profile.path, options.kind, profile.reading, verdict))
+    command = see_why(profile.path, options.kind, profile.reading, verdict)
+    return _Found(figures, verdict, command, notes)
 
 
 def _request(
@@ -317,7 +321,7 @@ def _describe(
     )
     before = [omission for facts in joined.facts for omission in facts.omissions]
     filed = FiledVerdict.of_export(
-        __version__, options.kind.value, found.verdict, found.figures, found.see_why
+        __version__, options.kind.value, found.verdict, found.figures, found.see_why, found.notes
     )
     verdict = filed.attributes()
     row = VerdictRow(WHAT_IS_SLOW, filed.sentences, filed.see_why)
@@ -380,6 +384,7 @@ def _report(
             *written.kept.omissions,
         ),
         warnings=warnings,
+        notes=found.notes,
         suggestion=suggestion,
         limit_bytes=options.limit_bytes,
         max_events=options.most_events,

@@ -17,6 +17,7 @@ from timeline.printable import command_line
 from timeline.profile import Profile
 from timeline.ranks.choose_ranks import check_any, choose_ranks
 from timeline.ranks.rank_records import read_rank
+from timeline.ranks.warnings import said_once
 from timeline.ranks.workers import worker_pool_for
 from timeline.records.not_given import NO_GRAPH
 from timeline.reports.valid_json import json_of
@@ -185,7 +186,8 @@ def list_profile(profile: Profile, selection: Selection) -> Listing:
         ListedRank(source, workers.sizes_bytes[source.identity.rank], contents)
         for source, contents in read
     )
-    notes = (*profile.notes, *workers.left_out())
+    of_readers = said_once(note for _, contents in read for note in contents.notes)
+    notes = (*profile.notes, *workers.left_out(), *of_readers)
     return Listing(tuple(ranks), notes, found.runs, found.unclear)
 
 

@@ -98,7 +98,12 @@ def _waiting_warnings(joined: JoinedRanks, selection: Selection) -> Iterator[str
             (
                 stragglers.unmatched,
                 stragglers.unmatched_ns,
-                "the other ranks have none that ran with them",
+                "those of the other ranks could not be paired: records are missing",
+            ),
+            (
+                stragglers.ungrouped,
+                stragglers.ungrouped_ns,
+                "the profile names no group, and ends do not tell which ranks ran them together",
             ),
             (
                 stragglers.unknown,
@@ -196,15 +201,18 @@ def rank_report(facts: RankFacts, source: Source, move: RankMove) -> RankReport:
 
 def overlap_rows(facts: RankFacts) -> Iterator[OverlapRow]:
     """The rows of the report on how a rank spent its time: the whole, then each step."""
-    parts = facts.free_parts
+    parts, told = facts.free_parts, facts.tells_free
     yield OverlapRow(
         facts.rank,
         None,
         None,
-        **facts.overlap_ns,
+        facts.overlap_ns["computing_ns"],
+        facts.overlap_ns["communication_ns"],
+        facts.overlap_ns["not_overlapped_ns"],
+        facts.overlap_ns["free_ns"] if told else None,
         copies_ns=parts.copies_ns,
         outside_ns=parts.outside_ns,
-        idle_ns=parts.idle_ns,
+        idle_ns=parts.idle_ns if told else None,
     )
     steps, totals = facts.steps, facts.step_totals
     known = np.flatnonzero(totals.known)
@@ -216,8 +224,8 @@ def overlap_rows(facts: RankFacts) -> Iterator[OverlapRow]:
         totals.computing_ns[known].tolist(),
         totals.communication_ns[known].tolist(),
         totals.not_overlapped_ns[known].tolist(),
-        totals.free_ns[known].tolist(),
+        totals.free_ns[known].tolist() if told else repeat(None),
         repeat(None) if parts.copies_ns is None else totals.copies_ns[known].tolist(),
         repeat(0),  # outside
-        totals.idle_ns[known].tolist(),
+        totals.idle_ns[known].tolist() if told else repeat(None),
     )

@@ -51,6 +51,7 @@ def find_verdict(
         measured = source._measure(selection, keywords, asked)
         verdict = Verdict.of(measured.figures)
         command = see_why(source.path, Kind.SUMMARY, source.reading, verdict)
+        notes = (*source.notes, *measured.notes)
         return FiledVerdict.of_export(
-            __version__, Kind.SUMMARY.value, verdict, measured.figures, command
+            __version__, Kind.SUMMARY.value, verdict, measured.figures, command, notes
         ).as_read()

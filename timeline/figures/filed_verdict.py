@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, fields, replace
 from typing import Any, TypeVar
 
@@ -23,6 +23,7 @@ from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict
 from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID
+from timeline.units import spell_count
 
 __all__ = ["CHECKSUM", "MOST_BYTES", "TEXT", "DamagedVerdictError", "FiledVerdict"]
 
@@ -42,6 +43,7 @@ LONGEST_OPS = 16
 """Communication ops of all ranks that are told one by one."""
 MOST_CHARACTERS = 1_000
 """Of a sentence."""
+MOST_NOTES = 16
 MOST_WAITERS = 8
 """Ranks that wait for the culprit and are named."""
 _RANKED_BY = (
@@ -90,7 +92,8 @@ class FiledVerdict:
     """What a file says of what is slow, or of what changed between two runs.
 
     version: of the program that wrote it. kind: of the export. sentences: as they were said.
-    see_why: the next command, empty where there is none. verdict, figures: of an export, with the
+    see_why: the next command, empty where there is none. notes: what was read, and what was
+    assumed; the first of them, none too long. verdict, figures: of an export, with the
     tables that text for terminals is made of; comparison: of two runs, and then there is no
     verdict. Both are None in a file too small for tables. left_out: by table, how many rows are
     not in the file: those in the middle, neither long nor short.
@@ -105,10 +108,17 @@ class FiledVerdict:
     comparison: Comparison | None = None
     left_out: dict[str, int] = field(default_factory=dict)
     schema: int = SCHEMA
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def of_export(
-        cls, version: str, kind: str, verdict: Verdict, figures: Figures, see_why: str
+        cls,
+        version: str,
+        kind: str,
+        verdict: Verdict,
+        figures: Figures,
+        see_why: str,
+        notes: Sequence[str] = (),
     ) -> FiledVerdict:
         """What the file of an export is to say."""
         empty: dict[str, Any] = {
@@ -125,13 +135,16 @@ class FiledVerdict:
         }
         shown = replace(figures, **empty, held_up=HeldUp())
         said = tuple(_shortened(verdict.sentences()))
-        return cls(version, kind, said, _spelled(see_why), _with_few_waiters(verdict), shown)
+        few = _with_few_waiters(verdict)
+        return cls(version, kind, said, _spelled(see_why), few, shown, notes=_first_of(notes))
 
     @classmethod
-    def of_comparison(cls, version: str, kind: str, comparison: Comparison) -> FiledVerdict:
+    def of_comparison(
+        cls, version: str, kind: str, comparison: Comparison, notes: Sequence[str] = ()
+    ) -> FiledVerdict:
         """What the file of a comparison is to say."""
         said = tuple(_shortened(comparison.sentences()))
-        return cls(version, kind, said, comparison=comparison)
+        return cls(version, kind, said, comparison=comparison, notes=_first_of(notes))
 
     def to_dict(self) -> dict[str, Any]:
         """What the file says as plain values, under the names of the report."""
@@ -141,6 +154,7 @@ class FiledVerdict:
             "version": self.version,
             "kind": self.kind,
             "sentences": list(self.sentences),
+            "notes": list(self.notes),
             "see_why": self.see_why,
             "left_out": self.left_out,
         }
@@ -248,6 +262,8 @@ class FiledVerdict:
             return replace(self, verdict=None, figures=None, comparison=None, left_out=left_out)
         if len(self.sentences) > 1:
             return replace(self, sentences=self.sentences[:-1])
+        if self.notes:
+            return replace(self, notes=self.notes[:-1])
         return replace(self, see_why="") if self.see_why else None
 
     def _tables(self) -> dict[str, Table]:
@@ -353,7 +369,14 @@ def _graphs_of_ranks(steps: Table) -> Table:
     return both.take(np.sort(first))
 
 
-def _shortened(sentences: Iterator[str]) -> Iterator[str]:
+def _first_of(notes: Sequence[str]) -> tuple[str, ...]:
+    """The first notes, none too long; the last one counts those that are missing."""
+    more = len(notes) - MOST_NOTES
+    last = [f"and {spell_count(more, 'more note')}."] if more > 0 else []
+    return tuple(_shortened([*notes[:MOST_NOTES], *last]))
+
+
+def _shortened(sentences: Iterable[str]) -> Iterator[str]:
     for sentence in sentences:
         told = _spelled(sentence)
         cut = len(told) > MOST_CHARACTERS

@@ -151,6 +151,8 @@ def _metrics(
         name: round(total_ns * share) for name, total_ns in found.items()
     }
     times[WAITING, "communication"] = _waited_ns(figures, share)
+    if np.ma.getmaskarray(overlap["idle_ns"]).any():
+        times |= {name: None for name in times if name[0] in (IDLE, _COPIES_AND_IDLE)}
     return times
 
 

@@ -21,6 +21,10 @@ __all__ = ["PARTS", "extent_ns", "overlap_table", "step_table"]
 PARTS = ("computing_ns", "communication_ns", "not_overlapped_ns", "free_ns", "copies_ns", "idle_ns")
 
 
+_FREE = ("free_ns", "idle_ns")
+"""What nothing tells of a rank without any task of the device."""
+
+
 def overlap_table(facts: Sequence[RankFacts], ordinary: Sequence[Bool]) -> Table:
     """See `Figures.overlap`; ordinary: which steps of each rank are."""
     return join_tables(_overlap(rank, its) for rank, its in zip(facts, ordinary, strict=True))
@@ -43,7 +47,15 @@ def _overlap(facts: RankFacts, ordinary: Bool) -> dict[str, npt.NDArray[Any]]:
         },
     }
     columns = {name: np.array([value], np.int64) for name, value in row.items()}
-    maybe = ("step_ns", "copies_ns", "outside_ns", "before_ns")
+    if not facts.tells_free:
+        columns |= {name: np.array([NO_ID], np.int64) for name in _FREE}
+    maybe = (
+        "step_ns",
+        "copies_ns",
+        "outside_ns",
+        "before_ns",
+        *(() if facts.tells_free else _FREE),
+    )
     return {**columns, **{name: np.ma.masked_equal(columns[name], NO_ID) for name in maybe}}
 
 
@@ -66,6 +78,8 @@ def _steps(facts: RankFacts, ordinary: Bool) -> dict[str, npt.NDArray[Any]]:
         name: np.ma.masked_array(getattr(totals, name), ~totals.known)
         for name in ("span_ns", *PARTS)
     }
+    if not facts.tells_free:
+        measured |= {name: np.ma.masked_array(measured[name], True) for name in _FREE}
     if facts.free_parts.copies_ns is None:
         measured["copies_ns"] = np.ma.masked_equal(np.full(len(steps), NO_ID), NO_ID)
     return {

@@ -31,10 +31,11 @@ _PACKAGE = "timeline."
 
 @dataclass(frozen=True)
 class Measured:
-    """The figures of one selection, and what they do not hold."""
+    """The figures of one selection, what they do not hold, and the notes on what was read."""
 
     figures: Figures
     omissions: Table
+    notes: tuple[str, ...] = ()
 
 
 def measure(
@@ -54,7 +55,8 @@ def measure(
 
     known = read_known(path, sources, reading, progress, selection, questions)
     omissions = [omission for facts in known.facts for omission in facts.omissions]
-    return Measured(Figures.of(known.facts, known.waiting, known.path), _table_of(omissions))
+    figures = Figures.of(known.facts, known.waiting, known.path)
+    return Measured(figures, _table_of(omissions), known.notes)
 
 
 def read_known(
@@ -83,7 +85,7 @@ def read_known(
         if omission.loss
     ]
     caller = _frames_of_package()
-    for warning in (*known.left_out, *known.warnings, *lost):
+    for warning in (*known.warnings, *lost):
         warnings.warn(in_python(warning), TimelineWarning, stacklevel=caller)
     return known
 

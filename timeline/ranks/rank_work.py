@@ -17,17 +17,21 @@ from timeline.analysis.cut import Cut, cut, cut_steps, cut_window
 from timeline.analysis.drawn_records import drawn_records, omissions_of_drawn
 from timeline.analysis.filed_times import with_filed_times
 from timeline.analysis.idle.idle_causes import measure_idle
+from timeline.analysis.idle.idle_sums import IdleCause
 from timeline.analysis.idle.lost_kernels import with_lost_kernels
 from timeline.analysis.memory_peaks import memory_peaks
 from timeline.analysis.memory_samples import with_memory_of_graphs
 from timeline.analysis.ordinary_steps import measured_steps, ordinary_steps
 from timeline.analysis.overlap import (
+    Overlap,
+    OverlapTotals,
     StepsApart,
     communication_spans,
     measure_overlap,
     measure_overlap_of_stretches,
 )
 from timeline.analysis.path.op_delays import op_delays
+from timeline.analysis.path.path_items import RankPath
 from timeline.analysis.path.rank_path import rank_path
 from timeline.analysis.path.rank_replay import rank_replay
 from timeline.analysis.questions import EVERY_ROW, Questions
@@ -39,7 +43,7 @@ from timeline.analysis.rank_facts import (
 )
 from timeline.analysis.selected_rank import DrawOptions, SelectedRank
 from timeline.analysis.single_records import single_records
-from timeline.analysis.step_membership import NO_STEP
+from timeline.analysis.step_membership import NO_STEP, Membership
 from timeline.analysis.waits.collectives import RankCollectives, rank_collectives
 from timeline.analysis.waits.lateness import fetching_ns
 from timeline.analysis.work.computed_work import computed_work
@@ -47,11 +51,13 @@ from timeline.analysis.work.launching_operators import launcher_figures, with_la
 from timeline.analysis.work.operator_steps import operator_steps
 from timeline.analysis.work.operators import host_operators
 from timeline.analysis.work.task_sums import sum_tasks
+from timeline.columns.intervals import subtract, union
 from timeline.frozen import dataclass
 from timeline.layers import Layer, SizeLayer
 from timeline.options import Args, ClockOptions, ExportOptions, Fit, StepOperators
 from timeline.ranks.rank_records import read_rank
 from timeline.records.counting_rules import INNER
+from timeline.records.not_given import NO_TIME
 from timeline.records.profiler_tables.operators import OperatorRuns
 from timeline.records.tables import GPU, Records
 from timeline.selection import Kind, Selection
@@ -351,7 +357,9 @@ def _with_causes(facts: RankFacts, part: Cut, collectives: RankCollectives) -> R
         facts.step_totals.computing_ns,
         facts.overlap_ns["computing_ns"],
     )
-    path = rank_path(records, collectives.ops.selected, facts.device_end_ns)
+    path = RankPath()
+    if facts.tells_free:
+        path = rank_path(records, collectives.ops.selected, facts.device_end_ns)
     computing_ns, host_ns = op_delays(path.items, len(collectives.ops))
     ops = replace(collectives.ops, computing_before_ns=computing_ns, host_before_ns=host_ns)
     return replace(
@@ -381,6 +389,27 @@ def _selected(part: Cut, request: RankRequest, *, in_steps: bool = False) -> Sel
         whole = measure_overlap_of_stretches(
             tasks, communication, runs[membership.tasks], runs[its_step], int(runs.max()) + 1
         )
+    totals = apart.totals()
+    if not records.tells_free:
+        whole, totals = _without_untold_free(whole, totals, membership)
     idle = measure_idle(records, membership, whole, apart) if request.questions.causes else None
+    if idle is not None and not records.tells_free:
+        idle = idle.with_cause(IdleCause.WAITING_FOR_DATA)
     drawn = drawn_records(records, request.drawn_layers)
-    return SelectedRank(replace(part, records=drawn), whole, apart.totals(), drawn, idle=idle)
+    return SelectedRank(replace(part, records=drawn), whole, totals, drawn, idle=idle)
+
+
+def _without_untold_free(
+    whole: Overlap, totals: OverlapTotals, membership: Membership
+) -> tuple[Overlap, OverlapTotals]:
+    """Leave free only what lies between steps, which last from mark to mark."""
+    start_ns, end_ns = membership.device_start_ns, membership.device_end_ns
+    known = start_ns != NO_TIME
+    steps = union(start_ns[known], end_ns[known])
+    none = np.zeros(len(totals), np.int64)
+    return (
+        replace(whole, free=subtract(whole.free, steps), idle=subtract(whole.idle, steps)),
+        replace(
+            totals, free_ns=none, idle_ns=none, span_ns=np.where(totals.known, end_ns - start_ns, 0)
+        ),
+    )

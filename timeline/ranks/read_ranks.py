@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
+import numpy as np
+
 from timeline.analysis.chosen_detail import ChosenDetail
 from timeline.analysis.clocks import JoinedClock, RankClock, join_clocks
 from timeline.analysis.ordinary_steps import ordinary_steps
@@ -15,6 +17,7 @@ from timeline.analysis.path.path_steps import critical_path
 from timeline.analysis.questions import Questions
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waits.launch_order import match_by_order
+from timeline.analysis.waits.shared_ops import Islands
 from timeline.analysis.waits.waiting import Waiting, measure_waiting
 from timeline.errors import SelectionError
 from timeline.frozen import dataclass
@@ -96,19 +99,28 @@ class JoinedRanks:
         return found, _waiting_of(found, self.clock)
 
     @property
-    def warnings(self) -> tuple[str, ...]:
-        """The warnings of the readers of all ranks, and of joining their clocks."""
-        of_ranks = (warning for facts in self.facts for warning in facts.profile.warnings)
+    def notes(self) -> tuple[str, ...]:
+        """What was assumed of clocks, and by the readers of all ranks, that the figures rest on."""
+        of_ranks = (note for facts in self.facts for note in facts.profile.notes)
         return tuple(said_once((*self.clock.warnings, *of_ranks)))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The notes, and the warnings of the readers of all ranks."""
+        of_ranks = (warning for facts in self.facts for warning in facts.profile.warnings)
+        return tuple(dict.fromkeys((*self.notes, *said_once(of_ranks))))
 
 
 @dataclass(frozen=True)
 class KnownRanks:
-    """What is known of ranks that are not drawn, on one clock; and what must be said of them."""
+    """What is known of ranks that are not drawn, on one clock; and what must be said of them.
+
+    notes: which ranks are left out, and what was assumed. warnings: these and all others.
+    """
 
     facts: tuple[RankFacts, ...]
     waiting: Waiting
-    left_out: tuple[str, ...]
+    notes: tuple[str, ...]
     warnings: tuple[str, ...]
     path: CriticalPath = field(default_factory=CriticalPath)
 
@@ -139,8 +151,13 @@ def read_facts(
     )
     with worker_pool_for(chosen, reading, progress) as workers:
         joined = read_ranks(chosen, request, workers, path)
+    left_out = workers.left_out()
     return KnownRanks(
-        joined.facts, joined.waiting, workers.left_out(), joined.warnings, joined.path
+        joined.facts,
+        joined.waiting,
+        (*left_out, *joined.notes),
+        (*left_out, *joined.warnings),
+        joined.path,
     )
 
 
@@ -249,7 +266,9 @@ def _move(drawn: list[DrawnRank], clock: JoinedClock) -> None:
 
 
 def _waiting_of(facts: Sequence[RankFacts], clock: JoinedClock) -> Waiting:
-    return measure_waiting([rank.collectives for rank in facts], _slack_ns(clock))
+    columns = ([move.island for move in clock.moves], [move.doubt_ns for move in clock.moves])
+    islands = Islands(*np.array(columns, np.int64).reshape(2, -1))
+    return measure_waiting([rank.collectives for rank in facts], _slack_ns(clock), islands)
 
 
 def _ordinary_of(facts: RankFacts) -> RankFacts:
@@ -262,7 +281,7 @@ def _ordinary_of(facts: RankFacts) -> RankFacts:
 
 
 def _slack_ns(clock: JoinedClock) -> int:
-    """How far clocks may be off."""
+    """How far clocks of one island may be off."""
     return SLACK_SPREADS * max((move.spread_ns or 0 for move in clock.moves), default=0)
 
 

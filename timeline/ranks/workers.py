@@ -12,7 +12,7 @@ from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from timeline.errors import TimelineError, WorkerError
+from timeline.errors import SourceError, TimelineError, WorkerError
 from timeline.frozen import dataclass
 from timeline.options import ReadingOptions
 from timeline.progress import UPDATE_SECONDS, Progress, RanksRead, Silent
@@ -176,6 +176,8 @@ class WorkerPool:
 
     def _fail(self, source: Source, error: TimelineError, *, leave_out: bool) -> None:
         if not leave_out:
+            if isinstance(error, SourceError) and len(self.sizes_bytes) > 1 and not self.keep_going:
+                error.offer_others()
             raise error
         self.failures[source.identity.rank] = str(error)
 

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from timeline.patterns import compile_late
 
-__all__ = ["KINDS", "POINT_TO_POINT", "UNKNOWN_OP", "collective_kind", "spelled_kind"]
+__all__ = ["BATCH", "KINDS", "POINT_TO_POINT", "UNKNOWN_OP", "collective_kind", "spelled_kind"]
 
 _NUMBERS = "0123456789_"
 STEMS = 1 << 10
@@ -35,9 +35,10 @@ _COLLECTIVES = {
 """Longer names before those that are part of them."""
 KINDS = tuple(dict.fromkeys(_COLLECTIVES.values()))
 """What communication ops do, where their names tell."""
-POINT_TO_POINT = ("Send", "Receive", "SendRecv", "BatchSendRecv")
+BATCH = "BatchSendRecv"
+"""Sends and receives between pipeline stages, which both ranks record under one name."""
+POINT_TO_POINT = ("Send", "Receive", "SendRecv", BATCH)
 """Kinds of ops that do not join a whole group."""
-
 
 UNKNOWN_OP = "collective"
 """The op of a kernel that serves several, where nothing tells which of them it was."""

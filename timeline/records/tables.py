@@ -329,7 +329,7 @@ class OmissionCode(str, enum.Enum):
     ARROW_CUT = "arrow_cut"
     """Arrows with an end that is not selected, not drawn or merged with others; or no room left."""
     ARROW_BACKWARDS = "arrow_backwards"
-    """Arrows to what began too long before the call to have been launched by it."""
+    """Arrows to what began before the call: too long before it, or unlike nearly all launches."""
     WRITER_LIMIT = "writer_limit"
     """What the profiler itself cut off."""
     SIZE_LIMIT = "size_limit"
@@ -364,7 +364,11 @@ def rows_by_reason(omissions: Iterable[Omission]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Records:
-    """All tables of one rank."""
+    """All tables of one rank.
+
+    warnings: what is wrong or missing in them. notes: what their reader assumed or left out that
+    changes what the figures are about; both begin with "rank N: ".
+    """
 
     rank: int
     strings: StringPool
@@ -379,6 +383,7 @@ class Records:
     flows: Flows = field(default_factory=Flows.empty)
     omissions: tuple[Omission, ...] = ()
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     vendor: VendorFigures = field(default_factory=VendorFigures.empty)
     vendor_links: VendorLinks = field(default_factory=VendorLinks.empty)
     unused: tuple[UnusedFile, ...] = ()
@@ -386,6 +391,9 @@ class Records:
     """What the devices are, as the layer of their tasks is called."""
     tells_copies: bool = True
     """Whether tasks that copy or fill memory are among the tasks, if there were any."""
+    tells_free: bool = True
+    """Whether what neither computes nor communicates is free: not where MindSpore left a step trace
+    and its reduces and no task of the device, so that nothing tells what ran between them."""
     free_rule: FreeRule = FreeRule()
     communication_rule: CommunicationRule = CommunicationRule()
     numbered_ops: bool = True

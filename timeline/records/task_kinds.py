@@ -12,6 +12,7 @@ from timeline.columns.distinct import distinct
 from timeline.columns.strings import NO_NAME, StringPool
 
 __all__ = [
+    "COMMUNICATION_KERNELS",
     "COPY_TYPES",
     "GPU_KERNEL_TYPES",
     "UNCOUNTED_TYPES",
@@ -67,6 +68,9 @@ KERNEL = "KERNEL_"
 UNTOLD_TYPES = frozenset({"", "Other"})
 """What writers call types that they do not know."""
 
+COMMUNICATION_KERNELS = ("AivKernel", "AicpuKernel")
+"""How kernels are called that run communication: each is a task, and its op is another record."""
+
 GPU_KERNEL_TYPES = frozenset({"kernel", "mtia_ccp_events"})
 """Types of kernels in PyTorch's traces of GPUs, in small letters."""
 
@@ -116,7 +120,8 @@ def have_type(kinds: frozenset[str], codes: Codes, strings: StringPool) -> Bool:
 def compute_by_type(types: Codes, strings: StringPool, names: Codes | None = None) -> Bool:
     """Which tasks compute, where no table tells which of them ran an operator.
 
-    A kernel that is called by its type ran none, and of AI CPU tasks only the name tells.
+    A kernel that is called by its type ran none, nor does one of communication, and of AI CPU
+    tasks only the name tells.
 
     Args:
         types: (n,) the types of the tasks.
@@ -128,7 +133,7 @@ def compute_by_type(types: Codes, strings: StringPool, names: Codes | None = Non
     named = (names != types) & (names != NO_NAME)
     kernels = _are_types(types, strings, lambda kind: kind.startswith(KERNEL))
     found: Bool = (on_core & (named | ~kernels)) | (run_on_ai_cpu(types, strings) & named)
-    return found
+    return found & ~_are_types(names, strings, lambda name: name.endswith(COMMUNICATION_KERNELS))
 
 
 def run_on_ai_cpu(types: Codes, strings: StringPool) -> Bool:

@@ -49,6 +49,7 @@ class ComparisonReport:
     run is moved in time there. gate: how `fail_above` was judged, None where it was not asked for.
     changed: the step that became longest, None without steps. by_layer: whether rows are grouped by
     layer before rank. limited_by: the limit that binds, None where everything is in the file.
+    notes: those of the warnings that change what the answer is about.
     """
 
     comparison: Comparison
@@ -67,6 +68,7 @@ class ComparisonReport:
     changed: ChangedStep | None = None
     by_layer: bool = False
     limited_by: LimitName | None = None
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values; the shape is versioned by `schema`."""
@@ -96,6 +98,7 @@ class ComparisonReport:
             ],
             "limited_by": self.limited_by,
             "resolution": [row.to_dict() for row in self.resolutions],
+            "notes": list(self.notes),
             "warnings": list(self.warnings),
             "png": None if self.png is None else str(self.png),
             "markdown": None if self.markdown is None else str(self.markdown),

@@ -55,6 +55,9 @@ class ExportReport:
     verdict: Verdict
     omissions: tuple[Omission, ...] = ()
     warnings: tuple[str, ...] = ()
+    """What is wrong, missing or assumed: the notes too."""
+    notes: tuple[str, ...] = ()
+    """What was read, and what was assumed, where that changes what the answer is about."""
     suggestion: str = ""
     limit_bytes: int = 0
     max_events: int = 0
@@ -98,6 +101,7 @@ class ExportReport:
             "unused": self.figures.unused.to_dicts(),
             "omitted": [omission_dict(omission) for omission in self.omissions],
             "resolution": [row.to_dict() for row in self.resolutions],
+            "notes": list(self.notes),
             "warnings": list(self.warnings),
             "suggestion": self.suggestion,
             "see_why": self.see_why,

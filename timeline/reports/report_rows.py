@@ -140,7 +140,7 @@ class OverlapRow:
 
     free_ns is copies, outside and idle together; outside_ns is None where it is not told whether
     the profiler counts what lies before the first and after the last kernel, and copies_ns where
-    copies are not in the profile.
+    copies are not in the profile. Both free_ns and idle_ns are None where no task of the device is.
     """
 
     rank: int
@@ -149,10 +149,10 @@ class OverlapRow:
     computing_ns: int
     communication_ns: int
     not_overlapped_ns: int
-    free_ns: int
+    free_ns: int | None
     copies_ns: int | None
     outside_ns: int | None
-    idle_ns: int
+    idle_ns: int | None
 
     def to_dict(self) -> dict[str, Any]:
         """The row under the names of the report."""

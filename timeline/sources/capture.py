@@ -29,6 +29,7 @@ __all__ = [
     "Format",
     "FormatKind",
     "Lookalike",
+    "Replica",
     "Root",
 ]
 
@@ -160,12 +161,26 @@ class Evidence:
 
 
 @dataclass(frozen=True)
+class Replica:
+    """One of several copies of a model, whose ranks count from 0 in its own files.
+
+    first: its rank 0 among the ranks of all replicas. size: how many ranks it has.
+    """
+
+    name: str
+    first: int
+    size: int
+
+
+@dataclass(frozen=True)
 class Claim:
     """Who a capture says it is, before anything is made of it: one device in one capture.
 
     evidence: all that tells its rank; none where it was not distributed. several: whether the
     capture holds other devices too. taken: the stamp in its name (YYYYmmddHHMMSSmmm), empty where
-    it has none. worker: the process in its name.
+    it has none. worker: the process in its name. note: what was assumed to make the claim.
+    world: how many ranks the run has, None where that is not told. replica: the one it is of,
+    where there are several.
     """
 
     capture: Capture
@@ -175,6 +190,9 @@ class Claim:
     several: bool = False
     taken: str = ""
     worker: str = ""
+    note: str = ""
+    world: int | None = None
+    replica: Replica | None = None
 
     @property
     def rank(self) -> int | None:

@@ -10,7 +10,7 @@ from timeline.sources.mindspore.format import MINDSPORE_RAW, MINDSPORE_TABLES, M
 from timeline.sources.msprof_sqlite.format import MSPROF_SQLITE
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT
 from timeline.sources.tables.format import TABLES
-from timeline.sources.trace_json.format import GRAPH_TIMELINE, MINDSTUDIO, TRACE_VIEW
+from timeline.sources.trace_json.format import ANY_TRACE, GRAPH_TIMELINE, MINDSTUDIO, TRACE_VIEW
 
 __all__ = ["EXPECTED", "FORMATS", "LOOKED_FOR"]
 
@@ -19,6 +19,7 @@ FORMATS: tuple[Format, ...] = (
     TRACE_VIEW,
     MINDSTUDIO,
     GRAPH_TIMELINE,
+    ANY_TRACE,
     KINETO,
     MSPROF_SQLITE,
     TABLES,
@@ -32,16 +33,16 @@ FORMATS: tuple[Format, ...] = (
 LOOKED_FOR = (
     f"  *_ascend_pt/{OUTPUT}, *_ascend_ms/{OUTPUT}",
     f"  PROF_*/{MINDSTUDIO_OUTPUT}, PROF_*/device_N/timeline, sqlite or data",
-    "  ascend_pytorch_profiler_*.db, ascend_mindspore_profiler_*.db, msprof_*.db",
+    "  ascend_pytorch_profiler_*.db, ascend_mindspore_profiler_*.db, msprof_*.db, msmonitor_*.db",
     "  kernel_details.csv, op_summary_*.csv, task_time_*.csv",
     "  output_timeline_data_*.txt, *timeline_display_*.json, JOB*/data  (MindSpore)",
     "  step_trace_raw_*.csv, flops_*, minddata_*, hccl_raw_*.csv  (MindSpore)",
-    "  *.pt.trace.json, or any .json that holds such a trace  (PyTorch on GPUs)",
+    "  *.pt.trace.json, or any .json that holds such a trace  (PyTorch)",
 )
 """The names that captures have, as people are told where there is none."""
 EXPECTED = (
     "trace_view.json, kernel_details.csv, op_summary_*.csv, task_time_*.csv, an exported "
-    "msprof_*.json, a trace of PyTorch, or a database named like ascend_pytorch_profiler_0.db or "
-    "msprof_20240101120000.db."
+    "msprof_*.json, a trace of PyTorch, or a database such as ascend_pytorch_profiler_0.db, "
+    "msprof_20240101120000.db or msmonitor_PID_TIME_RANK.db."
 )
 """The names of single files, as people are told of a file that is none of them."""

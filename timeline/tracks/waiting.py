@@ -197,7 +197,8 @@ def _draws_ops(tracks: Sequence[Track]) -> bool:
 
 def _wait_ends(has_ops: Bool, waits: Waits) -> list[tuple[_End, _End]]:
     """The longest waits: the op that waits, and the op of the last rank."""
-    drawn = (waits.last != NO_ID) & has_ops[waits.rank] & has_ops[waits.last]
+    is_named = (waits.last != NO_ID) & (waits.last_rank != NO_ID)
+    drawn = is_named & has_ops[waits.rank] & has_ops[waits.last]
     rows = np.flatnonzero(drawn & (waits.waited_ns > 0))
     longest = waits.take(rows[np.argsort(-waits.waited_ns[rows], kind="stable")[:MOST_ARROWS]])
     return _ends(longest.rank, longest.row, longest.last, longest.last_row)

@@ -120,19 +120,24 @@ def write_torch_database(run: Run, directory: str | Path, *, operators: bool = T
         worker = Path(directory) / worker_name(run, rank)
         output = worker / "ASCEND_PROFILER_OUTPUT"
         output.mkdir(parents=True, exist_ok=True)
-        tables = _Database(run, rank).tables()
+        tables = database_tables(run, rank)
         if not operators:
             tables["COMPUTE_TASK_INFO"] = []
-        _write_database(output / f"ascend_pytorch_profiler_{rank.rank}.db", SCHEMA, tables)
+        write_database(output / f"ascend_pytorch_profiler_{rank.rank}.db", SCHEMA, tables)
         steps: Tables = {"StepTraceTime": [_step_row(step) for step in rank.steps]}
-        _write_database(output / "analysis.db", ANALYSIS_SCHEMA, steps)
+        write_database(output / "analysis.db", ANALYSIS_SCHEMA, steps)
         write_profiler_info(run, rank, worker, "db")
         write_profiler_metadata(run, rank, worker)
         workers.append(worker)
     return workers
 
 
-def _write_database(path: Path, schema: str, tables: Tables) -> None:
+def database_tables(run: Run, rank: RankRun) -> Tables:
+    """The rows of a rank by table, which other writers keep in part."""
+    return _Database(run, rank).tables()
+
+
+def write_database(path: Path, schema: str, tables: Tables) -> None:
     path.unlink(missing_ok=True)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.executescript(schema)

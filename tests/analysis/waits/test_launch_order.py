@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -11,7 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from timeline.analysis.alignment import align
-from timeline.analysis.waits.collectives import RankCollectives, rank_collectives
+from timeline.analysis.waits.collectives import (
+    Collectives,
+    RankCollectives,
+    rank_collectives,
+)
 from timeline.analysis.waits.launch_order import match_by_order
 from timeline.analysis.waits.waiting import measure_waiting
 from timeline.columns.columns import Int64
@@ -20,6 +24,8 @@ from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import CommunicationOps, Records
 
 STEP_OPS = 9
+RESTART = 40
+"""Numbers of ops begin again after so many, as those of a group that is built again."""
 KINDS = ("all_reduce", "all_to_all", "all_reduce", "all_gather", "all_to_all")
 
 
@@ -45,8 +51,10 @@ class Run:
     kinds: tuple[str, ...]
     group: str = "0"
 
-    def recorded(self, rank: int, held: Held, *, steps: bool = False) -> RankCollectives:
-        """The collectives of one rank, as far as it recorded them."""
+    def recorded(
+        self, rank: int, held: Held, *, steps: bool = False, numbered: bool = False
+    ) -> RankCollectives:
+        """The collectives of one rank, as far as it recorded them; some sources number them."""
         numbers = self.numbers(held)
         strings = StringPool()
         start_ns = self.start_ns[numbers, rank]
@@ -58,6 +66,7 @@ class Run:
                 "end_ns": self.end_ns[numbers, rank],
                 "launch_ns": np.where(running, NO_TIME, start_ns - 1000),
                 "name": strings.codes([self.kinds[number] for number in numbers.tolist()]),
+                "sequence": numbers % RESTART if numbered else np.full(len(numbers), NO_ID),
                 "group": strings.codes(["NCCL"] * len(numbers)),
                 "group_name": strings.codes([self.group] * len(numbers)),
             },
@@ -80,6 +89,7 @@ def run(
     kinds: Sequence[str] = KINDS,
     seed: int = 1,
     offset_ns: int = 0,
+    drift: float = 0.0,
     group: str = "0",
     late: int | None = None,
 ) -> Run:
@@ -89,6 +99,7 @@ def run(
 
     Args:
         offset_ns: how far clocks are off at most.
+        drift: how much they run fast or slow at most.
         late: a rank that computes 2 ms longer than the others each time.
     """
     chance = np.random.default_rng(seed)
@@ -105,7 +116,12 @@ def run(
         now_ns = end_ns[number]
     off_ns = chance.integers(-offset_ns, offset_ns + 1, ranks)
     named = tuple(kinds[number % len(kinds)] for number in range(count))
-    return Run(start_ns + off_ns, end_ns + off_ns, named, group)
+    fast = chance.uniform(-drift, drift, ranks)
+    start_ns, end_ns = (
+        times_ns + off_ns + np.rint(fast * (times_ns - 10**18)).astype(np.int64)
+        for times_ns in (start_ns, end_ns)
+    )
+    return Run(start_ns, end_ns, named, group)
 
 
 def pairs(whole: Run, held: Sequence[Held], ranks: Sequence[RankCollectives]) -> tuple[int, int]:
@@ -158,6 +174,111 @@ def test_records_lost_in_between_make_no_false_waits(lost: list[int], seed: int)
     """A profiler that drops records shifts all behind them."""
     held = [Held(lost=(number,)) for number in lost]
     assert_true_waits(run(len(held), 60, seed=seed), held)
+
+
+@given(
+    lost=st.lists(st.lists(st.integers(0, 69), max_size=4), min_size=2, max_size=4),
+    seed=st.integers(0, 1 << 30),
+    offset_ns=st.sampled_from([0, 50_000, 5_000_000]),
+    drift=st.sampled_from([0.0, 50e-6]),
+    kinds=st.sampled_from([KINDS, ("all_reduce",)]),
+    numbered=st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_lost_record_loses_one_op(
+    lost: list[list[int]],
+    seed: int,
+    offset_ns: int,
+    drift: float,
+    kinds: tuple[str, ...],
+    numbered: bool,
+) -> None:
+    """All ops that ranks have in common are paired, whichever each of them lost in between."""
+    held = [Held(lost=tuple(numbers)) for numbers in lost]
+    whole = run(len(held), 70, kinds=kinds, seed=seed, offset_ns=offset_ns, drift=drift)
+    ranks = [whole.recorded(rank, one, numbered=numbered) for rank, one in enumerate(held)]
+    true, false = pairs(whole, held, match_by_order(ranks))
+    assert false == 0
+    have = np.array([np.isin(np.arange(70), whole.numbers(one)) for one in held]).sum(axis=0)
+    assert true == have[have > 1].sum()
+
+
+@pytest.mark.parametrize("count", [2, 3, 8])
+def test_numbers_pair_few_ops(count: int) -> None:
+    """Where the source numbers ops, a lost record loses one op even of very few."""
+    held = [Held(), Held(lost=(1,))]
+    whole = run(2, count)
+    matched = match_by_order(
+        [whole.recorded(at, one, numbered=True) for at, one in enumerate(held)]
+    )
+    assert pairs(whole, held, matched) == (2 * (count - 1), 0)
+
+
+@pytest.mark.parametrize("numbered", [False, True])
+@pytest.mark.parametrize("offset_ns", [0, 400_000])
+def test_replicas_whose_groups_have_one_name_are_not_mixed(numbered: bool, offset_ns: int) -> None:
+    """Each replica calls its group "0" and counts alike: those that end together are one group."""
+    replicas = [run(2, 24, seed=seed, offset_ns=offset_ns) for seed in range(4)]
+    ranks = [one.recorded(at, Held(), numbered=numbered) for one in replicas for at in (0, 1)]
+    matched = match_by_order(ranks)
+    keys = [set(rank.ops.key.tolist()) - {NO_ID} for rank in matched]
+    for at in range(0, 8, 2):
+        assert len(keys[at]) == 24
+        assert keys[at] == keys[at + 1]
+        assert not any(keys[at] & keys[other] for other in range(8) if other // 2 != at // 2)
+
+
+def _streams(parts: Sequence[RankCollectives], labels: Sequence[str]) -> RankCollectives:
+    """Ops of several groups as one rank has them whose profile names none."""
+    ops = Collectives.concat(
+        [
+            replace(
+                part.ops,
+                named=np.zeros(len(part.ops), np.bool_),
+                communicator=np.full(len(part.ops), hash(label) & 0xFFFF),
+            )
+            for part, label in zip(parts, labels, strict=True)
+        ]
+    )
+    return replace(parts[0], ops=ops.take(np.argsort(ops.start_ns, kind="stable")))
+
+
+@pytest.mark.parametrize("offset_ns", [0, 300_000])
+def test_streams_that_end_together_are_one_group(offset_ns: int) -> None:
+    """Streams have other numbers on each rank, and two pairs of ranks launch the same sequence."""
+    pairs_of = [run(2, 30, kinds=("all_reduce",), seed=seed) for seed in (1, 2)]
+    every = run(4, 25, kinds=("all_gather", "all_to_all"), seed=3)
+    ranks = []
+    for at in range(4):
+        parts = [pairs_of[at // 2].recorded(at % 2, Held()), every.recorded(at, Held())]
+        made = _streams(parts, (f"stream {at}", f"stream {at + 9}"))
+        off_ns = at * offset_ns
+        ops = replace(
+            made.ops, start_ns=made.ops.start_ns + off_ns, end_ns=made.ops.end_ns + off_ns
+        )
+        ranks.append(replace(made, ops=ops))
+    matched = match_by_order(ranks)
+    keys = [rank.ops.key.tolist() for rank in matched]
+    groups = [sorted(set(rank.ops.communicator.tolist())) for rank in matched]
+    assert NO_ID not in set().union(*keys)
+    common = [len(set(keys[0]) & set(its)) for its in keys]
+    assert common == [55, 55, 25, 25]
+    assert len(set(keys[2]) & set(keys[3])) == 55
+    assert [len(its) for its in groups] == [2] * 4
+    assert len(set().union(*groups)) == 3
+
+
+def test_streams_that_end_apart_have_no_known_group() -> None:
+    """Ranks that launch the same sequence and never end together are in no group that is known."""
+    ranks = [
+        _streams([run(1, 30, kinds=("all_reduce",), seed=at).recorded(0, Held())], ["stream 7"])
+        for at in range(3)
+    ]
+    matched = match_by_order(ranks)
+    assert all((rank.ops.key == NO_ID).all() for rank in matched)
+    stragglers = measure_waiting(matched).stragglers
+    assert stragglers.ungrouped.tolist() == [30] * 3
+    assert stragglers.alone.tolist() == stragglers.unmatched.tolist() == [0] * 3
 
 
 def assert_true_waits(whole: Run, held: Sequence[Held]) -> None:

@@ -127,6 +127,33 @@ def test_sends_find_their_receives() -> None:
     assert pairs.send_row.tolist() == pairs.receive_row.tolist() == list(range(6))
 
 
+def test_batches_of_two_ranks_wait_for_each_other() -> None:
+    """Both run a batch of sends and receives under one name, and the first waits for the second."""
+    cluster = simulate(2, groups=[(0, 1)], ops=6, kind="batchSendRecv")
+    waiting = measure_waiting(cluster.ranks)
+    assert waiting.stragglers.shared.tolist() == [6, 6]
+    assert not waiting.stragglers.point_to_point_ns.any()
+    starts = [rank.ops.start_ns for rank in cluster.ranks]
+    for rank, waits in enumerate(waiting.waits.by_rank(2)):
+        partner_ns = starts[1 - rank][waits.row]
+        wanted = np.maximum(partner_ns - starts[rank][waits.row], 0)
+        assert waits.waited_ns.tolist() == wanted.tolist()
+    assert waiting.stragglers.waited_ns.any()
+
+
+@pytest.mark.parametrize(("ranks", "moved_ns"), [(1, 0), (3, 0), (2, 1 << 40)])
+def test_batches_of_other_than_two_ranks_stay_apart(ranks: int, moved_ns: int) -> None:
+    """Alone, of three ranks, or at another time, one name says nothing of who waits for whom."""
+    cluster = simulate(3, groups=[(0, 1, 2)], ops=6, kind="batchSendRecv")
+    chosen = [
+        rank.moved(ClockMove(moved_ns * place)) for place, rank in enumerate(cluster.ranks[:ranks])
+    ]
+    waiting = measure_waiting(chosen)
+    assert not len(waiting.waits)
+    assert waiting.mismatched == 0
+    assert (waiting.stragglers.point_to_point_ns > 0).all()
+
+
 def test_nothing_at_all() -> None:
     """No ranks, and ranks without ops, have nobody waiting."""
     assert len(measure_waiting([]).waits) == 0

@@ -86,3 +86,13 @@ def test_a_trace_does_not_tell_vector_from_cube() -> None:
     assert not tells_vector(["AI_CORE", "MIX_AIV", "AI_CPU"])
     assert tells_vector(["AI_CORE", "AI_VECTOR_CORE"])
     assert tells_vector(["kernel"])
+
+
+def test_types_of_the_runtime_do_not_compare_with_others() -> None:
+    """It starts mixed kernels of vector cores as KERNEL_AICORE, which others call MIX_AIV."""
+    by_runtime = ["KERNEL_AICORE", "KERNEL_AIVEC", "MIX_AIV"]
+    by_scheduler = ["AI_CORE", "AI_VECTOR_CORE", "MIX_AIV"]
+    assert tells_vector(by_runtime, by_runtime)
+    assert tells_vector(by_scheduler, by_scheduler)
+    assert not tells_vector(by_runtime, by_scheduler)
+    assert tells_vector(by_runtime, ["kernel"])

@@ -17,7 +17,7 @@ import pytest
 
 from simulator.writers.cann_raw import RawTask, counter_of, stars_record
 from simulator.writers.tables import write_op_summary
-from tests.support.profile_shelf import Profile, ProfileShelf, tiny_run
+from tests.support.profile_shelf import Profile, ProfileShelf, change_events, tiny_run
 from tests.support.read_profiles import records_of
 from timeline.columns.strings import StringPool
 from timeline.records.not_given import NO_CONTEXT
@@ -142,17 +142,127 @@ def test_a_kernel_table_names_the_unit(shelf: ProfileShelf) -> None:
     assert {"AI_VECTOR_CORE"} in units("torch-text").values()
 
 
-def move_kernels(path: Path, later_ns: Callable[[int], int]) -> None:
-    """Move the kernels of a table, each by what its number tells."""
+KernelRow = dict[str, str]
+
+
+def change_rows(path: Path, change: Callable[[int, KernelRow], KernelRow | None]) -> None:
+    """Replace each row of a table by what `change` makes of it and its number; None removes it."""
     with path.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    for number, row in enumerate(rows):
-        start_us = Decimal(row["Start Time(us)"]) + Decimal(later_ns(number)) / 1000
-        row["Start Time(us)"] = f"{start_us}\t"
+        rows = [made for at, row in enumerate(csv.DictReader(file)) if (made := change(at, row))]
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
+
+
+def launched(number: int, row: KernelRow) -> KernelRow:
+    """Put a launch before the name, but for the rows of which MindSpore finds none."""
+    bare = number % 3 == 0
+    return (
+        row if bare else row | {"Name": f"Kernel::KernelLaunch::Default/op{number}/{row['Name']}"}
+    )
+
+
+def without_ids(_number: int, row: KernelRow) -> KernelRow:
+    return {name: cell for name, cell in row.items() if name not in ("Task ID", "Stream ID")}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        launched,
+        lambda number, row: row | {"Name": f"Default/op{number}"},
+        without_ids,
+        lambda number, row: without_ids(number, launched(number, row)),
+    ],
+    ids=["launch before the name", "launch alone", "no ids", "no ids, launch before the name"],
+)
+def test_rows_find_their_tasks_by_one_key_or_another(
+    shelf: ProfileShelf, tmp_path: Path, change: Callable[[int, KernelRow], KernelRow]
+) -> None:
+    """Ids, names or both edges: whichever finds more rows describes the tasks of all of them."""
+    profile = shelf.copy("torch-text", tmp_path / "run", ranks=1, ops_per_step=24)
+    (table,) = profile.path.rglob("kernel_details.csv")
+    wanted = records_of(profile.path)
+    change_rows(table, change)
+    found = records_of(profile.path)
+    for name in ("compute", "task_type", "op_type", "input_shapes", "blocks"):
+        mine, theirs = (getattr(one.tasks, name).tolist() for one in (found, wanted))
+        if name in ("task_type", "op_type", "input_shapes"):
+            mine = [found.strings[code] for code in mine]
+            theirs = [wanted.strings[code] for code in theirs]
+        assert mine == theirs
+    assert found.warnings == wanted.warnings
+
+
+def test_ids_that_repeat_are_told_apart_by_the_start(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """Task ids are counted in 16 bits, so that all rows may share one."""
+    profile = shelf.copy("torch-text", tmp_path / "run", ranks=1, ops_per_step=24)
+    (table,) = profile.path.rglob("kernel_details.csv")
+    (trace,) = profile.path.rglob("trace_view.json")
+    wanted = records_of(profile.path)
+    change_rows(table, lambda _, row: row | {"Task ID": "7"} if row["Task ID"] != "N/A" else row)
+    change_rows(table, launched)
+    change_events(
+        trace,
+        lambda event: (
+            event | {"args": event["args"] | {"Task Id": 7}}
+            if "Task Id" in event.get("args", {})
+            else event
+        ),
+    )
+    found = records_of(profile.path)
+    mine, theirs = (
+        [one.strings[code] for code in one.tasks.op_type.tolist()] for one in (found, wanted)
+    )
+    assert mine == theirs
+
+
+@pytest.mark.parametrize("kept", [2, 9])
+def test_overlap_analysis_completes_a_table_that_lists_too_little(
+    shelf: ProfileShelf, tmp_path: Path, kept: int
+) -> None:
+    """What lies in computing segments computes though its row is lost; that is said."""
+    profile = shelf.copy("torch-text", tmp_path / "run", ranks=1, ops_per_step=24)
+    (table,) = profile.path.rglob("kernel_details.csv")
+    wanted = records_of(profile.path)
+    change_rows(table, lambda number, row: None if number % kept else row)
+    found = records_of(profile.path)
+    assert computing(found) == computing(wanted)
+    (warning,) = set(found.warnings) - set(wanted.warnings)
+    lost = int((wanted.tasks.op_type >= 1).sum() - (found.tasks.op_type >= 1).sum())
+    assert f"{lost} kernels without a row in kernel_details.csv count as computing" in warning
+
+
+def test_a_table_alone_decides_where_nothing_else_tells(
+    shelf: ProfileShelf, tmp_path: Path
+) -> None:
+    """Without segments of the exporter a task computes if it has a row."""
+    profile = shelf.copy("torch-text", tmp_path / "run", ranks=1, ops_per_step=24)
+    (table,) = profile.path.rglob("kernel_details.csv")
+    (trace,) = profile.path.rglob("trace_view.json")
+    whole = len(list(computing(records_of(profile.path)).elements()))
+    change_events(trace, lambda event: None if event["name"] == "Computing" else event)
+    change_rows(table, lambda number, row: None if number == 5 else row)
+    assert len(list(computing(records_of(profile.path)).elements())) == whole - 1
+
+
+def move_kernels(path: Path, later_ns: Callable[[int], int]) -> None:
+    """Move the kernels of a table, each by what its number tells."""
+
+    def moved(number: int, row: KernelRow) -> KernelRow:
+        start_us = Decimal(row["Start Time(us)"]) + Decimal(later_ns(number)) / 1000
+        return row | {"Start Time(us)": f"{start_us}\t"}
+
+    change_rows(path, moved)
+
+
+@pytest.mark.parametrize("name", ["hcom_allReduce_AivKernel", "allreduceAicpuKernel"])
+def test_kernels_of_communication_do_not_compute(tmp_path: Path, name: str) -> None:
+    """They run on cores under names of their own, and their ops are drawn apart."""
+    path = trace_of(tmp_path, [TASKS[0], (name, "AI_CORE", 30, 9)], [])
+    records = read_trace(TraceFiles((path,), 0), 0, StringPool(), ReadRequest(DETAIL_LAYERS))
+    assert computing(records) == Multiset(["MatMul"])
 
 
 def test_a_kernel_table_that_is_late_describes_its_tasks(

@@ -193,6 +193,55 @@ def test_a_database_without_communication_ops_has_those_of_its_tasks(
     assert not any("lists no communication ops" in warning for warning in listed.warnings)
 
 
+def to_6_0_rc1(database: sqlite3.Connection) -> None:
+    """As torch_npu 6.0.rc1 left it: another name of the ops, and columns in snake_case."""
+    database.execute("ALTER TABLE COMMUNICATION_OP RENAME TO COMMUNICATE_OP")
+    database.execute(
+        "CREATE TABLE MEMORY_RECORD (component INTEGER, timestamp INTEGER, total_allocated "
+        "INTEGER, total_reserved INTEGER, total_active INTEGER, stream_ptr INTEGER, "
+        "device_id INTEGER)"
+    )
+    component = string_id(database, "PTA")
+    ((start_ns,),) = database.execute("SELECT MIN(startNs) FROM TASK")
+    rows = [(component, start_ns + at, at, 2 * at, at, 0, 0) for at in (1000, 2000)]
+    database.executemany("INSERT INTO MEMORY_RECORD VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+    for column in ("startNs", "endNs", "opName", "groupName", "connectionId"):
+        snake = "".join(f"_{one.lower()}" if one.isupper() else one for one in column)
+        database.execute(f"ALTER TABLE COMMUNICATE_OP RENAME COLUMN {column} TO {snake}")
+
+
+def test_older_names_of_tables_and_columns(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """COMMUNICATE_OP is COMMUNICATION_OP, and columns are found in snake_case as well."""
+    profile = changed(shelf, tmp_path / "run", to_6_0_rc1)
+    old, new = (records_of(path) for path in (profile.path, shelf.get("torch-db").path))
+    assert len(old.ops) == len(new.ops) > 0
+    for column in ("start_ns", "end_ns", "connection", "count"):
+        assert (getattr(old.ops, column) == getattr(new.ops, column)).all()
+    assert texts(old, "ops", "name") == texts(new, "ops", "name")
+    names = texts(old, "series", "name")
+    assert {"PTA Allocated", "PTA Reserved", "PTA Active"} <= set(names)
+    assert not old.warnings
+    assert [one.reason for one in old.omissions] == [one.reason for one in new.omissions]
+
+
+@pytest.mark.parametrize("table", ["MEMORY_RECORD", "OP_MEMORY", "HBM", "STRING_IDS"])
+def test_tables_without_their_columns_are_counted(
+    shelf: ProfileShelf, tmp_path: Path, table: str
+) -> None:
+    """What such a table holds is a loss, which names the table and the columns that it has."""
+
+    def renew(database: sqlite3.Connection) -> None:
+        database.execute(f"DROP TABLE IF EXISTS {table}")
+        database.execute(f"CREATE TABLE {table} (moment INTEGER, amount INTEGER)")
+        database.executemany(f"INSERT INTO {table} VALUES (?, ?)", [(1, 2), (3, 4)])
+
+    profile = changed(shelf, tmp_path / "run", renew, ranks=1)
+    found = [one for one in records_of(profile.path).omissions if f"rows of {table}" in one.reason]
+    ((loss),) = found
+    assert (loss.rows, loss.loss) == (2, True)
+    assert "found moment, amount" in loss.reason
+
+
 COLUMNS = (
     ("TASK", "deviceId"),
     ("TASK", "connectionId"),

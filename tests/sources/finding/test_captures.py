@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 import sqlite3
@@ -24,6 +25,7 @@ from tests.support.places import DATA
 from tests.support.profile_shelf import ProfileShelf
 from timeline.cli.main import main
 from timeline.errors import NoProfileError, RankIdentityError, UsageError
+from timeline.sources.common.json_kinds import GLANCE_BYTES
 from timeline.sources.finding.discovery import discover
 
 # -- one file as PATH ------------------------------------------------------------------------------
@@ -47,17 +49,60 @@ def test_an_export_as_path_beside_a_database(shelf: ProfileShelf, tmp_path: Path
 
 
 def test_a_trace_of_an_npu_under_any_name_as_path(shelf: ProfileShelf, tmp_path: Path) -> None:
-    """Passed as PATH it is read for what it holds; in a directory a note names it."""
+    """Passed as PATH or in a directory, packed or not, it is read for what it holds."""
     profile = shelf.get("torch-text", ranks=1)
-    path = tmp_path / "run" / "my model.json"
-    path.parent.mkdir()
-    shutil.copyfile(only(profile.path, "trace_view.json"), path)
-    (source,) = discover(path).sources
-    assert (source.identity.rank, source.layout) == (0, "trace_view.json")
-    assert overlap_ns(read(source)) == expected_overlap(profile.run, 0)
-    with pytest.raises(NoProfileError) as caught:
-        discover(path.parent)
-    assert "my model.json was not read: it is a trace of an NPU" in "\n".join(caught.value.lines())
+    trace = only(profile.path, "trace_view.json").read_bytes()
+    for number, name in enumerate(
+        ("my model.json", "x.JSON", "host_1.1736424000142.pt.trace.json", "a.json.gz")
+    ):
+        path = tmp_path / str(number) / name
+        path.parent.mkdir()
+        path.write_bytes(gzip.compress(trace) if path.suffix == ".gz" else trace)
+        for found in (discover(path), discover(path.parent)):
+            (source,) = found.sources
+            assert (source.identity.rank, source.layout) == (0, "trace_view.json")
+            assert overlap_ns(read(source)) == expected_overlap(profile.run, 0)
+
+
+def test_traces_of_npus_beside_each_other_are_ranks(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """Each is a capture of its own, whose name tells its rank; what is no trace is passed over."""
+    profile = shelf.get("torch-text")
+    for rank, capture in enumerate(profile.captures):
+        path = tmp_path / f"model_rank{rank}_trace.json"
+        shutil.copyfile(only(capture, "trace_view.json"), path)
+    (tmp_path / "config.json").write_text('{"layers": 3}', encoding="utf-8")
+    sources = discover(tmp_path).sources
+    assert [source.identity.rank for source in sources] == [0, 1]
+    for rank, source in enumerate(sources):
+        assert overlap_ns(read(source)) == expected_overlap(profile.run, rank)
+
+
+@pytest.mark.parametrize("times", ["strings", "numbers"])
+def test_a_long_head_of_host_calls_does_not_hide_the_npu(tmp_path: Path, times: str) -> None:
+    """torch_npu writes its rows and arrows behind host calls, which look like those of PyTorch."""
+    spell = str if times == "strings" else int
+    call = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 7, "tid": 7, "dur": 1}
+    calls = [call | {"ts": spell(1736408883000000 + at)} for at in range(2_000)]
+    named = {"ph": "M", "name": "process_name", "pid": 9, "args": {"name": "Ascend Hardware"}}
+    args = {"Task Type": "AI_CORE", "Physic Stream Id": 2, "Task Id": 1}
+    task = {"ph": "X", "name": "MatMul", "pid": 9, "tid": 2, "dur": 9, "args": args}
+    path = tmp_path / "trace.json"
+    events = [*calls, named, task | {"ts": spell(1736408883000100)}]
+    path.write_text(json.dumps(events), encoding="utf-8")
+    assert path.read_bytes().find(b"Ascend") > GLANCE_BYTES
+    for found in (discover(path), discover(tmp_path)):
+        (source,) = found.sources
+        assert len(read(source).tasks) == 1
+
+
+def test_a_trace_of_gpus_named_trace_view_is_one(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """What a file holds decides, whatever it is called."""
+    (capture, *_) = shelf.get("kineto").captures
+    path = tmp_path / "trace_view.json"
+    shutil.copyfile(capture, path)
+    for found in (discover(path), discover(tmp_path)):
+        (source,) = found.sources
+        assert source.layout == "PyTorch trace"
 
 
 @pytest.mark.parametrize(("taken", "runs"), [("20250109115958000", 1), ("20250301115958000", 2)])

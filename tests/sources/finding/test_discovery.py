@@ -491,6 +491,27 @@ def test_raw_rank_beside_an_exported_one(
     assert main([str(profile.path), "--ranks", "0", *out]) == 0
 
 
+@pytest.mark.parametrize("framework", ["torch_npu", "mindspore"])
+def test_a_rank_that_was_not_parsed_names_the_profiler_that_does(
+    shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str], framework: str
+) -> None:
+    """What a framework left is parsed with the data of msprof inside; the others can be read."""
+    profile = shelf.copy("mindstudio", tmp_path / "run")
+    session = raw_session(profile, 1)
+    end = "pt" if framework == "torch_npu" else "ms"
+    around = profile.path / f"dp0_pp0_tp1_rank1_45_20250109120000123_ascend_{end}"
+    around.mkdir()
+    session.rename(around / session.name)
+    assert main([str(profile.path), "--verdict"]) == 1
+    said = capsys.readouterr().err
+    assert f"from {framework}.profiler.profiler import analyse" in said
+    assert f'analyse("{around}")' in said
+    assert "msprof --export" not in said
+    assert "--keep-going" in said
+    assert main([str(profile.path), "--verdict", "--keep-going", "-q"]) == 0
+    assert "rank 1 is left out" in capsys.readouterr().err
+
+
 def test_exported_capture_beats_a_raw_one(shelf: ProfileShelf, tmp_path: Path) -> None:
     """A later capture of a rank that was never exported does not hide the one that was."""
     profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1)

@@ -73,6 +73,30 @@ RECORD = "record_param_comms"
         ("mscclKernel_Sum_half_Simple(ncclDevComm*)", "collective"),
         ("ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)", "collective"),
         ("rccl_main_kernel", "collective"),
+        (
+            "void flashinfer::trtllm_mnnvl_allreduce::oneshotAllreduceFusionKernel<(unsigned char)"
+            "2, __nv_bfloat16, true, float4>(__nv_bfloat16*, __nv_bfloat16 const*)",
+            "oneshotAllreduceFusionKernel",
+        ),
+        (
+            "void tensorrt_llm::kernels::twoShotAllReduceKernel<float, 2, true>(AllReduceParams)",
+            "twoShotAllReduceKernel",
+        ),
+        ("pcclKernel_SendRecv(pcclWorkElem)", "pcclKernel_SendRecv"),
+        ("pcclKernel_Main(pcclWorkElem)", "collective"),
+        ("c10d::nvshmem_extension::allToAllV(void*, void*, long*)", "allToAllV"),
+        ("void pplx::a2a_kernels::dispatchKernel<8>(int)", "all_to_all"),
+        ("void vllm::barrier_kernel<4>(vllm::RankSignals)", "barrier_kernel"),
+        ("allToAllV(void*, void*, long*)", ""),
+        ("void dispatchKernel<8>(int)", ""),
+        ("void barrier_kernel<128>(unsigned int*)", ""),
+        ("void BlockAllReduceSoftmax<float, 4>(float*)", ""),
+        ("void oneflow::cuda::softmax::warpAllReduce<float>(float*)", ""),
+        ("void ns::grid_wide_all_reduce(float*)", ""),
+        ("void ns::ThreadAllReduce<float>(float*)", ""),
+        ("void ns::ClusterAllReduceKernel<float>(float*)", ""),
+        ("void cutlass::GemmAllReduceFusion<float>(float*)", ""),
+        ("sm100_gemm_allreduce_tma_warpspecialized", ""),
         ("triton_poi_fused_add_all_reduce_mul_3", ""),
         ("void fused::gemm_all_gather_kernel<float>(float*)", ""),
         ("void at::native::reduce_kernel<512, 1>(at::native::ReduceOp)", ""),
@@ -170,14 +194,14 @@ def test_a_group_is_its_name_and_members(write: Write) -> None:
     assert ops.count.tolist() == [NO_ID, 1000, 1000]
 
 
-def test_streams_are_groups_where_none_is_told(write: Write) -> None:
-    """Every communicator of NCCL has a stream, and ranks make them in one order."""
+def test_streams_are_labels_where_no_group_is_told(write: Write) -> None:
+    """Every communicator of NCCL has a stream, which names nothing: other ranks number theirs."""
     events = [SEND_RECEIVE | {"args": KERNEL["args"] | {"stream": one}} for one in (84, 203, 84)]
     records = read(write(events))
     assert spelled(records, records.ops.group) == [
         "NCCL stream 84", "NCCL stream 203", "NCCL stream 84",
     ]  # fmt: skip
-    assert spelled(records, records.ops.group_name) == ["NCCL 1", "NCCL 2", "NCCL 1"]
+    assert set(spelled(records, records.ops.group_name)) == {""}
 
 
 @pytest.mark.parametrize(
@@ -226,3 +250,25 @@ def test_members_of_process_groups(
     (group,) = find_groups(records).values()
     assert (group.members, group.size) == expected
     assert group.most == 8
+
+
+OF_MSPTI = {"ph": "X", "cat": "collective_comm", "pid": 0, "tid": 53}
+
+
+def recorded(name: str, ts: float, group: str) -> Event:
+    """A collective as mspti records it, 3 us long."""
+    args = {"commName": group, "streamId": 53}
+    return OF_MSPTI | {"name": name, "ts": ts, "dur": 3, "args": args}
+
+
+@pytest.mark.parametrize("layers", [DETAIL_LAYERS, SUMMARY_LAYERS])
+def test_collectives_that_are_recorded_as_such(write: Write, layers: frozenset[Layer]) -> None:
+    """They communicate and compute nothing, in the group that they name, on their stream."""
+    events = [recorded("HcclAllReduce", 1, "hcom_0"), recorded("hcom_broadcast__03_1_1", 5, "b")]
+    records = read(write([*events, KERNEL | {"ts": 9}]), layers=layers)
+    assert records.tasks.compute.sum() == 1
+    assert records.tasks.stream[~records.tasks.compute].tolist() == [53, 53]
+    assert spelled(records, records.ops.name) == ["HcclAllReduce", "hcom_broadcast__03_1_1"]
+    assert spelled(records, records.ops.group) == ["Group hcom_0", "Group b"]
+    assert (records.ops.end_ns - records.ops.start_ns).tolist() == [3000, 3000]
+    assert not records.warnings

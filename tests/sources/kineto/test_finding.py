@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
+import lzma
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,12 +16,11 @@ from tests.support.profile_shelf import ProfileShelf
 from timeline.cli.main import main
 from timeline.errors import NoProfileError, RankIdentityError, SourceError
 from timeline.selection import DETAIL_LAYERS
-from timeline.sources.common.json_kinds import GLANCE_BYTES, JsonKind, kind_of_json
+from timeline.sources.common.json_kinds import GLANCE_BYTES, JsonKind, find_moment_ns, kind_of_json
 from timeline.sources.finding.discovery import FindingOptions, discover
 from timeline.sources.kineto.header import (
     KinetoHeader,
     KinetoName,
-    find_moment_ns,
     read_header,
     read_name,
 )
@@ -447,3 +448,91 @@ def test_a_trace_that_is_cut_in_its_first_event_is_said_to_be_cut(
     path.write_text('[{"ph": "X", "args": {"a": {}}}, {"ph": "X"', encoding="utf-8")
     with pytest.raises(NoProfileError, match="is a trace of another program"):
         discover(path)
+
+
+# -- copies, and runs that only their directories set apart ----------------------------------------
+
+
+@pytest.mark.parametrize("packing", ["gz", "bz2", "xz"])
+@pytest.mark.parametrize("inside", ["", "packed"])
+def test_a_packed_trace_beside_its_plain_copy_is_one_rank(
+    tmp_path: Path, packing: str, inside: str
+) -> None:
+    """The plain one is read, wherever the other lies; several copies are summed up in notes."""
+    pack = getattr({"gz": gzip, "bz2": bz2, "xz": lzma}[packing], "compress")  # noqa: B009
+    (tmp_path / inside).mkdir(exist_ok=True)
+    for rank in range(6):
+        path = write(tmp_path / f"rank{rank}.pt.trace.json", rank)
+        (tmp_path / inside / f"{path.name}.{packing}").write_bytes(pack(path.read_bytes()))
+    found = discover(tmp_path)
+    assert [one.identity.directory.name for one in found.sources] == [
+        f"rank{rank}.pt.trace.json" for rank in range(6)
+    ]
+    assert len(found.notes) == 4
+    assert f"rank0.pt.trace.json.{packing} is a copy of" in found.notes[0]
+    assert found.notes[-1].startswith("3 more captures are copies")
+    (source,) = discover(tmp_path / inside / f"rank5.pt.trace.json.{packing}").sources
+    assert len(source.read(ReadRequest(DETAIL_LAYERS)).tasks) == 1
+
+
+def test_a_packed_trace_of_other_content_is_no_copy(tmp_path: Path) -> None:
+    """It is not known which of both is the rank."""
+    write(tmp_path / "rank1.json", 1)
+    write(tmp_path / "rank1.json.gz", 1, baseTimeNanoseconds=17)
+    with pytest.raises(RankIdentityError, match="appears twice"):
+        discover(tmp_path)
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_directories_that_repeat_ranks_are_runs(
+    tmp_path: Path, ranks: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Recorded at one time, none is the newest: the error names both, and a list shows both.
+
+    One rank may be the same in both.
+    """
+    for run in ("after", "before"):
+        for rank in range(ranks):
+            path = tmp_path / run / f"rank{rank}.json"
+            written_at(path, 5, rank)
+            path.write_text(path.read_text() + "\n" * (run == "after" and rank > 0))
+    assert main([str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    spelled = "0,1" if ranks == 2 else "0-2"
+    assert f"two runs of the same time: before (ranks {spelled}), after (ranks {spelled})" in said
+    assert f"tlexport {tmp_path / 'before'}, or compare" in said
+    assert f"tlexport compare {tmp_path / 'before'} {tmp_path / 'after'}" in said
+    assert main([str(tmp_path), "--list", "--json"]) == 0
+    runs = json.loads(capsys.readouterr().out)["runs"]
+    assert [(Path(run["path"]).name, run["ranks"]) for run in runs] == [
+        ("before", list(range(ranks))),
+        ("after", list(range(ranks))),
+    ]
+    assert ranks_of(tmp_path / "after") == list(range(ranks))
+
+
+def test_directories_that_share_no_rank_are_one_run(tmp_path: Path) -> None:
+    """A rank that is there twice makes no runs of the directories of hosts."""
+    for rank in range(4):
+        write(tmp_path / f"node{rank // 2}" / f"rank{rank}.json", rank)
+    write(tmp_path / "more" / "rank0.json", 0, baseTimeNanoseconds=17)
+    with pytest.raises(RankIdentityError, match="appears twice"):
+        discover(tmp_path)
+
+
+@pytest.mark.parametrize("broken", [1, 2])
+@pytest.mark.parametrize("data", [b"", b'{"schemaVersion": 1, "deviceProperties": [], "traceEv'])
+def test_an_error_of_one_rank_names_what_reads_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], broken: int, data: bytes
+) -> None:
+    """Of one file alone there are no others; with the option ranks left out are notes."""
+    for rank in range(4):
+        write(tmp_path / f"rank{rank}.pt.trace.json", rank)
+    for rank in range(broken):
+        (tmp_path / f"rank{rank}.pt.trace.json").write_bytes(data)
+    assert main([str(tmp_path), "--verdict"]) == 1
+    assert "the same command with --keep-going" in capsys.readouterr().err
+    assert main([str(tmp_path / "rank0.pt.trace.json"), "--verdict"]) == 1
+    assert "the same command with" not in capsys.readouterr().err
+    assert main([str(tmp_path), "--verdict", "--keep-going", "-q"]) == 0
+    assert capsys.readouterr().err.count("is left out") == broken

@@ -29,9 +29,10 @@ from timeline.analysis.overlap import measure_overlap, totals_by_step
 from timeline.analysis.step_membership import assign_steps
 from timeline.cli.main import main
 from timeline.errors import SourceError
+from timeline.layers import Layer
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import FlowEnd, Records
-from timeline.selection import SUMMARY_LAYERS
+from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS
 from timeline.sources.kineto import source as kineto_reader
 
 LAYOUTS = ("kineto", "kineto-2.2")
@@ -533,3 +534,39 @@ def test_tasks_of_mtia_compute(write: Write) -> None:
     records = read(write([KERNEL | {"cat": "mtia_ccp_events"}, CALL | {"cat": "mtia_runtime"}]))
     assert records.tasks.compute.tolist() == [True]
     assert records.tasks.launch_ns.tolist() == [1000]
+
+
+def test_calls_without_length_or_correlation_launch_nothing(write: Write) -> None:
+    """Marks of mspti stand where the kernel starts, so they are no calls and tell no launch."""
+    mark = {"ph": "X", "cat": "privateuse1_runtime", "name": "MatMul", "pid": 1, "tid": 1}
+    events = [mark | {"ts": 4, "dur": 0, "args": {}}, KERNEL | {"ts": 4, "args": {"stream": 7}}]
+    records = read(write(events))
+    assert not len(records.host)
+    assert records.tasks.launch_ns.tolist() == [NO_TIME]
+    assert [(one.rows, one.loss) for one in records.omissions] == [(1, False)]
+    call = mark | {"ts": 1, "dur": 0, "args": {"correlation": KERNEL["args"]["correlation"]}}
+    records = read(write([call, KERNEL | {"ts": 4}]))
+    assert records.tasks.launch_ns.tolist() == [1000]
+
+
+@pytest.mark.parametrize("layers", [DETAIL_LAYERS, SUMMARY_LAYERS])
+@pytest.mark.parametrize("first", [True, False])
+def test_unknown_categories_of_a_device_are_named(
+    write: Write, layers: frozenset[Layer], first: bool
+) -> None:
+    """They are drawn on the device, wherever they stand; those of the host are calls."""
+    kernel = KERNEL | {"pid": 0}
+    unknown = kernel | {"cat": "npu_thing", "name": "x", "args": {}, "tid": 9}
+    on_host = unknown | {"cat": "host_thing", "pid": CALL["pid"]}
+    others = [unknown, unknown | {"ts": 20}, on_host]
+    path = write([*others, kernel, CALL] if first else [kernel, CALL, *others])
+    records = read(path, layers=layers)
+    assert len(records.tasks) == 3
+    assert records.tasks.compute.sum() == 1
+    assert records.tasks.stream[~records.tasks.compute].tolist() == [9, 9]
+    (warning,) = records.warnings
+    assert "2 of npu_thing" in warning
+    assert "host_thing" not in warning
+    if layers is DETAIL_LAYERS:
+        assert spelled(records, records.host.layer).count("host_thing") == 1
+        assert "npu_thing" not in spelled(records, records.host.layer)

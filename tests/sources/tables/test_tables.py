@@ -23,6 +23,7 @@ from simulator.model import Collective, Kernel, RankRun, Step, Task
 from simulator.overlap import expected_overlap, overlap_segments
 from tests.support.drawn_slices import drawn_slices
 from tests.support.expected_picture import OWN_NAMES
+from tests.support.found_profiles import only
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.places import DATA
 from tests.support.profile_shelf import Profile, ProfileShelf
@@ -590,6 +591,41 @@ def test_communication_kernels_are_tasks(shelf: ProfileShelf, tmp_path: Path) ->
     assert len(records.ops) == len(whole.ops)
     assert len(records.tasks) == len(whole.tasks)
     assert records.tasks.compute.sum() == whole.tasks.compute.sum() - 1
+
+
+@pytest.mark.parametrize("in_ns", [True, False])
+def test_starts_without_a_unit(shelf: ProfileShelf, tmp_path: Path, in_ns: bool) -> None:
+    """CANN before mid-2023 wrote nanoseconds; microseconds are told by kernels that must fit."""
+    profile = shelf.copy("op-summary", tmp_path / "run", ranks=1)
+    for path in profile.path.rglob("task_time_*.csv"):
+        path.unlink()
+    whole = read_one(profile.path)
+    (path,) = profile.path.rglob("op_summary_*.csv")
+    with path.open(encoding="utf-8", newline="") as file:
+        header, *rows = csv.reader(file)
+    at = header.index("Task Start Time(us)")
+    header[at] = "Task Start Time"
+    for row in rows if in_ns else ():
+        row[at] = row[at].replace(".", "")
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+    found = read_one(profile.path)
+    assert len(found.tasks) > 0
+    for name in ("start_ns", "end_ns"):
+        assert getattr(found.tasks, name).tolist() == getattr(whole.tasks, name).tolist()
+
+
+def test_ops_of_ranks_have_one_name_wherever_a_launch_was_found(shelf: ProfileShelf) -> None:
+    """MindSpore puts the launch before the name of an op, on one rank and not on the other."""
+    profile = shelf.get("mindspore-2.6-tables")
+    tables = [only(capture, "kernel_details.csv") for capture in profile.captures]
+    lines = [path.read_text(encoding="utf-8").splitlines() for path in tables]
+    with_launch = [["/hcom_" in line for line in some if "hcom_" in line] for some in lines]
+    assert with_launch[0] != with_launch[1]
+    for rank, source in enumerate(sources_of(profile.path)):
+        records = read(source)
+        names = [records.strings[code] for code in records.ops.name.tolist()]
+        assert names == [one.name for one in collectives_of(profile.run.ranks[rank])]
 
 
 CELLS = st.text(

@@ -30,7 +30,8 @@ class DeviceItems(Spans):
 
     is_op: whether it is a row of the ops, and not of the tasks; stream: that of a task. launch: the
     row of HostEvents of the call of CANN or the GPU's runtime that launched it, NO_ID where that is
-    not recorded; launch_start_ns and launch_end_ns: when that ran, else NO_TIME. asked: the row of
+    not recorded; launch_start_ns and launch_end_ns: when that ran, else NO_TIME; the item starts no
+    earlier than the call. asked: the row of
     HostEvents in which the framework asked for it: where a queue lies between, the call that put it
     there, else the launch, else what the framework's own arrow comes from; asked_ns: when, which a
     source may tell without the row.
@@ -75,7 +76,7 @@ def device_items(records: Records, also: Bool | None = None) -> DeviceItems:
     told_ns = np.concatenate(launch_ns)[order]
     queued = _queued(records, launch)
     asked = np.where(queued != NO_ID, queued, np.where(launch != NO_ID, launch, asker))
-    launch_start_ns = _at(host.start_ns, launch)
+    launch_start_ns = np.minimum(_at(host.start_ns, launch), start_ns[order])
     asked_ns = np.where(
         launch != NO_ID,
         np.where(queued != NO_ID, _at(host.start_ns, queued), launch_start_ns),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -62,6 +62,15 @@ class RankIdle:
 
     parts: IdleParts = field(default_factory=IdleParts.empty)
     times: IdleTimes = field(default_factory=IdleTimes)
+
+    def with_cause(self, cause: IdleCause) -> RankIdle:
+        """Return what has one cause, where no other can be told."""
+        parts, causes, calls = self.parts, self.times.causes, self.times.calls
+        at = CAUSES.index(cause)
+        times = replace(
+            self.times, causes=causes.take(causes.cause == at), calls=calls.take(calls.cause == at)
+        )
+        return RankIdle(parts.take(parts.cause == at), times)
 
 
 class _Phase(enum.IntEnum):

@@ -30,6 +30,7 @@ __all__ = [
     "NO_SIGN",
     "Collectives",
     "RankCollectives",
+    "count_turns",
     "kind_numbers",
     "mix_hashes",
     "rank_collectives",
@@ -54,7 +55,8 @@ class Collectives(Spans):
     kind: position in KINDS, NO_KIND for an op whose name does not tell what it does. key: the same
     number on every rank that takes part in the op, and on no other op, NO_ID where that is not
     known (see `match_by_order`). pair: the same for a send and the receive that gets it, NO_ID
-    for what is neither. communicator: the same for all ops of a group of ranks. sign: the same for
+    for what is neither. communicator: the same for all ops of a group of ranks. named: whether it
+    is known what that group is, as only matching tells where it has no name. sign: the same for
     all ops that do the same, NO_SIGN where that is not known. sequence: its number among the ops of
     its communicator, NO_ID where the source does not count them. launched: whether its launch is
     in the profile. size_bytes: what one rank puts in (count and data type), NO_ID where that is
@@ -68,6 +70,7 @@ class Collectives(Spans):
     key: Int64 = column(np.int64)
     pair: Int64 = column(np.int64, NO_ID)
     communicator: Int64 = column(np.int64)
+    named: Bool = column(np.bool_, 1)
     sign: Int64 = column(np.int64)
     sequence: Int64 = column(np.int64, NO_ID)
     launched: Bool = column(np.bool_, 0)
@@ -154,6 +157,7 @@ def rank_collectives(
         key,
         pair,
         mix_hashes(_hashed(group or group_in_name(name) for name, group in named))[which],
+        records.numbered_ops | (ops.group_name != NO_NAME),
         _signs(kinds)[which],
         ops.sequence,
         ops.launch_ns != NO_TIME,
@@ -187,7 +191,7 @@ def _keys_by_name(
     named: Sequence[tuple[str, str]], kinds: Sequence[str], which: Rows, iterations: Int64
 ) -> tuple[Int64, Int64]:
     """Keys of ops, and of sends with their receives, given distinct names and groups."""
-    turn = _turns(which, iterations)
+    turn = count_turns(which, iterations)
     pairs = _hashed(
         f"{group}\0{_VERB.sub('', name)}" if kind in _PAIRED else ""
         for kind, (name, group) in zip(kinds, named, strict=True)
@@ -239,7 +243,7 @@ def mix_hashes(hashes: _Hashes, *columns: Int64) -> Int64:
     return (mixed >> np.uint64(1)).astype(np.int64)
 
 
-def _turns(which: Rows, iterations: Int64) -> Int64:
+def count_turns(which: Rows, iterations: Int64) -> Int64:
     """How many rows of the same name and step come before each row."""
     order = np.lexsort((which, iterations))
     opens = np.ones(len(order), np.bool_)

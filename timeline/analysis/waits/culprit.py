@@ -112,12 +112,13 @@ def find_culprit(ranks: Sequence[RankFacts], waiting: Waiting, ordinary: Sequenc
     chosen = ordinary_ops(ranks, ordinary)
     rows = _of_ops(waiting.waits, chosen) & (waiting.waits.waited_ns > 0)
     # What a rank's own tasks tell of another does not depend on clocks.
-    clear = ~waiting.waits.last_profiled | (waiting.waits.waited_ns > waiting.slack_ns)
+    slack_ns = waiting.waits.slack_ns
+    clear = ~waiting.waits.last_profiled | (waiting.waits.waited_ns > slack_ns)
     waits, compute_late_ns = waiting.waits.take(rows & clear), waiting.compute_late_ns[rows & clear]
     count, step_ns = _mean_step(ranks, ordinary)
     if not step_ns:
         return HeldUp(ordinary=count)
-    unclear_ns = waiting.slack_ns if (rows & ~clear).any() else 0
+    unclear_ns = int(slack_ns[rows & ~clear].max(initial=0))
     held = HeldUp(step_ns=step_ns, ordinary=count, unclear_ns=unclear_ns)
     if len(waits):
         waited_ns = int(waits.waited_ns.sum())

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from timeline.analysis.waits.arrivals import Arrivals, GroupView
-from timeline.analysis.waits.collectives import RankCollectives
+from timeline.analysis.waits.collectives import RankCollectives, kind_numbers
 from timeline.analysis.waits.shared_ops import SharedOps
 from timeline.columns.columns import Bool, ColumnTable, Int64, Rows, ascending, column, sort_rows
 from timeline.columns.distinct import distinct_values
+from timeline.records.collective_kinds import BATCH
 from timeline.records.not_given import NO_ID, NO_TIME
 
 __all__ = ["LastArrivals", "find_last_arrivals", "first_of_op", "over_ops"]
@@ -74,7 +75,7 @@ class _Candidates(ColumnTable):
 
 
 def find_last_arrivals(
-    ranks: Sequence[RankCollectives], shared: SharedOps, slack_ns: int
+    ranks: Sequence[RankCollectives], shared: SharedOps, slack_ns: Int64
 ) -> LastArrivals:
     """Find the last rank of each op, by the ops of ranks and by what their HCCL tasks waited for.
 
@@ -85,7 +86,7 @@ def find_last_arrivals(
     Args:
         ranks: on one clock.
         shared: their ops, those of one rank too.
-        slack_ns: how far the clocks may be off.
+        slack_ns: (ops,) how far the clocks of their ranks may be off.
     """
     if not shared.count:
         return LastArrivals.empty()
@@ -101,11 +102,14 @@ def find_last_arrivals(
     candidates = _candidates(arrivals, shared, numbers, start_ns)
     is_unnamed = arrivals.tasks & (arrivals.peers == 0)
     members, whole = _members(views, arrivals, is_unnamed, shared)
+    kind = shared.take([rank.ops for rank in ranks], "kind")[shared.first_rows()]
+    of_pair = (kind == kind_numbers([BATCH])[0]) & (np.bincount(of, minlength=shared.count) == 2)
+    members, whole = np.where(of_pair, 2, members), whole | of_pair
     lead_ns = np.maximum(arrivals.record_ns, start_ns) - start_ns
     is_later = (
         whole[of]
         & (candidates.moment_ns > candidates.before_ns + TIE_NS)
-        & (candidates.moment_ns > last_start_ns + lead_ns + TIE_NS - slack_ns)
+        & (candidates.moment_ns > last_start_ns + lead_ns + TIE_NS - slack_ns[of])
     )
     other, other_ns = _latest(candidates, is_later, shared)
     by_tasks, is_whole = (other != NO_ID)[of], whole[of]

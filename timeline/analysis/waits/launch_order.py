@@ -1,7 +1,8 @@
-"""Collectives of several ranks that their order alone tells apart, matched."""
+"""Collectives of several ranks that no name tells apart, matched by number, then by time."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -11,11 +12,12 @@ from timeline.analysis.waits.collectives import (
     NO_SIGN,
     Collectives,
     RankCollectives,
+    count_turns,
     kind_numbers,
     mix_hashes,
 )
-from timeline.columns.columns import Bool, Int64, Rows, column
-from timeline.columns.distinct import distinct, rows_by_value
+from timeline.columns.columns import Bool, Float64, Int64, Rows, column
+from timeline.columns.distinct import distinct, distinct_pairs, rows_by_value
 from timeline.frozen import dataclass
 from timeline.records.collective_kinds import POINT_TO_POINT
 from timeline.records.not_given import NO_ID
@@ -27,91 +29,176 @@ ALIKE = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast")
 """Kinds in which every rank puts in as much as any other."""
 FROM_OR_TO_ONE = ("Broadcast", "Reduce", "Gather", "Scatter")
 """Kinds in which a rank may have left before another comes."""
-NEAR = 12
-"""Shifts around a likely one that are tried too."""
-PROBES = 16
-"""Ops whose nearest end on the other rank says where its order may begin."""
-MOST_ROWS = 1 << 12
-"""Pairs by which an order is judged."""
+PROBES = 12
+"""So many ops that follow each other say how far clocks may be apart."""
 LEAST_PAIRS = 3
 """So many ops two ranks must share before their ends say anything."""
+CANDIDATES = 6
+"""So many likely clocks are tried on all ops."""
 CLOSE = 0.1
-"""In the right order ends are apart by less than this share of the time from one to the next."""
+"""On the right clock ends are apart by less than this share of the time from one to the next."""
 NOT_FAR = 0.5
-"""In the right order ends are apart by less than this share, where ends need not tell alone."""
+"""On the right clock ends are apart by less than this share, where ends need not tell alone."""
 MANY_PAIRS = 6
-"""So many agree by chance in no wrong order."""
-LEAST_HALF = 6
-"""An order of fewer ops is not looked at in halves."""
+"""So many agree by chance on no wrong clock."""
+DRIFT_PAIRS = 20
+"""So many pairs tell whether clocks drift apart."""
 WORST = 0.9
 """This share of the ends must be apart by what they are apart by in the middle."""
+MOST = 0.8
+"""This share of the ops two ranks have at one time must be pairs, as of the best clock."""
 CLEARER = 4.0
-"""An order is wrong if another makes ends agree so many times better."""
+"""A clock is wrong if another makes ends agree so many times better."""
 FINEST_NS = 5_000.0
 """Ends that are this much apart agree as well as any."""
+MORE_TRIES = 64
+"""So many lanes more than there are may be compared in vain."""
 NO_POSITION = np.iinfo(np.int64).min
-"""Position of an op of which nothing tells where in the longest order it stands."""
+"""Position of an op of which nothing tells where among those of the group it stands."""
 
 
 def match_by_order(ranks: Sequence[RankCollectives]) -> tuple[RankCollectives, ...]:
     """Give the same key to ops without one that are one collective.
 
-    All ranks of a communicator run its collectives in one order, of which a profile holds a part
-    that begins and ends anywhere: ops that were running when it began have no launch, and ranks
-    hold different numbers of them. So two orders differ by how many places one is shifted against
-    the other. It is found by all that pairs of ops must agree in: their number where the source
-    counts them, what they do and how much, the step that launched them; and by their ends, which
-    are apart by the same time (the clocks differ by it) in the right order alone. Where two orders
-    agree equally well, the first launched op of both is taken for one; where that cannot be,
-    nothing is matched.
+    Ranks recorded different parts of what a group ran, and profilers lose records in between, so
+    counting pairs nothing. Ops that the program numbers are paired by kind, number and turn among
+    those with that number. All others are paired by time: on one clock they ran at once. The clock
+    is what most ends of two ranks are apart by, which must agree better than on any other clock;
+    where several do equally well, it is the one on which the first launched ops are one.
+    Numbered pairs too are kept only if their ends agree on one clock: replicas give their groups
+    the same names, and groups that are built again count from the start.
+
+    Where a profile names no groups, each stream of a rank holds one. Streams of ranks whose ops
+    end together are one group then.
     """
     ops_by_rank = [rank.ops for rank in ranks]
     keys = [ops.key.copy() for ops in ops_by_rank]
-    for rows in _orders(ops_by_rank):
-        for at, key in _keys(ops_by_rank, rows):
-            keys[at][rows[at]] = key
+    communicators = [ops.communicator.copy() for ops in ops_by_rank]
+    named_ops = [ops.named.copy() for ops in ops_by_rank]
+    for named, pool in _pools(ops_by_rank):
+        for number, group in enumerate(_groups(pool, named=named)):
+            at, rows = group[0][0].at, group[0][0].rows
+            base = ops_by_rank[at].communicator[rows[:1]].astype(np.uint64)
+            if number or not named:
+                base = mix_hashes(base, np.array([at + 1]), np.array([number])).astype(np.uint64)
+            for lane, place in group:
+                key = np.where(place == NO_POSITION, NO_ID, mix_hashes(base, place))
+                keys[lane.at][lane.rows] = key
+                communicators[lane.at][lane.rows] = base.astype(np.int64)
+                named_ops[lane.at][lane.rows] = True
     return tuple(
-        rank if (key == rank.ops.key).all() else replace(rank, ops=replace(rank.ops, key=key))
-        for rank, key in zip(ranks, keys, strict=True)
+        rank
+        if (key == rank.ops.key).all()
+        else replace(rank, ops=replace(rank.ops, key=key, communicator=group, named=is_named))
+        for rank, key, group, is_named in zip(ranks, keys, communicators, named_ops, strict=True)
     )
 
 
-def _orders(ops_by_rank: Sequence[Collectives]) -> Iterator[dict[int, Rows]]:
-    """For each communicator the ranks that have it, and their ops of it in order."""
-    open_rows = [
-        np.flatnonzero((ops.key == NO_ID) & ~np.isin(ops.kind, kind_numbers(POINT_TO_POINT)))
-        for ops in ops_by_rank
-    ]
-    parts = [ops.communicator[rows] for ops, rows in zip(ops_by_rank, open_rows, strict=True)]
-    found: dict[int, dict[int, Rows]] = {}
-    for at, (rows, part) in enumerate(zip(open_rows, parts, strict=True)):
-        for communicator, its in rows_by_value(part):
-            found.setdefault(communicator, {})[at] = rows[its]
+@dataclass(frozen=True)
+class _Lane:
+    """The ops that one rank ran in one group, in order: its position, and rows of its ops."""
+
+    at: int
+    rows: Rows
+    order: _Order
+
+
+def _pools(ops_by_rank: Sequence[Collectives]) -> Iterator[tuple[bool, list[_Lane]]]:
+    """Lanes that may be of one group: those of one communicator, or all whose group has no name."""
+    found: dict[int, list[_Lane]] = {}
+    unnamed: list[_Lane] = []
+    for at, ops in enumerate(ops_by_rank):
+        rows = np.flatnonzero((ops.key == NO_ID) & ~np.isin(ops.kind, kind_numbers(POINT_TO_POINT)))
+        for communicator, its in rows_by_value(ops.communicator[rows]):
+            lane = _Lane(at, rows[its], _Order.of_ops(ops.take(rows[its])))
+            named = bool(ops.named[lane.rows[0]])
+            (found.setdefault(communicator, []) if named else unnamed).append(lane)
     for communicator in sorted(found):
-        if len(found[communicator]) > 1:
-            yield found[communicator]
+        yield True, found[communicator]
+    yield False, unnamed
 
 
-def _keys(ops_by_rank: Sequence[Collectives], rows: dict[int, Rows]) -> Iterator[tuple[int, Int64]]:
-    """The key of each op, by rank, given the rows of one communicator's ops.
+def _groups(lanes: Sequence[_Lane], *, named: bool) -> Iterator[list[tuple[_Lane, Int64]]]:
+    """Groups of lanes with the position of each of their ops.
 
-    All are compared with the rank that has most of them.
+    All lanes are compared with the longest; what does not go with it, with the longest of the rest.
+    When that has failed as often as there are lanes, only what ends together as recorded is.
     """
-    orders = {at: _Order.of_ops(ops_by_rank[at].take(its_rows)) for at, its_rows in rows.items()}
-    longest = max(orders, key=lambda at: len(orders[at]))
-    positions = {
-        at: np.arange(len(order)) if at == longest else _positions(orders[longest], order)
-        for at, order in orders.items()
-    }
-    unlike = _unlike(list(orders.values()), list(positions.values()))
-    base = ops_by_rank[longest].communicator[rows[longest][:1]].astype(np.uint64)
-    for at, position in positions.items():
-        key = mix_hashes(base, position)
-        yield at, np.where((position == NO_POSITION) | np.isin(position, unlike), NO_ID, key)
+    left = sorted(lanes, key=lambda lane: -len(lane.order))
+    ends = _Ends(left)
+    tries = len(left) + MORE_TRIES
+    while len(left) > 1:
+        first, others = left[0], left[1:]
+        likely = ends.likely(first)
+        fits: dict[int, tuple[_Lane, _Fit]] = {}
+        for lane in others:
+            if lane.at == first.at or not (tries > 0 or id(lane) in likely):
+                continue
+            fit = _best_fit(first.order, lane.order)
+            if fit is None or not (named or fit.share >= MOST):
+                tries -= 1
+            elif lane.at not in fits or fit.apart_ns < fits[lane.at][1].apart_ns:
+                fits[lane.at] = lane, fit
+        if fits:
+            yield _with_positions(first, list(fits.values()))
+        joined = {id(lane) for lane, _ in fits.values()}
+        left = [lane for lane in others if id(lane) not in joined]
+
+
+class _Ends:
+    """The ends of all ops of some lanes, on their recorded clocks."""
+
+    def __init__(self, lanes: Sequence[_Lane]) -> None:
+        ends_ns = np.concatenate([np.empty(0, np.int64), *(lane.order.end_ns for lane in lanes)])
+        number = np.repeat(np.arange(len(lanes)), [len(lane.order) for lane in lanes])
+        by_end = np.argsort(ends_ns, kind="stable")
+        self._lanes, self._ends_ns, self._number = lanes, ends_ns[by_end], number[by_end]
+
+    def likely(self, lane: _Lane) -> set[int]:
+        """The ids of lanes of which something ends with most of some ops of a lane."""
+        at = np.unique(np.linspace(0, len(lane.order) - 1, PROBES).astype(np.intp))
+        near_ns = round(CLEARER * FINEST_NS)
+        first = np.searchsorted(self._ends_ns, lane.order.end_ns[at] - near_ns)
+        stop = np.searchsorted(self._ends_ns, lane.order.end_ns[at] + near_ns, side="right")
+        found = Counter[int]()
+        for begin, end in zip(first.tolist(), stop.tolist(), strict=True):
+            found.update(set(self._number[begin:end].tolist()))
+        return {id(self._lanes[one]) for one, times in found.items() if 2 * times > len(at)}
+
+
+def _with_positions(first: _Lane, fits: Sequence[tuple[_Lane, _Fit]]) -> list[tuple[_Lane, Int64]]:
+    """The position of each op of a group: its place in the first lane, or behind all of them."""
+    group = [(first, np.arange(len(first.order)))]
+    parts, clocks_ns = [], []
+    for lane, fit in fits:
+        position = np.full(len(lane.order), NO_POSITION)
+        position[fit.rows] = fit.places
+        group.append((lane, position))
+        parts.append(np.flatnonzero(position == NO_POSITION))
+        clocks_ns.append(fit.clock_ns(lane.order.end_ns[parts[-1]]))
+    # What the first lane lost, others may have: it ran at once too.
+    number = np.repeat(np.arange(1, len(group)), [len(rows) for rows in parts])
+    left = _Order.concat(
+        [lane.order.take(rows) for (lane, _), rows in zip(group[1:], parts, strict=True)]
+    )
+    clock_ns = np.concatenate(clocks_ns)
+    start_ns, end_ns = left.start_ns - clock_ns, left.end_ns - clock_ns
+    by_end = np.lexsort((number, end_ns))
+    one, other = by_end[:-1], by_end[1:]
+    opens = np.ones(len(by_end), np.bool_)
+    opens[1:] = (start_ns[other] > end_ns[one]) | ~_alike(left, one, left, other)
+    cluster = np.empty(len(by_end), np.int64)
+    cluster[by_end] = np.cumsum(opens)
+    pairs, which = distinct_pairs(cluster, number)
+    twice = cluster[np.bincount(which, minlength=len(pairs))[which] > 1]
+    place = np.where(np.isin(cluster, twice), NO_POSITION, len(first.order) + cluster)
+    for at, rows in enumerate(parts, 1):
+        group[at][1][rows] = place[number == at]
+    return group
 
 
 class _Order(Spans):
-    """The ops that one rank ran on one communicator, in order.
+    """The ops that one rank ran in one group, in order.
 
     sign: what each does; bytes: what each rank puts in where that is the same on all; sequence:
     how the source counts it; step: in which it was launched; all may be unknown. meets: whether
@@ -153,149 +240,247 @@ _KNOWN = (("sequence", NO_ID), ("sign", NO_SIGN), ("bytes", NO_ID), ("step", NO_
 """What ops that are one collective have in common, as far as it is known."""
 
 
-def _unlike(orders: Sequence[_Order], positions: Sequence[Int64]) -> Int64:
-    """The positions at which ranks do different things, so that these cannot be one collective."""
-    position = np.concatenate(positions)
-    found = [np.empty(0, np.int64)]
+def _alike(order: _Order, places: Rows, other: _Order, rows: Rows) -> Bool:
+    """Whether nothing that is known of both speaks against ops being one collective."""
+    alike = np.ones(len(rows), np.bool_)
     for name, nothing in _KNOWN:
-        values = np.concatenate([getattr(order, name) for order in orders])
-        known = np.flatnonzero(values != nothing)
-        known = known[np.lexsort((values[known], position[known]))]
-        differs = (np.diff(position[known]) == 0) & (np.diff(values[known]) != 0)
-        found.append(position[known][1:][differs])
-    return distinct(np.concatenate(found))
-
-
-def _positions(order: _Order, shorter: _Order) -> Int64:
-    """Where in another order each op of an order stands, NO_POSITION where that is not known.
-
-    If no shift fits the whole, records may be lost in between: then its halves are looked at.
-    """
-    fit = _best_fit(order, shorter, _by_launch(order, shorter))
-    return _positions_of_halves(order, shorter) if fit is None else _shifted(order, shorter, fit)
-
-
-def _positions_of_halves(order: _Order, shorter: _Order) -> Int64:
-    if len(shorter) < 2 * LEAST_HALF:
-        return np.full(len(shorter), NO_POSITION)
-    middle = len(shorter) // 2
-    positions = []
-    for half in (shorter[:middle], shorter[middle:]):
-        fit = _best_fit(order, half, None)
-        positions.append(
-            _positions_of_halves(order, half) if fit is None else _shifted(order, half, fit)
-        )
-    return np.concatenate(positions)
-
-
-def _shifted(order: _Order, shorter: _Order, fit: _Fit) -> Int64:
-    """The positions of all ops by one shift, but for those that ended with another op.
-
-    A record that is lost near an end of the order shifts the few behind it.
-    """
-    positions = np.arange(len(shorter)) + fit.shift
-    by_end = np.argsort(order.end_ns, kind="stable")
-    end_ns = shorter.end_ns - round(fit.offset_ns)
-    after = np.searchsorted(order.end_ns, end_ns, sorter=by_end)
-    inside = (positions >= 0) & (positions < len(order))
-    partner = np.clip(positions, 0, len(order) - 1)
-    close_ns = CLEARER * max(fit.apart_ns, FINEST_NS)
-    far = inside & (np.abs(order.end_ns[partner] - end_ns) > close_ns)
-    other = np.zeros(len(shorter), np.bool_)
-    for at in (after - 1, after):
-        near = by_end[np.clip(at, 0, len(order) - 1)]
-        alike = shorter.sign == order.sign[near]
-        other |= alike & (near != positions) & (np.abs(order.end_ns[near] - end_ns) <= close_ns)
-    return np.where(far & other, NO_POSITION, positions)
+        mine, theirs = getattr(other, name)[rows], getattr(order, name)[places]
+        alike &= (mine == theirs) | (mine == nothing) | (theirs == nothing)
+    return alike
 
 
 @dataclass(frozen=True)
 class _Fit:
-    """How well the ends of two orders agree with one shifted against the other.
+    """Pairs of ops of two lanes: rows of one, their places in the other, and how clocks differ.
 
-    apart_ns: how far most of their ends are from being apart by `offset_ns`, in which clocks may
-    differ.
+    offset_ns: how far the clock of the first is ahead in the middle, at middle_ns on that clock;
+    drift: by how much more each ns. apart_ns: how far most ends of pairs are from that.
     """
 
-    shift: int
-    pairs: int
+    rows: Rows
+    places: Rows
     offset_ns: float
+    drift: float
+    middle_ns: int
     apart_ns: float
 
+    @property
+    def share(self) -> float:
+        """The share of the ops that lanes have between the first pair and the last, that pair."""
+        held = max(int(np.ptp(self.rows)), int(np.ptp(self.places))) + 1
+        return len(self.rows) / max(held, LEAST_PAIRS)
 
-def _best_fit(order: _Order, shorter: _Order, by_launch: int | None) -> _Fit | None:
-    """The shift in which two orders agree, None where that cannot be told.
+    def clock_ns(self, times_ns: Int64) -> Int64:
+        """How far the clock is ahead at some of its times."""
+        after_ns = (times_ns - self.middle_ns).astype(np.float64)
+        return np.rint(self.offset_ns + self.drift * after_ns).astype(np.int64)
 
-    by_launch: the shift that makes the first launched ops of both one collective. Where ends do
-    not tell it from others, it stands if both launched as many ops, and so the same.
+
+def _best_fit(order: _Order, other: _Order) -> _Fit | None:
+    """The pairs of two lanes, None where that cannot be told."""
+    counted = _by_sequence(order, other)
+    if counted is not None:
+        return counted
+    offsets_ns = _likely_offsets(order, other)
+    first, other_first = order.first_launched(), other.first_launched()
+    if first is not None and other_first is not None:
+        offsets_ns.append(float(other.end_ns[other_first] - order.end_ns[first]))
+    fits = [fit for one_ns in offsets_ns if (fit := _by_time(order, other, one_ns))]
+    return _chosen(order, other, fits)
+
+
+def _by_sequence(order: _Order, other: _Order) -> _Fit | None:
+    """Pairs of equal kind, number, and turn among those with that number, if their ends agree."""
+    mine, theirs = (np.flatnonzero(one.sequence != NO_ID) for one in (other, order))
+    if not len(mine) or not len(theirs):
+        return None
+    _, which = distinct_pairs(
+        np.concatenate([other.sequence[mine], order.sequence[theirs]]),
+        np.concatenate([other.sign[mine], order.sign[theirs]]),
+    )
+    is_other = np.arange(len(which)) < len(mine)
+    turn = count_turns(which, is_other.astype(np.int64))
+    key = turn * len(which) + which
+    _, at, other_at = np.intersect1d(
+        key[is_other], key[~is_other], assume_unique=True, return_indices=True
+    )
+    rows, places = mine[at], theirs[other_at]
+    fit = _fit(order, other, rows, places)
+    if fit is None or len(rows) < LEAST_PAIRS:
+        still = _Fit(rows, places, 0.0, 0.0, 0, 0.0)
+        ran = len(rows) < LEAST_PAIRS and _ran_at_once(order, other, still)
+        return still if len(rows) and np.all(ran) else None
+    if fit.apart_ns > order.close_ns(NOT_FAR):
+        return None
+    fit = _kept(order, other, fit)
+    # A lost record shifts the turns of those behind it that have its number.
+    rows, places = _overlapping(order, other, fit.offset_ns, fit)
+    more = ~np.isin(rows, fit.rows) & ~np.isin(places, fit.places)
+    return replace(
+        fit,
+        rows=np.concatenate([fit.rows, rows[more]]),
+        places=np.concatenate([fit.places, places[more]]),
+    )
+
+
+def _kept(order: _Order, other: _Order, fit: _Fit) -> _Fit:
+    """A fit without the pairs that cannot be one: they neither ran nor ended together."""
+    between_ns = other.end_ns[fit.rows] - order.end_ns[fit.places]
+    rest_ns = np.abs(between_ns - fit.clock_ns(other.end_ns[fit.rows]))
+    stays = _ran_at_once(order, other, fit) | (rest_ns <= order.close_ns(CLOSE))
+    return replace(fit, rows=fit.rows[stays], places=fit.places[stays])
+
+
+def _ran_at_once(order: _Order, other: _Order, fit: _Fit) -> Bool:
+    """Whether nobody had left before the other came, of pairs for which that is so."""
+    clock_ns = fit.clock_ns(other.end_ns[fit.rows])
+    start_ns, end_ns = other.start_ns[fit.rows] - clock_ns, other.end_ns[fit.rows] - clock_ns
+    first_end_ns = np.minimum(end_ns, order.end_ns[fit.places])
+    last_start_ns = np.maximum(start_ns, order.start_ns[fit.places])
+    meets = other.meets[fit.rows] & order.meets[fit.places]
+    at_once: Bool = ~meets | (last_start_ns <= first_end_ns + round(FINEST_NS))
+    return at_once
+
+
+def _fit(order: _Order, other: _Order, rows: Rows, places: Rows) -> _Fit | None:
+    """How well the ends of pairs agree on one clock; None if too many were not there at once."""
+    if not len(rows):
+        return None
+    end_ns = other.end_ns[rows]
+    between_ns = end_ns - order.end_ns[places]
+    middle_ns, offset_ns = int(np.median(end_ns)), float(np.median(between_ns))
+    after_ns = (end_ns - middle_ns).astype(np.float64)
+    rest_ns, drift = between_ns.astype(np.float64) - offset_ns, 0.0
+    if len(rows) >= DRIFT_PAIRS:
+        late = after_ns > 0
+        times_ns, ends_ns = (
+            float(np.median(values[late]) - np.median(values[~late]))
+            for values in (after_ns, rest_ns)
+        )
+        drift = ends_ns / times_ns if times_ns > 0 else 0.0
+        drifted_ns = rest_ns - drift * after_ns
+        centre_ns = float(np.median(drifted_ns))
+        if _apart_ns(drifted_ns - centre_ns) < NOT_FAR * _apart_ns(rest_ns):
+            rest_ns, offset_ns = drifted_ns - centre_ns, offset_ns + centre_ns
+        else:
+            drift = 0.0
+    fit = _Fit(rows, places, offset_ns, drift, middle_ns, _apart_ns(rest_ns))
+    meets = other.meets[rows] & order.meets[places]
+    together = _ran_at_once(order, other, fit)[meets]
+    return None if len(together) and np.mean(together) < WORST else fit
+
+
+def _apart_ns(rest_ns: Float64) -> float:
+    return float(np.quantile(np.abs(rest_ns), WORST, method="higher"))
+
+
+def _by_time(order: _Order, other: _Order, offset_ns: float) -> _Fit | None:
+    """Pairs of ops that ran at once, given how far the clock of the other is ahead."""
+    fit = _fit(order, other, *_overlapping(order, other, offset_ns))
+    if fit is None or not len(fit.rows):
+        return None
+    fit = _fit(order, other, *_overlapping(order, other, fit.offset_ns, fit))
+    fit = None if fit is None else _kept(order, other, fit)
+    return fit if fit is not None and len(fit.rows) else None
+
+
+def _overlapping(
+    order: _Order, other: _Order, offset_ns: float, fit: _Fit | None = None
+) -> tuple[Rows, Rows]:
+    """Rows of one lane and places in the other whose ops ran at once for longest.
+
+    Between two pairs that are as far apart on both, all others are pairs too.
     """
-    fits = [
-        fit for shift in _likely(order, shorter, by_launch) if (fit := _fit(order, shorter, shift))
-    ]
+    rows = np.arange(len(other))
+    clock_ns = round(offset_ns) if fit is None else fit.clock_ns(other.end_ns)
+    start_ns, end_ns = other.start_ns - clock_ns, other.end_ns - clock_ns
+    by_end = np.argsort(order.end_ns, kind="stable")
+    near = np.searchsorted(order.end_ns, end_ns, sorter=by_end)
+    found, longest_ns = np.full(len(other), NO_ID), np.full(len(other), -round(FINEST_NS))
+    for step in (-2, -1, 0, 1):
+        place = by_end[np.clip(near + step, 0, len(order) - 1)]
+        together_ns = np.minimum(end_ns, order.end_ns[place]) - np.maximum(
+            start_ns, order.start_ns[place]
+        )
+        better = (together_ns > longest_ns) & _alike(order, place, other, rows)
+        found = np.where(better, place, found)
+        longest_ns = np.where(better, together_ns, longest_ns)
+    rows = np.flatnonzero(found != NO_ID)
+    rows = rows[np.lexsort((-longest_ns[rows], found[rows]))]
+    best = np.ones(len(rows), np.bool_)
+    best[1:] = np.diff(found[rows]) != 0
+    rows = np.sort(rows[best])
+    if not len(rows):
+        return rows, rows
+    shift = found[rows] - rows
+    every = np.arange(len(other))
+    after = np.searchsorted(rows, every)
+    before = np.clip(np.searchsorted(rows, every, side="right") - 1, 0, None)
+    after = np.clip(after, None, len(rows) - 1)
+    place = every + shift[before]
+    filled = (shift[before] == shift[after]) & (place >= 0) & (place < len(order))
+    filled[filled] &= _alike(order, place[filled], other, every[filled])
+    filled[rows] = True
+    place[rows] = found[rows]
+    return every[filled], place[filled]
+
+
+def _chosen(order: _Order, other: _Order, fits: Sequence[_Fit]) -> _Fit | None:
+    """The fit whose ends agree best.
+
+    Where others agree as well, the one that makes the first launched ops of both one collective
+    stands, if both launched as many ops, and so the same, or if the recorded clocks say so too.
+    """
     if not fits:
         return None
-    chosen = next((fit for fit in fits if fit.shift == by_launch), None)
-    as_many = np.count_nonzero(order.launched) == np.count_nonzero(shorter.launched)
-    most = max(fit.pairs for fit in fits)
-    judged = [fit for fit in fits if fit.pairs >= min(MANY_PAIRS, max(LEAST_PAIRS, most / 2))]
+    first, other_first = order.first_launched(), other.first_launched()
+    by_launch = next(
+        (fit for fit in fits if (fit.places[fit.rows == other_first] == first).any()), None
+    )
+    as_many = np.count_nonzero(order.launched) == np.count_nonzero(other.launched)
+    most = max(len(fit.rows) for fit in fits)
+    least = min(MANY_PAIRS, max(LEAST_PAIRS, most / 2))
+    share = MOST * max(fit.share for fit in fits)
+    judged = [fit for fit in fits if len(fit.rows) >= least and fit.share >= share]
     if not judged:  # too few ops to tell anything by their ends
-        return chosen if as_many else None
+        return by_launch if as_many else None
     best = min(judged, key=lambda fit: (max(fit.apart_ns, FINEST_NS), abs(fit.offset_ns)))
     as_good = CLEARER * max(best.apart_ns, FINEST_NS)
-    as_close = [fit for fit in judged if fit is not best and fit.apart_ns <= as_good]
-    if not as_close and best.apart_ns <= order.close_ns(CLOSE):
+    as_close = [
+        fit
+        for fit in judged
+        if fit.apart_ns <= as_good and abs(fit.offset_ns - best.offset_ns) > as_good
+    ]
+    is_close = best.apart_ns <= order.close_ns(CLOSE)
+    if is_close and not as_close:
         return best
-    if chosen is None or not as_many or chosen.apart_ns > order.close_ns(NOT_FAR):
+    if by_launch is None or by_launch.apart_ns > order.close_ns(NOT_FAR):
         return None
-    return chosen if chosen is best or chosen in as_close else None
+    is_good = len(by_launch.rows) >= least and by_launch.apart_ns <= as_good
+    is_recorded = abs(by_launch.offset_ns) <= CLEARER * FINEST_NS
+    return by_launch if is_good and (as_many or is_recorded) else None
 
 
-def _by_launch(order: _Order, shorter: _Order) -> int | None:
-    """The shift that makes the first launched ops of both one collective."""
-    first, other = order.first_launched(), shorter.first_launched()
-    return None if first is None or other is None else first - other
+def _likely_offsets(order: _Order, other: _Order) -> list[float]:
+    """How far clocks may be apart: what the ends of many of some ops are apart by.
 
-
-def _likely(order: _Order, shorter: _Order, by_launch: int | None) -> list[int]:
-    """Shifts to try: those by which something fits, and those around."""
-    likely = {0, len(order) - len(shorter)} | ({by_launch} if by_launch is not None else set())
-    for name in ("sequence", "step"):
-        likely |= _shifts_of_equals(getattr(shorter, name), getattr(order, name))
-    at = np.unique(np.linspace(0, len(shorter) - 1, PROBES).astype(np.intp))
-    found = np.searchsorted(np.maximum.accumulate(order.end_ns), shorter.end_ns[at])
-    likely |= set((found - at).tolist())
-    around = {shift + near for shift in likely for near in range(-NEAR, NEAR + 1)}
-    return sorted(shift for shift in around if -len(shorter) < shift < len(order))
-
-
-def _shifts_of_equals(mine: Int64, theirs: Int64) -> set[int]:
-    """The shifts that put the first rows of equal values on each other."""
-    values, first = np.unique(mine, return_index=True)
-    others, other_first = np.unique(theirs, return_index=True)
-    both, at, other_at = np.intersect1d(values, others, return_indices=True)
-    shifts = other_first[other_at] - first[at]
-    return set(shifts[both != NO_ID][:PROBES].tolist())
-
-
-def _fit(order: _Order, shorter: _Order, shift: int) -> _Fit | None:
-    """How well ends agree; None if pairs differ in what is known of both, or do not meet."""
-    first, stop = max(0, -shift), min(len(shorter), len(order) - shift)
-    mine = shorter[first:stop]
-    theirs = order[first + shift : stop + shift]
-    for name, nothing in _KNOWN:
-        one, other = getattr(mine, name), getattr(theirs, name)
-        if ((one != other) & (one != nothing) & (other != nothing)).any():
-            return None
-    if len(mine) > MOST_ROWS:
-        some = np.linspace(0, len(mine) - 1, MOST_ROWS).astype(np.intp)
-        mine, theirs = mine.take(some), theirs.take(some)
-    between_ns = mine.end_ns - theirs.end_ns
-    offset_ns = int(np.median(between_ns))
-    apart_ns = float(np.quantile(np.abs(between_ns - offset_ns), WORST, method="higher"))
-    meet = np.minimum(mine.end_ns - offset_ns, theirs.end_ns) + round(FINEST_NS) >= np.maximum(
-        mine.start_ns - offset_ns, theirs.start_ns
-    )
-    meets = mine.meets & theirs.meets
-    if meets.any() and np.mean(meet[meets]) < WORST:
-        return None
-    return _Fit(shift, stop - first, float(offset_ns), apart_ns)
+    The ops follow each other, so that neither drift nor lost records spread them.
+    """
+    middles = len(other) // 3, 2 * len(other) // 3
+    near = np.arange(PROBES) - PROBES // 2
+    rows = distinct(np.concatenate([middle + near for middle in middles]))
+    rows = rows[(rows >= 0) & (rows < len(other))]
+    row, place = np.repeat(rows, len(order)), np.tile(np.arange(len(order)), len(rows))
+    alike = _alike(order, place, other, row)
+    between_ns = np.sort((other.end_ns[row] - order.end_ns[place])[alike])
+    wide_ns = round(2 * order.close_ns(CLOSE))
+    stop = np.searchsorted(between_ns, between_ns + wide_ns, side="right")
+    within = stop - np.arange(len(between_ns))
+    middle_ns = between_ns[np.arange(len(between_ns)) + within // 2]
+    chosen: list[float] = []
+    for at in np.lexsort((np.abs(middle_ns), -within)).tolist():
+        if all(abs(middle_ns[at] - one) > wide_ns / 2 for one in chosen):
+            chosen.append(float(middle_ns[at]))
+        if len(chosen) == CANDIDATES:
+            break
+    return chosen

@@ -13,7 +13,7 @@ from timeline.columns.distinct import distinct, distinct_values
 from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID
 
-__all__ = ["Segments", "SharedOps", "find_shared_ops"]
+__all__ = ["Islands", "Segments", "SharedOps", "find_shared_ops"]
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,39 @@ class SharedOps:
         """The rows whose mask is true, and the ops that are left, numbered anew."""
         left, op = np.unique(self.op[rows], return_inverse=True)
         return SharedOps(self.rank[rows], self.row[rows], op, self.group[left], len(left))
+
+    def of_islands(self, island: Rows) -> tuple[SharedOps, Rows, Rows]:
+        """The same ops with islands in the place of ranks, those of one island alone left out.
+
+        Also the order of rows by op and island, and where in it those of each row there begin.
+        """
+        order = np.lexsort((island[self.rank], self.op))
+        op, number = self.op[order], island[self.rank][order]
+        opens = np.ones(len(order), np.bool_)
+        opens[1:] = (np.diff(op) != 0) | (np.diff(number) != 0)
+        several = np.bincount(op[opens], minlength=self.count) > 1
+        stays = several[op]
+        order, first = order[stays], np.flatnonzero(opens[stays])
+        rank, op = number[stays][first], (np.cumsum(several) - 1)[op[stays][first]]
+        count = int(np.count_nonzero(several))
+        groups = _groups(rank, op, count, len(island))
+        return SharedOps(rank, self.row[order[first]], op, groups, count), order, first
+
+
+@dataclass(frozen=True)
+class Islands:
+    """Ranks whose clocks are known to agree: the number of the island of each, (ranks,) int64.
+
+    doubt_ns: (ranks,) how far its clock may be off from those of other islands.
+    """
+
+    number: Int64
+    doubt_ns: Int64
+
+    def between_ns(self, rank: Int64, other: Int64) -> Int64:
+        """How far clocks of some ranks may be off from those of others; 0 on one island."""
+        apart = self.number[rank] != self.number[other]
+        return np.where(apart, np.maximum(self.doubt_ns[rank], self.doubt_ns[other]), 0)
 
 
 def find_shared_ops(

@@ -12,12 +12,17 @@ import numpy as np
 from timeline.analysis.waits.collectives import RankCollectives, kind_numbers
 from timeline.analysis.waits.last_arrivals import LastArrivals, find_last_arrivals, over_ops
 from timeline.analysis.waits.matched_sends import Pairs, match_sends
-from timeline.analysis.waits.shared_ops import Segments, SharedOps, find_shared_ops
+from timeline.analysis.waits.shared_ops import (
+    Islands,
+    Segments,
+    SharedOps,
+    find_shared_ops,
+)
 from timeline.columns.columns import Bool, ColumnTable, Float64, Int64, Rows, column
 from timeline.columns.distinct import distinct
 from timeline.columns.group_by import group_by
 from timeline.frozen import dataclass
-from timeline.records.collective_kinds import POINT_TO_POINT
+from timeline.records.collective_kinds import BATCH, POINT_TO_POINT
 from timeline.records.not_given import NO_ID, NO_TIME
 
 __all__ = [
@@ -47,11 +52,12 @@ class Waits(ColumnTable):
 
     rank: position of the rank; row: its row among the rank's collectives; last and last_row: the
     same of the rank that came last, at last_ns, NO_ID where that is not among the ranks read.
-    last_rank: its global rank, NO_ID where only "some rank" is known. last_profiled: whether it is
-    among the ranks read. waited_ns: from its own arrival to the last. after_first_ns: from the
-    first arrival to its own, NO_TIME where not every member is read. transfer_ns: from the last
-    arrival to its own end, NO_TIME where not every member's arrival is known. bandwidth: bytes per
-    ns that each link of the group moved meanwhile, NaN where it is not known.
+    last_rank: its global rank, NO_ID where only "some rank" is known, or the wait is within what
+    clocks of two islands may be off. last_profiled: whether it is among the ranks read. waited_ns:
+    from its own arrival to the last. after_first_ns: from the first arrival to its own, NO_TIME
+    where not every member is read. transfer_ns: from the last arrival to its own end, NO_TIME where
+    not every member's arrival is known. bandwidth: bytes per ns that each link of the group moved
+    meanwhile, NaN where it is not known. slack_ns: how far the clocks of the two may be off.
     """
 
     rank: Int64 = column(np.int64)
@@ -65,6 +71,7 @@ class Waits(ColumnTable):
     after_first_ns: Int64 = column(np.int64)
     transfer_ns: Int64 = column(np.int64)
     bandwidth: Float64 = column(np.float64, NO_BANDWIDTH)
+    slack_ns: Int64 = column(np.int64, 0)
 
     def by_rank(self, ranks: int) -> list[Waits]:
         """Those of each of so many ranks."""
@@ -78,8 +85,9 @@ class Stragglers(ColumnTable):
     shared: its collectives of which it is known who came last, of others or by its own HCCL tasks.
     Of the rest it is not: unmatched: other ranks of the group have nothing to compare with; alone:
     no other rank of the group is in the selection; unknown: some are, and nothing tells when others
-    came; unnamed: its HCCL tasks have neither names nor ranks. shared_ns, unmatched_ns, alone_ns,
-    unknown_ns, unnamed_ns: the time that they took, point_to_point_ns what sends and receives took.
+    came; unnamed: its HCCL tasks have neither names nor ranks; ungrouped: the profile names no
+    group, and ends do not tell which ranks are in it. shared_ns, unmatched_ns, and so on: the time
+    that they took, point_to_point_ns what sends and receives took.
     times_last: how often it came last. waited_ns: how long it waited. caused_ns: how long others
     that are read waited for it, of which compute_late_ns is due to its computing longer than they
     did, and host_late_ns to its host. slowest_ns: the longest it kept one waiting.
@@ -102,6 +110,8 @@ class Stragglers(ColumnTable):
     unnamed: Int64 = column(np.int64, 0)
     unknown_ns: Int64 = column(np.int64, 0)
     unnamed_ns: Int64 = column(np.int64, 0)
+    ungrouped: Int64 = column(np.int64, 0)
+    ungrouped_ns: Int64 = column(np.int64, 0)
 
 
 class WaitedFor(ColumnTable):
@@ -143,7 +153,7 @@ class Waiting:
 
     mismatched: ops that look alike on several ranks but were over on one before another came, so
     that they cannot be one. compute_late_ns: (waits,) how much of each wait is due to the last rank
-    computing longer, and not to its host. slack_ns: how far the clocks may be off.
+    computing longer, and not to its host.
     """
 
     waits: Waits
@@ -153,10 +163,11 @@ class Waiting:
     basis: Basis = field(default_factory=Basis)
     waited_for: WaitedFor = field(default_factory=WaitedFor.empty)
     compute_late_ns: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
-    slack_ns: int = 0
 
 
-def measure_waiting(ranks: Sequence[RankCollectives], slack_ns: int = 0) -> Waiting:
+def measure_waiting(
+    ranks: Sequence[RankCollectives], slack_ns: int = 0, islands: Islands | None = None
+) -> Waiting:
     """Compare the arrivals at every collective of the selection.
 
     Nobody leaves a collective before the last has come, which is what tells an op from another
@@ -164,18 +175,22 @@ def measure_waiting(ranks: Sequence[RankCollectives], slack_ns: int = 0) -> Wait
 
     Args:
         ranks: on one clock.
-        slack_ns: how far the clocks may be off.
+        slack_ns: how far the clocks of one island may be off.
+        islands: of the ranks, which are on one if none are given.
     """
+    islands = islands or Islands(*np.zeros((2, len(ranks)), np.int64))
     parts = [rank.ops for rank in ranks]
-    joint = [_joint(rank) for rank in ranks]
+    joint = _joint(ranks, slack_ns)
     shared = find_shared_ops(parts, joint, least=1)
     start_ns, end_ns = shared.take(parts, "start_ns"), shared.take(parts, "end_ns")
-    met = over_ops(np.maximum, start_ns, shared) <= over_ops(np.minimum, end_ns, shared) + slack_ns
+    last_start_ns = over_ops(np.maximum, start_ns, shared)
+    op_slack_ns = _slack_ns(shared, slack_ns, islands)
+    met = last_start_ns <= over_ops(np.minimum, end_ns, shared) + op_slack_ns
     mismatched = int(np.count_nonzero(~met))
     if mismatched:  # each rank's own tasks may still tell
         shared = shared.apart(~met)
-    arrivals = find_last_arrivals(ranks, shared, slack_ns)
-    waits = _waits(ranks, shared, arrivals)
+    arrivals = find_last_arrivals(ranks, shared, _slack_ns(shared, slack_ns, islands))
+    waits = _waits(ranks, shared, arrivals, slack_ns, islands)
     known = shared.rows_where(arrivals.known)
     parties = _parties(ranks, joint, shared, arrivals)
     compute_late_ns = _compute_late_ns(ranks, known, waits)
@@ -183,16 +198,28 @@ def measure_waiting(ranks: Sequence[RankCollectives], slack_ns: int = 0) -> Wait
     return Waiting(
         waits.take(order),
         _stragglers(ranks, parties, known, waits, compute_late_ns),
-        _pairs(ranks, slack_ns),
+        _pairs(ranks, int(islands.doubt_ns.max(initial=slack_ns))),
         mismatched,
         _basis(ranks, parties, known.count),
         _waited_for(waits),
         compute_late_ns[order],
-        slack_ns,
     )
 
 
-def _waits(ranks: Sequence[RankCollectives], shared: SharedOps, arrivals: LastArrivals) -> Waits:
+def _slack_ns(shared: SharedOps, slack_ns: int, islands: Islands) -> Int64:
+    """How far the clocks of the ranks of each op may be off."""
+    lowest = shared.rank[shared.first_rows()][shared.op]
+    between_ns = islands.between_ns(shared.rank, lowest)
+    return np.maximum(over_ops(np.maximum, between_ns, shared), slack_ns)
+
+
+def _waits(
+    ranks: Sequence[RankCollectives],
+    shared: SharedOps,
+    arrivals: LastArrivals,
+    slack_ns: int,
+    islands: Islands,
+) -> Waits:
     """How long each rank waited in the ops of which it is known, in the order of `shared`."""
     parts = [rank.ops for rank in ranks]
     start_ns, end_ns = shared.take(parts, "start_ns"), shared.take(parts, "end_ns")
@@ -201,18 +228,23 @@ def _waits(ranks: Sequence[RankCollectives], shared: SharedOps, arrivals: LastAr
     all_read = whole & (joined >= arrivals.members)
     first_ns = over_ops(np.minimum, start_ns, shared)[shared.op]
     transfer_ns = np.where(whole, np.maximum(end_ns - last_ns, 0), NO_TIME)
+    waited_ns = np.maximum(np.minimum(last_ns, end_ns) - start_ns, 0)
+    by_clock = arrivals.last != NO_ID
+    between_ns = islands.between_ns(shared.rank, np.where(by_clock, arrivals.last, shared.rank))
+    is_unclear = (waited_ns > 0) & (waited_ns <= between_ns)
     return Waits(
         shared.rank.astype(np.int64),
         shared.row.astype(np.int64),
         arrivals.last,
         arrivals.last_row,
-        arrivals.last_rank,
+        np.where(is_unclear, NO_ID, arrivals.last_rank),
         arrivals.last_profiled,
         last_ns,
-        np.maximum(np.minimum(last_ns, end_ns) - start_ns, 0),
+        waited_ns,
         np.where(all_read, start_ns - first_ns, NO_TIME),
         transfer_ns,
         _bandwidths(ranks, shared, arrivals.members, transfer_ns),
+        np.maximum(between_ns, slack_ns),
     ).take(arrivals.known)
 
 
@@ -230,9 +262,23 @@ def _waited_for(waits: Waits) -> WaitedFor:
     return rows.take(np.lexsort((rows.last_rank, -rows.waited_ns, rows.rank)))
 
 
-def _joint(rank: RankCollectives) -> Bool:
-    """The selected ops that a whole group joins."""
-    return rank.ops.selected & ~np.isin(rank.ops.kind, kind_numbers(POINT_TO_POINT))
+def _joint(ranks: Sequence[RankCollectives], slack_ns: int) -> list[Bool]:
+    """Return the selected ops of each rank whose members wait for each other.
+
+    These are the ops that a whole group joins, and batches of sends and receives that exactly two
+    ranks run under one name at one time: neither leaves before the other has come.
+    """
+    parts = [rank.ops for rank in ranks]
+    joint = [ops.selected & ~np.isin(ops.kind, kind_numbers(POINT_TO_POINT)) for ops in parts]
+    batches = [ops.selected & (ops.kind == kind_numbers([BATCH])[0]) for ops in parts]
+    shared = find_shared_ops(parts, batches)
+    start_ns, end_ns = shared.take(parts, "start_ns"), shared.take(parts, "end_ns")
+    met = over_ops(np.maximum, start_ns, shared) <= over_ops(np.minimum, end_ns, shared) + slack_ns
+    met &= np.bincount(shared.op, minlength=shared.count) == 2
+    rows = met[shared.op]
+    for rank, row in zip(shared.rank[rows].tolist(), shared.row[rows].tolist(), strict=True):
+        joint[rank][row] = True
+    return joint
 
 
 class _Party(enum.IntEnum):
@@ -249,6 +295,8 @@ class _Party(enum.IntEnum):
     """Other ranks have it too, but not all members, and nothing tells when those came."""
     NAMELESS = 6
     """Its HCCL tasks say neither what they are nor whom they talk to."""
+    UNGROUPED = 7
+    """Its group has no name, and no other rank is known to be in it."""
 
 
 def _parties(
@@ -258,12 +306,6 @@ def _parties(
     arrivals: LastArrivals,
 ) -> list[Int64]:
     """For each rank the `_Party` of each of its ops."""
-    joined = np.bincount(shared.op, minlength=shared.count)[shared.op]
-    told = np.select(
-        [arrivals.known, arrivals.unnamed, joined > 1],
-        [_Party.SHARED, _Party.NAMELESS, _Party.UNTOLD],
-        _Party.NOT_SELECTED,
-    )
     groups = [
         distinct(rank.ops.communicator[joins]) for rank, joins in zip(ranks, joint, strict=True)
     ]
@@ -271,18 +313,35 @@ def _parties(
         np.concatenate([np.empty(0, np.int64), *groups]), return_counts=True
     )
     several = found[ranks_of > 1]
+    joined = np.bincount(shared.op, minlength=shared.count)[shared.op]
+    group = shared.take([rank.ops for rank in ranks], "communicator")
+    is_lost = (arrivals.members > 1) & (ranks_of[np.searchsorted(found, group)] >= arrivals.members)
+    told = np.select(
+        [arrivals.known, arrivals.unnamed, (joined > 1) & is_lost, joined > 1],
+        [_Party.SHARED, _Party.NAMELESS, _Party.UNMATCHED, _Party.UNTOLD],
+        _Party.NOT_SELECTED,
+    )
     parties = []
+    ungrouped = np.count_nonzero([(~rank.ops.named).any() for rank in ranks]) > 1
     for at, (rank, joins) in enumerate(zip(ranks, joint, strict=True)):
         party = np.where(rank.ops.selected, _Party.POINT_TO_POINT, _Party.NOT_SELECTED)
         grouped = np.isin(rank.ops.communicator, several)
-        party[joins] = np.where(grouped[joins], _Party.UNMATCHED, _Party.ALONE)
+        missing = np.where(grouped, _Party.UNMATCHED, _Party.ALONE)
+        missing = np.where(ungrouped & ~rank.ops.named, _Party.UNGROUPED, missing)
+        party[joins] = missing[joins]
         rows = (shared.rank == at) & (told != _Party.NOT_SELECTED)
         party[shared.row[rows]] = told[rows]
         parties.append(party.astype(np.int64))
     return parties
 
 
-_NOT_TOLD = (_Party.UNMATCHED, _Party.ALONE, _Party.UNTOLD, _Party.NAMELESS)
+_NOT_TOLD = (
+    _Party.UNMATCHED,
+    _Party.ALONE,
+    _Party.UNTOLD,
+    _Party.NAMELESS,
+    _Party.UNGROUPED,
+)
 
 
 def _basis(ranks: Sequence[RankCollectives], parties: Sequence[Int64], compared: int) -> Basis:
@@ -338,9 +397,14 @@ def _stragglers(
     count = len(ranks)
     is_last = (shared.rank == waits.last) & (shared.row == waits.last_row)
     waited_by_op, compute_by_op = np.zeros((2, shared.count), np.int64)
-    np.add.at(waited_by_op, shared.op, waits.waited_ns)
-    np.add.at(compute_by_op, shared.op, compute_late_ns)
-    longest_by_op = over_ops(np.maximum, waits.waited_ns, shared)
+    # Nobody is named for what clocks do not tell.
+    is_unclear = (waits.last != NO_ID) & (waits.last_rank == NO_ID)
+    clear_ns = np.where(is_unclear, 0, waits.waited_ns)
+    np.add.at(waited_by_op, shared.op, clear_ns)
+    np.add.at(compute_by_op, shared.op, np.where(is_unclear, 0, compute_late_ns))
+    longest_by_op = over_ops(np.maximum, clear_ns, shared)
+    op_unclear = over_ops(np.maximum, is_unclear.astype(np.int64), shared) > longest_by_op
+    is_last &= ~op_unclear[shared.op]
     late_rank, late_op = shared.rank[is_last], shared.op[is_last]
     caused_ns = waited_by_op[late_op]
     compute_ns = compute_by_op[late_op]
@@ -365,6 +429,8 @@ def _stragglers(
         took_part[_Party.NAMELESS],
         took_ns[_Party.UNTOLD],
         took_ns[_Party.NAMELESS],
+        took_part[_Party.UNGROUPED],
+        took_ns[_Party.UNGROUPED],
     )
 
 

@@ -16,6 +16,7 @@ CONVOLUTION, MATMUL = "convolution", "matmul"
 OTHER_CUBE, VECTOR, EITHER = "other cube", "vector", "other cube and vector"
 TRANSPOSES, MOVES = "transposes and casts", "tensor moves"
 AI_CPU, OTHER = "AI CPU", "other"
+_CUBE_OF_RUNTIME = "KERNEL_AICORE"
 
 CLASSES = (
     FLASH_ATTENTION,
@@ -69,13 +70,20 @@ _GPU_CLASSES = (
 matches counts, and all else is vector."""
 
 
-def tells_vector(cores: Iterable[str]) -> bool:
-    """Whether a run tells vector cores from cube cores by the task types that it holds.
+def tells_vector(*runs: Iterable[str]) -> bool:
+    """Return whether runs tell vector cores from cube cores alike by the task types that they hold.
 
-    Traces call both AI_CORE, as do chips on which one core does both; GPUs have neither.
+    Traces call both AI_CORE, as do chips on which one core does both; GPUs have neither. What the
+    runtime calls KERNEL_AICORE, as databases of level 0 do, others divide into AI_CORE and MIX_AIV.
     """
-    units = {unit_of(core) for core in cores}
-    return Unit.VECTOR in units or Unit.CUBE not in units
+    by_runtime = set()
+    for cores in map(frozenset, runs):
+        units = {unit_of(core) for core in cores}
+        if Unit.CUBE in units:
+            by_runtime.add(_CUBE_OF_RUNTIME in cores)
+            if Unit.VECTOR not in units:
+                return False
+    return len(by_runtime) < 2
 
 
 def computing_class(kind: str, name: str, core: str, *, told: bool) -> str:

@@ -51,6 +51,7 @@ from timeline.sources.ascend_trace.tables import (
     step_tables,
     tasks_table,
 )
+from timeline.sources.common.communication_marks import find_marked_ops
 from timeline.sources.common.compute_tasks import mark_compute_by_overlap
 from timeline.sources.common.counter_events import CounterReader, counters_at
 from timeline.sources.common.decimals import whole_number
@@ -70,7 +71,7 @@ from timeline.sources.decoders.event_values import LaneKey
 from timeline.sources.decoders.json_events import look_for_metadata, read_events
 from timeline.sources.source import ReadRequest
 
-__all__ = ["HELD_EVENTS", "TraceFiles", "read_trace"]
+__all__ = ["HELD_EVENTS", "TraceFiles", "read_trace", "read_trace_and_overlap"]
 
 HELD_UNNAMED = 4
 """Times as many events are held while nothing has a name.
@@ -106,12 +107,23 @@ def read_trace(files: TraceFiles, rank: int, strings: StringPool, wanted: ReadRe
     Raises:
         SourceError: a file cannot be read or holds an event of an unexpected shape.
     """
+    return read_trace_and_overlap(files, rank, strings, wanted)[0]
+
+
+def read_trace_and_overlap(
+    files: TraceFiles, rank: int, strings: StringPool, wanted: ReadRequest
+) -> tuple[Records, VendorOverlap]:
+    """Read the files as `read_trace` does, and the segments of their own Overlap Analysis.
+
+    Raises:
+        SourceError: as `read_trace`.
+    """
     reader = _Reader(files, strings, wanted)
     reader.read()
     if reader.misread():
         reader = _Reader(files, strings, wanted, reader.names)
         reader.read()
-    return reader.records(rank)
+    return reader.records(rank), reader.overlap
 
 
 class _Reader:
@@ -130,7 +142,7 @@ class _Reader:
         self._all_named = self._told_before = names is not None
         self._looked_ahead = self._renamed = False
         self._read_as: dict[LaneKey, LaneMeaning] = {}
-        self._tables = _Tables()
+        self._tables, self.overlap = _Tables(), VendorOverlap.empty()
         self._counters, self._flows = CounterReader(), FlowReader(strings)
         self._every_counter = Layer.COUNTERS in wanted.layers
         self._format = format_for(wanted)
@@ -220,9 +232,14 @@ class _Reader:
 
     def records(self, rank: int) -> Records:
         """All that was read."""
-        records = self._tables.records(rank, self._strings, self._files)
+        self.overlap = self._tables.overlap.build()
+        records = self._tables.records(rank, self._strings, self._files, self.overlap)
         resolved = self._flows.resolve(lambda key: self._tables.lane_rows(key, records))
         records = with_launches(records, self._tables.calls.build(), resolved.launches)
+        marked = find_marked_ops(records.tasks, records.tasks.name, records.ops, self._strings)
+        if len(marked):
+            numbered, ops = bool(len(records.ops)), [records.ops, marked]
+            records = replace(records, ops=CommunicationOps.concat(ops), numbered_ops=numbered)
         flows, half = Flows.empty(), 0
         if Layer.ARROWS in self._layers:
             flows, half = connected_flows(records, resolved)
@@ -320,9 +337,11 @@ class _Tables:
         self.calls = TableBuilder(Calls)
         self.overlap = TableBuilder(VendorOverlap)
 
-    def records(self, rank: int, strings: StringPool, files: TraceFiles) -> Records:
+    def records(
+        self, rank: int, strings: StringPool, files: TraceFiles, overlap: VendorOverlap
+    ) -> Records:
         """Join the parts, which are gone then; rows take the iteration of their file."""
-        overlap, iteration = self.overlap.build(), files.iteration
+        iteration = files.iteration
         tasks = mark_compute_by_overlap(self.tasks.build(), overlap, strings)
         return Records(
             rank,

@@ -25,7 +25,7 @@ __all__ = [
     "ResolvedFlows",
 ]
 
-LAUNCH = frozenset({"HostToDevice", FRAMEWORK_LAUNCH})
+LAUNCH = frozenset({"HostToDevice", FRAMEWORK_LAUNCH, "MsTx"})
 """Categories whose start is the moment a task was launched on the host."""
 NOT_BOUND = -1
 """Row of an end that is missing, or that lies in no row."""

@@ -32,6 +32,7 @@ __all__ = [
     "identify_device",
     "is_rank",
     "make_claim",
+    "ranks_in_file_name",
     "wall_extent",
 ]
 
@@ -39,6 +40,9 @@ MOST_RANKS = 1 << 31
 _NO_CLOCK = Clock()
 PROFILER_INFO_NAME = compile_late(r"profiler_info_([0-9]{1,9})\.json")
 _NAME_RANK = compile_late(r"rank[-_]?([0-9]{1,9})(?:[-_].*)?")
+_RANK_IN_FILE_NAME = compile_late(
+    r"(?<![a-z])(?<!local[-_])rank[-_]?(\d{1,9})(?!\d)", re.IGNORECASE
+)
 _STAMPS = compile_late(r"(?<!\d)(\d{14}|\d{17})(?!\d)")
 _WORKER = compile_late(r"(.+)_\d{14,17}_ascend_(?:pt|ms)")
 
@@ -181,6 +185,11 @@ def find_evidence_in_names(capture: Capture, root: Root) -> list[Evidence]:
         if match := re.fullmatch(r"rank[-_]([0-9]{1,9})", path.name):
             return [Evidence(int(match[1]), f"directory {path.name}")]
     return []
+
+
+def ranks_in_file_name(name: str) -> tuple[int, ...]:
+    """Return the ranks that the name of a trace holds, each once; that of one host is none."""
+    return tuple(dict.fromkeys(int(found) for found in _RANK_IN_FILE_NAME.findall(name)))
 
 
 def _clock(capture: Capture) -> Clock:

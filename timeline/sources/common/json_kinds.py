@@ -10,6 +10,9 @@ from pathlib import Path
 
 from timeline.errors import SourceError
 from timeline.patterns import compile_late
+from timeline.ranges import FURTHEST_NS
+from timeline.records.clock import EARLIEST_WALL_NS
+from timeline.sources.common.decimals import whole_number
 from timeline.sources.decoders.json_values import end_of_value, leading_values
 from timeline.sources.files.opened import UTF8_MARK, last_bytes, open_profile_file
 
@@ -19,7 +22,9 @@ __all__ = [
     "LIST_OF_OBJECTS",
     "MOST_GLANCE_BYTES",
     "JsonKind",
+    "find_moment_ns",
     "first_key",
+    "has_json_name",
     "head_values",
     "kind_of_json",
     "tail_values",
@@ -31,16 +36,23 @@ MOST_GLANCE_BYTES = 1 << 20
 """Others add facts of their own in front of what tells."""
 TAIL_BYTES = 1 << 20
 _PYTORCH = frozenset({b"schemaVersion", b"deviceProperties", b"distributedInfo"})
-_SHARED = frozenset({b"traceEvents", b"baseTimeNanoseconds"})
+_BASE = b"baseTimeNanoseconds"
+_SHARED = frozenset({b"traceEvents", _BASE})
 EVENTS, _NODES, _SCHEMA = b"traceEvents", b"nodes", b"schema"
-_JSON = compile_late(r".+\.json(?:\.gz)?", re.DOTALL)
+_JSON = compile_late(r".+\.json(?:\.(?:gz|bz2|xz))?", re.DOTALL | re.IGNORECASE)
+_MOMENT = compile_late(rb'"ts"\s*:\s*"?([1-9][0-9]{0,18})(?![0-9])')
 _CATEGORY = compile_late(
     rb'"cat"\s*:\s*"(?:cpu_op|user_annotation|python_function|cuda_runtime|cuda_driver|kernel'
     rb'|gpu_memcpy|gpu_memset|Operator|Runtime|Kernel|Memcpy|Memset)"'
 )
 """What PyTorch calls its events, the oldest versions with capitals."""
-_OF_ASCEND = compile_late(rb'"(?:Ascend Hardware|CANN|Overlap Analysis|HCCL|NPU|async_npu)"')
+_OF_ASCEND = compile_late(
+    rb'"(?:Ascend Hardware|CANN|Overlap Analysis|HCCL|NPU|async_npu|async_mindspore|HostToDevice'
+    rb'|Physic Stream Id)"'
+)
 """Rows and arrows of traces of NPUs, whose other categories are those of PyTorch."""
+_NOT_OF_KINETO = compile_late(rb'"(?:ts"\s*:\s*"|cat"\s*:\s*"(?:en|de)queue")')
+"""Times that are strings, and the categories of torch_npu's queue: Kineto writes neither."""
 _EVENT = compile_late(rb'"ph"\s*:\s*"')
 _FIRST_EVENT = compile_late(rb'(?:"traceEvents"\s*:|\A(?:\xef\xbb\xbf)?)\s*\[\s*\{')
 LIST_OF_OBJECTS = compile_late(rb"\s*\[\s*\{")
@@ -51,7 +63,7 @@ class JsonKind(enum.Enum):
 
     KINETO = "a PyTorch trace"
     EXECUTION_TRACE = "an execution trace (operators of PyTorch without times of a device)"
-    NPU_TRACE = "a trace of an NPU, which is read when it is passed as PATH itself"
+    NPU_TRACE = "a part of what msprof exported, which is read when it is passed as PATH itself"
     OPERATOR_TRACE = "a trace of one operator by msprof op, which MindStudio Insight opens"
     OTHER_TRACE = "a trace of another program"
     CUT_TRACE = "a trace that is cut in its first event"
@@ -60,13 +72,13 @@ class JsonKind(enum.Enum):
 
 
 def kind_of_json(path: Path) -> JsonKind:
-    """What a file is by what it holds, in whatever order.
+    """Return what a file is by what it holds, in whatever order and under whatever name.
 
     A trace of PyTorch has two of the keys that it writes beside its events, one of them its own;
-    or its events have the categories of PyTorch. What is not named as JSON is no trace.
+    or its events have the categories of PyTorch, and neither its first nor its last bytes have
+    anything that only traces of NPUs have: torch_npu writes the names of its rows, and the arrows
+    to them, behind what it calls as PyTorch does.
     """
-    if not _JSON.fullmatch(path.name):
-        return JsonKind.NO_TRACE
     try:
         with open_profile_file(path, in_part=True) as file:
             text = file.read(GLANCE_BYTES)
@@ -92,6 +104,32 @@ def kind_of_json(path: Path) -> JsonKind:
     return JsonKind.NO_TRACE
 
 
+def has_json_name(name: str) -> bool:
+    """Return whether a file in a directory is named as JSON: no other is looked into there."""
+    return _JSON.fullmatch(name) is not None
+
+
+def find_moment_ns(path: Path) -> int | None:
+    """A wall time during the capture: that of one of its first events; None where none is told.
+
+    Raises:
+        SourceError: the file cannot be read.
+    """
+    with open_profile_file(path, in_part=True) as file:
+        text = file.read(GLANCE_BYTES)
+        events = text.find(b'"%s"' % EVENTS)
+        if events < 0 and len(text) == GLANCE_BYTES:
+            text += file.read(MOST_GLANCE_BYTES)
+            events = text.find(b'"%s"' % EVENTS)
+        text += file.read(GLANCE_BYTES)
+    found = _MOMENT.search(text, max(events, 0))
+    if found is None:
+        return None
+    base = whole_number(head_values(text).get(_BASE, b"0").decode("ascii", "replace"))
+    moment_ns = int(found[1]) * 1000 + (base or 0)
+    return moment_ns if EARLIEST_WALL_NS < moment_ns <= FURTHEST_NS else None
+
+
 def head_values(text: bytes) -> dict[bytes, bytes]:
     """The values of an object by key, as far as its text goes; those cut off are empty."""
     found = leading_values(text, first_key(text))
@@ -111,17 +149,21 @@ def _is_named_by_keys(values: dict[bytes, bytes]) -> bool:
 
 
 def _kind_by_events(path: Path, text: bytes, *, in_object: bool) -> JsonKind:
-    if _OF_ASCEND.search(text):
+    has_category, has_event = _CATEGORY.search(text), _EVENT.search(text)
+    if _OF_ASCEND.search(text) or (has_category and _NOT_OF_KINETO.search(text)):
         return JsonKind.NPU_TRACE
-    if _CATEGORY.search(text):
-        return JsonKind.KINETO
-    if in_object and _is_named_by_keys({EVENTS: b""} | tail_values(path, tuple(_PYTORCH))):
-        return JsonKind.KINETO
-    if not _EVENT.search(text) and not in_object:
+    if not (has_category or has_event or in_object):
         return JsonKind.NO_TRACE
+    tail = _tail(path)
+    if in_object and _is_named_by_keys({EVENTS: b""} | _values_in(tail, tuple(_PYTORCH))):
+        return JsonKind.KINETO
+    if (has_category or has_event) and _OF_ASCEND.search(tail):
+        return JsonKind.NPU_TRACE
+    if has_category:
+        return JsonKind.KINETO
     if len(text) < GLANCE_BYTES and _ends_in_first_event(text):
         return JsonKind.CUT_TRACE
-    return JsonKind.OTHER_TRACE if _EVENT.search(text) else JsonKind.NO_TRACE
+    return JsonKind.OTHER_TRACE if has_event else JsonKind.NO_TRACE
 
 
 def _ends_in_first_event(text: bytes) -> bool:
@@ -138,9 +180,18 @@ def first_key(text: bytes) -> int:
 
 def tail_values(path: Path, keys: Sequence[bytes]) -> dict[bytes, bytes]:
     """The values of keys of an object that stand behind its events."""
-    text, values = b"", {}
-    with contextlib.suppress(SourceError):  # what breaks off has no tail; reading it tells more
-        text = last_bytes(path, TAIL_BYTES)
+    return _values_in(_tail(path), keys)
+
+
+def _tail(path: Path) -> bytes:
+    """Return the last bytes of a file; none of what breaks off, which reading it reports."""
+    with contextlib.suppress(SourceError):
+        return last_bytes(path, TAIL_BYTES)
+    return b""
+
+
+def _values_in(text: bytes, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+    values = {}
     for key in keys:
         found = list(re.finditer(rb'"%s"\s*:\s*(?=\S)' % key, text))
         end = end_of_value(text, found[-1].end()) if found else None

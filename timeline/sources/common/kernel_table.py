@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,12 @@ from timeline.columns.columns import (
     sort_rows,
 )
 from timeline.columns.constant import constant
-from timeline.columns.distinct import distinct
+from timeline.columns.distinct import distinct, distinct_pairs
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.frozen import dataclass
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import Omission, Tasks
+from timeline.records.task_kinds import COMMUNICATION_KERNELS
 from timeline.sources.common.decimals import interval_ns, moments_ns
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.csv_blocks import Block, ColumnNames, read_blocks
@@ -44,6 +45,7 @@ __all__ = [
     "end_tasks",
     "find_following_rows",
     "match_rows",
+    "match_tasks",
     "move_table",
     "read_kernel_rows",
     "read_kernel_table",
@@ -51,11 +53,9 @@ __all__ = [
 
 COMMUNICATION_CORES = frozenset({"HCCL", "COMMUNICATION"})
 """Rows of communication: the older and the newer spelling."""
-_KERNEL_ENDINGS = ("AivKernel", "AicpuKernel")
-"""Communication that runs as a kernel: such a row is a task, and its op has another row."""
 
 DESCRIPTION: ColumnNames = {
-    "start": ("Start Time(us)", "Task Start Time(us)", "task_start(us)"),
+    "start": ("Start Time(us)", "Task Start Time(us)", "task_start(us)", "Task Start Time"),
     "name": ("Name", "Op Name", "kernel_name"),
     "core": ("Accelerator Core", "Task Type", "kernel_type"),
     "device": ("Device_id",),
@@ -153,17 +153,49 @@ def read_kernel_rows(
     """
     times = [key for key in ("start", "duration") if key in wanted]
     builder = TableBuilder(KernelTable)
+    in_ns: bool | None = None
     for block in read_blocks(file.path, wanted, times, damage):
-        rows = _rows_of(block, file, strings)
+        in_ns = _starts_in_ns(block) if in_ns is None else in_ns
+        rows = _rows_of(block, file, strings, in_ns=in_ns)
         timed = rows.start_ns != NO_TIME
         damage.add_lines(f"rows without a {' and a '.join(times)}", block.lines[~timed])
         builder.add(rows.take(timed))
     return builder.build()
 
 
-def _rows_of(block: Block, file: TableFile, strings: StringPool) -> KernelTable:
+def _starts_in_ns(block: Block) -> bool:
+    """Return whether starts are nanoseconds: those of CANN before mid-2023, whose name has no unit.
+
+    Some of those tables have microseconds all the same. Kernels of one stream follow each other, so
+    starts in which the kernels would not have had the time to run are no nanoseconds.
+    """
+    if "Task Start Time" not in block.header or "Task Start Time(us)" in block.header:
+        return False
+    starts = [int(whole) for whole, _, _ in map(_split_ns, block.cells("start")) if whole.isdigit()]
+    if "duration" not in block or not starts:
+        return True
+    _, lengths_ns = interval_ns([b"0"] * len(block), [c or b"0" for c in block.cells("duration")])
+    lengths_ns = lengths_ns[lengths_ns != NO_TIME]
+    streams = len(distinct(block.integers("stream", NO_ID))) if "stream" in block else 1
+    run_ns = int(lengths_ns.sum()) - int(lengths_ns.max(initial=0))
+    return run_ns <= streams * (max(starts) - min(starts))
+
+
+def _split_ns(cell: bytes) -> tuple[bytes, bytes, bytes]:
+    return cell.strip(b'" \t').partition(b".")
+
+
+def _microseconds(cell: bytes) -> bytes:
+    """Move the point of a decimal number of nanoseconds."""
+    whole, _, rest = _split_ns(cell)
+    return b"%s.%s%s" % (whole[:-3] or b"0", whole[-3:].zfill(3), rest) if whole else cell
+
+
+def _rows_of(block: Block, file: TableFile, strings: StringPool, *, in_ns: bool) -> KernelTable:
     columns: dict[str, Any] = {}
     starts = block.cells("start")
+    if in_ns:
+        starts = [*map(_microseconds, starts)]
     if "duration" in block:
         durations = [cell or b"N/A" for cell in block.cells("duration")]
         columns["start_ns"], columns["end_ns"] = interval_ns(starts, durations)
@@ -194,7 +226,7 @@ def _rows_of(block: Block, file: TableFile, strings: StringPool) -> KernelTable:
     if not communicates.any():
         return rows
     names = distinct(rows.name[communicates]).tolist()
-    kernels = [code for code in names if strings[code].endswith(_KERNEL_ENDINGS)]
+    kernels = [code for code in names if strings[code].endswith(COMMUNICATION_KERNELS)]
     is_op = communicates & ~np.isin(rows.name, np.array(kernels, np.int32))
     return replace(rows, communicates=communicates, is_op=is_op)
 
@@ -239,14 +271,19 @@ def delay_of_table(table: KernelTable, tasks: Tasks) -> int:
     """By how many ns all rows of a table start later than their tasks; 0 where that is not one.
 
     msprof places the kernels of a capture that samples cores 100 ns later in its tables than in
-    its trace. Rows are those of tasks where a name has as many of either, one after the other.
+    its trace. Rows are those of tasks where a key has as many of either, one after the other.
     """
-    by_row = sort_rows(table.name, table.start_ns)
-    by_task = sort_rows(tasks.name, tasks.start_ns)
-    names, first, count = np.unique(table.name[by_row], return_index=True, return_counts=True)
-    task_names = tasks.name[by_task]
-    at = np.searchsorted(task_names, names)
-    alike = np.searchsorted(task_names, names, side="right") - at == count
+    delays_ns = (_delay_of_keys(table, tasks, *keys) for keys in _keys_of(tasks, table))
+    return next(filter(None, delays_ns), 0)
+
+
+def _delay_of_keys(table: KernelTable, tasks: Tasks, of_tasks: Int64, of_rows: Int64) -> int:
+    by_row = sort_rows(of_rows, table.start_ns)
+    by_task = sort_rows(of_tasks, tasks.start_ns)
+    keys, first, count = np.unique(of_rows[by_row], return_index=True, return_counts=True)
+    task_keys = of_tasks[by_task]
+    at = np.searchsorted(task_keys, keys)
+    alike = np.searchsorted(task_keys, keys, side="right") - at == count
     if not alike.any():
         return 0
     rows = by_row[rows_of_runs(first[alike], count[alike])]
@@ -262,18 +299,48 @@ def move_table(table: KernelTable, by_ns: int) -> KernelTable:
     return replace(table, start_ns=table.start_ns + by_ns, end_ns=end_ns)
 
 
-def describe_tasks(tasks: Tasks, table: KernelTable) -> tuple[Tasks, int]:
-    """Give tasks the unit, op type, shapes, blocks and time of their row; also the rows unmatched.
+def match_tasks(tasks: Tasks, table: KernelTable) -> Rows:
+    """Return the row of each task, (n,) rows, -1 for none, by the key that finds most rows.
 
-    A task computes if and only if it has a row: that is how CANN 8 computes its own overlap.
-    Rows and tasks are matched by name and start.
+    That are ids, else names, else both edges: MindSpore puts its own operator before the name of
+    the kernel, and tables of level 0 have no ids. Ids repeat, so a row starts as its task does.
     """
     if not len(table):
-        return tasks, 0
-    row = match_rows(tasks.name, tasks.start_ns, table.name, table.start_ns)
+        return np.full(len(tasks), -1, np.intp)
+    found = [
+        match_rows(of_tasks, tasks.start_ns, of_rows, table.start_ns)
+        for of_tasks, of_rows in _keys_of(tasks, table)
+    ]
+    alike = np.zeros(len(tasks), np.int64), np.zeros(len(table), np.int64)
+    row = match_rows(alike[0], tasks.start_ns, alike[1], table.start_ns)
+    off_ns = np.abs(table.end_ns[np.maximum(row, 0)] - tasks.end_ns)
+    found.append(np.where(off_ns <= 2 * MATCH_TOLERANCE_NS, row, -1))
+    return max(found, key=lambda rows: len(distinct(rows[rows >= 0])))
+
+
+def _keys_of(tasks: Tasks, table: KernelTable) -> Iterator[tuple[Int64, Int64]]:
+    """The ids of tasks and of rows as one number each, then the names; none of them negative."""
+    known = table.task != NO_ID
+    if known.any():
+        streams = np.concatenate([tasks.stream, table.stream])
+        _, key = distinct_pairs(streams, np.concatenate([tasks.task, table.task]))
+        if (table.context != NO_CONTEXT).any():  # sub-tasks of FFTS+ run under one id
+            _, key = distinct_pairs(key, np.concatenate([tasks.context, table.context]))
+        yield key[: len(tasks)], np.where(known, key[len(tasks) :], len(key))
+    yield tasks.name.astype(np.int64), table.name.astype(np.int64)
+
+
+def describe_tasks(tasks: Tasks, table: KernelTable, row: Rows) -> Tasks:
+    """Give tasks the unit, op type, shapes, blocks and time of their row in the table.
+
+    A task computes if and only if it has a row: that is how CANN 8 computes its own overlap.
+
+    Args:
+        row: (n,) the row of each task, as `match_tasks` returns it; without any, tasks stay.
+    """
     has = row >= 0
     if not has.any():
-        return tasks, len(table)
+        return tasks
     at = np.maximum(row, 0)
 
     def column_of(name: str, absent: int) -> np.ndarray:
@@ -284,7 +351,7 @@ def describe_tasks(tasks: Tasks, table: KernelTable) -> tuple[Tasks, int]:
     near = np.abs(listed_length - (tasks.end_ns - tasks.start_ns)) <= MATCH_TOLERANCE_NS
     listed = has & near & (table.end_ns[at] != NO_TIME)
     core = column_of("core", NO_NAME)
-    described = replace(
+    return replace(
         tasks,
         # The trace calls the unit by the queue of the task, which is AI_CORE for vector cores too.
         task_type=np.where(core == NO_NAME, tasks.task_type, core),
@@ -296,17 +363,15 @@ def describe_tasks(tasks: Tasks, table: KernelTable) -> tuple[Tasks, int]:
         listed_length=np.where(listed, listed_length, NO_ID),
         compute=has,
     )
-    return described, len(table) - len(distinct(row[has]))
 
 
-def end_tasks(tasks: Tasks, table: KernelTable) -> Tasks:
+def end_tasks(tasks: Tasks, table: KernelTable, row: Rows) -> Tasks:
     """Tasks that end as their rows in op_summary do, which is what databases say.
 
     A trace has lost the fraction of a start, with which the end was rounded.
     """
     if not len(table):
         return tasks
-    row = match_rows(tasks.name, tasks.start_ns, table.name, table.start_ns)
     own_ns = table.end_ns[np.maximum(row, 0)]
     own_ns = np.where((row >= 0) & (own_ns != NO_TIME), own_ns, tasks.end_ns)
     near = np.abs(own_ns - tasks.end_ns) <= MATCH_TOLERANCE_NS

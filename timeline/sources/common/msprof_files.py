@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,6 +30,8 @@ __all__ = [
 
 OPERATOR_TABLE = compile_late(r"(?:kernel_details|op_summary|task_time)(?:_slice|_\d+)*\.csv")
 """Tables of operators and tasks."""
+_FRAMEWORKS = {"_ascend_pt": "torch_npu", "_ascend_ms": "mindspore"}
+"""Whose profiler leaves captures in directories that end so."""
 _STAMP = compile_late(r"_(\d{14})$")
 """When an export was made, at the end of its name."""
 
@@ -98,7 +102,16 @@ def raw_error(directory: Path) -> SourceError:
 
 
 def how_to_export(directory: Path) -> str:
-    """What to do with a capture that only msprof can read."""
+    """What to do with a capture that only msprof can read, or the profiler of a framework.
+
+    directory: of the session, or around it; what its framework left beside it is parsed with it.
+    """
+    for one in (directory, directory.parent):
+        framework = _FRAMEWORKS.get(one.name[-len("_ascend_xx") :])
+        if framework is not None:
+            called = f"analyse({json.dumps(str(one))})"
+            code = f"from {framework}.profiler.profiler import analyse; {called}"
+            return f"Parse it first: python -c {shlex.quote(code)}"
     return f"Export it first: msprof --export=on --output={directory}"
 
 

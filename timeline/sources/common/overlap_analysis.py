@@ -65,8 +65,8 @@ def read_overlap_table(database: Database, device: int | None) -> VendorOverlap:
     columns = {"startNs": NO_TIME, "endNs": NO_TIME, "type": NO_ID}
     if not database.has(OVERLAP_TABLE, *columns):
         return VendorOverlap.empty()
-    only = device is not None and database.has(OVERLAP_TABLE, "deviceId")
-    rows = database.integers(OVERLAP_TABLE, columns, f'WHERE "deviceId" = {device}' if only else "")
+    where = database.where(OVERLAP_TABLE, "deviceId", device)
+    rows = database.integers(OVERLAP_TABLE, columns, where)
     start_ns, end_ns, kind = rows["startNs"], rows["endNs"], rows["type"]
     valid = (start_ns != NO_TIME) & (end_ns != NO_TIME) & (kind >= 0) & (kind < len(MEASURES))
     measure = np.array(list(MEASURES.values()), np.int64)[kind[valid]]

@@ -50,8 +50,9 @@ def read_operator_memory_table(
 ) -> list[Omission]:
     """Read OP_MEMORY of a database, which says the same as operator_memory.csv."""
     if not database.has(_TABLE, "size", *_TIMES):
+        database.note_unread(_TABLE, "size", *_TIMES)
         return []
-    where = _of_device(database, device)
+    where = database.where(_TABLE, "deviceId", device)
     times_ns = database.integers(_TABLE, _TIMES, where)
     sizes = database.floats(_TABLE, {"size": NOT_SAMPLED}, where)["size"]
     return add_allocations(
@@ -68,7 +69,7 @@ def read_allocation_table(
     """
     if not database.has(_TABLE, "size", *_TIMES):
         return Allocations.empty(), []
-    where = _of_device(database, device)
+    where = database.where(_TABLE, "deviceId", device)
     rows = database.integers(_TABLE, {**_TIMES, "name": NO_ID}, where)
     sizes = database.floats(_TABLE, {"size": NOT_SAMPLED}, where)["size"]
     allocated_ns, released_ns = rows["allocationTime"], rows["releaseTime"]
@@ -81,12 +82,6 @@ def read_allocation_table(
     )
     unsound = {f"rows of {_TABLE} {UNSOUND}": int((~good).sum())}
     return found, [*counted_losses(unsound, rank, OmissionCode.NO_TIME)]
-
-
-def _of_device(database: Database, device: int | None) -> str:
-    """What selects the rows of a device in SQL; nothing where there is no other."""
-    only = device is not None and database.has(_TABLE, "deviceId")
-    return f'WHERE "deviceId" = {device}' if only else ""
 
 
 def add_allocations(

@@ -39,7 +39,7 @@ def read_reserved_bytes(database: Database, device: int | None) -> int:
     table, column = "MEMORY_RECORD", "totalReserved"
     if not database.has(table, column):
         return NO_ID
-    where = _of_device(database, table, device)
+    where = database.where(table, "deviceId", device)
     return int(database.integers(table, {column: NO_ID}, where)[column].max(initial=NO_ID))
 
 
@@ -56,7 +56,9 @@ def read_counters(
     counters = CounterBuilder()
     omissions = read_operator_memory_table(database, device, rank, counters)
     for table in database_tables():
-        if not database.has(table.table, table.time):
+        present = [column for column in table.values if database.has(table.table, column)]
+        if not present or not database.has(table.table, table.time):
+            database.note_unread(table.table, table.time, *table.values)
             continue
         if table.twin and database.count(table.twin):
             repeated = {
@@ -78,7 +80,7 @@ def _read_table(
     device: int | None,
 ) -> int:
     """Add the series of a table; the number of samples that were left out because all are zero."""
-    where = _of_device(database, table.table, device)
+    where = database.where(table.table, "deviceId", device)
     tags = dict.fromkeys((*table.ids, *table.kinds), NO_ID)
     integers = database.integers(table.table, {table.time: NO_TIME, **tags}, where)
     present = [column for column in table.values if database.has(table.table, column)]
@@ -94,9 +96,3 @@ def _read_table(
         counters.add_column(table, column, labels, time_ns, values)
         for column, values in floats.items()
     )
-
-
-def _of_device(database: Database, table: str, device: int | None) -> str:
-    """The condition for rows of a device; none where all are wanted, or rows name no device."""
-    named = device is not None and database.has(table, "deviceId")
-    return f'WHERE "deviceId" = {device}' if named else ""

@@ -18,7 +18,12 @@ from timeline.sources.common.decimals import moments_ns
 from timeline.sources.common.overlap_analysis import OVERLAP_TABLE, VendorOverlap, infer_free_rule
 from timeline.sources.decoders.sqlite import Database, open_database
 
-__all__ = ["find_communication_rule", "find_free_rule", "read_communication_sums"]
+__all__ = [
+    "find_communication_rule",
+    "find_free_rule",
+    "operators_table",
+    "read_communication_sums",
+]
 
 _OUTER_SINCE = (1, 2)
 """The schema whose writers count free time by the outer rule: 1.0 has the inner one."""
@@ -90,7 +95,7 @@ def find_communication_rule(
         return CommunicationRule()
     if step_sums_ns:
         evidence = f"StepTraceTime of {_STEPS}"
-        ops = database.integers("COMMUNICATION_OP", {"startNs": NO_TIME, "endNs": NO_TIME})
+        ops = database.integers(operators_table(database), {"startNs": NO_TIME, "endNs": NO_TIME})
         known = (ops["startNs"] != NO_TIME) & (ops["endNs"] != NO_TIME)
         covered_ns = union(ops["startNs"][known], ops["endNs"][known]).total_ns
         if abs(covered_ns - sum(step_sums_ns.values())) <= len(step_sums_ns):
@@ -104,8 +109,18 @@ def find_communication_rule(
     return CommunicationRule(day < OPS_SINCE, evidence)
 
 
+def operators_table(database: Database) -> str:
+    """Return the table of communication ops, which torch_npu 6.0.rc1 and rc2 call otherwise."""
+    is_old = database.has("COMMUNICATE_OP") and not database.has("COMMUNICATION_OP")
+    return "COMMUNICATE_OP" if is_old else "COMMUNICATION_OP"
+
+
 def _is_of_torch(database: Database) -> bool:
-    return "ascend_pytorch_profiler" in database.path.name
+    """Return whether torch_npu wrote it, whatever it is called now."""
+    name = database.path.name
+    return "ascend_pytorch_profiler" in name or (
+        database.has("PYTORCH_API") and "ascend_mindspore_profiler" not in name
+    )
 
 
 def read_communication_sums(database: Path) -> dict[int, int]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from timeline.errors import SourceError
 from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID
 from timeline.sources.capture import (
@@ -36,15 +38,30 @@ if TYPE_CHECKING:
 
 __all__ = ["DATABASE"]
 
-_NAME = compile_late(r"(?:ascend_(?:pytorch|mindspore)_profiler(?:_\d+)?|msprof_\d+)\.db")
-_NAME_WITH_RANK = compile_late(r"ascend_(?:pytorch|mindspore)_profiler_([0-9]{1,9})\.db")
+_NAME = compile_late(
+    r"(?:ascend_(?:pytorch|mindspore)_profiler(?:_\d+)?|msprof_\d+|msmonitor_\d+_\d+_(?:-1|\d+))\.db"
+)
+_RANK_IN_NAME = compile_late(
+    r"(?:.*?ascend_(?:pytorch|mindspore)_profiler_|msmonitor_\d+_\d+_|(?:.*[-_.])?rank[-_]?)"
+    r"([0-9]{1,9})(?![0-9]).*\.db"
+)
+"""Copies may have any name that says the rank as profilers do."""
+_MARKS_OF_NAMES = (".db", ".sqlite")
+"""One of these is in the name of any database."""
+_TIMED_TABLES = ("TASK", "CANN_API", "PYTORCH_API", "COMMUNICATION_OP")
+"""Of these such a database holds at least one, beside STRING_IDS."""
 
 
 def _recognise(folder: Folder) -> list[Capture]:
-    """The newest database of a capture; of those that lie loose, each is one."""
-    names = _oldest_first(folder.names)
+    """The newest database of a capture; of those that lie loose, each is one.
+
+    Where a capture has one of a known name, databases of other names are copies of it.
+    """
+    named = _oldest_first(folder.names)
     if folder.kind is FolderKind.LOOSE:
+        names = sorted({*named, *_unnamed(folder)})
         return [Capture(DATABASE, folder.directory, folder.path / name) for name in names]
+    names = named or _unnamed(folder)
     return folder.captures_of(DATABASE, folder.path / names[-1]) if names else []
 
 
@@ -60,9 +77,31 @@ def _oldest_first(names: Iterable[str]) -> list[str]:
     return [found[plain] for plain in sorted(found)]
 
 
+def _unnamed(folder: Folder) -> list[str]:
+    """Return the profile databases of a folder that only their tables tell, as renamed copies."""
+    likely = [name for name in folder.names if any(mark in name for mark in _MARKS_OF_NAMES)]
+    return sorted(name for name in likely if _holds_profile(folder.path / name))
+
+
+def _holds_profile(path: Path) -> bool:
+    """Return whether a file of no known name is a database with the tables of a profile.
+
+    One that cannot be read holds none: nothing says that it is meant.
+    """
+    if _NAME.fullmatch(uncompressed_database_name(path.name)) or not path.is_file():
+        return False
+    from timeline.sources.decoders.sqlite import open_database  # other captures need no SQLite
+
+    with contextlib.suppress(SourceError), open_database(path, in_part=True) as database:
+        timed = any(database.has(table, "startNs", "endNs") for table in _TIMED_TABLES)
+        return timed and database.has("STRING_IDS", "id", "value")
+    return False
+
+
 def _recognise_file(file: CaptureFile) -> list[Capture]:
     path = file.path
-    if not _NAME.fullmatch(uncompressed_database_name(path.name)):
+    is_named = _NAME.fullmatch(uncompressed_database_name(path.name))
+    if not (is_named or _holds_profile(path)):
         return []
     inside = path.parent.parent if path.parent.name == OUTPUT else path.parent
     known = [capture for capture in file.around if capture.content == path]
@@ -92,7 +131,8 @@ def _claims(capture: Capture, root: Root, database: Database) -> list[Claim]:
             for rank, device in pairs
         ]
     evidence = [found for rank, _ in pairs for found in _evidence_of_map(capture, rank)]
-    if match := _NAME_WITH_RANK.fullmatch(uncompressed_database_name(capture.content.name)):
+    match = _RANK_IN_NAME.fullmatch(uncompressed_database_name(capture.content.name))
+    if match and not evidence:
         evidence.append(Evidence(int(match[1]), capture.content.name))
     evidence += [*find_evidence_in_files(capture), *find_evidence_in_names(capture, root)]
     device = pairs[0][1] if pairs else capture.device

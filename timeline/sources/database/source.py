@@ -46,6 +46,7 @@ from timeline.records.tables import (
 )
 from timeline.records.task_kinds import COPY_TYPES, compute_by_type
 from timeline.records.vendor import UnusedFile
+from timeline.sources.common.communication_marks import find_marked_ops
 from timeline.sources.common.compute_tasks import remark_on_ai_cpu_tasks
 from timeline.sources.common.losses import FFTS_REASON, counted_losses
 from timeline.sources.common.overlap_analysis import OVERLAP_TABLE, read_overlap_table, sum_overlap
@@ -59,6 +60,7 @@ from timeline.sources.database.counters import read_counters, read_frequency, re
 from timeline.sources.database.counting import (
     find_communication_rule,
     find_free_rule,
+    operators_table,
     read_communication_sums,
 )
 from timeline.sources.database.format import DATABASE
@@ -82,6 +84,14 @@ _UNUSED_TABLES = {
     "PYTORCH_CALLCHAINS": "call stacks of host operators",
 }
 """Tables that are not used, and what they hold."""
+_NEEDED = {
+    "STRING_IDS": ("id", "value"),
+    "COMPUTE_TASK_INFO": ("globalTaskId",),
+    "COMMUNICATION_TASK_INFO": ("globalTaskId",),
+    "CONNECTION_IDS": ("id", "connectionId"),
+    "MSTX_EVENTS": ("startNs", "message"),
+}
+"""Columns without which a table says nothing; those of times are asked for where they are read."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +145,9 @@ class _Reader:
         )
         operators = "COMPUTE_TASK_INFO"
         self.operators_unknown = not (database.count(operators) or database.is_lost(operators))
+        self.ops_table = operators_table(database)
+        for table, columns in _NEEDED.items():
+            database.note_unread(table, *columns)
         self.remark: str | None = None
         self.derived_ops = False
 
@@ -143,14 +156,19 @@ class _Reader:
         tasks, task_ids = self._tasks()
         communication = self._communication(tasks)
         ops = self._ops(tasks, task_ids, communication)
+        marks = self._marks()
         calls: dict[str, Int64] = {}
         with_host = bool(self.layers & {Layer.CANN, Layer.FRAMEWORK})
         # Steps of a database are host time: what a step launched belongs to it.
         if with_host or len(self.steps):
             calls = read_cann_calls(self.database, whole=with_host, every_arg=self.every_arg)
-            lookup = Lookup(calls, "connectionId")
+            lookup = Lookup(_joined(calls, marks), "connectionId")
             tasks = replace(tasks, launch_ns=_launch_times(tasks.connection, lookup))
             ops = replace(ops, launch_ns=_launch_times(ops.connection, lookup))
+        lookup, listed = Lookup(marks, "connectionId"), len(ops)
+        message = self.names.codes(lookup.of("message", lookup.find(tasks.connection), NO_ID))
+        marked = find_marked_ops(tasks, message, ops, self.strings)
+        ops = CommunicationOps.concat([ops, marked]) if len(marked) else ops
         planes = PlaneTasks.empty()
         if self._reads_planes:
             planes = self._planes(tasks, task_ids, communication)
@@ -202,6 +220,7 @@ class _Reader:
             warnings=(*self.warnings, *self._warnings()),
             free_rule=self.free_rule,
             communication_rule=self.communication_rule,
+            numbered_ops=bool(listed) or not len(ops),
             members=members,
             allocations=allocations,
             reserved_bytes=reserved_bytes,
@@ -270,7 +289,7 @@ class _Reader:
 
     def _tasks(self) -> tuple[Tasks, Int64]:
         """Device tasks without the FFTS+ parents, and their globalTaskId."""
-        where = f'WHERE "deviceId" = {self.device}' if self.device is not None else ""
+        where = self.database.where("TASK", "deviceId", self.device)
         self.database.require("TASK", "startNs", "endNs")
         compute, codes = self._compute_tasks()
         raw = self._integers(
@@ -387,7 +406,7 @@ class _Reader:
     def _communication(self, tasks: Tasks) -> dict[str, Int64]:
         """HCCL tasks as they are in the database, as far as they are drawn or tell of ops."""
         drawn = self._reads_planes
-        make_ops = not self.database.count("COMMUNICATION_OP")
+        make_ops = not self.database.count(self.ops_table)
         of_ops = make_ops or self.device is not None or bool((tasks.graph != NO_GRAPH).any())
         columns = {"globalTaskId": NO_ID} if drawn or of_ops else {}
         if of_ops:
@@ -412,11 +431,11 @@ class _Reader:
         self, tasks: Tasks, task_ids: Int64, communication: dict[str, Int64]
     ) -> CommunicationOps:
         """Communication ops; their graph and device are those of their tasks."""
-        if not self.database.count("COMMUNICATION_OP"):
+        if not self.database.count(self.ops_table):
             return self._ops_of_tasks(tasks, task_ids, communication)
-        self.database.require("COMMUNICATION_OP", "startNs", "endNs")
+        self.database.require(self.ops_table, "startNs", "endNs")
         raw = self._integers(
-            "COMMUNICATION_OP",
+            self.ops_table,
             {
                 "startNs": NO_TIME,
                 "endNs": NO_TIME,
@@ -460,6 +479,14 @@ class _Reader:
         if self.device is not None:
             here = (raw["deviceId"] == self.device) | ((raw["deviceId"] == NO_ID) & owned)
         return ops.take(here)
+
+    def _marks(self) -> dict[str, Int64]:
+        """Read the marks of mstx that lie on the device too."""
+        raw = self._integers(
+            "MSTX_EVENTS", {"startNs": NO_TIME, "connectionId": NO_ID, "message": NO_ID}
+        )
+        known = IDS["connection"].given(raw["connectionId"]) != NO_ID
+        return {name: values[known] for name, values in raw.items()}
 
     def _ops_of_tasks(
         self, tasks: Tasks, task_ids: Int64, communication: dict[str, Int64]
@@ -597,6 +624,15 @@ def _given_or(codes: Codes, others: Codes) -> Codes:
         return np.where(codes == NO_NAME, others, codes)
 
     return compute_in_chunks(np.int32, given, codes, others)
+
+
+def _joined(calls: dict[str, Int64], marks: dict[str, Int64]) -> dict[str, Int64]:
+    """What may launch: the calls of CANN, and the marks of mstx."""
+    if not len(marks["startNs"]):
+        return calls
+    return {
+        name: np.concatenate([calls[name], marks[name]]) for name in marks.keys() & calls.keys()
+    }
 
 
 def _launch_times(connection: Int64, calls: Lookup) -> Int64:

@@ -207,7 +207,31 @@ class Database:
 
     def has(self, table: str, *columns: str) -> bool:
         """Whether a table is there, with all these columns."""
-        return table in self._columns and self._columns[table].keys() >= set(columns)
+        return table in self._columns and all(self.spelled(table, name) for name in columns)
+
+    def spelled(self, table: str, column: str) -> str:
+        """Return how a table spells a column, empty where it has none; some write snake_case."""
+        held = self._columns.get(table, {})
+        if column in held:
+            return column
+        plain = _without_underscores(column)
+        return next((name for name in held if _without_underscores(name) == plain), "")
+
+    def where(self, table: str, column: str, value: int | None) -> str:
+        """Return the SQL that selects a value; empty for None, or where there is no such column."""
+        spelled = self.spelled(table, column)
+        return f'WHERE "{spelled}" = {value}' if spelled and value is not None else ""
+
+    def note_unread(self, table: str, *columns: str) -> None:
+        """Count the rows of a table that lacks one of the columns without which it says nothing."""
+        missing = [name for name in columns if not self.spelled(table, name)]
+        if missing and self.has_rows(table):
+            held = ", ".join(self._columns[table])
+            self.damage.add(
+                f"rows of {table}, which has no column {missing[0]} (found {held})",
+                "row 1",
+                self.count(table),
+            )
 
     def require(self, table: str, *columns: str) -> None:
         """Refuse a table that is there but lacks a column without which it means nothing.
@@ -215,8 +239,8 @@ class Database:
         Raises:
             SourceError: it does; the message lists the columns that are there.
         """
-        held = self._columns.get(table, dict.fromkeys(columns, ""))
-        missing = [name for name in columns if name not in held]
+        held = self._columns.get(table, {})
+        missing = [name for name in columns if held and not self.spelled(table, name)]
         if missing:
             raise SourceError(
                 self.path,
@@ -282,20 +306,21 @@ class Database:
         held = self._columns.get(table)
         if held is None:
             return {name: np.empty(0, dtype) for name in columns}
-        present = [name for name in columns if name in held]
+        spelled = {name: self.spelled(table, name) for name in columns}
+        present = {spelled[name]: columns[name] for name in columns if spelled[name]}
         with reading(self.path):
             made = None
             if present and not where:
-                made = self._in_pages(table, {name: columns[name] for name in present}, dtype)
+                made = self._in_pages(table, present, dtype)
             if made is None:
-                made = self._cells_of(
-                    table, {name: held[name] for name in present}, columns, where, kind, dtype
-                )
+                kinds = {name: held[name] for name in present}
+                made = self._cells_of(table, kinds, present, where, kind, dtype)
             count = len(made[0]) if made else self._count(table, where)
-        absent = {
-            name: constant(columns[name], count, dtype) for name in columns if name not in held
+        values = dict(zip(present, made, strict=True))
+        return {
+            name: values[spelled[name]] if spelled[name] else constant(default, count, dtype)
+            for name, default in columns.items()
         }
-        return {**absent, **dict(zip(present, made, strict=True))}
 
     def _in_pages(
         self, table: str, columns: dict[str, Any], dtype: Any
@@ -458,6 +483,10 @@ class Database:
                 self.damage.add(
                     f"values of {table}.{name} that are no numbers", f"row {first}", count
                 )
+
+
+def _without_underscores(name: str) -> str:
+    return name.replace("_", "").lower()
 
 
 def _plain(name: str, declared: str, default: float, kind: str) -> str:

@@ -24,7 +24,7 @@ ARCHIVE_SUFFIXES = (
 MOST_PARTS = 64
 """Directories are never nested deeper in profiles."""
 _WANTED = compile_late(
-    r".+\.(?:json|csv|txt|log|db|db-wal)(?:\.\d+)?"
+    r".+\.(?:json|csv|txt|log|db|db-wal|sqlite3?)(?:\.\d+)?"
     r"|.+\.db\.(?:bz2|xz)"
     r"|(?:start|end)_info(?:\..+)?"
     r"|memory_usage_\d+\.pb"

@@ -25,6 +25,7 @@ from timeline.sources.capture import (
 from timeline.sources.common.json_kinds import JsonKind, kind_of_json
 from timeline.sources.common.msprof_files import plain_name_of_table
 from timeline.sources.files.opened import source_errors_for, walk, without_gz
+from timeline.sources.finding.foreign import find_foreign, foreign_files_below
 from timeline.sources.profiler_tables.file_kinds import TableFile, find_table_files
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, PROF, SQLITE
 
@@ -48,11 +49,13 @@ _CLUSTER = compile_late(
 )
 _CLUSTER_SAID = "what msprof-analyze made of the profiles of all ranks, which is not read."
 _CLUSTER_ADVICE = "Pass the profiles that it was made of."
+_MONITOR_LINES = compile_late(r"msmonitor_.*\.jsonl(?:\.gz)?")
+_MONITOR_SAID = "what msMonitor recorded line by line, which is not read."
+_MONITOR_ADVICE = "Have it write a database (export type DB), and pass that: msmonitor_*.db."
 MOST_RENAMED = 3
 """So many tables with longer names are named."""
-_OF_OPERATOR = "OPPROF_"
-_OPERATOR_SAID = "what msprof op measured of one operator, which is not read."
-_OPERATOR_ADVICE = "Open it in MindStudio Insight, or pass the profile of a run."
+MOST_FOREIGN = 4
+"""So many formats of other programs are named."""
 
 
 @dataclass(frozen=True)
@@ -104,27 +107,39 @@ def find_captures(path: Path, unreadable: list[SourceError] | None = None) -> Fo
         of_tables = [one for one in found if one.format.kind is FormatKind.STEPS]
         known = frozenset(captures)
         tables = tuple(one for one in of_tables if one not in known)
-    if not captures and not empty and path.resolve().name.startswith(_OF_OPERATOR):
-        raise NoProfileError(path, f"is {_OPERATOR_SAID}", do=_OPERATOR_ADVICE)
     if not captures and not empty:
-        raise NoProfileError(
-            path.resolve() if path == Path() else path,
-            "holds no Ascend profile.",
-            do="Pass what the profiler wrote, or any directory above that: tlexport PATH",
-            hints=(
-                *walk.remarks,
-                *islice(_renamed_tables(path), MOST_RENAMED),
-                "Looked for",
-                *formats.LOOKED_FOR,
-                "Other raw data must be exported first:",
-                f"  msprof --export=on --output={path}",
-            ),
-        )
+        if (foreign := find_foreign(path.resolve())) is not None:
+            raise NoProfileError(path, f"is {foreign.what}.", do=foreign.describe(path))
+        raise _nothing_found(path, walk.remarks)
     return FoundCaptures(
         tuple(sorted(captures, key=lambda found: (str(found.directory), found.device or 0))),
         tuple(sorted(empty, key=lambda found: str(found.directory))),
         tuple(walk.remarks),
         tables,
+    )
+
+
+def _nothing_found(path: Path, remarks: Sequence[str]) -> NoProfileError:
+    """The error of a directory without a profile: what else is there, or what was looked for."""
+    others = dict(islice(foreign_files_below(path).items(), MOST_FOREIGN))
+    named = [f"{other.name} was" for other in others.values()]
+    more = [one for one in remarks if not any(name in one for name in named)]
+    looked_for = (
+        "Looked for",
+        *formats.LOOKED_FOR,
+        "Other raw data must be exported first:",
+        f"  msprof --export=on --output={path}",
+    )
+    return NoProfileError(
+        path.resolve() if path == Path() else path,
+        f"holds {next(iter(others)).what}, no profile." if others else "holds no Ascend profile.",
+        do="Pass what the profiler wrote, or any directory above that: tlexport PATH",
+        hints=(
+            *(f"{at} is {one.what}. {one.describe(at)}" for one, at in others.items()),
+            *more,
+            *islice(_renamed_tables(path), MOST_RENAMED),
+            *(() if others else looked_for),
+        ),
     )
 
 
@@ -172,8 +187,12 @@ def _captures_of_file(path: Path) -> list[Capture]:
     for found in formats.FORMATS:
         if captures := found.recognise_content(file):
             return captures
+    if (foreign := find_foreign(resolved)) is not None:
+        raise NoProfileError(path, f"is {foreign.what}, no profile.", do=foreign.describe(path))
     if _is_of_cluster(path):
         raise NoProfileError(path, f"is {_CLUSTER_SAID}", do=_CLUSTER_ADVICE)
+    if _MONITOR_LINES.fullmatch(path.name):
+        raise NoProfileError(path, f"is {_MONITOR_SAID}", do=_MONITOR_ADVICE)
     if named := plain_name_of_table(path.name):
         raise NoProfileError(
             path,
@@ -262,6 +281,11 @@ class _Walk:
         yield from _captures_alone(folder) or self._captures_beside(folder)
         if any(map(_is_of_cluster, (directory / name for name in names))):
             self.remarks.append(f"{directory} holds {_CLUSTER_SAID} {_CLUSTER_ADVICE}")
+        if lines := [name for name in names if _MONITOR_LINES.fullmatch(name)]:
+            more = f" and {len(lines) - 1} more" if len(lines) > 1 else ""
+            self.remarks.append(
+                f"{directory / lines[0]}{more} is {_MONITOR_SAID} {_MONITOR_ADVICE}"
+            )
 
     def _captures_beside(self, folder: Folder) -> list[Capture]:
         """The captures of all formats that lie beside others; nothing else looks like one then."""
@@ -276,7 +300,8 @@ class _Walk:
                         lookalikes.append((known, found))
         for known, lookalike in lookalikes:
             if all(capture.format is known for capture in captures):
-                self.remarks.append(f"{lookalike.path} was not read: it is {lookalike.what}.")
+                what = (find_foreign(lookalike.path) or lookalike).what
+                self.remarks.append(f"{lookalike.path} was not read: it is {what}.")
         return captures
 
 

@@ -6,7 +6,8 @@ from collections import defaultdict
 from pathlib import Path
 
 from timeline.errors import spell_ids
-from timeline.sources.capture import Claim, FormatKind
+from timeline.patterns import compile_late
+from timeline.sources.capture import Capture, Claim, FormatKind
 from timeline.sources.common.msprof_files import how_to_export, raw_error
 from timeline.sources.files.same_files import have_same_files
 from timeline.sources.finding.runs import LONGEST_NS
@@ -17,6 +18,9 @@ __all__ = ["choose_among_copies"]
 
 _RAW_KINDS = frozenset({FormatKind.RAW, FormatKind.UNREADABLE})
 """What CANN recorded and nothing was made of."""
+MOST_NAMED = 3
+"""So many copies are named."""
+_PACKED = compile_late(r"\.(?:gz|bz2|xz)$")
 
 
 def choose_among_copies(claims: list[Claim]) -> tuple[list[Claim], list[str]]:
@@ -46,20 +50,37 @@ def choose_among_copies(claims: list[Claim]) -> tuple[list[Claim], list[str]]:
 
 
 def _without_same_files(claims: list[Claim]) -> tuple[list[Claim], list[str]]:
-    """Keep one of the captures that have a name in common, who they are, and all files."""
+    """Keep one of the captures that have a name in common, who they are, and all files.
+
+    Of a file that lies there packed too, that is the plain one. Directories in which others of a
+    name differ are two runs, and hold no copies of each other.
+    """
     read: dict[tuple[object, ...], list[Claim]] = defaultdict(list)
-    passed, notes = set[int](), dict[str, None]()
+    copies, differing = list[tuple[Claim, Claim]](), set[tuple[Path, Path]]()
     for claim in sorted(claims, key=_place):
         capture = claim.capture
-        key = (capture.directory.name, capture.format.name, claim.device, claim.rank, claim.taken)
+        key = (_plain_name(capture), capture.format.name, claim.device, claim.rank, claim.taken)
         for other in read[key]:
             if have_same_files(capture.content, other.capture.content):
-                passed.add(id(claim))
-                notes[f"{capture.directory} is a copy of {other.capture.directory}."] = None
+                copies.append((claim, other))
                 break
+            differing.add((capture.directory.parent, other.capture.directory.parent))
         else:
             read[key].append(claim)
-    return [claim for claim in claims if id(claim) not in passed], list(notes)
+    passed, notes = set[int](), dict[str, None]()
+    for claim, other in copies:
+        directory, read_directory = claim.capture.directory, other.capture.directory
+        if (directory.parent, read_directory.parent) not in differing:
+            passed.add(id(claim))
+            notes[f"{directory} is a copy of {read_directory}."] = None
+    kept = [claim for claim in claims if id(claim) not in passed]
+    said, more = list(notes)[:MOST_NAMED], len(notes) - MOST_NAMED
+    return kept, said + ([f"{more} more captures are copies of others."] if more > 0 else [])
+
+
+def _plain_name(capture: Capture) -> str:
+    """The name of a capture, without the suffix of compression."""
+    return _PACKED.sub("", capture.directory.name)
 
 
 def _place(claim: Claim) -> tuple[int, str]:

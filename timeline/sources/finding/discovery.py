@@ -24,7 +24,13 @@ from timeline.sources.files.remote_path import RemotePath
 from timeline.sources.finding.captures import EmptyOutput, find_captures
 from timeline.sources.finding.choose_copies import choose_among_copies
 from timeline.sources.finding.ranks import ResolvedRanks, resolve_ranks
-from timeline.sources.finding.runs import FoundRun, describe_older_runs, group_into_runs
+from timeline.sources.finding.replicas import ReplicaSource, number_replicas
+from timeline.sources.finding.runs import (
+    FoundRun,
+    describe_older_runs,
+    group_into_runs,
+    runs_of_one_time,
+)
 from timeline.sources.source import Source
 
 __all__ = ["FIND_FOR_EXPORT", "Discovered", "FindingOptions", "UnclearCapture", "discover"]
@@ -113,15 +119,19 @@ class _Search:
         identified = self._with_assigned_ranks(self._claims(self._captures()), assigned)
         claims, notes = choose_among_copies(identified)
         self._notes += notes
-        runs = group_into_runs(claims, with_times=self._finding.lists_all)
+        runs = group_into_runs(number_replicas(claims), with_times=self._finding.lists_all)
         if not runs:
             return Discovered((), tuple(self._notes), (), tuple(self._unclear), self._unassigned)
+        if not self._finding.lists_all and (error := runs_of_one_time(runs, self._root.path)):
+            raise error
         newest = resolve_ranks(runs[-1].claims, self._root.path)
         self._check(newest)
         if not self._finding.lists_all:
             self._notes += describe_older_runs(runs, self._root.path)
         if newest.note:
             self._notes.append(newest.note)
+        assumed = (claim.note for claim in newest.ranks.values() if claim.note)
+        self._notes += dict.fromkeys(assumed)
         sources = tuple(_open(claim, rank) for rank, claim in sorted(newest.ranks.items()))
         kept = set(map(id, claims))  # to compare claims takes the square of their number
         passed = {one.capture.content for one in identified if id(one) not in kept}
@@ -160,7 +170,11 @@ class _Search:
             except SourceError as error:
                 if self._finding.lists_all:
                     self._unclear.append(UnclearCapture(capture.directory, str(error)))
-                elif not self._finding.keep_going or (capture is captures[-1] and not claims):
+                elif not self._finding.keep_going:
+                    if len(captures) > 1:
+                        error.offer_others()
+                    raise
+                elif capture is captures[-1] and not claims:
                     raise
                 else:
                     self._notes.append(f"{capture.directory.name} is left out: {error}")
@@ -304,4 +318,6 @@ def _empty_output_error(empty: EmptyOutput) -> NoProfileError:
 
 def _open(claim: Claim, rank: int) -> Source:
     source = claim.capture.format.open(claim, rank)
-    return with_companions(source, claim.capture, claim.several)
+    source = with_companions(source, claim.capture, claim.several)
+    replica = claim.replica
+    return source if replica is None or not replica.first else ReplicaSource(source, replica)

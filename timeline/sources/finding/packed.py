@@ -298,6 +298,7 @@ class _UnpackedSource(SourceAround):
         return replace(
             records,
             warnings=tuple(map(self.names.show, records.warnings)),
+            notes=tuple(map(self.names.show, records.notes)),
             omissions=tuple(
                 replace(lost, reason=self.names.show(lost.reason)) for lost in records.omissions
             ),

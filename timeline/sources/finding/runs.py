@@ -9,7 +9,7 @@ from dataclasses import field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from timeline.errors import spell_ids
+from timeline.errors import RankIdentityError, spell_ids
 from timeline.frozen import dataclass
 from timeline.sources.capture import NO_EXTENT, Claim, Extent
 from timeline.sources.files.remote_path import path_as_shown
@@ -24,6 +24,7 @@ __all__ = [
     "describe_older_runs",
     "group_into_runs",
     "group_sessions",
+    "runs_of_one_time",
 ]
 
 SAME_RUN_NS = 60 * 10**9
@@ -40,7 +41,8 @@ class FoundRun:
 
     ranks: ascending; where no capture tells its rank, their numbers from 0. sources: where they
     lie. start_ns and end_ns: wall time, None where not known. when: its start for people. path:
-    what opens this run and no other, None where there is no such path.
+    what opens this run and no other, None where there is no such path. group: the same number for
+    runs that nothing but their directories sets apart.
     """
 
     ranks: tuple[int, ...]
@@ -50,6 +52,7 @@ class FoundRun:
     when: str
     path: Path | None
     claims: tuple[Claim, ...] = ()
+    group: int = 0
 
     @property
     def layouts(self) -> tuple[str, ...]:
@@ -66,15 +69,19 @@ class FoundRun:
 
     def spelled(self) -> str:
         """Its time and ranks for people."""
-        noun = "rank" if len(self.ranks) == 1 else "ranks"
-        return f"{self.when}, {noun} {spell_ids(self.ranks)}"
+        return f"{self.when}, {spell_ranks(self.ranks)}"
+
+
+def spell_ranks(ranks: Sequence[int]) -> str:
+    """Ranks for people, with their noun."""
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {spell_ids(ranks)}"
 
 
 def group_into_runs(claims: Sequence[Claim], *, with_times: bool = False) -> list[FoundRun]:
     """The runs that captures are of, oldest first.
 
     Names tell when they were taken, then files, and what they recorded only where that leaves it
-    open which belong together.
+    open which belong together. Where times do not part captures of one rank, directories do.
 
     with_times: whether files are asked for start and end where names tell runs apart, too.
     """
@@ -85,9 +92,43 @@ def group_into_runs(claims: Sequence[Claim], *, with_times: bool = False) -> lis
         # Names tell the order, and not the wall time.
         extents = [recorded_time(claim) if with_times else NO_EXTENT for claim in claims]
     return [
-        _run([claims[at] for at in members], [extents[at] for at in members], claims)
-        for members in groups
+        replace(
+            _run([claims[at] for at in members], [extents[at] for at in members], claims),
+            group=number,
+        )
+        for number, group in enumerate(groups)
+        for members in _by_directory(group, claims)
     ]
+
+
+def _by_directory(group: list[int], claims: Sequence[Claim]) -> list[list[int]]:
+    """The captures of one time by the directory they lie in, where ranks make them several runs.
+
+    That is where no directory has a rank twice, and any two have one in common.
+    """
+    if not _are_doubled(group, claims):
+        return [group]
+    around = _directory_around(claims[at].capture.directory for at in group)
+    inside: dict[str, list[int]] = defaultdict(list)
+    for at in group:
+        directory, *rest = claims[at].capture.directory.relative_to(around).parts or ("",)
+        if not rest:  # two captures in one directory are a contradiction
+            return [group]
+        inside[directory].append(at)
+    parts = [inside[name] for name in sorted(inside, key=_as_base_and_new)]
+    ranks = [{claims[at].rank for at in part} for part in parts]
+    are_runs = all(one & other for at, one in enumerate(ranks) for other in ranks[:at])
+    return parts if are_runs and not any(_are_doubled(one, claims) for one in parts) else [group]
+
+
+def _as_base_and_new(name: str) -> tuple[bool, str]:
+    """The order in which directories are compared: what is called like a base comes first."""
+    return not name.lower().startswith(("before", "base", "old")), name
+
+
+def _are_doubled(group: Sequence[int], claims: Sequence[Claim]) -> bool:
+    ranks = [claims[at].rank for at in group]
+    return len(set(ranks)) < len(ranks) and None not in ranks
 
 
 def _group_by_times(claims: Sequence[Claim]) -> tuple[list[list[int]], list[Extent]]:
@@ -210,6 +251,39 @@ def describe_older_runs(runs: Sequence[FoundRun], path: Path) -> list[str]:
         f"{len(runs)} runs lie in {path}; the newest is read ({runs[-1].spelled()}). "
         f"Not read: {'; '.join(said)}."
     ]
+
+
+def runs_of_one_time(runs: Sequence[FoundRun], root: Path) -> RankIdentityError | None:
+    """The error of several newest runs, which nothing but their directories sets apart, if any."""
+    alike = [run for run in runs if run.group == runs[-1].group]
+    if len(alike) < 2:
+        return None
+    names = [_directory_below(run, root) for run in alike]
+    said = [f"{name} ({spell_ranks(run.ranks)})" for name, run in zip(names, alike, strict=True)][
+        :MOST_PASSED
+    ]
+    if len(alike) > MOST_PASSED:
+        said.append(f"and {len(alike) - MOST_PASSED} more")
+    paths = [str(root / name) for name in names[:2]]
+    count, which = ("two", "them") if len(alike) == 2 else (str(len(alike)), "two")
+    error = RankIdentityError(
+        root,
+        f"holds {count} runs of the same time: {', '.join(said)}.",
+        do=f"Pass one of them: {shlex.join(['tlexport', paths[0]])}, or compare {which}: "
+        f"{shlex.join(['tlexport', 'compare', *paths])}",
+    )
+    error.hints = (
+        "All of them: " + shlex.join(["tlexport", str(root), "--list"]),
+        "Where they are parts of one run, give each rank its number with --assign-rank DIR=RANK",
+    )
+    return error
+
+
+def _directory_below(run: FoundRun, root: Path) -> Path:
+    """The directory of a run below a path, where it lies below that."""
+    path = run.path or run.sources[0]
+    top = root.resolve()
+    return path.relative_to(top) if top in path.parents else path
 
 
 def _how(run: FoundRun) -> str:

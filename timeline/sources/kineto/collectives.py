@@ -20,7 +20,7 @@ from timeline.records.not_given import NO_ID
 from timeline.records.tables import CommunicationOps, Tasks
 from timeline.sources.decoders.event_rows import EventRows
 from timeline.sources.decoders.exported_values import Value, number, text
-from timeline.sources.kineto.events import tell_of_collectives
+from timeline.sources.kineto.events import COLLECTIVE, tell_of_collectives
 from timeline.sources.kineto.kernel_kinds import (
     Communication,
     communication_of,
@@ -58,7 +58,9 @@ class Descriptions(ColumnTable):
         """What the args of some events tell."""
         strings = events.strings
         sequences = [one if type(one) is int else NO_ID for one in events.objects("sequence")]
-        groups, ranks = events.objects("group"), events.objects("group_ranks")
+        pairs = zip(events.objects("group"), events.objects("communicator"), strict=True)
+        groups = [group if communicator is None else communicator for group, communicator in pairs]
+        ranks = events.objects("group_ranks")
         described, sizes = events.objects("group_description"), events.objects("group_size")
         return cls.of(
             len(events),
@@ -147,14 +149,19 @@ def _group_name(group: Value, ranks: Any, size: Value) -> str:
     return f"{text(group)} {members}".strip()
 
 
-def find_communicating(name: Codes, launcher: Codes, strings: StringPool) -> Bool:
-    """Which kernels communicate, by their names and those of the operators that launched them."""
-    pairs, which = distinct_pairs(name.astype(np.int64), launcher.astype(np.int64))
+def find_communicating(tasks: Tasks, strings: StringPool) -> Rows:
+    """Return the tasks that communicate: recorded as collectives, or kernels by their names and
+    those of the operators that launched them.
+    """
+    kernels = np.flatnonzero(tasks.compute)
+    named = [column[kernels].astype(np.int64) for column in (tasks.name, tasks.op_type)]
+    pairs, which = distinct_pairs(*named)
     told = [
         communication_of(strings[kernel], strings[by]) is not None for kernel, by in pairs.tolist()
     ]
-    found: Bool = np.array(told, np.bool_)[which]
-    return found
+    found = tasks.task_type == strings.code(COLLECTIVE)
+    found[kernels] |= np.array(told, np.bool_)[which]
+    return np.flatnonzero(found)
 
 
 def build_ops(
@@ -172,9 +179,12 @@ def build_ops(
         told: (n,) what the trace says of each.
     """
     kernels = [strings[code] for code in tasks.name.tolist()]
+    recorded = (tasks.task_type == strings.code(COLLECTIVE)).tolist()
     kinds = [
-        communication_of(kernel, strings[by]) or Communication("", UNKNOWN_OP)
-        for kernel, by in zip(kernels, tasks.op_type.tolist(), strict=True)
+        Communication("HCCL", kernel)
+        if is_op
+        else communication_of(kernel, strings[by]) or Communication("", UNKNOWN_OP)
+        for kernel, by, is_op in zip(kernels, tasks.op_type.tolist(), recorded, strict=True)
     ]
     names = strings.codes(
         [
@@ -186,7 +196,7 @@ def build_ops(
     functions = strings.codes([function_path(kernel) for kernel in kernels])
     label, group_name = _groups_by_stream(told, tasks.stream)
     library = strings.codes([kind.library for kind in kinds])
-    label, group_name = _groups_by_library(label, group_name, library, tasks.stream, strings)
+    label = _labels_by_library(label, library, tasks.stream, strings)
     return CommunicationOps.of(
         len(tasks),
         {
@@ -235,27 +245,21 @@ def _groups_by_stream(told: Descriptions, stream: Int64) -> tuple[Codes, Codes]:
     return label, name
 
 
-def _groups_by_library(
-    label: Codes, name: Codes, library: Codes, stream: Int64, strings: StringPool
-) -> tuple[Codes, Codes]:
-    """Label and name of groups: where not told, the library, and the stream if that has several.
+def _labels_by_library(label: Codes, library: Codes, stream: Int64, strings: StringPool) -> Codes:
+    """Labels of groups: where not told, the library, and the stream if that has several.
 
-    Every communicator has a stream of its own, and all ranks make them in the same order.
+    Every communicator has a stream of its own, which each rank numbers for itself.
     """
-    label, name = label.copy(), name.copy()
+    label = label.copy()
     unknown = np.flatnonzero(label == NO_NAME)
     for code, at in rows_by_value(library[unknown]):
         rows = unknown[at]
         streams, number_of = np.unique(stream[rows], return_inverse=True)
-        spelled = strings[code]
-        if len(streams) == 1:
-            label[rows] = code
-        else:
-            labels = strings.codes(f"{spelled} stream {number}" for number in streams.tolist())
-            names = strings.codes(f"{spelled} {at + 1}" for at in range(len(streams)))
-            label[rows] = labels[number_of]
-            name[rows] = np.where(name[rows] == NO_NAME, names[number_of], name[rows])
-    return label, name
+        label[rows] = code
+        if len(streams) > 1:
+            of_stream = [f"{strings[code]} stream {number}" for number in streams.tolist()]
+            label[rows] = strings.codes(of_stream)[number_of]
+    return label
 
 
 def _algorithm(kernel: str) -> str:

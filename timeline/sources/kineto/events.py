@@ -28,6 +28,7 @@ from timeline.sources.decoders.trace_events import (
 from timeline.sources.source import ReadRequest
 
 __all__ = [
+    "COLLECTIVE",
     "KINETO",
     "LAUNCHING",
     "KinetoArgs",
@@ -35,11 +36,15 @@ __all__ = [
     "KinetoEvent",
     "KinetoTable",
     "format_for",
+    "is_known_category",
     "tables_of",
     "tell_of_collectives",
 ]
 
-_UNKNOWN = 0
+COLLECTIVE = "collective_comm"
+"""Category of collectives that a profiler plug-in records as such (mspti of NPUs)."""
+_LAUNCH_MARK = "privateuse1_runtime"
+"""Category of the calls of other accelerators; those of mspti have no length and no correlation."""
 
 
 class KinetoTable(enum.IntEnum):
@@ -54,6 +59,8 @@ class KinetoTable(enum.IntEnum):
     """What the host annotated, repeated around the kernels that it launched."""
     PROFILER = enum.auto()
     """What the profiler says of its own recording."""
+    UNKNOWN = enum.auto()
+    """Categories that are in no list: on the device or the host, as their process tells."""
 
 
 _TABLES = {
@@ -67,10 +74,12 @@ _TABLES = {
     "cuda_driver": KinetoTable.RUNTIME,
     "runtime": KinetoTable.RUNTIME,
     "xpu_runtime": KinetoTable.RUNTIME,
+    "xpu_driver": KinetoTable.RUNTIME,
     "mtia_runtime": KinetoTable.RUNTIME,
     "mtia_ccp_events": KinetoTable.KERNEL,
+    COLLECTIVE: KinetoTable.DEVICE,
     "glow_runtime": KinetoTable.RUNTIME,
-    "privateuse1_runtime": KinetoTable.RUNTIME,
+    _LAUNCH_MARK: KinetoTable.RUNTIME,
     "privateuse1_driver": KinetoTable.RUNTIME,
     "cpu_op": KinetoTable.HOST,
     "operator": KinetoTable.HOST,
@@ -104,6 +113,8 @@ class KinetoArgs(
         "forward_thread": "Fwd thread id",
         "external": "External id",
         "external_small": "external id",
+        "communicator": "commName",
+        "stream_id": "streamId",
     },
 ):
     """The args of kernels, copies, calls of the runtime, operators and collectives."""
@@ -127,6 +138,8 @@ class KinetoArgs(
     forward_thread: Value = None
     external: Value = None
     external_small: Value = None
+    communicator: Value = None
+    stream_id: Value = None
 
 
 _EMPTY = msgspec.Raw(b"")
@@ -198,21 +211,32 @@ def format_for(wanted: ReadRequest) -> EventFormat[Any]:
 def tables_of(events: EventRows) -> Int64:
     """The `KinetoTable` of each interval, (n,).
 
-    One of an unknown category goes by whether it names a stream.
+    What names a stream ran on a device, whatever its category. Calls without a length or a
+    correlation stand at the start of what they launched, and are marks that tell no launch.
     """
-    table = events.by_category(np.int64, _table_of_category)
-    unknown = np.flatnonzero(table == _UNKNOWN)
+    table = events.by_category(np.int64, _table_of_category).copy()
+    unknown = np.flatnonzero(table == KinetoTable.UNKNOWN)
     if len(unknown):
         on_device = events.at(unknown).are_given("stream")
-        table = table.copy()
-        table[unknown] = np.where(on_device, KinetoTable.DEVICE, KinetoTable.HOST)
+        table[unknown[on_device]] = KinetoTable.DEVICE
+    calls = np.flatnonzero(events.by_category(np.bool_, lambda one: one == _LAUNCH_MARK))
+    if len(calls):
+        spans, marks = events.spans(calls), ~events.at(calls).are_given("correlation")
+        marks &= spans["end_ns"] == spans["start_ns"]
+        table[calls[marks]] = KinetoTable.PROFILER
     return table
 
 
+def is_known_category(category: str) -> bool:
+    """Return whether it is known what events of a category are."""
+    return _table_of_category(category) != KinetoTable.UNKNOWN
+
+
 def _table_of_category(category: str) -> int:
-    return _TABLES.get(category) or _TABLES.get(category.lower()) or _UNKNOWN
+    return _TABLES.get(category) or _TABLES.get(category.lower()) or KinetoTable.UNKNOWN
 
 
 def tell_of_collectives(events: EventRows) -> Bool:
     """Which events have args that tell of a collective."""
-    return events.are_given("collective") | events.are_given("group")
+    told = events.are_given("collective") | events.are_given("group")
+    return told | events.are_given("communicator")

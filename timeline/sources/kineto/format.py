@@ -18,22 +18,27 @@ from timeline.sources.capture import (
     Root,
 )
 from timeline.sources.common.identity import find_evidence_in_names
-from timeline.sources.common.json_kinds import JsonKind, kind_of_json
-from timeline.sources.kineto.header import (
+from timeline.sources.common.json_kinds import (
+    JsonKind,
     find_moment_ns,
+    has_json_name,
+    kind_of_json,
+)
+from timeline.sources.kineto.header import (
     host_of,
     is_named_kineto,
-    rank_of,
+    place_of,
     read_name,
 )
 from timeline.sources.source import Identity, Source
 
 __all__ = ["KINETO"]
 
+_NEVER_KINETO = frozenset({JsonKind.EXECUTION_TRACE, JsonKind.NPU_TRACE})
+"""What is told by its content, also where it is named as PyTorch names its traces."""
 _LOOKALIKES = frozenset(
     {
         JsonKind.EXECUTION_TRACE,
-        JsonKind.NPU_TRACE,
         JsonKind.OPERATOR_TRACE,
         JsonKind.OTHER_TRACE,
         JsonKind.CUT_TRACE,
@@ -42,7 +47,7 @@ _LOOKALIKES = frozenset(
 
 
 def _recognise(folder: Folder) -> Iterator[Capture | Lookalike]:
-    for path in (folder.path / name for name in folder.names):
+    for path in (folder.path / name for name in folder.names if has_json_name(name)):
         kind = _kind_of(path)
         if kind is JsonKind.KINETO:
             yield Capture(KINETO, path, path)
@@ -61,7 +66,7 @@ def _kind_of(path: Path) -> JsonKind:
     Whoever reads it says what is wrong.
     """
     kind = kind_of_json(path)
-    if is_named_kineto(path.name) and kind is not JsonKind.EXECUTION_TRACE:
+    if is_named_kineto(path.name) and kind not in _NEVER_KINETO:
         return JsonKind.KINETO
     return kind
 
@@ -72,13 +77,14 @@ def _identify(capture: Capture, root: Root) -> list[Claim]:
     They often number the processes of one machine, while the trace tells the rank of the run.
     """
     name = read_name(capture.content.name)
-    told = rank_of(capture.content)
-    if told is not None:
-        evidence = [Evidence(told, f"{capture.content.name}: distributedInfo")]
+    rank, world = place_of(capture.content)
+    if rank is not None:
+        evidence = [Evidence(rank, f"{capture.content.name}: distributedInfo")]
     else:
         evidence = [Evidence(rank, f"file name {capture.content.name}") for rank in name.ranks]
         evidence = evidence or find_evidence_in_names(capture, root)
-    return [Claim(capture, tuple(evidence), taken=name.taken, worker=name.worker)]
+    claim = Claim(capture, tuple(evidence), taken=name.taken, worker=name.worker, world=world)
+    return [claim]
 
 
 def _recorded_time(capture: Capture) -> Extent:

@@ -14,16 +14,13 @@ import orjson
 from timeline.errors import SourceError
 from timeline.frozen import dataclass
 from timeline.patterns import compile_late
-from timeline.ranges import FURTHEST_NS
-from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.sources.common.decimals import whole_number
+from timeline.sources.common.identity import ranks_in_file_name
 from timeline.sources.common.json_kinds import (
     EVENTS,
     GLANCE_BYTES,
     LIST_OF_OBJECTS,
-    MOST_GLANCE_BYTES,
     first_key,
-    head_values,
     tail_values,
 )
 from timeline.sources.common.process_groups import ranks_in
@@ -33,10 +30,9 @@ from timeline.sources.files.opened import UTF8_MARK, open_profile_file
 __all__ = [
     "KinetoHeader",
     "KinetoName",
-    "find_moment_ns",
     "host_of",
     "is_named_kineto",
-    "rank_of",
+    "place_of",
     "read_header",
     "read_name",
 ]
@@ -45,7 +41,6 @@ MOST_HEAD_BYTES = 1 << 24
 """What stands before the events grows with the number of process groups."""
 _DISTRIBUTED, _BASE = b"distributedInfo", b"baseTimeNanoseconds"
 _RANKS = compile_late(rb'"(rank|world_size)"\s*:\s*(\d{1,9})\b')
-_MOMENT = compile_late(rb'"ts"\s*:\s*"?([1-9][0-9]{0,18})(?![0-9])')
 
 
 @dataclass(frozen=True)
@@ -64,8 +59,10 @@ class KinetoHeader:
     damaged: tuple[str, ...] = ()
 
 
-def rank_of(path: Path) -> int | None:
-    """The rank that a trace tells, before its events or, of a capture on demand, behind them.
+def place_of(path: Path) -> tuple[int | None, int | None]:
+    """The rank that a trace tells, and the number of all ranks.
+
+    They stand before its events or, of a capture on demand, behind them.
 
     Raises:
         SourceError: the file cannot be read.
@@ -74,7 +71,8 @@ def rank_of(path: Path) -> int | None:
     if _DISTRIBUTED not in head and _is_object(head):
         head = tail_values(path, (_DISTRIBUTED,)) | head
     values, _ = _decoded(head)
-    return _rank_in(values.get(_DISTRIBUTED.decode()))
+    info = values.get(_DISTRIBUTED.decode())
+    return _rank_in(info), _world_in(info)
 
 
 def read_header(path: Path) -> KinetoHeader:
@@ -92,27 +90,6 @@ def read_header(path: Path) -> KinetoHeader:
     return KinetoHeader(_rank_in(info), base_ns, _world_in(info), _groups_in(info), damaged)
 
 
-def find_moment_ns(path: Path) -> int | None:
-    """A wall time during the capture: that of one of its first events; None where none is told.
-
-    Raises:
-        SourceError: the file cannot be read.
-    """
-    with open_profile_file(path, in_part=True) as file:
-        text = file.read(GLANCE_BYTES)
-        events = text.find(b'"%s"' % EVENTS)
-        if events < 0 and len(text) == GLANCE_BYTES:
-            text += file.read(MOST_GLANCE_BYTES)
-            events = text.find(b'"%s"' % EVENTS)
-        text += file.read(GLANCE_BYTES)
-    found = _MOMENT.search(text, max(events, 0))
-    if found is None:
-        return None
-    base = whole_number(head_values(text).get(_BASE, b"0").decode("ascii", "replace"))
-    moment_ns = int(found[1]) * 1000 + (base or 0)
-    return moment_ns if EARLIEST_WALL_NS < moment_ns <= FURTHEST_NS else None
-
-
 def _head(path: Path) -> dict[bytes, bytes]:
     """The values before the events, by key; the events themselves are cut off.
 
@@ -121,6 +98,10 @@ def _head(path: Path) -> dict[bytes, bytes]:
     """
     with open_profile_file(path, in_part=True) as file:
         text = file.read(GLANCE_BYTES)
+        if not text:
+            raise SourceError(
+                path, "is empty.", offset=0, do="Check that the profiler had time to write it."
+            )
         if LIST_OF_OBJECTS.match(text.removeprefix(UTF8_MARK)):
             return {}
         while True:
@@ -183,9 +164,8 @@ def _groups_in(info: Any) -> dict[str, tuple[int, ...]]:
     }
 
 
-_NAMED = compile_late(r"(.+)\.pt\.trace\.json(?:\.gz)?", re.DOTALL)
+_NAMED = compile_late(r"(.+)\.pt\.trace\.json(?:\.(?:gz|bz2|xz))?", re.DOTALL)
 _STAMP = compile_late(r"(.+)\.(\d{13}|\d{19})", re.DOTALL)
-_RANK = compile_late(r"(?<![a-z])(?<!local[-_])rank[-_]?(\d{1,9})(?!\d)", re.IGNORECASE)
 _WORKER = compile_late(r"(?!rank|worker|node|gpu|local|trace)([a-z0-9.-]+)_\d{2,}", re.IGNORECASE)
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -209,7 +189,7 @@ def read_name(name: str) -> KinetoName:
 
     The handler's names are the worker, a point and the time in ms or, since 2.1, in ns.
     """
-    ranks = tuple(dict.fromkeys(int(found) for found in _RANK.findall(name)))
+    ranks = ranks_in_file_name(name)
     handled = _NAMED.fullmatch(name)
     stamped = _STAMP.fullmatch(handled[1]) if handled else None
     if stamped is None:

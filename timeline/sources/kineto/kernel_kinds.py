@@ -25,9 +25,15 @@ class Communication:
     op: str
 
 
-_COLLECTIVE = r"(?:all_?reduce|all_?gather|reduce_?scatter|all_?to_?all)"
+_COLLECTIVE = r"(?i:all_?reduce|all_?gather|reduce_?scatter|all_?to_?all)"
+"""In snake_case or CamelCase, as the authors of a library like."""
+_SCOPE = r"(?i:block|warp|wave|thread|lane|cta|grid|cluster)_?(?i:wide_?|level_?)?"
+"""Whose threads a reduction within one kernel is over, which computes."""
+_COMPUTES = rf"triton_|allToAllV?\Z|.*(?:(?i:gemm|matmul)|{_SCOPE}{_COLLECTIVE})"
+_ENGINE = r"(?:vllm|sglang|aiter|flashinfer|tensorrt_llm)"
 _FUNCTIONS = (
     ("NCCL", UNKNOWN_OP, r"(?:nccl|rccl|msccl(?!pp))\w*"),
+    ("PCCL", UNKNOWN_OP, r"pccl(?:Dev)?Kernel\w*"),
     ("MSCCL++", UNKNOWN_OP, r"(?:\w+::)*mscclpp::.*"),
     ("oneCCL", UNKNOWN_OP, r"(?:one)?ccl_\w+|oneccl\w*(?:::.*)?"),
     ("NVSHMEM", "", r"(?:\w+::)*nvshmem\w*(?:::.*)?"),
@@ -35,22 +41,25 @@ _FUNCTIONS = (
     ("DeepEP", "", r"(?:\w+::)*(?:deep|hybrid)_ep::(?:\w+::)*(?!get_)\w*(?:dispatch|combine)\w*"),
     ("MORI", "", r"mori::(?:\w+::)*Ep(?:Dispatch|Combine)\w*"),
     ("MoE all-to-all", "all_to_all", r"(?:\w+::)*moe(?:A2A|AllToAll)\w*"),
+    ("MoE all-to-all", "all_to_all", r"(?:\w+::)*a2a_kernels::\w*(?:[dD]ispatch|[cC]ombine)\w*"),
     ("Symmetric memory", "", r"c10d::symmetric_memory::.*|(?:\w+::)*multimem_\w+"),
     ("Symmetric memory", "", r"(?:\w+::)*(?:one|two)_shot_\w*reduce\w*"),
     ("User buffers", "", r"(?:\w+::)*userbuffers_\w+"),
     ("Custom all-reduce", "all_reduce", r"(?:\w+::)*cross_device_reduce\w*"),
     ("Custom all-reduce", "all_reduce", r"(?:\w+::)*quickreduce::.*"),
-    ("Custom collective", "", rf"(?!triton_|.*(?:gemm|matmul))(?:\w+::)*\w*{_COLLECTIVE}\w*"),
+    ("Custom collective", "", rf"{_ENGINE}::(?:\w+::)*barrier_kernel"),
+    ("Custom collective", "", rf"(?!{_COMPUTES})(?:\w+::)*\w*{_COLLECTIVE}\w*"),
 )  # fmt: skip
 """Who kernels are of, what they do where their own name does not tell, and their functions.
 
 Kernels that Triton fused are named after all operators around them, collectives included; those
-that multiply too compute.
+that multiply too compute. Names that say little (barrier_kernel, allToAllV) count where their
+namespace is known.
 """
 _LAUNCHERS = (
     ("NCCL", r"(?:\w*ccl|gloo|ucc|mpi):.*|record_param_comms|_?c10d(?:_functional)?::.*"),
     ("Symmetric memory", r"symm_mem::(?!_async|fused).*"),
-    ("Custom collective", rf"(?!aten::|.*(?:_mm|gemm|matmul|linear))\w+::\w*{_COLLECTIVE}\w*"),
+    ("Custom collective", rf"(?!aten::|.*(?:_mm|linear)|{_COMPUTES})\w+::\w*{_COLLECTIVE}\w*"),
 )
 """Whose kernels the operators and annotations launch that communicate."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter as Multiset
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import field, replace
 from pathlib import Path
@@ -58,6 +59,7 @@ from timeline.sources.kineto.events import (
     LAUNCHING,
     KinetoTable,
     format_for,
+    is_known_category,
     tables_of,
     tell_of_collectives,
 )
@@ -163,6 +165,9 @@ class _Reader:
         self._tasks = {kind: _DeviceTables() for kind in _DEVICE_KINDS}
         self._told, self._announced = TableBuilder(Descriptions), TableBuilder(Announcements)
         self._host = {kind: TableBuilder(HostEvents) for kind in _HOST_KINDS}
+        self._unknown = TableBuilder(HostEvents)
+        self._pids: dict[KinetoTable, set[int]] = defaultdict(set)
+        """The processes that have events of each kind."""
         self._steps, self._calls = TableBuilder(Steps), TableBuilder(RuntimeCalls)
         self._operators, self._numbered = TableBuilder(Operators), TableBuilder(Numbered)
         self._memory = TableBuilder(MemoryChanges)
@@ -200,6 +205,10 @@ class _Reader:
                 tables.alone.add(Uncorrelated.among(tasks, table, tables.tasks.rows))
                 tables.tasks.add(table)
                 tables.named.append(external_ids(tasks))
+        for one in (*_DEVICE_KINDS, *_HOST_KINDS):
+            self._pids[one].update(distinct(by_table[one].processes(NO_ID)).tolist())
+        unknown = by_table[KinetoTable.UNKNOWN]
+        self._unknown.add(host_table(unknown, KinetoTable.UNKNOWN, self._wanted))
         host = by_table[KinetoTable.HOST]
         self._steps.add(profiler_steps(host))
         saying = host.at(find_announcing(host))
@@ -252,6 +261,7 @@ class _Reader:
 
     def records(self, rank: int, header: KinetoHeader) -> Records:
         """All that was read, at the times of the file."""
+        self._place_unknown()
         tasks, alone, named, own = _joined(list(self._tasks.values()))
         ends = self._arrow_ends.build()
         launches = find_launches(tasks, alone, self._calls.build(), ends)
@@ -283,6 +293,7 @@ class _Reader:
             omissions=(*self._omissions(rank), *self._counters.omissions(rank)),
             warnings=(
                 *_several_devices(tasks, rank),
+                *_unknown_categories(tasks, self._strings, rank),
                 *_overrunning(tasks.take(overruns), self._strings, rank),
             ),
             hardware=GPU,
@@ -299,6 +310,23 @@ class _Reader:
         rows[telling] = self._told.rows + np.arange(len(telling))
         self._told.add(Descriptions.read(events.at(telling)))
         return rows
+
+    def _place_unknown(self) -> None:
+        """Add events of unknown categories to the device or the host, whose process they have."""
+        unknown = self._unknown.build()
+        devices, host = (
+            set[int]().union(*(self._pids[one] for one in kinds))
+            for kinds in (_DEVICE_KINDS, _HOST_KINDS)
+        )
+        on_device = np.isin(unknown.process, [*(devices - host - {NO_ID})])
+        found, tables = unknown.take(on_device), self._tasks[KinetoTable.DEVICE]
+        columns = {"device": found.process, "stream": found.thread, "task_type": found.layer}
+        spans = {"start_ns": found.start_ns, "end_ns": found.end_ns, "name": found.name}
+        tables.tasks.add(Tasks.of(len(found), spans | columns))
+        for column in (tables.named, tables.told):
+            column.append(np.full(len(found), NO_ID, np.int64))
+        if self._has_host:
+            self._host[KinetoTable.HOST].add(unknown.take(~on_device))
 
     def _host_table(self, calls: RuntimeCalls) -> tuple[HostEvents, int]:
         """What ran on the host, calls of the runtime first, and the number of these."""
@@ -319,13 +347,10 @@ class _Reader:
 
         own: (n,) the row of what each task itself tells of its collective.
         """
-        kernels = np.flatnonzero(tasks.compute)
-        kernel_tasks = tasks.take(kernels)
-        communicates = find_communicating(kernel_tasks.name, kernel_tasks.op_type, self._strings)
-        rows, kernel_tasks = kernels[communicates], kernel_tasks.take(communicates)
+        rows = find_communicating(tasks, self._strings)
         announced, described = self._announced.build().around(task_call[rows], calls)
         told = self._told.build().at(np.where(own[rows] != NO_ID, own[rows], described))
-        ops = build_ops(kernel_tasks, announced, told, self._strings)
+        ops = build_ops(tasks.take(rows), announced, told, self._strings)
         compute = tasks.compute.copy()
         compute[rows] = False
         return replace(tasks, compute=compute), ops, told
@@ -409,6 +434,21 @@ def _several_devices(tasks: Tasks, rank: int) -> tuple[str, ...]:
     return (
         f"rank {rank}: its process used devices {spell_ids(devices)}; streams of the same number "
         "share a row, and overlap counts all devices as one.",
+    )
+
+
+def _unknown_categories(tasks: Tasks, strings: StringPool, rank: int) -> tuple[str, ...]:
+    """A remark on what ran on the device and is of a category that nothing is known of."""
+    unknown = [
+        f"{np.count_nonzero(tasks.task_type == code)} of {strings[code]}"
+        for code in distinct(tasks.task_type).tolist()
+        if not is_known_category(strings[code])
+    ]
+    if not unknown:
+        return ()
+    return (
+        f"rank {rank}: events of an unknown category ran on the device ({', '.join(unknown)}); "
+        "they are drawn, and count neither as computing nor as communication.",
     )
 
 

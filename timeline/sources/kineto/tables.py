@@ -60,7 +60,7 @@ def device_table(events: EventRows, table: KinetoTable, *, every_arg: bool) -> T
     known when all that launched them is.
     """
     count, strings = len(events), events.strings
-    stream = events.ids(events.threads(NO_ID), "stream")
+    stream = events.ids(events.threads(NO_ID), "stream", "stream_id")
     names, kinds = events.names(), events.categories()
     columns: dict[str, Any] = {
         "device": events.ids(events.processes(NO_ID), "device", "device_inside"),

@@ -137,4 +137,5 @@ class RecordsBuilder:
             planes=with_known_graphs(planes, ticks.steps),
             steps=ticks.steps,
             parts=ticks.parts,
+            tells_free=len(tasks) > 0 or not len(ticks.steps),
         )

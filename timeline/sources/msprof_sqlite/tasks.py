@@ -14,7 +14,12 @@ from timeline.frozen import dataclass
 from timeline.records.ids import IDS
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import Tasks
-from timeline.records.task_kinds import COPY_TYPES, compute_by_type, have_type
+from timeline.records.task_kinds import (
+    COMMUNICATION_KERNELS,
+    COPY_TYPES,
+    compute_by_type,
+    have_type,
+)
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.decoders.joins import Lookup, common_keys
 from timeline.sources.decoders.sqlite_loose import LooseTable
@@ -51,8 +56,6 @@ _TEXTS = {
 """Columns of TaskInfo by what tasks call them."""
 _SHAPES = frozenset({"input_shapes", "output_shapes"})
 _COMMUNICATION_KINDS = frozenset({"HCCL", "COMMUNICATION"})
-_DRIVES_COMMUNICATION = ("AicpuKernel", "AivKernel")
-"""Endings of kernels that only drive a communication op, which is drawn itself."""
 
 
 @dataclass(frozen=True)
@@ -220,7 +223,7 @@ class _Operators:
         """Which are neither communication nor kernels that drive it."""
         kinds = self._strings.codes_where(text in _COMMUNICATION_KINDS for text in self._strings)
         drivers = self._strings.codes_where(
-            text.endswith(_DRIVES_COMMUNICATION) for text in self._strings
+            text.endswith(COMMUNICATION_KERNELS) for text in self._strings
         )
         return ~(np.isin(self.texts["task_type"], kinds) | np.isin(self.texts["op_name"], drivers))
 

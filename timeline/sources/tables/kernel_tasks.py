@@ -38,6 +38,8 @@ __all__ = [
 
 _OP_NAME = compile_late(r".*hcom_\w+?__(\d+)_\d+_\d+")
 """An op's name holds the last digits of its group's id, its index there, and the iteration."""
+_LAUNCHED_NAME = compile_late(r"(?:.*::.*/|.*/(?=hcom_))([^/]+)")
+"""MindSpore puts what launched an op before its name, on whichever rank it finds the launch."""
 
 
 def build_tasks(rows: KernelTable, compute: Bool, strings: StringPool) -> Tasks:
@@ -111,6 +113,7 @@ def build_ops(
     """
     ops = rows.take(rows.is_op)
     ops = ops.take(np.argsort(ops.start_ns, kind="stable"))
+    ops = replace(ops, name=strings.translate(ops.name, strings, _name_of_op))
     label, called = _groups(ops.name, strings, groups)
     return CommunicationOps.of(
         len(ops),
@@ -124,6 +127,11 @@ def build_ops(
             "iteration": ops.iteration,
         },
     )
+
+
+def _name_of_op(name: str) -> str:
+    launched = _LAUNCHED_NAME.fullmatch(name)
+    return launched[1] if launched else name
 
 
 def _groups(names: Codes, strings: StringPool, groups: Mapping[str, str]) -> tuple[Codes, Codes]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from timeline.patterns import compile_late
@@ -9,12 +11,25 @@ from timeline.sources.capture import (
     Capture,
     CaptureFile,
     Claim,
+    Evidence,
+    Extent,
     Folder,
     FolderKind,
     Format,
+    Lookalike,
+    Root,
 )
-from timeline.sources.common.identity import identify_all_devices, identify_device
-from timeline.sources.common.json_kinds import JsonKind, kind_of_json
+from timeline.sources.common.identity import (
+    identify_all_devices,
+    identify_device,
+    ranks_in_file_name,
+)
+from timeline.sources.common.json_kinds import (
+    JsonKind,
+    find_moment_ns,
+    has_json_name,
+    kind_of_json,
+)
 from timeline.sources.common.msprof_files import (
     OPERATOR_TABLE,
     find_device_table_directories,
@@ -23,11 +38,13 @@ from timeline.sources.common.msprof_files import (
 from timeline.sources.files.opened import find_file, without_gz
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, Identity, Source
 
-__all__ = ["GRAPH_TIMELINE", "MINDSTUDIO", "TRACE_VIEW"]
+__all__ = ["ANY_TRACE", "GRAPH_TIMELINE", "MINDSTUDIO", "TRACE_VIEW"]
 
 _TRACE_VIEW = "trace_view.json"
 _TRACE = compile_late(r"msprof(?:_slice|_\d+)+\.json")
 _TRACE_OF_GRAPH = compile_late(r"msprof_\d+_\d+_\d+\.json")
+_PART_OF_EXPORT = compile_late(r"(?:hccl|task_time|msprof_tx|msprof)_[0-9_]+\.json(?:\.gz)?")
+"""What msprof exports in many files, which are no trace of a rank one by one."""
 
 
 def _directory_of_tables(capture: Capture) -> tuple[Path, ...]:
@@ -44,22 +61,17 @@ def _recognise_trace_view(folder: Folder) -> list[Capture]:
         found = trace is not None and (
             trace.is_file() or has_file_named(folder.path, OPERATOR_TABLE)
         )
-    elif folder.kind is FolderKind.LOOSE:
-        found = _TRACE_VIEW in map(without_gz, folder.names)
+    elif folder.kind is FolderKind.LOOSE and _TRACE_VIEW in map(without_gz, folder.names):
+        trace = find_file(folder.path, _TRACE_VIEW)
+        found = trace is None or kind_of_json(trace) is not JsonKind.KINETO
     return [Capture(TRACE_VIEW, folder.directory, folder.path)] if found else []
 
 
 def _file_of_trace_view(file: CaptureFile) -> list[Capture]:
-    if file.name != _TRACE_VIEW:
+    if file.name != _TRACE_VIEW or kind_of_json(file.path) is JsonKind.KINETO:
         return []
     parent = file.path.parent
     return [Capture(TRACE_VIEW, parent.parent if parent.name == OUTPUT else parent, parent)]
-
-
-def _file_of_any_name(file: CaptureFile) -> list[Capture]:
-    if kind_of_json(file.path) is not JsonKind.NPU_TRACE:
-        return []
-    return [Capture(TRACE_VIEW, file.path.parent, file.path)]
 
 
 def _read_trace_view(claim: Claim, identity: Identity) -> Source:
@@ -72,10 +84,50 @@ TRACE_VIEW = Format(
     name="trace_view.json",
     recognise=_recognise_trace_view,
     recognise_file=_file_of_trace_view,
-    recognise_content=_file_of_any_name,
     identify=identify_device,
     read_with=_read_trace_view,
     table_directories=_directory_of_tables,
+)
+
+
+# -- the same trace under any other name -----------------------------------------------------------
+
+
+def _recognise_any_trace(folder: Folder) -> Iterator[Capture | Lookalike]:
+    for path in (folder.path / name for name in folder.names if has_json_name(name)):
+        if kind_of_json(path) is JsonKind.NPU_TRACE:
+            if _PART_OF_EXPORT.fullmatch(path.name):
+                yield Lookalike(path, JsonKind.NPU_TRACE.value)
+            else:
+                yield Capture(ANY_TRACE, path, path)
+
+
+def _file_of_any_name(file: CaptureFile) -> list[Capture]:
+    if kind_of_json(file.path) is not JsonKind.NPU_TRACE:
+        return []
+    return [Capture(ANY_TRACE, file.path.parent, file.path)]
+
+
+def _identify_any_trace(capture: Capture, root: Root) -> list[Claim]:
+    """Identify a trace by its own name, else as the capture in whose directory it lies."""
+    name = capture.content.name
+    named = tuple(Evidence(rank, f"file name {name}") for rank in ranks_in_file_name(name))
+    (claim,) = identify_device(replace(capture, directory=capture.content.parent), root)
+    return [replace(claim, capture=capture, evidence=named or claim.evidence)]
+
+
+def _recorded_time(capture: Capture) -> Extent:
+    return find_moment_ns(capture.content), None
+
+
+ANY_TRACE = Format(
+    name="trace_view.json",
+    recognise=_recognise_any_trace,
+    recognise_content=_file_of_any_name,
+    identify=_identify_any_trace,
+    recorded_time=_recorded_time,
+    read_with=_read_trace_view,
+    lies_beside=True,
 )
 
 

@@ -6,29 +6,36 @@ from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
+from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.frozen import dataclass
 from timeline.patterns import compile_late
 from timeline.records.joining import join_records
 from timeline.records.not_given import NO_ID
-from timeline.records.tables import Records, Tasks
-from timeline.sources.ascend_trace.reader import TraceFiles, read_trace
+from timeline.records.tables import Records
+from timeline.sources.ascend_trace.reader import (
+    TraceFiles,
+    read_trace,
+    read_trace_and_overlap,
+)
+from timeline.sources.common.compute_tasks import mark_unlisted_kernels
 from timeline.sources.common.kernel_table import (
-    KernelTable,
     delay_of_table,
     describe_tasks,
     end_tasks,
+    match_tasks,
     move_table,
     read_kernel_table,
 )
 from timeline.sources.common.losses import LossLog
 from timeline.sources.common.msprof_files import find_newest_export
+from timeline.sources.common.overlap_analysis import VendorOverlap
 from timeline.sources.common.step_table import distinct_parts, distinct_steps, read_step_table
 from timeline.sources.files.opened import files_by_name, find_file, without_gz
 from timeline.sources.source import Clock, Identity, ReadRequest
 from timeline.sources.trace_json.format import GRAPH_TIMELINE, MINDSTUDIO, TRACE_VIEW
-from timeline.units import spell_duration
+from timeline.units import spell_count, spell_duration
 
 __all__ = ["GraphTimelineSource", "MindStudioSource", "TraceViewSource"]
 
@@ -63,8 +70,10 @@ class TraceViewSource:
         trace, *kernels = self.files
         device = NO_ID if self.identity.device is None else self.identity.device
         strings = StringPool()
-        records = read_trace(TraceFiles((trace,), device), self.identity.rank, strings, wanted)
-        return _finish(records, kernels, None)
+        records, overlap = read_trace_and_overlap(
+            TraceFiles((trace,), device), self.identity.rank, strings, wanted
+        )
+        return _finish(records, kernels, None, overlap)
 
 
 @dataclass(frozen=True)
@@ -100,7 +109,7 @@ class MindStudioSource:
         steps = self._step_traces()
         json_steps = tuple(path for path in steps if without_gz(path.name).endswith(".json"))
         traces = TraceFiles(self._traces(), device, only_device=self.several_devices)
-        records = read_trace(traces, rank, strings, wanted)
+        records, overlap = read_trace_and_overlap(traces, rank, strings, wanted)
         # Apart, because step traces use process ids that mean something else in the trace.
         marks = [
             read_trace(
@@ -118,7 +127,7 @@ class MindStudioSource:
                 found, pieces = read_step_table(path, only, damage)
                 omissions = (*records.omissions, *damage.omissions(rank))
                 records = replace(records, steps=found, parts=pieces, omissions=omissions)
-        return _finish(records, list(self._tables("op_summary", "csv")), only, ends=True)
+        return _finish(records, list(self._tables("op_summary", "csv")), only, overlap, ends=True)
 
 
 @dataclass(frozen=True)
@@ -168,29 +177,45 @@ class GraphTimelineSource:
             parts.append(read_trace(files, rank, strings, wanted))
         if not parts:
             raise SourceError(self.output, "holds no msprof_*.json file.")
-        return _finish(join_records(parts), [], None)
+        return _finish(join_records(parts), [], None, VendorOverlap.empty())
 
 
 def _finish(
-    records: Records, kernel_tables: list[Path], device: int | None, *, ends: bool = False
+    records: Records,
+    kernel_tables: list[Path],
+    device: int | None,
+    overlap: VendorOverlap,
+    *,
+    ends: bool = False,
 ) -> Records:
     """Describe tasks by their kernel table and keep one copy of each step.
 
-    ends: whether the table also tells when tasks end.
+    overlap: the trace's own Overlap Analysis. ends: whether the table also tells when tasks end.
     """
     warnings = records.warnings
     if kernel_tables:
         table, lost = read_kernel_table(kernel_tables, records.strings, records.rank, device)
-        tasks, unmatched = _described(records.tasks, table, ends=ends)
-        if unmatched == len(table) and (later_ns := delay_of_table(table, records.tasks)):
+        row = match_tasks(records.tasks, table)
+        if not (row >= 0).any() and (later_ns := delay_of_table(table, records.tasks)):
             table = move_table(table, -later_ns)
-            tasks, unmatched = _described(records.tasks, table, ends=ends)
+            row = match_tasks(records.tasks, table)
             warnings += (
                 f"rank {records.rank}: kernels start {spell_duration(abs(later_ns))} "
                 f"{'later' if later_ns > 0 else 'earlier'} in {kernel_tables[0].name} than in the "
                 "trace, which is drawn.",
             )
+        tasks = end_tasks(records.tasks, table, row) if ends else records.tasks
+        tasks = describe_tasks(tasks, table, row)
+        listed = tasks.compute
+        tasks = mark_unlisted_kernels(tasks, records.tasks.compute & (row < 0), overlap)
         records = replace(records, tasks=tasks, omissions=(*records.omissions, *lost))
+        if added := int((tasks.compute & ~listed).sum()):
+            warnings += (
+                f"rank {records.rank}: {spell_count(added, 'kernel')} without a row in "
+                f"{kernel_tables[0].name} count as computing, as the trace's own Overlap Analysis "
+                "counts them.",
+            )
+        unmatched = len(table) - len(distinct(row[row >= 0]))
         if unmatched:
             warnings += (
                 f"rank {records.rank}: {unmatched} of {len(table)} rows of "
@@ -202,8 +227,3 @@ def _finish(
         parts=distinct_parts(records.parts),
         warnings=warnings,
     )
-
-
-def _described(tasks: Tasks, table: KernelTable, *, ends: bool) -> tuple[Tasks, int]:
-    """Tasks as their table tells them, their ends too if `ends`; and the rows that match none."""
-    return describe_tasks(end_tasks(tasks, table) if ends else tasks, table)
