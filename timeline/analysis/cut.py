@@ -14,7 +14,7 @@ from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import Records
 from timeline.selection import Selection
 
-__all__ = ["Cut", "cut", "cut_steps", "cut_window", "device_span_ns"]
+__all__ = ["Cut", "cut", "cut_steps", "cut_window", "device_span_ns", "host_span_ns"]
 
 
 @dataclass(frozen=True)
@@ -169,6 +169,15 @@ def device_span_ns(records: Records) -> tuple[int, int] | None:
             starts.append(int(table.start_ns.min()))
             ends.append(int(table.end_ns.max()))
     return (min(starts), max(ends)) if starts else None
+
+
+def host_span_ns(records: Records) -> tuple[int, int] | None:
+    """First start and last end of steps and calls of the host; None without any."""
+    tables = [table for table in (records.steps, records.host) if len(table)]
+    if not tables:
+        return None
+    starts_ns, ends_ns = ([getattr(one, name) for one in tables] for name in ("start_ns", "end_ns"))
+    return min(int(one.min()) for one in starts_ns), max(int(one.max()) for one in ends_ns)
 
 
 def cut_window(part: Cut, start_ns: int, end_ns: int) -> Cut:

@@ -12,7 +12,7 @@ from timeline.analysis.allocated_memory import AllocatedMemory
 from timeline.analysis.checks import Measured, RankChecks, rank_checks
 from timeline.analysis.chosen_detail import count_detail_rows, detail_omission
 from timeline.analysis.contents import find_graphs, find_steps, is_monotonic
-from timeline.analysis.cut import device_span_ns
+from timeline.analysis.cut import device_span_ns, host_span_ns
 from timeline.analysis.data_queues import with_queue_sums
 from timeline.analysis.idle.idle_sums import IdleTimes
 from timeline.analysis.memory_peaks import MemoryPeaks
@@ -111,7 +111,7 @@ class RankFacts:
 
     steps, step_totals, step_waits, device_start_ns, device_end_ns and step_rows have a row per
     selected step; step_rows is the number of its device records. span_ns is the first start and
-    last end on the device, None without any.
+    last end on the device, None without any; host_span_ns that of steps and calls of the host.
     """
 
     profile: ProfileFacts
@@ -180,6 +180,7 @@ class RankFacts:
     """Parts of device time, by their names in the report, that nothing records."""
     single: SingleRecords = field(default_factory=SingleRecords)
     """Its tasks and host calls one by one, where they are asked for."""
+    host_span_ns: tuple[int, int] | None = None
 
     @property
     def rank(self) -> int:
@@ -213,10 +214,13 @@ class RankFacts:
             device_start_ns=np.where(start_ns == NO_TIME, NO_TIME, move.of(start_ns)),
             device_end_ns=np.where(start_ns == NO_TIME, end_ns, move.of(end_ns)),
             exposed=IntervalSet(move.of(self.exposed.start_ns), move.of(self.exposed.end_ns)),
-            span_ns=None
-            if self.span_ns is None
-            else (move.of_moment(self.span_ns[0]), move.of_moment(self.span_ns[1])),
+            span_ns=_moved(self.span_ns, move),
+            host_span_ns=_moved(self.host_span_ns, move),
         )
+
+
+def _moved(span_ns: tuple[int, int] | None, move: ClockMove) -> tuple[int, int] | None:
+    return None if span_ns is None else (move.of_moment(span_ns[0]), move.of_moment(span_ns[1]))
 
 
 def collect_profile_facts(records: Records) -> ProfileFacts:
@@ -314,4 +318,5 @@ def collect_facts(
             records.profiler_tables.selected(selection.steps, selection.graphs)
         ),
         step_trace=selected.cut.trace,
+        host_span_ns=host_span_ns(records),
     )

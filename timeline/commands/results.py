@@ -67,7 +67,7 @@ def _empty_warnings(ranks: Sequence[RankFacts], selection: Selection) -> Iterato
     for facts in ranks:
         if facts.profile.tables_only:
             continue  # its reader says so
-        if not facts.rows and not len(facts.steps):
+        if not facts.rows and not len(facts.steps) and not len(facts.operators.times):
             chosen = selection.graphs is not None or selection.steps is not None
             yield f"rank {facts.rank}: holds nothing" + (" of the selection." if chosen else ".")
             continue

@@ -79,7 +79,9 @@ _TASKS = "tasks"
 
 def operator_table(facts: Sequence[RankFacts]) -> Table:
     """See `Figures.operators`."""
-    return join_tables(map(_operators, facts))
+    # Operators of a host alone are told only where no device is recorded at all.
+    on_device = [rank for rank in facts if rank.tasks or rank.communication_ops]
+    return join_tables(map(_operators, on_device or facts))
 
 
 def _operators(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from timeline.analysis.work.operators import HOST_CORE
 from timeline.figures.cluster_advice import mean_rows
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
@@ -14,15 +15,42 @@ from timeline.units import spell_flop, spell_like, spell_share, spell_short
 
 __all__ = ["untimed_sentences"]
 
+MOST_OPERATORS = 3
+"""Operators of the host that are named."""
+
 
 def untimed_sentences(figures: Figures) -> Iterator[str]:
     """The longest step, the longest type of operators, and the lowest use of a device's FLOP/s."""
+    yield from _host_alone(figures)
     steps = figures.step_trace
     yield from _longest_step(
         mean_rows(steps.take(np.ma.filled(steps["total_ns"], 0) > 0)) if len(steps) else []
     )
     yield from _longest_type(figures)
     yield from _lowest_use(figures.flops)
+
+
+def _host_alone(figures: Figures) -> Iterator[str]:
+    """How long steps and operators take on the host, where no device is recorded."""
+    operators = figures.operators.to_dicts()
+    if not any(row["core"] == HOST_CORE for row in operators):
+        return
+    steps = figures.steps
+    lengths_ns = (steps["end_ns"] - steps["start_ns"])[steps["end_ns"] > steps["start_ns"]]
+    if len(lengths_ns):
+        of = f", the mean of {len(lengths_ns)}" if len(lengths_ns) > 1 else ""
+        mean_ns = int(lengths_ns.sum()) // len(lengths_ns)
+        yield f"Host only: a step takes {spell_short(mean_ns)}{of}."
+    own_ns: dict[str, int] = {}
+    for row in operators:
+        own_ns[row["type"]] = own_ns.get(row["type"], 0) + row["total_ns"]
+    all_ns = sum(own_ns.values())
+    longest = sorted(own_ns.items(), key=lambda item: (-item[1], item[0]))[:MOST_OPERATORS]
+    said = ", ".join(
+        f"{name} {spell_short(time_ns)} ({spell_share(time_ns, all_ns)})"
+        for name, time_ns in longest
+    )
+    yield f"Host only: operators take {spell_short(all_ns)} without those they call: {said}."
 
 
 def _longest_step(rows: list[dict[str, Any]]) -> Iterator[str]:

@@ -18,6 +18,7 @@ from timeline.analysis.drawn_records import drawn_records, omissions_of_drawn
 from timeline.analysis.filed_times import filed_totals, with_filed_times
 from timeline.analysis.idle.idle_causes import measure_idle
 from timeline.analysis.idle.idle_sums import IdleCause
+from timeline.analysis.idle.lost_kernels import with_lost_kernels
 from timeline.analysis.memory_peaks import memory_peaks
 from timeline.analysis.memory_samples import with_memory_of_graphs
 from timeline.analysis.ordinary_steps import measured_steps, ordinary_steps
@@ -48,6 +49,7 @@ from timeline.analysis.waits.lateness import fetching_ns
 from timeline.analysis.work.computed_work import computed_work
 from timeline.analysis.work.launching_operators import launcher_figures, with_launchers
 from timeline.analysis.work.operator_steps import operator_steps
+from timeline.analysis.work.operators import host_operators
 from timeline.analysis.work.task_sums import sum_tasks
 from timeline.columns.intervals import subtract, union
 from timeline.frozen import dataclass
@@ -185,7 +187,7 @@ def draw_rank_from_records(records: Records, request: RankRequest) -> DrawnRank:
         # Nothing tells causes: that saves half of the time of thousands of such ranks.
         request = replace(request, questions=replace(request.questions, causes=False))
     if request.questions.causes:
-        records = with_launchers(records)
+        records = with_lost_kernels(with_launchers(records))
     if Layer.COUNTERS in request.drawn_layers:
         records = with_memory_of_graphs(records)
     if request.questions.compare:
@@ -348,6 +350,8 @@ def _with_sums(facts: RankFacts, part: Cut, request: RankRequest) -> RankFacts:
 def _with_causes(facts: RankFacts, part: Cut, collectives: RankCollectives) -> RankFacts:
     """The facts with what tells whose work a rank does, and what determines when it is done."""
     records = part.records
+    if not len(records.tasks) and not len(records.ops):
+        facts = replace(facts, operators=host_operators(records))
     work = computed_work(
         records,
         part.membership.tasks,

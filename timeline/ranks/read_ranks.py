@@ -21,7 +21,7 @@ from timeline.analysis.waits.shared_ops import Islands
 from timeline.analysis.waits.waiting import Waiting, measure_waiting
 from timeline.errors import SelectionError
 from timeline.frozen import dataclass
-from timeline.layers import Layer
+from timeline.layers import HOST_LAYERS, Layer
 from timeline.options import ClockOptions, ReadingOptions
 from timeline.progress import Progress
 from timeline.ranks.choose_ranks import check_any, check_known, choose_ranks
@@ -338,19 +338,26 @@ def _read_window(
     """Find where the selection begins and ends over all ranks, then read the window in it."""
     selection = request.selection
     assert selection.window is not None
-    cheap = replace(selection, layers=SUMMARY_LAYERS, window=None)
-    spans = replace(request, selection=cheap, draw=False, questions=Questions())
-    read = list(workers.results(sources, draw_rank_from_source, [spans] * len(sources)))
-    here = [source for source, _ in read]
-    facts = [rank.facts for rank in _with_collectives_matched([rank for _, rank in read])]
-    check_any(here, workers.failures, path)
-    check_selection(facts, selection, path)
-    clock = _clock_of(here, facts, request.clock)
-    moved = [rank.moved(by.move) for rank, by in zip(facts, clock.moves, strict=True)]
-    found = [rank.span_ns for rank in moved if rank.span_ns is not None]
-    if not found:
+    found: list[tuple[int, int]] = []
+    for layers in (SUMMARY_LAYERS, SUMMARY_LAYERS | HOST_LAYERS):
+        cheap = replace(selection, layers=layers, window=None)
+        spans = replace(request, selection=cheap, draw=False, questions=Questions())
+        read = list(workers.results(sources, draw_rank_from_source, [spans] * len(sources)))
+        here = [source for source, _ in read]
+        facts = [rank.facts for rank in _with_collectives_matched([rank for _, rank in read])]
+        check_any(here, workers.failures, path)
+        check_selection(facts, selection, path)
+        clock = _clock_of(here, facts, request.clock)
+        moved = [rank.moved(by.move) for rank, by in zip(facts, clock.moves, strict=True)]
+        # The host counts only where no rank has anything of the device.
+        on_device = [rank.span_ns for rank in moved]
+        for of_ranks in (on_device, [rank.host_span_ns for rank in moved]):
+            found = found or [span_ns for span_ns in of_ranks if span_ns is not None]
+        if found:
+            break
+    else:
         raise SelectionError(
-            "window: the selection holds no device records to count from.",
+            "window: the selection holds no records to count from.",
             do="Leave out the window, or select other ranks or steps.",
         )
     origin_ns = min(span[0] for span in found)

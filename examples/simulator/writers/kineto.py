@@ -33,6 +33,13 @@ _KERNELS = {
     "hcom_receive_": (_SENDS, "recv"),
 }
 """The kernel of NCCL for each op, and what PyTorch calls what it does."""
+_LAUNCH = "cudaLaunchKernel"
+_CALLS = {
+    "MEMCPY_ASYNC": "cudaMemcpyAsync",
+    "EVENT_WAIT": "cudaStreamWaitEvent",
+    "EVENT_RECORD": "cudaEventRecord",
+}
+"""The call of the runtime for each kind of task; all others are kernels."""
 _DECIMALS = re.compile(r'"(ts|dur)": "([0-9.]+)"')
 _TIMES = re.compile(r'"(ts|dur)": ([0-9.]+)')
 _REPEATED_NS = (1, 2)
@@ -46,6 +53,7 @@ def write_kineto(
     base_ns: int = BASE_NS,
     distributed: bool = True,
     announced: bool = False,
+    damaged_step: int | None = None,
 ) -> list[Path]:
     """Write one trace per rank, every other one packed, and return them.
 
@@ -53,13 +61,14 @@ def write_kineto(
     instead of its operator, as some of those did. A run that is not distributed does not say which
     rank a trace is of. Collectives that are announced are all-to-alls, of which nothing tells but
     the annotation and the operator around their launch, as before 2.2: NCCL runs them as sends and
-    receives.
+    receives. Of a damaged step, by its position, kernels in the midst are lost (`lost_kernels`),
+    and the first has a duration that runs over all later ones (`overrunning_kernel`).
     """
     written = []
     for rank in run.ranks:
         stamp = run.wall_ns(rank.end_ns)
         name = f"{HOST_NAME}_{rank.os_pid}.{stamp}.pt.trace.json"
-        events = _Events(run, rank, base_ns, announced)
+        events = _Events(run, rank, base_ns, announced, damaged_step)
         text = _document(run, events, base_ns, distributed).encode()
         if rank.rank % 2:
             name, text = f"{name}.gz", gzip.compress(text, mtime=0)
@@ -123,19 +132,28 @@ def _document(run: Run, written: _Events, base_ns: int, distributed: bool) -> st
 class _Events:
     """The events of one rank."""
 
-    def __init__(self, run: Run, rank: RankRun, base_ns: int, announced: bool) -> None:
+    def __init__(
+        self, run: Run, rank: RankRun, base_ns: int, announced: bool, damaged_step: int | None
+    ) -> None:
         self._run, self.rank, self._base_ns = run, rank, base_ns
         self._announced = announced
         self._tasks = [task for one in rank.iterations for task in one.local_tasks]
         self._collectives = [op for one in rank.iterations for op in one.collectives]
         self._operators = dict(launching_operators(rank))
+        self._lost, self._overrun_ns = frozenset[int](), dict[int, int]()
+        if damaged_step is not None:
+            kernels = lost_kernels(rank, damaged_step)
+            self._lost = frozenset(task.connection_id for task in kernels)
+            first = overrunning_kernel(rank, damaged_step)
+            self._overrun_ns = {first.connection_id: max(task.end_ns for task in self._tasks)}
 
     def all(self) -> Iterator[Event]:
         yield from self._names()
         yield from self._framework()
         yield from self._runtime()
         for task in self._tasks:
-            yield from self._device(task)
+            if task.connection_id not in self._lost:
+                yield from self._device(task)
         for one in self._collectives:
             yield from self._collective(one)
         yield from self._annotations()
@@ -212,13 +230,13 @@ class _Events:
                 yield self._flow(end, "fwdbwd", call.sequence, place, call.start_ns)
 
     def _runtime(self) -> Iterator[Event]:
-        launching = {task.connection_id for task in self._tasks}
+        names = {task.connection_id: _CALLS.get(task.kind, _LAUNCH) for task in self._tasks}
+        launching = set(names)
         collective = {one.connection_id for one in self._collectives}
         launching |= collective
         for call in self.rank.cann_calls:
             if call.connection_id in launching:
-                copies = call.name == "aclrtMemcpyAsync"
-                name = "cudaMemcpyAsync" if copies else "cudaLaunchKernel"
+                name = names.get(call.connection_id, _LAUNCH)
                 place = (self.rank.os_pid, call.thread)
                 args = {"cbid": 211, "correlation": call.connection_id}
                 times = (call.start_ns, call.end_ns)
@@ -251,7 +269,8 @@ class _Events:
             category, name = "cuda_sync", "Stream Wait Event"
         else:  # recording an event leaves no trace on a GPU
             return
-        place, times = self._place(task.stream), (task.start_ns, task.end_ns)
+        end_ns = self._overrun_ns.get(task.connection_id, task.end_ns)
+        place, times = self._place(task.stream), (task.start_ns, end_ns)
         yield self._span(category, name, place, times, args)
         yield self._flow("f", "ac2g", task.connection_id, place, task.start_ns)
 
@@ -308,6 +327,22 @@ class _Events:
     def _mark(self, name: str, place: str, time_ns: int) -> Event:
         where = {"pid": place, "tid": place}
         return {"name": name, "ph": "i", "s": "g", **where, "ts": self._us(time_ns)}
+
+
+def lost_kernels(rank: RankRun, step: int) -> list[Task]:
+    """The kernels of a damaged step that are not in its trace: the middle third."""
+    kernels = _kernels(rank, step)
+    return kernels[len(kernels) // 3 : -(len(kernels) // 3)]
+
+
+def overrunning_kernel(rank: RankRun, step: int) -> Task:
+    """The kernel of a damaged step whose duration is too long in its trace."""
+    return _kernels(rank, step)[0]
+
+
+def _kernels(rank: RankRun, step: int) -> list[Task]:
+    tasks = list(rank.iterations)[step].local_tasks
+    return sorted((task for task in tasks if task.kernel), key=lambda task: task.start_ns)
 
 
 def process_group(run: Run, name: str) -> tuple[str, str, list[int]]:

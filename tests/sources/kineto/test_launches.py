@@ -157,9 +157,7 @@ def test_marks_at_the_start_of_kernels_tell_no_launch(write: Write) -> None:
     assert launched(records) == [None]
     assert spelled(records, records.tasks.op_type) == ["aten::mm"]
     assert not len(records.flows)
-    assert list(lost_arrows(records)) == [
-        "arrows from marks of MSPTI, which begin with their kernels and tell no launch"
-    ]
+    assert sum(lost_arrows(records).values()) == 2
 
 
 def test_arrows_from_nowhere_tell_nothing(write: Write) -> None:

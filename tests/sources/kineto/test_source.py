@@ -175,7 +175,12 @@ def test_host_events_have_a_layer(profile: Profile, found: dict[int, Records]) -
             for call in profile.run.rank(rank).framework_calls
             if call.category not in ("enqueue", "dequeue")
         )
-        assert {name for name, _ in by_layer["Runtime"]} == {"cudaLaunchKernel", "cudaMemcpyAsync"}
+        assert {name for name, _ in by_layer["Runtime"]} == {
+            "cudaLaunchKernel",
+            "cudaMemcpyAsync",
+            "cudaStreamWaitEvent",
+            "cudaEventRecord",
+        }
         assert set(spelled(records, host.level)) == {
             "cpu_op", "python_function", "user_annotation", "cuda_runtime",
         }  # fmt: skip

@@ -10,7 +10,13 @@ from timeline.columns.columns import Codes
 from timeline.columns.strings import StringPool
 from timeline.patterns import compile_late
 
-__all__ = ["fetching_names", "names_waiting_for_data", "names_waiting_for_device"]
+__all__ = [
+    "capture_edges",
+    "fetching_names",
+    "launching_names",
+    "names_waiting_for_data",
+    "names_waiting_for_device",
+]
 
 _FOR_DEVICE = compile_late(
     r"synchroni[sz]e|syncstream|(?:aclrt|cuda|hip)Memcpy$|aten::item$|_local_scalar_dense$", re.I
@@ -21,6 +27,11 @@ _FOR_DATA = compile_late(r"enumerate\(DataLoader\)|dataloader.*__next__", re.I)
 """Iterators of PyTorch's DataLoader, as its own ranges and as frames of Python spell them."""
 _FETCHES = compile_late(r"get_?next(?!\w*grad)", re.I)
 """Operators that fetch the next data."""
+
+_LAUNCHES = compile_late(r"launch(?!.*host)", re.I)
+"""Calls of the runtimes of GPUs that launch kernels or graphs; not cudaLaunchHostFunc."""
+_BEGINS_CAPTURE = compile_late(r"begincapture", re.I)
+_ENDS_CAPTURE = compile_late(r"endcapture|graphinstantiate", re.I)
 
 
 def names_waiting_for_device(strings: StringPool) -> Codes:
@@ -36,6 +47,19 @@ def names_waiting_for_data(strings: StringPool) -> Codes:
 def fetching_names(strings: StringPool) -> Codes:
     """Codes of the operators that fetch data on the device, (k,) ascending."""
     return _named(strings, _FETCHES, "next")
+
+
+def launching_names(strings: StringPool) -> Codes:
+    """Codes of the calls that launch kernels, (k,) ascending."""
+    return _named(strings, _LAUNCHES, "launch")
+
+
+def capture_edges(strings: StringPool) -> tuple[Codes, Codes]:
+    """Codes of the calls with which the capture of a stream begins, and ends."""
+    return (
+        _named(strings, _BEGINS_CAPTURE, "begincapture"),
+        _named(strings, _ENDS_CAPTURE, "endcapture", "graphinstantiate"),
+    )
 
 
 def _named(strings: StringPool, pattern: re.Pattern[str], *words: str) -> Codes:

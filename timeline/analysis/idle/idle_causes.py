@@ -215,10 +215,10 @@ class _Parting:
         self._host, self._strings = records.host, records.strings
         self._ends, self._least_ns = ends, least_ns
         fetching, preparing = _fetching(records), _preparing(records)
+        unrecorded = union(records.unrecorded.start_ns, records.unrecorded.end_ns)
+        times = (fetching, preparing, unrecorded)
         edges_ns = distinct(
-            np.concatenate(
-                [fetching.start_ns, fetching.end_ns, preparing.start_ns, preparing.end_ns]
-            )
+            np.concatenate([edge for one in times for edge in (one.start_ns, one.end_ns)])
         )
         self._of, self._start_ns, self._end_ns = cut_at(
             stretches.at.start_ns, stretches.at.end_ns, edges_ns
@@ -228,13 +228,18 @@ class _Parting:
         self._gap_end_ns = stretches.gaps.end_ns[self._gap]
         self._fetching = _inside(self._start_ns, fetching)
         self._preparing = _inside(self._start_ns, preparing)
+        self._unrecorded = _inside(self._start_ns, unrecorded)
 
     def parts(self) -> Iterator[Parts]:
         """All parts: together they are the stretches."""
         for phase, rows, start_ns, end_ns in self._phases():
             told = self._fetching[rows] & (phase != _Phase.BETWEEN)
             yield self._parts(rows[told], start_ns[told], end_ns[told], IdleCause.WAITING_FOR_DATA)
-            rest = ~told
+            lost = self._unrecorded[rows] & ~told
+            yield self._parts(
+                rows[lost], start_ns[lost], end_ns[lost], IdleCause.KERNELS_NOT_RECORDED
+            )
+            rest = ~told & ~lost
             yield from self._of_phase(phase, rows[rest], start_ns[rest], end_ns[rest])
 
     def _phases(self) -> Iterator[tuple[_Phase, Rows, Int64, Int64]]:

@@ -58,6 +58,8 @@ class IdleCause(str, enum.Enum):
     """It was not asked for, and no call of that thread is recorded at the time."""
     NOT_RECORDED = "not_recorded"
     """What launched it is not in the profile."""
+    KERNELS_NOT_RECORDED = "kernels_not_recorded"
+    """Kernels were launched for this time that the profiler did not record."""
 
     @property
     def words(self) -> str:
@@ -82,6 +84,7 @@ _WORDS = {
     IdleCause.LAUNCHED_BEFORE: "launched before the gap",
     IdleCause.OUTSIDE_CALLS: "outside any call",
     IdleCause.NOT_RECORDED: "launch not recorded",
+    IdleCause.KERNELS_NOT_RECORDED: "kernels not recorded",
 }
 CAUSES = tuple(IdleCause)
 """Tables hold the position of a cause here."""

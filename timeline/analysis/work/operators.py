@@ -7,12 +7,15 @@ from dataclasses import field, replace
 
 import numpy as np
 
+from timeline.analysis.work.framework_calls import CallKind, FrameworkCalls, launch_name
 from timeline.analysis.work.kernel_names import kernel_type, launched_type
 from timeline.analysis.work.kernel_waits import KernelWaits
 from timeline.analysis.work.operator_names import operator_type
 from timeline.columns.chunks import chunks
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
+from timeline.columns.distinct import distinct_pairs, rows_by_value
 from timeline.columns.group_by import group_by
+from timeline.columns.nesting import open_around
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.frozen import dataclass
 from timeline.records.clock import ClockMove
@@ -21,15 +24,19 @@ from timeline.records.not_given import NO_GRAPH, NO_ID
 from timeline.records.tables import GPU, CommunicationOps, Records, Spans, Tasks
 
 __all__ = [
+    "HOST_CORE",
     "LongestOps",
     "OperatorFigures",
     "OperatorLengths",
     "OperatorTimes",
     "TaskTypes",
     "computing_rows",
+    "host_operators",
     "operator_figures",
 ]
 
+HOST_CORE = "host"
+"""The core of operators of which only the host is recorded."""
 LONGEST_OPS = 20
 """Communication ops that are named one by one."""
 
@@ -148,6 +155,29 @@ def operator_figures(
         lengths = OperatorLengths.concat([*computing_lengths, below])
     longest = _longest(records.ops, iterations, records.strings, strings)
     return OperatorFigures(tuple(strings), times, longest, waits is not None, lengths)
+
+
+def host_operators(records: Records) -> OperatorFigures:
+    """How long operators of the framework took on the host, without those that they called."""
+    host, strings = records.host, StringPool()
+    kinds = FrameworkCalls(host, records.strings).kinds(host.layer, host.name)
+    rows = np.flatnonzero((kinds == CallKind.OPERATOR) & (host.end_ns > host.start_ns))
+    own_ns = host.end_ns[rows] - host.start_ns[rows]
+    _, lane = distinct_pairs(host.process[rows], host.thread[rows])
+    for _, of_thread in rows_by_value(lane):
+        its = rows[of_thread]
+        order = np.lexsort((-host.end_ns[its], host.start_ns[its]))
+        start_ns, end_ns = host.start_ns[its[order]], host.end_ns[its[order]]
+        around = open_around(start_ns, end_ns)
+        inner = np.flatnonzero(around >= 0)
+        within_ns = np.minimum(end_ns[inner], end_ns[around[inner]]) - start_ns[inner]
+        np.subtract.at(own_ns, of_thread[order[around[inner]]], within_ns)
+    keys = {
+        "type": strings.translate(host.name[rows], records.strings, launch_name),
+        "core": np.full(len(rows), strings.code(HOST_CORE), np.int32),
+    }
+    times, _ = _times(keys, own_ns, None)
+    return OperatorFigures(tuple(strings), times)
 
 
 def _computing(

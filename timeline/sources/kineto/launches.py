@@ -80,15 +80,13 @@ class Uncorrelated(ColumnTable):
 class Launches:
     """Tasks and calls, numbered alike where one launched the other, and the call of each task.
 
-    calls: in order, see `RuntimeCalls.in_order`. marked: the numbers of calls that only mark the
-    start of a task. names_calls: whether the External id of a task without a correlation numbers
-    a call of the runtime, and no operator.
+    calls: in order, see `RuntimeCalls.in_order`. names_calls: whether the External id of a task
+    without a correlation numbers a call of the runtime, and no operator.
     """
 
     tasks: Tasks
     calls: RuntimeCalls
     task_call: Rows
-    marked: Int64
     names_calls: bool
 
     def are_replayed(self) -> Bool:
@@ -114,8 +112,6 @@ def find_launches(
 
     ROCm leaves the correlation out in some versions. An External id counts only where exactly one
     call has it that launches such tasks, and only for tasks without a correlation and an arrow.
-    A call without a length that begins with its task is a mark that MSPTI makes of that, which
-    tells no launch.
     """
     connection = tasks.connection.copy()
     connection[alone.row] = _arrow_at(ends, alone.process, alone.thread, tasks.start_ns[alone.row])
@@ -124,16 +120,8 @@ def find_launches(
     rest = alone.take(connection[alone.row] == NO_ID)
     calls, connection[rest.row] = _with_external(calls, rest.external, tasks.copy[rest.row])
     calls = calls.take(calls.connection != NO_ID).in_order()
-    call = calls.launching(connection)
-    marks = np.flatnonzero(call != NOT_LAUNCHED)
-    marks = marks[
-        (calls.start_ns[call[marks]] == tasks.start_ns[marks])
-        & (calls.end_ns[call[marks]] == tasks.start_ns[marks])
-        & ~calls.correlated[call[marks]]
-    ]
-    call[marks] = NOT_LAUNCHED
     numbered = replace(tasks, connection=connection)
-    return Launches(numbered, calls, call, connection[marks], names_calls)
+    return Launches(numbered, calls, calls.launching(connection), names_calls)
 
 
 def _with_arrows(calls: RuntimeCalls, ends: ArrowEnds) -> RuntimeCalls:
@@ -186,10 +174,7 @@ def _with_external(calls: RuntimeCalls, external: Int64, copy: Bool) -> tuple[Ru
         tasks = np.flatnonzero((copy == copies) & np.isin(external, ids))
         row = rows[np.searchsorted(ids, external[tasks])]
         fresh = np.unique(row[connection[row] == NO_ID])
-        used = np.isin(calls.external[fresh], connection)
-        highest = max(int(connection.max(initial=0)), int(calls.external.max(initial=0)))
-        connection[fresh] = np.where(
-            used, highest + 1 + np.arange(len(fresh)), calls.external[fresh]
-        )
+        first_free = max(connection.max(initial=0), calls.external.max(initial=0)) + 1
+        connection[fresh] = first_free + np.arange(len(fresh))
         found[tasks] = connection[row]
     return replace(calls, connection=connection), found

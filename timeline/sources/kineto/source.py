@@ -94,7 +94,6 @@ _ANNOTATIONS = "spans of annotations on devices, which are drawn on the host"
 _MARKS = "marks that the profiler made of its own recording"
 _HALF = "arrows whose other end is not in the profile"
 _LOOSE = "arrows that could not be tied to a call and to what it launched"
-_MARKED = "arrows from marks of MSPTI, which begin with their kernels and tell no launch"
 _NO_TOTALS = "memory events without totals"
 _SAME_STEPS = "steps with the number of another step"
 _OTHERS = "trace events of a kind that is not drawn"
@@ -104,7 +103,6 @@ _CODES = {
     _MARKS: OmissionCode.NOT_DRAWN,
     _HALF: OmissionCode.ARROW_HALF,
     _LOOSE: OmissionCode.UNPAIRED,
-    _MARKED: OmissionCode.REPEATED,
     _NO_TOTALS: OmissionCode.NO_TIME,
     _SAME_STEPS: OmissionCode.REPEATED,
 }
@@ -112,7 +110,7 @@ _CODES = {
 _LAYERS = {
     _ANNOTATIONS: frozenset({Layer.FRAMEWORK}),
     _MARKS: frozenset({Layer.FRAMEWORK}),
-    **dict.fromkeys((_HALF, _LOOSE, _MARKED), frozenset({Layer.ARROWS})),
+    **dict.fromkeys((_HALF, _LOOSE), frozenset({Layer.ARROWS})),
     _NO_TOTALS: frozenset({Layer.COUNTERS}),
 }
 """The layers that would draw what is left out, of what no other layer needs."""
@@ -382,7 +380,7 @@ class _Reader:
         runtime_rows = runtime.rows
         runtime.extend(others)
         host = runtime.build()
-        if self._has_host and not calls.correlated.all():
+        if self._has_host and (host.connection[calls.row] != calls.connection).any():
             connection = host.connection.copy()
             connection[calls.row] = calls.connection
             host = replace(host, connection=connection)
@@ -418,10 +416,9 @@ class _Reader:
         drawn = resolved.flows
         if not (drawn.category == self._strings.code(FORWARD_BACKWARD)).any():
             drawn = Flows.concat([drawn, numbered.arrows(host, self._strings)])
-        half, loose = ends.count_half(np.concatenate([joined, launches.marked, *self._elsewhere]))
+        half, loose = ends.count_half(np.concatenate([joined, *self._elsewhere]))
         self._left_out[_HALF] += resolved.half + half
         self._left_out[_LOOSE] += loose
-        self._left_out[_MARKED] += len(launches.marked)
         return Flows.concat([launched, drawn])
 
     def _group(self, pid: object) -> str:

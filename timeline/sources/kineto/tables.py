@@ -297,7 +297,6 @@ class RuntimeCalls(ColumnTable):
     thread: Int64 = column(np.int64)
     external: Int64 = column(np.int64)
     """The External id, by which some versions for ROCm name the call of a kernel."""
-    correlated: Bool = column(np.bool_)
     graph: Bool = column(np.bool_)
     """Whether it launches a graph, which was captured before."""
     launches: Bool = column(np.bool_)
@@ -315,7 +314,6 @@ class RuntimeCalls(ColumnTable):
             host.process,
             host.thread,
             correlations(events.ids(NO_ID, "external", "external_small")),
-            host.connection != NO_ID,
             events.by_name(np.bool_, _GRAPH_LAUNCH.search),
             events.by_name(np.bool_, _LAUNCH.search),
             events.by_name(np.bool_, _COPY.search),

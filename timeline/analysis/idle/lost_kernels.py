@@ -1,0 +1,105 @@
+"""Launches whose kernels the profiler did not record, and when those may have run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from timeline.analysis.idle.call_kinds import capture_edges, launching_names
+from timeline.columns.columns import Bool, Rows
+from timeline.columns.distinct import distinct, distinct_values, rows_by_value
+from timeline.columns.intervals import union
+from timeline.columns.strings import NO_NAME
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import RUNTIME, Records, Spans
+from timeline.units import spell_number
+
+__all__ = ["with_lost_kernels"]
+
+
+def with_lost_kernels(records: Records) -> Records:
+    """Add when kernels of a GPU may have run that were not recorded, and warn of them.
+
+    A launch lost its kernels where nothing on the device has its connection, although something
+    that was launched later has run. A stream runs kernels in the order of their launches, so they
+    ran between what was launched before and after on the busier one of the streams around. What was
+    launched last may not have run when the recording ended.
+    """
+    host, tasks = records.host, records.tasks
+    lost = _launches_without_tasks(records)
+    if not len(lost):
+        return records
+    launched = np.flatnonzero((tasks.launch_ns != NO_TIME) & ~tasks.copy)
+    if not len(launched) and not tasks.compute.any():
+        return _with_warning(records, lost, ", and no kernel: the profiler lost them.")
+    launched = launched[np.argsort(tasks.launch_ns[launched], kind="stable")]
+    after = np.searchsorted(tasks.launch_ns[launched], host.start_ns[lost], side="right")
+    lost, after = lost[after < len(launched)], after[after < len(launched)]
+    first, last = _around(tasks.stream[launched], tasks.compute[launched], after)
+    ended_ns = np.append(tasks.end_ns[launched], NO_TIME)[first]
+    start_ns = np.maximum(host.start_ns[lost], ended_ns)
+    end_ns = tasks.start_ns[launched[last]]
+    some = start_ns < end_ns
+    times = union(start_ns[some], end_ns[some])
+    records = replace(records, unrecorded=Spans(times.start_ns, times.end_ns))
+    said = " without a kernel, though later ones have theirs: the profiler lost them."
+    return _with_warning(records, lost, said) if len(lost) else records
+
+
+def _with_warning(records: Records, lost: Rows, said: str) -> Records:
+    noun = "launch" if len(lost) == 1 else "launches"
+    warning = f"rank {records.rank}: {spell_number(len(lost))} {noun}{said}"
+    return replace(records, warnings=(*records.warnings, warning))
+
+
+def _around(stream: Rows, compute: Bool, after: Rows) -> tuple[Rows, Rows]:
+    """What was launched before and after lost kernels on their stream, -1 where nothing was before.
+
+    Args:
+        stream, compute: (n,) of what was launched, in order.
+        after: (k,) the next of these behind each lost kernel.
+    """
+    _, which = distinct_values(stream)
+    busy = np.bincount(which, compute)
+    before = after - 1
+    is_before = (before >= 0) & (busy[which[before]] >= busy[which[after]])
+    own = np.where(is_before, which[before], which[after])
+    for number, of_stream in rows_by_value(own):
+        rows = np.flatnonzero(which == number)
+        at = np.searchsorted(rows, after[of_stream])
+        before[of_stream] = np.where(at > 0, rows[at - 1], before[of_stream])
+        after[of_stream] = np.where(at < len(rows), np.append(rows, 0)[at], after[of_stream])
+    return before, after
+
+
+def _launches_without_tasks(records: Records) -> Rows:
+    """The host rows of launches outside captures that nothing on the device has come of."""
+    host, strings = records.host, records.strings
+    layer, launching = strings.find(RUNTIME), launching_names(strings)
+    rows = np.flatnonzero(
+        (host.layer == (NO_NAME if layer is None else layer))
+        & (host.connection != NO_ID)
+        & np.isin(host.name, launching)
+    )
+    rows = rows[~np.isin(host.connection[rows], distinct(records.tasks.connection))]
+    rows = rows[~_are_captured(records, rows)] if len(rows) else rows
+    return rows[np.unique(host.connection[rows], return_index=True)[1]]
+
+
+def _are_captured(records: Records, rows: Rows) -> Bool:
+    """Which calls a stream captured: between calls of their thread that begin and end a capture."""
+    host = records.host
+    begins, ends = (np.isin(host.name, codes) for codes in capture_edges(records.strings))
+    edges = np.flatnonzero(begins | ends)
+    captured = np.zeros(len(rows), np.bool_)
+    if not len(edges):
+        return captured
+    edges = edges[np.argsort(host.start_ns[edges], kind="stable")]
+    for thread, of_thread in rows_by_value(host.thread[edges]):
+        its = edges[of_thread]
+        some = np.flatnonzero(host.thread[rows] == thread)
+        at = np.searchsorted(host.start_ns[its], host.start_ns[rows[some]])
+        # Before the first edge, a capture is open if that ends one.
+        captured[some] = np.append(ends[its[0]], begins[its])[at]
+    return captured
