@@ -133,7 +133,12 @@ class _Events:
     """The events of one rank."""
 
     def __init__(
-        self, run: Run, rank: RankRun, base_ns: int, announced: bool, damaged_step: int | None
+        self,
+        run: Run,
+        rank: RankRun,
+        base_ns: int,
+        announced: bool,
+        damaged_step: int | None = None,
     ) -> None:
         self._run, self.rank, self._base_ns = run, rank, base_ns
         self._announced = announced
