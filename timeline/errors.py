@@ -71,7 +71,8 @@ class TimelineError(Exception):
     def offer_others(self) -> None:
         """Name the option that reads the other ranks, unless the message does."""
         if not any("--keep-going" in line for line in self.lines()):
-            self.hints += ("To read the other ranks: the same command with --keep-going",)
+            said = " To read the other ranks, add --keep-going."
+            self._said, self._in_python = self._said + said, self._in_python + in_python(said)
 
     def say_in_python(self) -> None:
         """Speak to somebody who called a function: keywords instead of options."""

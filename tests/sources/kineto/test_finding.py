@@ -531,8 +531,8 @@ def test_an_error_of_one_rank_names_what_reads_the_others(
     for rank in range(broken):
         (tmp_path / f"rank{rank}.pt.trace.json").write_bytes(data)
     assert main([str(tmp_path), "--verdict"]) == 1
-    assert "the same command with --keep-going" in capsys.readouterr().err
+    assert "To read the other ranks, add --keep-going." in capsys.readouterr().err
     assert main([str(tmp_path / "rank0.pt.trace.json"), "--verdict"]) == 1
-    assert "the same command with" not in capsys.readouterr().err
+    assert "To read the other ranks" not in capsys.readouterr().err
     assert main([str(tmp_path), "--verdict", "--keep-going", "-q"]) == 0
     assert capsys.readouterr().err.count("is left out") == broken

@@ -104,9 +104,11 @@ def group_into_runs(claims: Sequence[Claim], *, with_times: bool = False) -> lis
 def _by_directory(group: list[int], claims: Sequence[Claim]) -> list[list[int]]:
     """The captures of one time by the directory they lie in, where ranks make them several runs.
 
-    That is where no directory has a rank twice, and any two have one in common.
+    That is where no directory has a rank twice, and any two have one in common. Ids in names of
+    files may be those of devices, which two hosts of one run have in common.
     """
-    if not _are_doubled(group, claims):
+    has_ids = any(claims[at].capture.format.ids is not None for at in group)
+    if has_ids or not _are_doubled(group, claims):
         return [group]
     around = _directory_around(claims[at].capture.directory for at in group)
     inside: dict[str, list[int]] = defaultdict(list)
