@@ -101,4 +101,4 @@ def test_a_capture_without_steps_has_a_path_over_its_work() -> None:
     on_host = table.take(table["kind"] == "host")
     assert (np.ma.filled(on_host["call_ns"], 0) < 0.5 * on_host["duration_ns"]).all()
     at_most_ns = {row["cause"]: row["at_most_ns"] for row in bounds}
-    assert at_most_ns["outside_calls"] == pytest.approx(4_365_080)
+    assert at_most_ns["outside_calls"] == pytest.approx(4_592_920)

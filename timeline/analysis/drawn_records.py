@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from timeline.analysis.host_offset import drop_early_arrows
 from timeline.layers import HOST_LAYERS, Layer
 from timeline.records.tables import CounterSamples, Flows, HostEvents, Omission, Records
 
@@ -12,6 +13,7 @@ __all__ = ["drawn_records", "omissions_of_drawn"]
 
 def drawn_records(records: Records, drawn: frozenset[Layer]) -> Records:
     """Records without host calls, arrows and samples, unless a layer that is drawn needs them."""
+    records = drop_early_arrows(records)
     needed = drawn & (HOST_LAYERS | {Layer.ARROWS})
     return replace(
         records,

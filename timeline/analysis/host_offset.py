@@ -14,7 +14,13 @@ from timeline.records.clock import ClockMove
 from timeline.records.not_given import NO_TIME
 from timeline.records.tables import FlowEnd, Omission, OmissionCode, Records, Steps
 
-__all__ = ["BACKWARDS_REASON", "EARLY_REASON", "drop_backward_arrows", "fit_host_clock"]
+__all__ = [
+    "BACKWARDS_REASON",
+    "EARLY_REASON",
+    "drop_backward_arrows",
+    "drop_early_arrows",
+    "fit_host_clock",
+]
 
 BACKWARDS_REASON = "arrows to what began more than 1 ms before the call"
 EARLY_REASON = "arrows to what began before the call, unlike 99% of all launches"
@@ -24,7 +30,8 @@ MOST_EARLY = 100
 
 def drop_backward_arrows(records: Records) -> Records:
     """Leave out, and count, arrows to what began too long before the call to be launched by it."""
-    return _without_arrows(records, MOST_HOST_OFFSET_NS, BACKWARDS_REASON)
+    left, arrows = _without_arrows(records, MOST_HOST_OFFSET_NS)
+    return _with_omission(left, BACKWARDS_REASON, arrows)
 
 
 def fit_host_clock(records: Records) -> Records:
@@ -33,7 +40,7 @@ def fit_host_clock(records: Records) -> Records:
     Host times are those of host events, the windows of host steps, and when something was launched;
     times of the device stay. What starts earlier than that was not launched by the call. A single
     odd record must not move all others, so of each kind of launch one percent, and always one, may
-    still start early: those count as launched when they start, and have no arrow.
+    still start early: those count as launched when they start, and their arrows are not drawn.
     """
     early_ns = max((_most_early_ns(found) for found in _earliness(records)), default=0)
     if early_ns > 0:
@@ -48,7 +55,15 @@ def fit_host_clock(records: Records) -> Records:
             planes=replace(records.planes, launch_ns=back.of(records.planes.launch_ns)),
             host_offset_ns=-early_ns,
         )
-    return _without_arrows(_clipped(records), 0, EARLY_REASON)
+    early = int(np.count_nonzero(_leads(records)[1] > 0))
+    return _with_omission(_clipped(records), EARLY_REASON, early)
+
+
+def drop_early_arrows(records: Records) -> Records:
+    """Leave out the arrows to the few that start before their launch on fitted clocks."""
+    if all(one.reason != EARLY_REASON for one in records.omissions):
+        return records
+    return _without_arrows(records, 0)[0]
 
 
 def _most_early_ns(early_ns: Int64) -> int:
@@ -74,22 +89,23 @@ def _clipped(records: Records) -> Records:
     return replace(records, **changed) if changed else records
 
 
-def _without_arrows(records: Records, most_early_ns: int, reason: str) -> Records:
-    """Records without the arrows to what starts earlier than its call by more than some time."""
+def _without_arrows(records: Records, most_early_ns: int) -> tuple[Records, int]:
+    """Records without arrows to what starts earlier than its call by more, and how many."""
     leads, early_ns = _leads(records)
     early = leads[early_ns > most_early_ns]
-    if not len(early):
-        return records
     stays = np.ones(len(records.flows), np.bool_)
     stays[early] = False
-    lost = Omission(
-        reason,
-        len(early),
-        records.rank,
-        code=OmissionCode.ARROW_BACKWARDS,
-        layers=frozenset({Layer.ARROWS}),
-    )
-    return replace(records, flows=records.flows.take(stays), omissions=(*records.omissions, lost))
+    left = replace(records, flows=records.flows.take(stays)) if len(early) else records
+    return left, len(early)
+
+
+def _with_omission(records: Records, reason: str, arrows: int) -> Records:
+    if not arrows:
+        return records
+    layers = frozenset({Layer.ARROWS})
+    code = OmissionCode.ARROW_BACKWARDS
+    lost = Omission(reason, arrows, records.rank, code=code, layers=layers)
+    return replace(records, omissions=(*records.omissions, lost))
 
 
 def _earliness(records: Records) -> Iterator[Int64]:
