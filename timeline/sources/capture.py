@@ -277,7 +277,7 @@ class Claim:
     def identity(self, rank: int) -> Identity:
         """Who the capture is, as the rank that was found for it."""
         where = self.evidence[0].where if self.evidence else NOT_DISTRIBUTED
-        if not self.evidence and self.device is not None:
+        if self.device is not None and (not self.evidence or self.evidence[0].counted):
             where = f"{where}, device {self.device}"
         part = "" if self.part is None else self.part.name
         directory = self.capture.directory

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -279,3 +281,28 @@ def test_tables_alone_are_split_by_device(tmp_path: Path) -> None:
     for source in sources:
         wanted = expected_overlap(tiny_run(ranks=2), source.identity.rank)
         assert overlap_ns(read(source))["computing_ns"] == wanted["computing_ns"]
+
+
+@pytest.mark.parametrize(("last", "ranks"), [(0, [0]), (1, [0, 1])])
+def test_devices_of_a_large_database(
+    shelf: ProfileShelf, tmp_path: Path, last: int, ranks: list[int]
+) -> None:
+    """Some of its rows tell that it is of one device, or that all are to be looked at."""
+    profile = shelf.copy("torch-db", tmp_path / "run")
+    shutil.rmtree(profile.captures[1])
+    path = only(profile.captures[0], "ascend_pytorch_profiler_0.db")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executemany(
+            "INSERT INTO TASK (startNs, endNs, deviceId, globalTaskId) VALUES (?, ?, ?, ?)",
+            ((row, row + 1, last if row > 99_990 else 0, row) for row in range(10_000, 120_000)),
+        )
+    assert ranks_of(profile.path) == ranks
+
+
+def test_the_device_that_a_map_names_has_its_rank(tmp_path: Path) -> None:
+    """Further devices of the process are counted on from there."""
+    (worker,) = write_torch_database_of_one_process(tiny_run(ranks=3), tmp_path)
+    with closing(sqlite3.connect(only(worker, "ascend_pytorch_*.db"))) as connection, connection:
+        connection.execute("UPDATE RANK_DEVICE_MAP SET deviceId = 1")
+    found = {one.identity.rank: one.identity.device for one in discover(tmp_path).sources}
+    assert found == {0: 1, 1: 0, 2: 2}

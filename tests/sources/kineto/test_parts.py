@@ -164,7 +164,7 @@ def test_a_merged_trace_beside_its_parts_is_left_out(traces: list[Path], tmp_pat
         merged.name,
         traces[2].name,
     ]
-    assert "only rank 1 is read" in " ".join(found.notes)
+    assert "the traces of ranks 0,2 beside it are read" in " ".join(found.notes)
 
 
 def test_a_merged_trace_beside_traces_without_ranks_is_left_out(tmp_path: Path) -> None:

@@ -129,9 +129,8 @@ def _claims(capture: Capture, root: Root, database: Database) -> list[Claim]:
     known = [pair for pair in pairs if is_rank(pair[0])]
     pairs = known or [pair for pair in pairs if pair[1] >= 0]
     devices = _devices(database, len(pairs)) if capture.device is None else []
-    by_device = {device: rank for rank, device in pairs}
-    if len(pairs) > 1 and set(devices) & by_device.keys():
-        pairs = [(rank, device) for rank, device in pairs if device in devices]
+    if len(pairs) > 1:
+        pairs = [pair for pair in pairs if pair[1] in devices] or pairs
     if len(pairs) > 1:
         return [
             make_claim(capture, _evidence_of_map(capture, rank), device, clock, several=True)
@@ -143,6 +142,7 @@ def _claims(capture: Capture, root: Root, database: Database) -> list[Claim]:
         evidence.append(Evidence(int(match[1]), capture.content.name))
     evidence += [*find_evidence_in_files(capture), *find_evidence_in_names(capture, root)]
     if len(devices) > 1:
+        devices.sort(key=lambda device: (all(device != known for _, known in pairs), device))
         return [make_claim(capture, evidence, one, clock, several=True) for one in devices]
     device = pairs[0][1] if pairs else capture.device
     several = capture.device is not None and count_devices(capture.directory) > 1

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from timeline.errors import spell_ids
 from timeline.sources.capture import Claim, Evidence
-from timeline.sources.finding.runs import LONGEST_NS
+from timeline.sources.finding.runs import SAME_RUN_NS
 from timeline.sources.finding.times import recorded_time
 
 __all__ = ["count_ranks_on", "find_free_ranks", "without_merged"]
@@ -21,19 +21,16 @@ MOST_NAMED = 4
 def count_ranks_on(claims: Sequence[Claim]) -> list[Claim]:
     """Return the claims with a rank of its own for each device of a process that tells one rank.
 
-    The devices are numbered in their order, from that rank on. Ranks that differ are left as they
-    are, and so are devices of a process that tells none.
+    The devices are numbered in the order in which they are given, from that rank on. A process that
+    tells no rank is left as it is.
     """
     made = list(claims)
-    by_content: dict[Path, list[int]] = defaultdict(list)
+    told: dict[tuple[Path, int | None], int] = defaultdict(int)
     for at, claim in enumerate(claims):
         if claim.part is not None and claim.device is not None:
-            by_content[claim.capture.content].append(at)
-    for places in by_content.values():
-        if len({claims[at].rank for at in places}) == 1:
-            ordered = sorted(places, key=lambda at: claims[at].device or 0)
-            for counted, at in enumerate(ordered):
-                made[at] = _counted_on(claims[at], counted)
+            key = claim.capture.content, claim.rank
+            made[at] = _counted_on(claim, told[key])
+            told[key] += 1
     return made
 
 
@@ -104,21 +101,19 @@ def without_merged(claims: Sequence[Claim]) -> tuple[list[Claim], list[str]]:
         ]
         known = {claim.rank for claim in whole}
         nameless = [claim for claim in whole if claim.rank is None]
-        left = (
-            [] if len(nameless) >= len(parts) else [one for one in parts if one.rank not in known]
-        )
-        if len(left) < len(parts):
-            passed |= {id(one) for one in parts} - {id(one) for one in left}
-            said = "is left out: it was merged from traces that are beside it."
-            if left:
-                ranks = spell_ids([one.rank for one in left if one.rank is not None])
-                said = (
-                    f"was merged from traces that are beside it; of it, only rank {ranks} is read."
-                )
-            notes.append(f"{parts[0].capture.directory.name} {said}")
+        is_known = len(nameless) >= len(parts)
+        beside = [one for one in parts if is_known or one.rank in known]
+        passed |= set(map(id, beside))
+        name = parts[0].capture.directory.name
+        if len(beside) == len(parts):
+            notes.append(f"{name} is left out: it was merged from traces that are beside it.")
+        elif beside:
+            ranks = spell_ids([one.rank for one in beside if one.rank is not None])
+            noun = "rank" if len(beside) == 1 else "ranks"
+            notes.append(f"{name} was merged; the traces of {noun} {ranks} beside it are read.")
     return [claim for claim in claims if id(claim) not in passed], notes
 
 
 def _may_be_of_one_time(one: Claim, other: Claim) -> bool:
     (one_ns, _), (other_ns, _) = recorded_time(one), recorded_time(other)
-    return one_ns is None or other_ns is None or abs(one_ns - other_ns) < LONGEST_NS
+    return one_ns is None or other_ns is None or abs(one_ns - other_ns) < SAME_RUN_NS
