@@ -36,7 +36,7 @@ LOOKED_FOR = (
     f"  PROF_*/{MINDSTUDIO_OUTPUT}, PROF_*/device_N/timeline, sqlite or data",
     "  ascend_pytorch_profiler_*.db, ascend_mindspore_profiler_*.db, msprof_*.db, msmonitor_*.db",
     "  kernel_details.csv, op_summary_*.csv, task_time_*.csv",
-    "  step_trace_time.csv, communication.json, communication_matrix.json, analysis.db",
+    "  step_trace_time.csv, communication.json, communication_matrix.json",
     "  output_timeline_data_*.txt, *timeline_display_*.json, JOB*/data  (MindSpore)",
     "  step_trace_raw_*.csv, flops_*, minddata_*, hccl_raw_*.csv  (MindSpore)",
     "  *.pt.trace.json, or any .json that holds such a trace  (PyTorch)",
