@@ -69,7 +69,7 @@ class Export:
         """The four sums of the report, in ns, by row."""
         (row,) = (row for row in self.report.overlap if (row.rank, row.step) == (rank, step))
         sums = row.computing_ns, row.communication_ns, row.not_overlapped_ns, row.free_ns
-        return dict(zip(OVERLAP_ROWS, sums, strict=True))
+        return {name: time_ns or 0 for name, time_ns in zip(OVERLAP_ROWS, sums, strict=True)}
 
 
 def export_of(capture: str, target: Path) -> Export:

@@ -177,6 +177,39 @@ def test_a_step_trace_beside_tables_is_drawn(tmp_path: Path, command: Command) -
     assert output["steps"] == [1, 2, 3]
 
 
+def test_what_hccl_recorded_beside_a_step_trace_is_drawn(
+    shelf: ProfileShelf, tmp_path: Path, command: Command
+) -> None:
+    """Its ops and tasks are those of the whole profile, whether or not names have the id."""
+    made = shelf.copy("mindspore-text-hccl", tmp_path / "run", ranks=1)
+    whole = command.report(made.path, "--kind", "detail")
+    (profiler,) = made.captures
+    for path in profiler.iterdir():
+        if path.is_file() and not path.name.startswith("step_trace_raw"):
+            path.unlink()
+    for renamed in (False, True):
+        if renamed:
+            (held,) = profiler.glob("hccl_info*")
+            held.rename(profiler / "hccl_info")
+        report = command.report(made.path, "--kind", "detail")
+        for name in ("comm", "comm_ops", "steps"):
+            assert report["ranks"][0][name] == whole["ranks"][0][name]
+        assert report["ranks"][0]["comm"] > 0
+        assert drawn_slices(command.picture(made.path, "--kind", "detail"), "Communication")
+
+
+def test_what_a_step_trace_does_not_tell_is_not_known(tmp_path: Path, command: Command) -> None:
+    """Neither computing nor free time; idle time is where it waits for data, and no more."""
+    _, profiler = tables_of(tmp_path / "run", write_step_trace, ranks=1)
+    report = command.report(profiler)
+    parts = ("computing_ns", "not_overlapped_ns", "free_ns", "copies_ns", "idle_ns")
+    assert {row[name] for row in report["overlap"] for name in parts} == {None}
+    assert all(row["communication_ns"] >= 0 for row in report["overlap"])
+    assert {row["cause"] for row in report["idle"]} <= {"waiting_for_data"}
+    names = {one.name for one in drawn_slices(command.picture(profiler))}
+    assert not names & {"Free", "Idle", "Computing", "Exposed communication"}
+
+
 # -- beside other captures -------------------------------------------------------------------------
 
 

@@ -98,10 +98,12 @@ def check_export(made: LoadedExport, *, selects: bool = False) -> None:
             _promise(output.elements <= report.max_events, "the limit of events is exceeded")
     for row in report.overlap:
         numbers = (row.computing_ns, row.communication_ns, row.not_overlapped_ns, row.free_ns)
-        _promise(min(numbers) >= 0, f"a part of time is negative: {row}")
-        free = row.idle_ns + (row.copies_ns or 0) + (row.outside_ns or 0)
-        _promise(free == row.free_ns, f"copies, outside and idle are not free: {row}")
-        _promise(row.not_overlapped_ns <= row.communication_ns, f"more is not overlapped: {row}")
+        _promise(min(one or 0 for one in numbers) >= 0, f"a part of time is negative: {row}")
+        if row.idle_ns is not None:
+            free = row.idle_ns + (row.copies_ns or 0) + (row.outside_ns or 0)
+            _promise(free == row.free_ns, f"copies, outside and idle are not free: {row}")
+        alone, all_ns = row.not_overlapped_ns or 0, row.communication_ns or 0
+        _promise(alone <= all_ns, f"more is not overlapped: {row}")
     if len(made.files) == 1 and not report.resolutions:
         _check_parts_of_time(made, selects=selects)
     if report.resolutions and len(made.files) == 1:

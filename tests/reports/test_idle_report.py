@@ -51,7 +51,7 @@ def test_the_table_has_a_row_for_each_cause_longest_first(report: ExportReport) 
 
 def test_the_page_has_the_same_sums(report: ExportReport) -> None:
     """Sums of the tables by cause and by rank are the idle time of all ranks."""
-    idle_ns = sum(row.idle_ns for row in report.overlap if row.step is None)
+    idle_ns = sum(row.idle_ns or 0 for row in report.overlap if row.step is None)
     tables = {table.name: table for table in idle_tables(report.figures)}
     for name in ("idle", "idle-ranks"):
         (times,) = [one for one in tables[name].columns if one.title.startswith("Time")]

@@ -27,7 +27,7 @@ class RankClock:
     """What joining needs to know of one rank.
 
     monotonic: whether its times count from the start of its host. span_ns: first start and last
-    end on its device.
+    end on its device. untimed: whether its times only follow each other from 0 on.
     """
 
     rank: int
@@ -35,6 +35,7 @@ class RankClock:
     monotonic: bool
     span_ns: tuple[int, int] | None = None
     collectives: RankCollectives = field(default_factory=RankCollectives)
+    untimed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,21 @@ def join_clocks(ranks: Sequence[RankClock], options: ClockOptions | None = None)
 
 
 def _recorded(ranks: Sequence[RankClock]) -> JoinedClock:
+    """The clocks as recorded; ranks without times begin where the first of the others does."""
     still = tuple(RankMove() for _ in ranks)
+    timed = [rank for rank in ranks if not rank.untimed]
+    if not timed:
+        return JoinedClock(still, None)
+    if len(timed) < len(ranks):
+        joined = _recorded(timed)
+        starts_ns = [
+            move.move.of_moment(rank.span_ns[0])
+            for rank, move in zip(timed, joined.moves, strict=True)
+            if rank.span_ns is not None
+        ]
+        begin, moves = RankMove(ClockMove(min(starts_ns, default=0))), iter(joined.moves)
+        found = tuple(begin if rank.untimed else next(moves) for rank in ranks)
+        return replace(joined, moves=found)
     monotonic = [rank.monotonic for rank in ranks]
     if not any(monotonic):
         return JoinedClock(still, 0)

@@ -12,69 +12,125 @@ from timeline.analysis.path.path_items import RankPath
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.step_membership import NO_STEP
 from timeline.analysis.step_trace import StepTrace
+from timeline.analysis.step_waits import StepWaits
 from timeline.columns.columns import Int64
 from timeline.columns.intervals import union
+from timeline.records.not_given import NO_ID
 from timeline.records.profiler_tables.cluster import ParallelTimes
+from timeline.records.profiler_tables.profiler_tables import ProfilerTables
+from timeline.records.tables import Steps
 
-__all__ = ["with_filed_times"]
+__all__ = ["filed_totals", "with_filed_times"]
 
 _TOLD = (IdleCause.WAITING_FOR_DATA, IdleCause.NOT_RECORDED)
 """Causes of idle time that a step trace tells."""
+_PARTS = ("computing_ns", "not_overlapped_ns", "free_ns", "copies_ns", "idle_ns")
 LONGEST = 1.02
 """What a step computes and communicates alone takes no more of its length, but for rounding."""
 
 
-def with_filed_times(facts: RankFacts) -> RankFacts:
-    """The facts of a rank without device tasks, with what a file tells of each selected step.
+def filed_totals(
+    tables: ProfilerTables, steps: Steps, measured: OverlapTotals
+) -> OverlapTotals | None:
+    """Return what a file says of each of some steps; None where it lacks one, or contradicts them.
 
-    Computing and exposed communication are those of the file, and the rest of a step,
-    as long as it is marked, is free. Nothing tells what followed what, so there is no path; of why
-    the rank idles nothing is known but the interval of each step, in which it waits for data. The
-    facts stay as they are where the file lacks a step, or tells of more than a step is long.
+    step_trace_time.csv has all parts of a step. Of MindSpore's cluster tables, which have computing
+    and exposed communication, what is left of a step as long as it is marked is free; they are not
+    of these steps where they hold more than a step is long.
+
+    measured: what the records of the steps say.
     """
-    filed = facts.profiler_tables.of(ParallelTimes)
+    own = _rows_of(tables, steps)
+    if own is None or not len(steps):
+        return None
+    return _totals(own, steps.end_ns - steps.start_ns, measured.communication_ns)
+
+
+def _rows_of(tables: ProfilerTables, steps: Steps) -> ParallelTimes | None:
+    """Return the row of each step; of a capture without steps the only one, which has no number."""
+    filed = tables.of(ParallelTimes)
     filed = filed.take(~filed.mean)
-    steps = facts.steps
-    if facts.tasks or not len(steps) or len(np.unique(filed.step)) < len(filed):
-        return facts
+    wanted = steps.iteration if len(steps) else np.array([NO_ID])
     order = np.argsort(filed.step, kind="stable")
-    row = np.searchsorted(filed.step, steps.iteration, sorter=order)
-    if not len(filed) or (row == len(filed)).any():
-        return facts
-    own = filed.take(order[row])
-    length_ns = steps.end_ns - steps.start_ns
+    numbers = filed.step[order]
+    row = np.searchsorted(numbers, wanted)
+    if not len(filed) or (np.diff(numbers) == 0).any() or not np.isin(wanted, numbers).all():
+        return None
+    return filed.take(order[row])
+
+
+def _totals(own: ParallelTimes, length_ns: Int64, communication_ns: Int64) -> OverlapTotals | None:
+    """Return the parts of steps of so much length, and of what their records communicate."""
     computing_ns, alone_ns = own.computing_ns, own.communication_alone_ns
-    told = (own.step == steps.iteration) & (computing_ns >= 0) & (alone_ns >= 0)
-    if not told.all() or (computing_ns + alone_ns > LONGEST * length_ns).any():
-        return facts
-    free_ns = np.maximum(length_ns - computing_ns - alone_ns, 0)
-    totals = OverlapTotals.of(
-        len(steps),
+    given, rest_ns = own.free_ns >= 0, length_ns - computing_ns - alone_ns
+    bad = (computing_ns < 0) | (alone_ns < 0) | (~given & (rest_ns < (1 - LONGEST) * length_ns))
+    if bad.any():
+        return None
+    free_ns = np.where(given, own.free_ns, np.maximum(rest_ns, 0))
+    known_ns = np.maximum(communication_ns, alone_ns)
+    return OverlapTotals.of(
+        len(own),
         {
-            "known": np.ones(len(steps), np.bool_),
+            "known": np.ones(len(own), np.bool_),
             "computing_ns": computing_ns,
-            "communication_ns": np.maximum(facts.step_totals.communication_ns, alone_ns),
+            "communication_ns": np.where(given, own.communication_ns, known_ns),
             "not_overlapped_ns": alone_ns,
             "free_ns": free_ns,
-            "copies_ns": np.zeros(len(steps), np.int64),
+            "copies_ns": np.zeros(len(own), np.int64),
             "idle_ns": free_ns,
             "span_ns": computing_ns + alone_ns + free_ns,
         },
     )
-    names = ("computing_ns", "communication_ns", "not_overlapped_ns", "free_ns")
+
+
+def with_filed_times(facts: RankFacts, *, windowed: bool) -> RankFacts:
+    """The facts of a rank without device tasks, with what a file tells of each selected step.
+
+    Nothing tells what followed what, so there is no path; of why the rank idles nothing is known
+    but the interval of each step of a step trace, in which it waits for data. Where no file tells
+    what a rank computes, free time is not known either, and a step is as long as it is marked.
+
+    windowed: whether a window cuts through the steps, of which no file tells.
+    """
+    steps = facts.steps
+    own = None if windowed else _rows_of(facts.profiler_tables, steps)
+    if facts.tasks or not (facts.profile.tables_only or own is not None):
+        return facts
+    length_ns, measured = steps.end_ns - steps.start_ns, facts.step_totals
+    of_rows_ns = np.zeros((2, 1), np.int64)
+    if len(steps):
+        of_rows_ns = np.stack([length_ns, measured.communication_ns])
+    totals = None if own is None else _totals(own, *of_rows_ns)
+    facts = replace(facts, device_start_ns=steps.start_ns, device_end_ns=steps.end_ns)
+    if own is None or totals is None:
+        facts = replace(facts, step_totals=replace(measured, span_ns=length_ns))
+        return _not_recorded(facts, *_PARTS)
+    sums = {name: int(getattr(totals, name).sum()) for name in ("communication_ns", *_PARTS[:3])}
+    facts = replace(facts, overlap_ns=sums, path=RankPath())
+    if len(steps):
+        facts = replace(facts, step_totals=totals)
+    if (own.free_ns >= 0).all():
+        waits = StepWaits(np.maximum(own.receive_alone_ns, 0), own.preparing_ns)
+        facts = replace(facts, step_waits=waits) if len(steps) else facts
+        return _not_recorded(facts, *_PARTS[3:])
     between_ns = _between_ns(steps.start_ns, steps.end_ns)
-    sums = {name: int(getattr(totals, name).sum()) for name in names}
     sums["free_ns"] += between_ns
     return replace(
         facts,
-        step_totals=totals,
-        device_start_ns=steps.start_ns,
-        device_end_ns=steps.end_ns,
-        overlap_ns=sums,
         free_parts=replace(facts.free_parts, idle_ns=sums["free_ns"]),
-        idle=None if facts.idle is None else _idle_times(facts.step_trace, free_ns, between_ns),
-        path=RankPath(),
+        idle=None
+        if facts.idle is None
+        else _idle_times(facts.step_trace, totals.free_ns, between_ns),
     )
+
+
+def _not_recorded(facts: RankFacts, *parts: str) -> RankFacts:
+    """Return the facts without some parts of device time, and without idle time but for data."""
+    idle = facts.idle
+    if idle is not None:
+        for_data = CAUSES.index(IdleCause.WAITING_FOR_DATA)
+        idle = IdleTimes(idle.causes.take(idle.causes.cause == for_data))
+    return replace(facts, not_recorded=frozenset(parts), idle=idle, path=RankPath())
 
 
 def _between_ns(start_ns: Int64, end_ns: Int64) -> int:

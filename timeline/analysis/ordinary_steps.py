@@ -48,10 +48,13 @@ def ordinary_steps(ranks: Sequence[RankFacts]) -> tuple[Bool, ...]:
 def measured_steps(ranks: Sequence[RankFacts]) -> tuple[Bool, ...]:
     """For each rank, which of its selected steps have device tasks, (steps,) each.
 
-    Where no rank has any device task, communication ops stand for them.
+    So does a step of which a table says that it computes. Where no rank has any device task,
+    communication ops stand for them.
     """
-    has_tasks = any(rank.recorded.tasks.any() for rank in ranks)
-    return tuple((rank.recorded.tasks if has_tasks else rank.recorded.ops) > 0 for rank in ranks)
+    computing = [(rank.recorded.tasks > 0) | (rank.step_totals.computing_ns > 0) for rank in ranks]
+    if any(steps.any() for steps in computing):
+        return tuple(computing)
+    return tuple(rank.recorded.ops > 0 for rank in ranks)
 
 
 def _in_measured_rank(ranks: Sequence[RankFacts], measured: Bool) -> Bool:

@@ -99,6 +99,8 @@ class ProfileFacts:
     """Whether anything that was read has a time, so that there is something to draw."""
     tables_only: bool = False
     """Whether it is nothing but small tables and what lies beside them; see `Records`."""
+    untimed_steps: bool = False
+    """Whether its steps have no times of their own; see `Records`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +174,9 @@ class RankFacts:
     """How often and how long each class of work ran, for a comparison; None without one."""
     step_trace: StepTrace = field(default_factory=StepTrace.empty)
     """A row per selected step: what it consists of."""
+    not_recorded: frozenset[str] = frozenset()
+    """Parts of device time, by their names in the report, that only tables are left to tell of,
+    and do not."""
     single: SingleRecords = field(default_factory=SingleRecords)
     """Its tasks and host calls one by one, where they are asked for."""
 
@@ -232,6 +237,7 @@ def collect_profile_facts(records: Records) -> ProfileFacts:
         ),
         timed=records.timed,
         tables_only=records.tables_only,
+        untimed_steps=records.untimed_steps,
     )
 
 
@@ -291,7 +297,9 @@ def collect_facts(
         operators,
         collectives,
         rank_links(records, selection.steps, whole=not windowed and selection.graphs is None),
-        rank_checks(records, selection, windowed, measured),
+        RankChecks()
+        if records.tables_only
+        else rank_checks(records, selection, windowed, measured),
         detail_omission(selected),
         recorded=selected.cut.recorded,
         exposed=selected.overlap.not_overlapped,

@@ -36,6 +36,7 @@ from timeline.errors import LimitError, spell_ids
 from timeline.figures.filed_verdict import FiledVerdict
 from timeline.figures.highlights import highlights_of
 from timeline.figures.memory_graph_tables import MOST_AT_PEAK
+from timeline.figures.parallel_tables import ParallelIndices, parallel_indices
 from timeline.figures.rank_tables import Figures
 from timeline.figures.verdict import Verdict
 from timeline.fitting.fit import fit
@@ -362,11 +363,12 @@ def _report(
     warnings: tuple[str, ...],
     suggestion: str,
 ) -> ExportReport:
+    indices = parallel_indices(joined.facts)
     return ExportReport(
         kind=options.kind.value,
         outputs=output_files(written),
         ranks=tuple(
-            rank_report(facts, source, move)
+            rank_report(facts, source, move, indices.get(facts.rank, ParallelIndices()))
             for facts, source, move in zip(
                 joined.facts, joined.sources, joined.clock.moves, strict=True
             )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import repeat
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.encoders.formats import format_of
 from timeline.errors import spell_ids
 from timeline.figures.check_tables import check_table
-from timeline.figures.parallel_tables import parallel_contradictions
+from timeline.figures.parallel_tables import ParallelIndices, parallel_contradictions
 from timeline.fitting.drawn_layer import DrawnLayer
 from timeline.fitting.writer import Kept, Written
 from timeline.layers import LAYERS, Layer
@@ -171,7 +170,9 @@ def exact_steps(kept: Kept, ranks: Sequence[int]) -> tuple[ExactStep, ...]:
     return tuple(ExactStep(step, tuple(sorted(by_step[step]))) for step in sorted(by_step))
 
 
-def rank_report(facts: RankFacts, source: Source, move: RankMove) -> RankReport:
+def rank_report(
+    facts: RankFacts, source: Source, move: RankMove, indices: ParallelIndices
+) -> RankReport:
     """The row of the report on one rank."""
     return RankReport(
         rank=facts.rank,
@@ -191,33 +192,27 @@ def rank_report(facts: RankFacts, source: Source, move: RankMove) -> RankReport:
         free_rule=facts.profile.free_rule,
         communication_rule=facts.profile.communication_rule,
         host_offset_ns=facts.profile.host_offset_ns,
+        indices=indices,
     )
 
 
 def overlap_rows(facts: RankFacts) -> Iterator[OverlapRow]:
     """The rows of the report on how a rank spent its time: the whole, then each step."""
-    parts = facts.free_parts
-    yield OverlapRow(
-        facts.rank,
-        None,
-        None,
+    parts, unknown = facts.free_parts, dict.fromkeys(facts.not_recorded)
+    whole: dict[str, int | None] = {
         **facts.overlap_ns,
-        copies_ns=parts.copies_ns,
-        outside_ns=parts.outside_ns,
-        idle_ns=parts.idle_ns,
-    )
+        "copies_ns": parts.copies_ns,
+        "outside_ns": parts.outside_ns,
+        "idle_ns": parts.idle_ns,
+    }
+    yield OverlapRow(facts.rank, None, None, **whole | unknown)
     steps, totals = facts.steps, facts.step_totals
+    if parts.copies_ns is None:
+        unknown["copies_ns"] = None
+    names = [name for name in whole if name not in ("outside_ns", *unknown)]
     known = np.flatnonzero(totals.known)
-    yield from map(
-        OverlapRow,
-        repeat(facts.rank),
-        steps.graph[known].tolist(),
-        steps.iteration[known].tolist(),
-        totals.computing_ns[known].tolist(),
-        totals.communication_ns[known].tolist(),
-        totals.not_overlapped_ns[known].tolist(),
-        totals.free_ns[known].tolist(),
-        repeat(None) if parts.copies_ns is None else totals.copies_ns[known].tolist(),
-        repeat(0),  # outside
-        totals.idle_ns[known].tolist(),
-    )
+    columns = [getattr(totals, name)[known].tolist() for name in names]
+    ids = steps.graph[known].tolist(), steps.iteration[known].tolist()
+    for graph, step, *times in zip(*ids, *columns, strict=True):
+        of_step = {"outside_ns": 0, **unknown, **dict(zip(names, times, strict=True))}
+        yield OverlapRow(facts.rank, graph, step, **of_step)

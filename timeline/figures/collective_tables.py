@@ -63,7 +63,9 @@ def _collectives(facts: RankFacts, waits: Waits) -> dict[str, npt.NDArray[Any]]:
         return np.ma.masked_array(total(np.where(values == NO_ID, 0, values)), none)
 
     carried, over_ns = total(moved), total(timed_ns)
-    unknown = total(known) == 0
+    unknown, not_whole = total(known) == 0, total(transferred) == 0
+    noted = _noted(facts, kinds[pairs[:, 0]], strings[pairs[:, 1]])
+    filled = noted.any(axis=1) & unknown & not_whole
     return {
         "rank": np.full(len(pairs), facts.rank, np.int64),
         "kind": kinds[pairs[:, 0]],
@@ -72,10 +74,31 @@ def _collectives(facts: RankFacts, waits: Waits) -> dict[str, npt.NDArray[Any]]:
         "size_bytes": total_known(ops.size_bytes),
         "moved_bytes": total_known(ops.moved_bytes),
         "total_ns": total(ops.end_ns - ops.start_ns),
-        "waited_ns": np.ma.masked_array(total(waited_ns), unknown),
-        "transfer_ns": np.ma.masked_array(total(transfer_ns), total(transferred) == 0),
+        "waited_ns": np.ma.masked_array(
+            np.where(filled, noted[:, 0], total(waited_ns)), unknown & ~filled
+        ),
+        "transfer_ns": np.ma.masked_array(
+            np.where(filled, noted[:, 1], total(transfer_ns)), not_whole & ~filled
+        ),
         "bandwidth_gb_s": np.ma.masked_array(carried / np.maximum(over_ns, 1), over_ns == 0),
     }
+
+
+def _noted(
+    facts: RankFacts, kinds: npt.NDArray[Any], groups: npt.NDArray[Any]
+) -> npt.NDArray[np.int64]:
+    """Return what a file says that tasks of each kind and group waited and moved data, (n, 2)."""
+    sums, strings = facts.profiler_tables.of(CollectiveSums), facts.profiler_tables.strings
+    noted: dict[tuple[str, str], npt.NDArray[np.int64]] = {}
+    times_ns = np.stack([sums.waited_ns, sums.transfer_ns], axis=1)
+    found = group_by(len(sums), [sums.kind, sums.group])
+    for at, row in enumerate(found.first.tolist()):
+        key = strings[int(sums.kind[row])], strings[int(sums.group[row])]
+        noted[key] = times_ns[found.group == at].sum(axis=0)
+    # Labels may have the program's name of the group behind their own two words.
+    keys = [(kind, " ".join(group.split()[:2])) for kind, group in zip(kinds, groups, strict=True)]
+    nothing = np.zeros(2, np.int64)
+    return np.array([noted.get(key, nothing) for key in keys], np.int64).reshape(-1, 2)
 
 
 def _filed_collectives(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:

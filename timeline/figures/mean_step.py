@@ -40,6 +40,8 @@ class MeanStep:
     copies_ns: int
     idle_ns: int
     between_ns: int
+    unexplained_ns: int = 0
+    """Free time of ranks of which tables alone are left: idle or copying."""
 
     @property
     def period_ns(self) -> int:
@@ -77,6 +79,9 @@ class MeanStep:
             mean("copies_ns"),
             mean("idle_ns"),
             mean("between_ns"),
+            mean("free_ns") - mean("copies_ns") - mean("idle_ns")
+            if np.ma.getmaskarray(rows["idle_ns"]).any()
+            else 0,
         )
 
 

@@ -134,7 +134,9 @@ def _metrics(
     overlap = figures.overlap
     sums = {name: int(np.ma.filled(overlap[column], 0).sum()) for name, column in _PARTS}
     if not copies_apart:
-        sums[_COPIES_AND_IDLE] = sums.pop(COPIES) + sums.pop(IDLE)
+        # Of ranks with tables alone nothing but their sum is known.
+        free_ns = np.ma.filled(overlap["free_ns"], 0)[np.ma.getmaskarray(overlap["idle_ns"])]
+        sums[_COPIES_AND_IDLE] = sums.pop(COPIES) + sums.pop(IDLE) + int(free_ns.sum())
     found = {(name, WHOLE): total_ns for name, total_ns in sums.items()}
     operators = rows_where(figures.operators, "communication", 0)
     if len(operators):
@@ -165,7 +167,7 @@ def _of_idle(idle: Table, *, told: bool) -> dict[_Metric, int]:
 
 def _exposed(figures: Figures) -> dict[_Metric, int]:
     """Exposed communication by what it is, empty where nothing tells; see `split_exposed`."""
-    exposed_ns = int(figures.overlap["not_overlapped_ns"].sum())
+    exposed_ns = int(np.ma.filled(figures.overlap["not_overlapped_ns"], 0).sum())
     table = figures.exposed
     sums_ns = [int(table[f"{name}_ns"].sum()) if len(table) else 0 for name in _OF_EXPOSED[:2]]
     if exposed_ns and not any(sums_ns):

@@ -20,7 +20,9 @@ from timeline.units import spell_count
 __all__ = [
     "PARALLEL",
     "PARALLEL_TIMES",
+    "ParallelIndices",
     "parallel_contradictions",
+    "parallel_indices",
     "parallel_table",
     "parallel_times_table",
     "stage_of",
@@ -42,7 +44,11 @@ PARALLEL_TIMES: Mapping[str, type] = {
     "stage_ns": int,
     "receive_alone_ns": int,
     "collective_alone_ns": int,
+    "communication_ns": int,
+    "free_ns": int,
+    "preparing_ns": int,
 }
+_NUMBERS = ("stages", "ranks", "stage", "tensors", "contexts")
 _TIMES = tuple(name for name in PARALLEL_TIMES if name.endswith("_ns"))
 
 
@@ -59,18 +65,54 @@ def parallel_table(facts: Sequence[RankFacts]) -> Table:
     mode, stages, ranks = (_first(said, name) for name in ("mode", "stages", "ranks"))
     stage_ranks: list[list[int]] | None = None
     if stages is not None and ranks is not None and stages <= ranks:
+        # Pipelines may be built in another order than ranks: then only known ones have a stage.
+        own = {one.rank: one.stage for one in said if one.source is ParallelSource.METADATA}
+        known = {rank: stage for rank, stage in own.items() if stage is not None}
+        every = {rank: rank * stages // ranks for rank in range(ranks)}
+        placed = every if known.items() <= every.items() else known
         stage_ranks = [[] for _ in range(stages)]
-        for rank in range(ranks):
-            stage_ranks[rank * stages // ranks].append(rank)
+        for rank, stage in sorted(placed.items()):
+            if stage < stages:
+                stage_ranks[stage].append(rank)
     return Table.of_rows(PARALLEL, [(mode, stages, ranks, stage_ranks)])
 
 
 def stage_of(rank: int, parallel: Table) -> int | None:
-    """The stage of a rank, from 0: rank // (ranks / stages); None where that is not known."""
+    """The stage of a rank, from 0; None where that is not known."""
     split = next(iter(parallel.to_dicts()), None)
-    if split is None or not split["stage_ranks"] or rank >= split["ranks"]:
-        return None
-    return int(rank * split["stages"] // split["ranks"])
+    stages = enumerate(split["stage_ranks"] or () if split else ())
+    return next((stage for stage, ranks in stages if rank in ranks), None)
+
+
+@dataclass(frozen=True)
+class ParallelIndices:
+    """Where a rank is among the copies of the model, the stages and the parts of a tensor."""
+
+    dp: int | None = None
+    pp: int | None = None
+    tp: int | None = None
+
+
+def parallel_indices(facts: Sequence[RankFacts]) -> dict[int, ParallelIndices]:
+    """Return the indices of each rank of a run of Megatron, by the sizes in its metadata.
+
+    Ranks are numbered by tensor, sequence, copy and stage, the first fastest (msprof-analyze has
+    the same, but takes sequences for copies); none where sizes contradict each other.
+    """
+    said = [one for one in _Said.of(facts) if one.source is ParallelSource.METADATA]
+    tensors, stages, ranks = (_first(said, name) for name in ("tensors", "stages", "ranks"))
+    if tensors is None or stages is None or ranks is None:
+        return {}
+    inner = tensors * (_first(said, "contexts") or 1)
+    copies, rest = divmod(ranks, inner * stages)
+    own = {one.rank: one.stage for one in said if one.stage is not None}
+    return {
+        rank: ParallelIndices(
+            rank // inner % copies, own.get(rank, rank // (inner * copies)), rank % tensors
+        )
+        for rank in (one.rank for one in facts)
+        if rank < ranks and copies and not rest
+    }
 
 
 def parallel_contradictions(facts: Sequence[RankFacts]) -> Iterator[str]:
@@ -101,6 +143,8 @@ class _Said:
     stages: int | None
     ranks: int | None
     stage: int | None
+    tensors: int | None = None
+    contexts: int | None = None
 
     @classmethod
     def of(cls, facts: Sequence[RankFacts]) -> list[_Said]:
@@ -110,7 +154,7 @@ class _Said:
             strings = rank.profiler_tables.strings
             rows = rank.profiler_tables.of(ParallelStrategies)
             for row in range(len(rows)):
-                numbers = (int(column[row]) for column in (rows.stages, rows.ranks, rows.stage))
+                numbers = (int(getattr(rows, name)[row]) for name in _NUMBERS)
                 found.append(
                     cls(
                         ParallelSource(int(rows.source[row])),
@@ -140,7 +184,8 @@ def parallel_times_table(facts: Sequence[RankFacts]) -> Table:
 
     stage: from 0. Means have no step; `of` is steps for that of the selected steps but the first of
     the run, where there are two at least, and file for the profiler's own. communication_alone_ns =
-    receive_alone_ns + collective_alone_ns; stage_ns = computing_ns + collective_alone_ns.
+    receive_alone_ns + collective_alone_ns; stage_ns = computing_ns + collective_alone_ns. Of ranks
+    with tables alone, times are those of step_trace_time.csv (`ParallelTimes`).
     """
     parallel, said = parallel_table(facts), _Said.of(facts)
     own_stage = {one.rank: one.stage for one in said if one.stage is not None}
@@ -151,7 +196,8 @@ def parallel_times_table(facts: Sequence[RankFacts]) -> Table:
         times = rank.profiler_tables.of(ParallelTimes)
         steps, means = times.take(~times.mean), times.take(times.mean)
         for table, of in ((steps, None), (_mean_of(steps), OF_STEPS), (means, OF_FILE)):
-            numbers = [None] * len(table) if of else table.step.tolist()
+            every = [None] * len(table) if of else table.step.tolist()
+            numbers = [None if step == NO_ID else step for step in every]
             columns = [getattr(table, name).tolist() for name in _TIMES]
             for step, *found in zip(numbers, *columns, strict=True):
                 given = [None if time_ns == NO_TIME else time_ns for time_ns in found]

@@ -44,7 +44,17 @@ def _overlap(facts: RankFacts, ordinary: Bool) -> dict[str, npt.NDArray[Any]]:
     }
     columns = {name: np.array([value], np.int64) for name, value in row.items()}
     maybe = ("step_ns", "copies_ns", "outside_ns", "before_ns")
-    return {**columns, **{name: np.ma.masked_equal(columns[name], NO_ID) for name in maybe}}
+    return {
+        **columns,
+        **{name: np.ma.masked_equal(columns[name], NO_ID) for name in maybe},
+        **_masked(facts, 1),
+    }
+
+
+def _masked(facts: RankFacts, count: int) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of the parts of device time that nothing records of a rank."""
+    nothing = np.ma.masked_equal(np.full(count, NO_ID), NO_ID)
+    return dict.fromkeys(facts.not_recorded, nothing)
 
 
 def extent_ns(overlap: Table) -> Int64:
@@ -76,6 +86,7 @@ def _steps(facts: RankFacts, ordinary: Bool) -> dict[str, npt.NDArray[Any]]:
         "end_ns": steps.end_ns,
         "device_start_ns": np.ma.masked_equal(facts.device_start_ns, NO_TIME),
         **measured,
+        **_masked(facts, len(steps)),
         "receive_ns": np.ma.masked_array(facts.step_waits.receive_ns, ~totals.known),
         "preparing_ns": np.ma.masked_equal(facts.step_waits.preparing_ns, NO_TIME),
         **_phases(steps),

@@ -134,7 +134,10 @@ class Verdict:
         """The verdict on some ranks."""
         told_steps = Table({**figures.steps.columns, **figures.exposed_steps.columns})
         steps = slowest_rank_of_each_step(told_steps)
-        worked = told_steps.take(told_steps["tasks"] > 0) if len(steps) else steps
+        worked = steps
+        if len(steps):
+            computes = np.ma.filled(told_steps["computing_ns"], 0) > 0
+            worked = told_steps.take((told_steps["tasks"] > 0) | computes)
         measured = slowest_rank_of_each_step(worked)
         measured = measured if len(measured) else steps
         totals = total_by_type(figures.operators)

@@ -246,6 +246,7 @@ def step_shares(mean: MeanStep) -> list[tuple[str, int, str]]:
         ("exposed communication", mean.exposed_ns, _split(mean)),
         ("copies", mean.copies_ns, ""),
         ("idle", mean.idle_ns, ""),
+        ("free", mean.unexplained_ns, "why is not recorded"),
     ]
     return [
         (name, percent(part_ns, mean.span_ns), detail)

@@ -300,7 +300,14 @@ def _clock_of(
     sources: Sequence[Source], facts: Sequence[RankFacts], options: ClockOptions
 ) -> JoinedClock:
     ranks = [
-        RankClock(rank.rank, source.clock, rank.profile.monotonic, rank.span_ns, rank.collectives)
+        RankClock(
+            rank.rank,
+            source.clock,
+            rank.profile.monotonic,
+            rank.span_ns,
+            rank.collectives,
+            rank.profile.untimed_steps,
+        )
         for source, rank in zip(sources, facts, strict=True)
     ]
     return join_clocks(ranks, options)

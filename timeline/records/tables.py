@@ -404,6 +404,8 @@ class Records:
     asked for."""
     tables_only: bool = False
     """Whether the capture is nothing but such tables; a step trace may tell when its steps ran."""
+    untimed_steps: bool = False
+    """Whether nothing tells when any of it ran, so that its steps follow each other from 0 on."""
 
     @property
     def timed(self) -> bool:

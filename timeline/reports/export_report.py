@@ -128,7 +128,8 @@ class ExportReport:
 
     def step_times(self) -> Table:
         """The times of each rank and step, in the columns of step_trace_time.csv."""
-        return step_times(self.figures, {rank.rank: rank.device for rank in self.ranks})
+        devices = {rank.rank: rank.device for rank in self.ranks}
+        return step_times(self.figures, devices, {rank.rank: rank.indices for rank in self.ranks})
 
     def to_json(self) -> bytes:
         """The report as one JSON object."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from timeline.errors import spell_ids
+from timeline.figures.parallel_tables import ParallelIndices
 from timeline.figures.renamed_keys import with_renamed_keys
 from timeline.fitting.drawn_layer import WHOLE_NS
 from timeline.frozen import dataclass
@@ -89,6 +90,7 @@ class RankReport:
     `matched_ops` of them; None where clocks were not compared by them. drift_ppb: by how much more
     its clock was moved each second, in ns. free_rule, communication_rule: how its time is counted.
     host_offset_ns: what its host times were moved by before, on to the clock of its device.
+    indices: where it is in the groups of its run.
     """
 
     rank: int
@@ -108,6 +110,7 @@ class RankReport:
     free_rule: FreeRule = FreeRule()
     communication_rule: CommunicationRule = CommunicationRule()
     host_offset_ns: int = 0
+    indices: ParallelIndices = ParallelIndices()
 
     def to_dict(self) -> dict[str, Any]:
         """The rank under the names of the report."""
@@ -131,6 +134,9 @@ class RankReport:
             "communication_rule": self.communication_rule.name,
             "communication_evidence": self.communication_rule.evidence or None,
             "host_offset_ns": self.host_offset_ns,
+            "dp_index": self.indices.dp,
+            "pp_index": self.indices.pp,
+            "tp_index": self.indices.tp,
         }
 
 
@@ -140,19 +146,20 @@ class OverlapRow:
 
     free_ns is copies, outside and idle together; outside_ns is None where it is not told whether
     the profiler counts what lies before the first and after the last kernel, and copies_ns where
-    copies are not in the profile.
+    copies are not in the profile. Of a rank with tables alone any part may be None but
+    communication.
     """
 
     rank: int
     graph: int | None
     step: int | None
-    computing_ns: int
-    communication_ns: int
-    not_overlapped_ns: int
-    free_ns: int
+    computing_ns: int | None
+    communication_ns: int | None
+    not_overlapped_ns: int | None
+    free_ns: int | None
     copies_ns: int | None
     outside_ns: int | None
-    idle_ns: int
+    idle_ns: int | None
 
     def to_dict(self) -> dict[str, Any]:
         """The row under the names of the report."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from timeline.figures.parallel_tables import ParallelIndices
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 
@@ -26,7 +27,11 @@ TIMES = (
 _RECEIVE = "Receive"
 
 
-def step_times(figures: Figures, devices: Mapping[int, int | None]) -> Table:
+def step_times(
+    figures: Figures,
+    devices: Mapping[int, int | None],
+    indices: Mapping[int, ParallelIndices],
+) -> Table:
     """A row per rank and step (and graph, where a rank has several) with device work.
 
     One rank has the columns of torch_npu's step_trace_time.csv, Device_id first; several have
@@ -39,7 +44,8 @@ def step_times(figures: Figures, devices: Mapping[int, int | None]) -> Table:
     Bubble, the time in receive ops. Preparing, from the start of the step on the host to its first
     device work, is empty where steps are not marked on the host.
 
-    devices: the device of each rank, where it is known.
+    devices: the device of each rank, where it is known. indices: of each rank in the groups of its
+    run; several ranks have columns of them where any is known.
     """
     rows = [*_step_rows(figures.steps), *_whole_rows(figures)]
     rows.sort(key=lambda row: row["rank"])  # stable: steps stay in order of time
@@ -56,6 +62,10 @@ def step_times(figures: Figures, devices: Mapping[int, int | None]) -> Table:
     times = [_times_ns(row) for row in rows]
     for at, name in enumerate(TIMES):
         columns[name] = [_microseconds(times_ns[at]) for times_ns in times]
+    if several and set(indices.values()) - {ParallelIndices()}:
+        for name in ("dp", "pp", "tp"):
+            cells = [getattr(indices[row["rank"]], name) for row in rows]
+            columns[f"{name.upper()} Index"] = ["NA" if at is None else str(at) for at in cells]
     if len(graphs) > len({rank for rank, _ in graphs}):
         columns["Graph"] = [_spelled(row["graph"]) for row in rows]
     return Table({name: np.array(cells, object) for name, cells in columns.items()})
@@ -81,17 +91,18 @@ def _whole_rows(figures: Figures) -> Iterator[dict[str, Any]]:
 
 
 def _times_ns(row: Mapping[str, Any]) -> tuple[int | None, ...]:
-    """The times in the order of the columns."""
+    """Return the times in the order of the columns, None where they are not recorded."""
     received, not_overlapped = row["receive_ns"], row["not_overlapped_ns"]
+    alone = not_overlapped is not None
     return (
         row["computing_ns"],
         not_overlapped,
-        row["communication_ns"] - not_overlapped,
+        row["communication_ns"] - not_overlapped if alone else None,
         row["communication_ns"],
         row["free_ns"],
         row["span_ns"] - received,
         received,
-        max(not_overlapped - received, 0),
+        max(not_overlapped - received, 0) if alone else None,
         row["preparing_ns"],
     )
 

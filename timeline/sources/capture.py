@@ -52,6 +52,8 @@ class FormatKind(enum.Enum):
     """Raw files of a framework, which give way to its text beside them."""
     STEPS = enum.auto()
     """Steps or tables without times, which give way to anything at, above or below theirs."""
+    SUMS = enum.auto()
+    """Sums of steps and of communication, which give way to anything but such tables."""
     RAW = enum.auto()
     """What CANN recorded and nothing was made of, as far as it is read."""
     UNREADABLE = enum.auto()

@@ -9,7 +9,7 @@ from timeline.sources.kineto.format import KINETO
 from timeline.sources.mindspore.format import MINDSPORE_RAW, MINDSPORE_TABLES, MINDSPORE_TEXT
 from timeline.sources.msprof_sqlite.format import MSPROF_SQLITE
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT
-from timeline.sources.tables.format import TABLES
+from timeline.sources.tables.format import STEP_TABLES, TABLES
 from timeline.sources.trace_json.format import GRAPH_TIMELINE, MINDSTUDIO, TRACE_VIEW
 
 __all__ = ["EXPECTED", "FORMATS", "LOOKED_FOR"]
@@ -24,6 +24,7 @@ FORMATS: tuple[Format, ...] = (
     TABLES,
     MINDSPORE_TEXT,
     MINDSPORE_RAW,
+    STEP_TABLES,
     MINDSPORE_TABLES,
     RAW_SLICES,
     RAW,
@@ -34,6 +35,7 @@ LOOKED_FOR = (
     f"  PROF_*/{MINDSTUDIO_OUTPUT}, PROF_*/device_N/timeline, sqlite or data",
     "  ascend_pytorch_profiler_*.db, ascend_mindspore_profiler_*.db, msprof_*.db",
     "  kernel_details.csv, op_summary_*.csv, task_time_*.csv",
+    "  step_trace_time.csv, communication.json, communication_matrix.json",
     "  output_timeline_data_*.txt, *timeline_display_*.json, JOB*/data  (MindSpore)",
     "  step_trace_raw_*.csv, flops_*, minddata_*, hccl_raw_*.csv  (MindSpore)",
     "  *.pt.trace.json, or any .json that holds such a trace  (PyTorch on GPUs)",

@@ -26,7 +26,8 @@ def draw_rank(
     """Draw the layers of one rank that are asked for, with the args that are wanted."""
     painter, records = Painter(wanted), rank.detail
     idle = None if rank.idle is None else rank.idle.parts
-    paint_partition(painter, rank.overlap, idle, records.strings, records.rank)
+    computes = not rank.records.tables_only
+    paint_partition(painter, rank.overlap, idle, records.strings, records.rank, computes=computes)
     if Layer.ARROWS in options.layers:
         expect_arrows(painter, records)
     for layer in LAYERS:

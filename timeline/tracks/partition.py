@@ -48,7 +48,7 @@ __all__ = [
 PARTITION = "Where time goes"
 """What the row is called where it is not that of the rank itself."""
 COMPUTING, EXPOSED, COPIES, IDLE = "Computing", "Exposed communication", "Copies", "Idle"
-TRANSFER = "Transfer"
+COMMUNICATION, TRANSFER = "Communication", "Transfer"
 WAITING_FOR, DELAYED_BY = "Waiting for", "Transfer delayed by"
 _FIRST = -1
 """Order of the row before those of all layers."""
@@ -61,14 +61,21 @@ def is_partition(track: Track) -> bool:
 
 
 def paint_partition(
-    painter: Painter, overlap: Overlap, idle: IdleParts | None, strings: StringPool, rank: int
+    painter: Painter,
+    overlap: Overlap,
+    idle: IdleParts | None,
+    strings: StringPool,
+    rank: int,
+    *,
+    computes: bool = True,
 ) -> None:
     """Draw how the time of a rank was spent, from the first to the last of what it did.
 
     The slices are disjoint. Those of each name sum up to the part of the overlap analysis, and of
     idle time by cause, that they are called after.
 
-    idle: why it idles, None where that was not asked.
+    idle: why it idles, None where that was not asked. computes: whether it is recorded when the
+    rank computes; else nothing but its communication is drawn.
     """
     told = idle is not None and idle.tells_causes
     whole = (
@@ -77,6 +84,8 @@ def paint_partition(
         (COPIES, overlap.copies),
         *(() if told else ((IDLE, overlap.idle),)),
     )
+    if not computes:
+        told, whole = False, ((COMMUNICATION, overlap.communication),)
     parts = [
         _Parts(
             spans.start_ns,

@@ -39,7 +39,7 @@ def _paint_overlap(drawing: LayerDrawing) -> None:
     """Draw the four rows of the overlap analysis of one rank, and what free time consists of.
 
     Copies and idle have rows only where free time is not all idle, idle also where its causes are
-    known.
+    known. Of a rank with tables alone communication has one: when it computes is not recorded.
     """
     painter, parent = drawing.painter, drawing.add_row()
     overlap, records = drawing.rank.overlap, drawing.rank.records
@@ -56,8 +56,10 @@ def _paint_overlap(drawing: LayerDrawing) -> None:
     if len(overlap.copies):
         rows.append((COPIES, overlap.copies, descriptions.COPIES))
     idle = drawing.rank.idle
+    if records.tables_only:
+        rows, idle = rows[1:2], None
     told = idle is not None and idle.parts.tells_causes
-    if not told and overlap.idle.total_ns < overlap.free.total_ns:
+    if not told and not records.tables_only and overlap.idle.total_ns < overlap.free.total_ns:
         rows.append((IDLE, overlap.idle, descriptions.IDLE))
     for order, (name, intervals, meaning) in enumerate(rows):
         drawn = _plain(intervals, name, records.strings)
@@ -175,12 +177,13 @@ def _paint_graph(
 
 def _step_args(selected: SelectedRank, owner: Int64, is_step: Bool) -> list[ArgColumn]:
     """Graph and iteration on every slice; how the step was spent on the step itself."""
-    return [
-        *_ids(selected.records.steps, owner),
-        *spent_args(
-            selected.step_totals, owner, is_step, tells_copies=selected.records.tells_copies
-        ),
-    ]
+    records, totals = selected.records, selected.step_totals
+    args = spent_args(totals, owner, is_step, tells_copies=records.tells_copies)
+    if records.tables_only:
+        # What nothing records is left out: idle time, and computing where no file sums it up.
+        summed = ("computing_ns", "not_overlapped_ns", "free_ns") * bool(totals.computing_ns.any())
+        args = [one for one in args if one.name in ("span_ns", "communication_ns", *summed)]
+    return [*_ids(records.steps, owner), *args]
 
 
 def _ids(steps: Steps | StepParts, rows: Int64) -> list[ArgColumn]:

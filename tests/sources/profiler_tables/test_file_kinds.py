@@ -56,6 +56,7 @@ BESIDE = [
     ("step_trace_point_info_7.json", TableFile.STEP_POINTS),
     ("profiler_info_7.json", TableFile.PROFILER_INFO),
 ]
+UNNUMBERED = [("profiler_metadata.json", TableFile.METADATA)]
 
 
 def settle(directory: Path) -> None:
@@ -64,7 +65,7 @@ def settle(directory: Path) -> None:
 
 
 def test_every_kind_has_a_name_here() -> None:
-    assert {kind for _, kind in NAMES + BESIDE} == {kind.file for kind in FILE_KINDS}
+    assert {kind for _, kind in NAMES + BESIDE + UNNUMBERED} == {kind.file for kind in FILE_KINDS}
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])

@@ -87,6 +87,14 @@ class _Told:
             size = sizes.pop() if len(sizes) == 1 else 0
             known = tuple(ranks) if len(ranks) == size else ()
             told._add(strings[code], RankGroup(name, known, size, most))
+        # Of a rank with tables alone its links tell with how many others it is at least.
+        links = records.vendor_links
+        groups = distinct(links.group[links.group != NO_NAME]) if records.tables_only else ()
+        for code in groups:
+            rows = np.flatnonzero(links.group == code)
+            highest = int(max(links.source_rank[rows].max(), links.target_rank[rows].max()))
+            if strings[code] not in told.by_name:
+                told._add(strings[code], RankGroup(size=highest + 1, most=most))
         return told
 
     def _add(self, name: str, group: RankGroup) -> None:

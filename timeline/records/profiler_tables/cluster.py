@@ -26,12 +26,14 @@ class ParallelSource(enum.IntEnum):
     """The name of the file of parallel times."""
     STRATEGY = 1
     PROFILER_INFO = 2
+    METADATA = 3
 
 
 class ParallelStrategies(ColumnTable):
     """A row per file that tells how the run is split.
 
     source: a ParallelSource. file: its name. mode: in the file's words. stages, ranks: how many.
+    tensors, contexts: over how many ranks a tensor and a sequence are split.
     """
 
     source: Int64 = column(np.int64)
@@ -39,6 +41,8 @@ class ParallelStrategies(ColumnTable):
     mode: Codes = column(np.int32, NO_NAME)
     stages: Int64 = column(np.int64, NO_ID)
     ranks: Int64 = column(np.int64, NO_ID)
+    tensors: Int64 = column(np.int64, NO_ID)
+    contexts: Int64 = column(np.int64, NO_ID)
     stage: Int64 = column(np.int64, NO_ID)
     """Of the rank itself, from 0."""
 
@@ -46,8 +50,9 @@ class ParallelStrategies(ColumnTable):
 class ParallelTimes(ColumnTable):
     """A row per step: how long a rank computes, and communicates while it does not compute.
 
-    communication_alone_ns = receive_alone_ns + collective_alone_ns; stage_ns = computing_ns +
-    collective_alone_ns.
+    communication_alone_ns = receive_alone_ns + collective_alone_ns. In MindSpore's cluster tables
+    stage_ns = computing_ns + collective_alone_ns; in step_trace_time.csv it is the span of the
+    step's device work without receives, and the last three columns are given.
     """
 
     step: Int64 = column(np.int64, NO_ID)
@@ -60,6 +65,10 @@ class ParallelTimes(ColumnTable):
     stage_ns: Int64 = column(np.int64, NO_TIME)
     receive_alone_ns: Int64 = column(np.int64, NO_TIME)
     collective_alone_ns: Int64 = column(np.int64, NO_TIME)
+    communication_ns: Int64 = column(np.int64, NO_TIME)
+    free_ns: Int64 = column(np.int64, NO_TIME)
+    preparing_ns: Int64 = column(np.int64, NO_TIME)
+    """From the start of the step on the host to its first device work."""
 
 
 class LinkSums(ColumnTable):
@@ -78,7 +87,7 @@ class LinkSums(ColumnTable):
 
 
 class CollectiveSums(ColumnTable):
-    """A row per step and kind of communication op."""
+    """A row per step and kind of communication op, and per group where the file names groups."""
 
     step: Int64 = column(np.int64, NO_ID)
     kind: Codes = column(np.int32)
@@ -87,3 +96,5 @@ class CollectiveSums(ColumnTable):
     """While its tasks waited for a signal of another rank."""
     transfer_ns: Int64 = column(np.int64)
     """While its tasks moved data."""
+    group: Codes = column(np.int32, NO_NAME)
+    """Its label."""

@@ -23,6 +23,7 @@ __all__ = [
     "members_of",
     "ranks_in",
     "read_group_file",
+    "read_groups",
     "read_groups_text",
 ]
 
@@ -53,7 +54,12 @@ def read_group_file(path: Path) -> list[ProcessGroup]:
     Raises:
         SourceError: the file cannot be read.
     """
-    return _groups(read_json(path).get(GROUPS))
+    return read_groups(read_json(path))
+
+
+def read_groups(metadata: dict[str, Any]) -> list[ProcessGroup]:
+    """Return the groups in the metadata of a capture."""
+    return _groups(metadata.get(GROUPS))
 
 
 def read_groups_text(text: str, path: Path) -> list[ProcessGroup]:

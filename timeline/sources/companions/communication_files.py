@@ -25,6 +25,8 @@ __all__ = ["read_link_file", "read_op_file"]
 class _Times(msgspec.Struct):
     elapsed_ms: float | None = msgspec.field(name="Elapse Time(ms)", default=None)
     start_us: float | None = msgspec.field(name="Start Timestamp(us)", default=None)
+    waited_ms: float = msgspec.field(name="Wait Time(ms)", default=0.0)
+    transfer_ms: float = msgspec.field(name="Transit Time(ms)", default=0.0)
 
 
 class _Transfers(msgspec.Struct):
@@ -58,11 +60,13 @@ def read_op_file(path: Path) -> MeasuredOps:
     for step, kinds in _decode_file(path, _decode_ops).items():
         for ops in kinds.values():
             for key, op in ops.items():
-                name = key.partition("@")[0]
+                name, _, group = key.partition("@")
                 if name != ALL_OPS and op.times.elapsed_ms is not None:
                     sizes_mb = {kind: transfer.size_mb for kind, transfer in op.transfers.items()}
-                    start_us = op.times.start_us or 0.0
-                    add_op(found, name, step, start_us, op.times.elapsed_ms, sizes_mb, path)
+                    times = op.times
+                    taken_ms = (op.times.elapsed_ms, times.waited_ms, times.transfer_ms)
+                    start_us = times.start_us or 0.0
+                    add_op(found, name, group, step, start_us, taken_ms, sizes_mb, path)
     return found
 
 

@@ -20,9 +20,12 @@ from timeline.sources.companions.vendor_communication import (
     with_moved_bytes,
 )
 from timeline.sources.companions.vendor_sums import (
+    DATABASE_NS,
+    STEP_SUM_NS,
     read_operator_sums,
     read_step_sums,
     read_step_table,
+    step_figures,
 )
 
 __all__ = ["with_measures"]
@@ -62,7 +65,8 @@ class _Reading:
         """Read step_trace_time.csv."""
         for path in paths:
             damage = LossLog(path)
-            self.figures.append(read_step_sums(path, self.strings, self.device, damage))
+            times = read_step_sums(path, self.device, damage)
+            self.figures.append(step_figures(times, path, STEP_SUM_NS, self.strings))
             self.omissions += damage.omissions(self.records.rank)
 
     def read_operator_sums(self, paths: tuple[Path, ...]) -> None:
@@ -90,7 +94,8 @@ class _Reading:
 
         for path in paths:
             with open_database(path) as database:
-                self.figures.append(read_step_table(database, self.strings, self.device))
+                times = read_step_table(database, self.device)
+                self.figures.append(step_figures(times, path, DATABASE_NS, self.strings))
                 self._add_ops(read_op_table(database), path.name)
                 self.links.append(read_link_table(database, self.strings))
                 self.omissions += database.damage.omissions(self.records.rank)

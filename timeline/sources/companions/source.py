@@ -47,6 +47,7 @@ _MEASURE_USES = (
     Use.TRACE,
 )
 """What a capture is compared with, and what it takes sizes and links from."""
+_LINK_USES = (Use.LINKS, Use.MEASURES)
 _AICPU = frozenset({TableFile.AICPU_LOG, TableFile.AICPU_TEXT})
 _UNTIMED_TABLES = "only tables without times are here, so nothing can be drawn."
 _TABLES = "only tables are here, and nothing of the tasks of the device."
@@ -142,7 +143,9 @@ class WithCompanionFiles(SourceAround):
 
             counted = Layer.COUNTERS in wanted.layers
             records = with_reserved_memory(records, tables, device, counted=counted)
-        if wanted.measures and (measures := self._tables(*_MEASURE_USES)):
+        # Sums that are all that a capture is cannot be compared with anything.
+        uses = _LINK_USES if records.tables_only else _MEASURE_USES
+        if wanted.measures and (measures := self._tables(*uses)):
             from timeline.sources.companions.measures import with_measures
 
             records = with_measures(records, measures, device)
@@ -173,8 +176,9 @@ class WithCompanionFiles(SourceAround):
         return replace(records, unused=(*records.unused, *sorted(set(self._unused()))))
 
     def _profiler_tables(self) -> TableFiles:
-        """The small tables of the rank, in the directories where MindSpore leaves them."""
-        return find_table_files(self.hosts, self.number)
+        """The small tables of the rank where MindSpore leaves them, and the metadata."""
+        found, metadata = find_table_files(self.hosts, self.number), self._metadata()
+        return found if metadata is None else {**found, TableFile.METADATA: (metadata,)}
 
     @property
     def _counts_ticks(self) -> bool:

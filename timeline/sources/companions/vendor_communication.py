@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALL_OPS",
+    "MOST",
     "MeasuredLink",
     "MeasuredOps",
     "add_op",
@@ -58,14 +59,19 @@ class MeasuredLink:
 class MeasuredOps:
     """Communication ops as the profiler measured them: columns in order of their start.
 
-    moved_bytes: what the rank sent over all links, NO_ID where that is not told.
+    moved_bytes: what the rank sent over all links, NO_ID where that is not told. groups: the number
+    or name of the group of each, empty where there is none. waited_ns, transfer_ns: while its tasks
+    waited for a signal of another rank, and moved data.
     """
 
     names: list[str] = field(default_factory=list)
+    groups: list[str] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
     start_us: list[float] = field(default_factory=list)
     elapsed_ns: list[int] = field(default_factory=list)
     moved_bytes: list[int] = field(default_factory=list)
+    waited_ns: list[int] = field(default_factory=list)
+    transfer_ns: list[int] = field(default_factory=list)
 
     def figures(self, file: str, strings: StringPool) -> VendorFigures:
         """The length of each op."""
@@ -94,30 +100,41 @@ def read_op_table(database: Database) -> MeasuredOps:
         query = f"SELECT DISTINCT {', '.join(sizes)} FROM CommAnalyzerBandwidth"
         for *key, transport, size_mb in database.rows(query):
             moved.setdefault(tuple(key), {})[str(transport)] = _real(size_mb)
-    for name, group, step, start_us, elapsed_ms in database.rows(
-        f"SELECT {', '.join(measured)} FROM CommAnalyzerTime"
+    parts = ("wait_time", "transit_time")
+    cells = (*measured, *(one if database.has("CommAnalyzerTime", one) else "0" for one in parts))
+    for name, group, step, start_us, *times_ms in database.rows(
+        f"SELECT {', '.join(cells)} FROM CommAnalyzerTime"
     ):
         if name != ALL_OPS:
             sizes_mb = moved.get((name, group, step), {})
-            times = _real(start_us), _real(elapsed_ms)
-            add_op(found, str(name), str(step), *times, sizes_mb, database.path)
+            taken_ms = [_real(time_ms) for time_ms in times_ms]
+            of_op = _real(start_us), taken_ms, sizes_mb, database.path
+            add_op(found, str(name), str(group or ""), str(step), *of_op)
     return found
 
 
 def add_op(
     into: MeasuredOps,
     name: str,
+    group: str,
     step: str,
     start_us: float,
-    elapsed_ms: float,
+    taken_ms: Sequence[float],
     sizes_mb: dict[str, float],
     path: Path,
 ) -> None:
-    """Add an op; SDMA is the sum of all buses, beside which RDMA is what goes over the network."""
+    """Add an op; SDMA is the sum of all buses, beside which RDMA is what goes over the network.
+
+    taken_ms: how long it took, waited and moved data.
+    """
     into.names.append(name)
+    into.groups.append(group)
     into.steps.append(_step_of(step))
     into.start_us.append(start_us)
-    into.elapsed_ns.append(_whole(elapsed_ms, path))
+    for column, time_ms in zip(
+        (into.elapsed_ns, into.waited_ns, into.transfer_ns), taken_ms, strict=True
+    ):
+        column.append(_whole(time_ms, path))
     buses = {
         kind: size_mb
         for kind, size_mb in sizes_mb.items()

@@ -10,7 +10,8 @@ import numpy as np
 
 from timeline.columns.columns import Bool, Float64, Int64
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.records.not_given import NO_ID
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.profiler_tables.cluster import ParallelTimes
 from timeline.records.vendor import Measure, VendorFigures
 from timeline.sources.common.losses import LossLog
 from timeline.sources.common.overlap_analysis import MEASURES
@@ -20,7 +21,14 @@ from timeline.sources.decoders.csv_blocks import Block, read_blocks
 if TYPE_CHECKING:
     from timeline.sources.decoders.sqlite import Database
 
-__all__ = ["read_operator_sums", "read_step_sums", "read_step_table"]
+__all__ = [
+    "DATABASE_NS",
+    "STEP_SUM_NS",
+    "read_operator_sums",
+    "read_step_sums",
+    "read_step_table",
+    "step_figures",
+]
 
 STEP_SUM_NS = 25
 """How far sums of floats over the segments of a step are off."""
@@ -33,17 +41,24 @@ _STEPS = ("Step", "Step ID", "Step Id")
 _OF_COMMUNICATION = frozenset({"HCCL", "COMMUNICATION"})
 """Cores of op_statistic that are no operators which compute."""
 _OPERATOR_COLUMNS = ("OP Type", "Core Type", "Count", "Total Time(us)")
-_TABLE_COLUMNS = {
-    "computing": Measure.COMPUTING,
-    "communication": Measure.COMMUNICATION,
-    "communication_not_overlapped": Measure.NOT_OVERLAPPED,
-    "free": Measure.FREE,
+_STEP_SUMS = {
+    "computing_ns": ("Computing", "computing"),
+    "communication_ns": ("Communication", "communication"),
+    "communication_alone_ns": ("Communication(Not Overlapped)", "communication_not_overlapped"),
+    "free_ns": ("Free", "free"),
+    "stage_ns": ("Stage", "stage"),
+    "receive_alone_ns": ("Bubble", "bubble"),
+    "collective_alone_ns": (
+        "Communication(Not Overlapped and Exclude Receive)",
+        "communication_not_overlapped_and_exclude_receive",
+    ),
+    "preparing_ns": ("Preparing", "preparing"),
 }
+"""By the column that it fills, what step_trace_time.csv and databases call a time; first those of
+MEASURES, in their order."""
 
 
-def read_step_sums(
-    path: Path, strings: StringPool, device: int | None, damage: LossLog
-) -> VendorFigures:
+def read_step_sums(path: Path, device: int | None, damage: LossLog) -> ParallelTimes:
     """Read step_trace_time.csv: how each step's device time is spent, in microseconds.
 
     Raises:
@@ -52,56 +67,61 @@ def read_step_sums(
     parts = []
     for block in read_blocks(path, None, tuple(MEASURES), damage):
         steps = next((block.integers(name, NO_ID) for name in _STEPS if name in block), None)
-        of_device = select_device_rows(block, device)
         if steps is None:
             steps = np.full(len(block), NO_ID)
+        of_device = select_device_rows(block, device)
         values = {}
-        for name, measure in MEASURES.items():
-            values[measure], given = block.reals(name)
-            bad = of_device & given & ~_are_times(values[measure])
-            damage.add_lines("values that are no times", block.lines[bad])
-        parts.append(_step_figures(values, steps, of_device, path.name, STEP_SUM_NS, strings))
-    return VendorFigures.concat(parts)
+        for field, (name, _) in _STEP_SUMS.items():
+            if name in block:
+                values[field], given = block.reals(name)
+                bad = of_device & given & ~_are_times(values[field])
+                if name in MEASURES:
+                    damage.add_lines("values that are no times", block.lines[bad])
+        parts.append(_step_times(values, steps).take(of_device))
+    return ParallelTimes.concat(parts)
 
 
-def read_step_table(database: Database, strings: StringPool, device: int | None) -> VendorFigures:
+def read_step_table(database: Database, device: int | None) -> ParallelTimes:
     """Read StepTraceTime of a database, which says the same as step_trace_time.csv."""
-    if not database.has("StepTraceTime", *_TABLE_COLUMNS):
-        return VendorFigures.empty()
-    absent = dict.fromkeys(_TABLE_COLUMNS, float("inf"))
-    values = database.floats("StepTraceTime", absent)
+    names = {name: field for field, (_, name) in _STEP_SUMS.items()}
+    if not database.has("StepTraceTime", *tuple(names)[: len(MEASURES)]):
+        return ParallelTimes.empty()
+    values = database.floats("StepTraceTime", dict.fromkeys(names, float("inf")))
     ids = {"step": NO_ID, "deviceId": NO_ID}
     numbers = database.integers("StepTraceTime", ids)
     of_device = (numbers["deviceId"] == NO_ID) | (device is None) | (numbers["deviceId"] == device)
-    measured = {measure: values[name] for name, measure in _TABLE_COLUMNS.items()}
-    file = database.path.name
-    return _step_figures(measured, numbers["step"], of_device, file, DATABASE_NS, strings)
+    by_field = {names[name]: column for name, column in values.items()}
+    return _step_times(by_field, numbers["step"]).take(of_device)
 
 
-def _step_figures(
-    values_us: dict[Measure, Float64],
-    steps: Int64,
-    of_device: Bool,
-    file: str,
-    tolerance_ns: int,
-    strings: StringPool,
+def _step_times(values_us: dict[str, Float64], steps: Int64) -> ParallelTimes:
+    """Return the times of some steps; what is none, as MindSpore 2.3's stages, is not given."""
+    columns = {"step": steps}
+    for field, values in values_us.items():
+        good = _are_times(values)
+        columns[field] = np.where(good, _ns(np.where(good, values, 0)), NO_TIME)
+    return ParallelTimes.of(len(steps), columns)
+
+
+def step_figures(
+    times: ParallelTimes, path: Path, tolerance_ns: int, strings: StringPool
 ) -> VendorFigures:
-    """One row for each value; writers call the only step of a capture without steps 0, or nothing.
+    """Return a row for each part of device time that a file gives of a step.
 
-    Args:
-        of_device: which rows are of the capture's device.
+    Writers call the only step of a capture without steps 0, or nothing.
     """
-    measures = np.repeat(list(values_us), np.count_nonzero(of_device))
-    values = np.concatenate([column[of_device] for column in values_us.values()])
-    given = _are_times(values)
+    fields = dict(zip(MEASURES.values(), _STEP_SUMS, strict=False))
+    values = np.concatenate([getattr(times, field) for field in fields.values()])
+    given = values != NO_TIME
+    count = int(np.count_nonzero(given))
     return VendorFigures.of(
-        int(np.count_nonzero(given)),
+        count,
         {
-            "measure": measures[given],
-            "file": np.full(int(np.count_nonzero(given)), strings.code(file)),
-            "step": np.tile(steps[of_device], len(values_us))[given],
-            "value_ns": _ns(values[given]),
-            "tolerance_ns": np.full(int(np.count_nonzero(given)), tolerance_ns),
+            "measure": np.repeat(list(fields), len(times))[given],
+            "file": np.full(count, strings.code(path.name)),
+            "step": np.tile(times.step, len(fields))[given],
+            "value_ns": values[given],
+            "tolerance_ns": np.full(count, tolerance_ns),
         },
     )
 

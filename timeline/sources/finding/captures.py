@@ -370,14 +370,19 @@ def _without_bare_tables(captures: list[Capture]) -> list[Capture]:
 
     What cannot be read holds nothing.
     """
-    others = [one.directory for one in captures if one.format.kind not in _GIVE_WAY]
-    around = {parent for directory in others for parent in (directory, *directory.parents)}
-    return [
-        one
-        for one in captures
-        if one.format.kind is not FormatKind.STEPS
-        or (one.directory not in around and not {*one.directory.parents} & {*others})
-    ]
+    for kind, give_way in (
+        (FormatKind.SUMS, _GIVE_WAY | {FormatKind.SUMS}),
+        (FormatKind.STEPS, _GIVE_WAY),
+    ):
+        others = {one.directory for one in captures if one.format.kind not in give_way}
+        around = {parent for directory in others for parent in (directory, *directory.parents)}
+        captures = [
+            one
+            for one in captures
+            if one.format.kind is not kind
+            or (one.directory not in around and not {*one.directory.parents} & others)
+        ]
+    return captures
 
 
 def _without_decoded_logs(captures: list[Capture]) -> list[Capture]:

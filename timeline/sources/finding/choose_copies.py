@@ -39,7 +39,7 @@ def choose_among_copies(claims: list[Claim]) -> tuple[list[Claim], list[str]]:
         assert rank is not None
         exports, passed = _without_raw(rank, _without_sessions_of_exports(copies, copies))
         notes += passed
-        best, passed = _without_texts_of_exports(rank, exports)
+        best, passed = _without_texts_of_exports(rank, _without_sums(exports))
         notes += passed
         kept += best
     return kept, notes
@@ -140,6 +140,8 @@ def _without_sessions_of_exports(copies: list[Claim], around: list[Claim]) -> li
     """Drop msprof's own data that lies beside what the framework made of it (MindSpore to 2.4)."""
     exports: dict[Path, list[Claim]] = defaultdict(list)
     for claim in around:
+        if claim.capture.format.kind is FormatKind.SUMS:
+            continue
         if claim.capture.directory.name.endswith(("_ascend_ms", "_ascend_pt")):
             exports[claim.capture.directory.parent].append(claim)
 
@@ -149,6 +151,15 @@ def _without_sessions_of_exports(copies: list[Claim], around: list[Claim]) -> li
         return any(_may_be_of_one_time(claim, export) for export in beside)
 
     return [claim for claim in copies if not is_exported(claim)]
+
+
+def _without_sums(copies: list[Claim]) -> list[Claim]:
+    """Drop sums of steps where another capture of their rank may be of the same time."""
+    sums = [claim for claim in copies if claim.capture.format.kind is FormatKind.SUMS]
+    kept = [claim for claim in copies if claim.capture.format.kind is not FormatKind.SUMS]
+    return kept + [
+        claim for claim in sums if not any(_may_be_of_one_time(claim, other) for other in kept)
+    ]
 
 
 def _may_be_of_one_time(one: Claim, other: Claim) -> bool:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from timeline.columns.columns import ColumnTable
-from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.records.profiler_tables.profiler_tables import ProfilerTables
 from timeline.records.tables import Omission
@@ -20,13 +19,15 @@ __all__ = ["TablesBuilder"]
 class TablesBuilder:
     """Collects the tables of one rank while its files are read.
 
-    rank: whose they are. strings: where texts of all tables go, which hold their codes.
+    rank: whose they are. strings: where texts of all tables go, which hold their codes. known:
+    tables that were read before, to which rows are added.
     """
 
-    def __init__(self, rank: int) -> None:
+    def __init__(self, rank: int, known: ProfilerTables | None = None) -> None:
+        known = known or ProfilerTables()
         self.rank = rank
-        self.strings = StringPool()
-        self._parts: dict[type[ColumnTable], list[ColumnTable]] = {}
+        self.strings = known.strings
+        self._parts = {kind: [table] for kind, table in known.tables.items()}
         self._omissions: list[Omission] = []
 
     def add(self, kind: type[ColumnTable], count: int, columns: Mapping[str, Any]) -> None:

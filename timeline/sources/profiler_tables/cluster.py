@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from timeline.columns.columns import ColumnTable
+from timeline.errors import SourceError
 from timeline.patterns import compile_late
 from timeline.records.collective_kinds import collective_kind
 from timeline.records.not_given import NO_ID
@@ -22,6 +23,7 @@ from timeline.records.profiler_tables.cluster import (
     ParallelTimes,
 )
 from timeline.sources.common.losses import LossLog
+from timeline.sources.common.process_groups import read_groups
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import without_gz
 from timeline.sources.profiler_tables.builder import TablesBuilder
@@ -54,6 +56,13 @@ _HCCL = (
     Cell("ops", ("communication_operator_cost",), required=False),
 )
 _MEAN = "-"
+_SIZES = {
+    "ranks": ("world_size", "default_group"),
+    "stages": ("pipeline_model_parallel_size", "pp"),
+    "tensors": ("tensor_model_parallel_size", "tp"),
+    "contexts": ("context_parallel_size", "cp"),
+}
+"""What `distributed_args` call sizes, as Megatron does, and the groups that are so large."""
 _PAIR = compile_late(r"(\d{1,9})-(\d{1,9})", re.ASCII)
 _MOST_RANKS = 1 << 20
 _NS_OF_MS, _BYTES_OF_KB = 1_000_000, 1000
@@ -67,6 +76,8 @@ def read_cluster(files: TableFiles, into: TablesBuilder) -> None:
         _read_strategy(path, into)
     for path in files.get(TableFile.PROFILER_INFO, ()):
         _read_profiler_info(path, into)
+    for path in files.get(TableFile.METADATA, ()):
+        _read_metadata(path, into)
     for path in files.get(TableFile.HCCL, ()):
         _read_hccl(path, into)
 
@@ -82,9 +93,14 @@ def _add_strategy(
     stages: object = None,
     ranks: object = None,
     stage: object = None,
+    **more: int,
 ) -> None:
-    """Add what a file tells of how the run is split, if it tells anything."""
+    """Add what a file says of how the run is split, if it says anything.
+
+    more: other columns of ParallelStrategies.
+    """
     found = {"stages": _whole(stages, 1), "ranks": _whole(ranks, 1), "stage": _whole(stage, 0)}
+    found |= more
     named = mode if isinstance(mode, str) else ""
     if named or any(value != NO_ID for value in found.values()):
         codes = {"file": into.strings.code(path.name), "mode": into.strings.code(named)}
@@ -127,6 +143,27 @@ def _read_profiler_info(path: Path, into: TablesBuilder) -> None:
         stages, ranks = info.get("stage_num"), info.get("rank_size")
         mode = info.get("parallel_mode")
         _add_strategy(ParallelSource.PROFILER_INFO, path, into, mode, stages, ranks)
+
+
+def _read_metadata(path: Path, into: TablesBuilder) -> None:
+    """Read profiler_metadata.json: the sizes of `distributed_args`, or else those of the groups.
+
+    The stage of a rank is its place among the members of its group `pp`.
+    """
+    try:
+        document = read_json(path)
+    except SourceError:
+        return  # counted where the groups themselves are read
+    args = document.get("distributed_args")
+    known = args if isinstance(args, dict) else {}
+    members = {group.name: group.ranks for group in reversed(read_groups(document))}
+    sizes = {
+        field: _whole(known.get(key, len(members.get(name, ())) or None), 1)
+        for field, (key, name) in _SIZES.items()
+    }
+    stages = members.get("pp", ())
+    stage = stages.index(into.rank) if into.rank in stages else None
+    _add_strategy(ParallelSource.METADATA, path, into, stage=stage, **sizes)
 
 
 # -- what ranks compute and communicate ------------------------------------------------------------
@@ -226,8 +263,8 @@ def _read_hccl(path: Path, into: TablesBuilder) -> None:
 def _add_rows(
     kind: type[ColumnTable], rows: Sequence[tuple[int, ...]], into: TablesBuilder
 ) -> None:
-    """Add rows with a value for each column, in their order."""
-    names = [field.name for field in fields(kind)]
+    """Add rows with a value for each column, in their order; the last ones may lack."""
+    names = [field.name for field in fields(kind)][: len(rows[0]) if rows else None]
     into.add(kind, len(rows), {name: [row[at] for row in rows] for at, name in enumerate(names)})
 
 

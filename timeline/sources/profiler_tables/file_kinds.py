@@ -55,6 +55,7 @@ class TableFile(enum.Enum):
     HCCL = enum.auto()
     PARALLEL_STRATEGY = enum.auto()
     PROFILER_INFO = enum.auto()
+    METADATA = enum.auto()
     AICPU_SUMS = enum.auto()
     AICORE_TYPES = enum.auto()
     AICORE_DETAIL = enum.auto()
@@ -135,6 +136,7 @@ FILE_KINDS: tuple[FileKind, ...] = (
     FileKind(TableFile.HCCL, Topic.CLUSTER, r"hccl_raw_{id}\.csv"),
     FileKind(TableFile.PARALLEL_STRATEGY, Topic.CLUSTER, r"parallel_strategy_{id}\.json"),
     FileKind(TableFile.PROFILER_INFO, Topic.CLUSTER, r"profiler_info_{id}\.json", alone=False),
+    FileKind(TableFile.METADATA, Topic.CLUSTER, r"profiler_metadata\.json", alone=False),
     FileKind(TableFile.AICPU_SUMS, Topic.OPERATORS, r"aicpu_intermediate_{id}\.csv"),
     FileKind(TableFile.AICORE_TYPES, Topic.OPERATORS, r"aicore_intermediate_{id}_type\.csv"),
     FileKind(TableFile.AICORE_DETAIL, Topic.OPERATORS, r"aicore_intermediate_{id}_detail\.csv"),
@@ -207,7 +209,7 @@ def _files_by_number(directory: Path) -> Mapping[int | None, TableFiles]:
         for kind in FILE_KINDS:
             if match := kind.match(name):
                 parts = match.groupdict()
-                number = None if parts["id"] is None else int(parts["id"])
+                number = None if parts.get("id") is None else int(parts["id"])
                 of_kind = found.setdefault(number, {}).setdefault(kind.file, [])
                 of_kind.append((int(parts.get("slice") or 0), path))
                 break

@@ -23,7 +23,7 @@ _Reader = Callable[[TableFiles, TablesBuilder], None]
 
 def with_profiler_tables(records: Records, files: TableFiles) -> Records:
     """The records with what small tables of their rank hold; what is damaged in them is counted."""
-    into = TablesBuilder(records.rank)
+    into = TablesBuilder(records.rank, records.profiler_tables)
     for read in _readers(files):
         read(files, into)
     tables, omissions = into.build()

@@ -1,7 +1,8 @@
-"""Tables of operators and tasks without a trace: where they lie, and what reads them."""
+"""Tables of operators, of tasks or of steps alone: where they lie, and what reads them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,12 +16,24 @@ from timeline.sources.capture import (
     Format,
     FormatKind,
 )
-from timeline.sources.common.identity import identify_all_devices
+from timeline.sources.common.identity import identify_all_devices, identify_device
 from timeline.sources.common.msprof_files import OPERATOR_TABLE, has_file_named
 from timeline.sources.files.opened import without_gz
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, Identity, Source
 
-__all__ = ["TABLES"]
+__all__ = ["STEP_TABLES", "TABLES"]
+
+_STEP_TABLES = frozenset(
+    {
+        "step_trace_time.csv",
+        "communication.json",
+        "communication_matrix.json",
+        "analysis.db",
+        "communication_analyzer.db",
+    }
+)
+_ANALYSED = "analyze"
+"""Where `msprof --analyze` leaves them."""
 
 
 def _recognise(folder: Folder) -> list[Capture]:
@@ -69,6 +82,39 @@ def _table_directories(capture: Capture) -> tuple[Path, ...]:
     return (capture.content,) if capture.content.is_dir() else ()
 
 
+def _recognise_step_tables(folder: Folder) -> list[Capture]:
+    return _step_tables_in(folder.path, folder.names)
+
+
+def _file_of_step_tables(file: CaptureFile) -> list[Capture]:
+    """Return the capture of a table; one that lies in a richer capture is none itself."""
+    found = _step_tables_in(file.path.parent, [file.name])
+    return [one for one in found if not file.around or one in file.around]
+
+
+def _step_tables_in(directory: Path, names: Iterable[str]) -> list[Capture]:
+    if _STEP_TABLES.isdisjoint(map(without_gz, names)):
+        return []
+    is_inside = directory.name in (OUTPUT, _ANALYSED)
+    return [Capture(STEP_TABLES, directory.parent if is_inside else directory, directory)]
+
+
+def _read_step_tables(claim: Claim, identity: Identity) -> Source:
+    from timeline.sources.tables.step_tables import StepTablesSource
+
+    return StepTablesSource(identity, claim.clock, claim.capture.content)
+
+
+STEP_TABLES = Format(
+    name="step tables",
+    kind=FormatKind.SUMS,
+    recognise=_recognise_step_tables,
+    recognise_file=_file_of_step_tables,
+    identify=identify_device,
+    read_with=_read_step_tables,
+    table_directories=_table_directories,
+    lies_beside=True,
+)
 TABLES = Format(
     name="tables",
     kind=FormatKind.TABLES,

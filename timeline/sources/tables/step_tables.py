@@ -1,0 +1,189 @@
+"""Source of a rank of which only sums of steps and of communication are left."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from timeline.columns.strings import StringPool
+from timeline.frozen import dataclass
+from timeline.records.collective_kinds import collective_kind
+from timeline.records.not_given import NO_GRAPH, NO_ID
+from timeline.records.profiler_tables.cluster import CollectiveSums, ParallelTimes
+from timeline.records.profiler_tables.profiler_tables import ProfilerTables
+from timeline.records.tables import CommunicationOps, Records, Steps
+from timeline.sources.common.losses import LossLog
+from timeline.sources.companions.communication_files import read_op_file
+from timeline.sources.companions.vendor_communication import MOST, MeasuredOps, read_op_table
+from timeline.sources.companions.vendor_sums import read_step_sums, read_step_table
+from timeline.sources.decoders.sqlite import open_database
+from timeline.sources.files.opened import find_file
+from timeline.sources.profiler_tables.builder import TablesBuilder
+from timeline.sources.source import Clock, Identity, ReadRequest
+from timeline.sources.tables.format import STEP_TABLES
+
+__all__ = ["StepTablesSource"]
+
+
+@dataclass(frozen=True)
+class StepTablesSource:
+    """step_trace_time.csv and communication.json, or analysis.db, which holds both.
+
+    Communication ops have the times that the profiler noted, to a quarter of a microsecond. Steps
+    have none: see `_place_steps`.
+    """
+
+    identity: Identity
+    clock: Clock
+    directory: Path
+    layout: str = STEP_TABLES.name
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files of steps and of ops."""
+        return tuple(dict.fromkeys(path for path in (self._steps, self._ops) if path))
+
+    @property
+    def _steps(self) -> Path | None:
+        return self._first_of("step_trace_time.csv", "analysis.db")
+
+    @property
+    def _ops(self) -> Path | None:
+        return self._first_of("communication.json", "analysis.db", "communication_analyzer.db")
+
+    def _first_of(self, *names: str) -> Path | None:
+        return next(filter(None, (find_file(self.directory, name) for name in names)), None)
+
+    def read(self, wanted: ReadRequest) -> Records:
+        """Read the sums of steps, and the communication ops.
+
+        A file that cannot be read is counted.
+        """
+        strings, rank = StringPool(), self.identity.rank
+        builder = TablesBuilder(rank)
+        sums, ops = ParallelTimes.empty(), CommunicationOps.empty()
+        if self._steps is not None:
+            with builder.reading(self._steps) as damage:
+                sums = _read_sums(self._steps, damage)
+        if self._ops is not None:
+            with builder.reading(self._ops) as damage:
+                measured = _measured(self._ops)
+                ops = _ops_of(measured, strings, damage)
+                _add_sums(measured, builder)
+        tables, omissions = builder.build()
+        steps = _place_steps(sums, ops)
+        untimed = len(steps) > 0 and not len(ops)
+        said = f"rank {rank}: when its steps ran is not recorded; they are drawn one by one."
+        return Records(
+            rank,
+            strings,
+            ops=ops,
+            steps=steps,
+            omissions=omissions,
+            warnings=(said,) if untimed else (),
+            untimed_steps=untimed,
+            tells_copies=False,
+            profiler_tables=ProfilerTables(tables.strings, {**tables.tables, ParallelTimes: sums}),
+            tables_only=True,
+        )
+
+
+def _read_sums(path: Path, damage: LossLog) -> ParallelTimes:
+    if path.suffix == ".db":
+        with open_database(path) as database:
+            sums = read_step_table(database, None)
+    else:
+        sums = read_step_sums(path, None, damage)
+    if len(np.unique(sums.step)) < len(sums):
+        what = "rows of which several have one step, as where a process had several devices"
+        damage.add(what, "its beginning", len(sums))
+        return ParallelTimes.empty()
+    return replace(sums, first=np.arange(len(sums)) == 0)
+
+
+def _measured(path: Path) -> MeasuredOps:
+    if path.suffix != ".db":
+        return read_op_file(path)
+    with open_database(path) as database:
+        return read_op_table(database)
+
+
+def _labels(measured: MeasuredOps) -> list[str]:
+    """Return the label of the group of each op, numbered in order of their first one, as traces."""
+    numbers = {group: at for at, group in enumerate(dict.fromkeys(measured.groups))}
+    return [f"Group {numbers[group]}" for group in measured.groups]
+
+
+def _add_sums(measured: MeasuredOps, into: TablesBuilder) -> None:
+    columns = {
+        "step": measured.steps,
+        "kind": into.strings.codes(map(collective_kind, measured.names)),
+        "count": [1] * len(measured.names),
+        "waited_ns": measured.waited_ns,
+        "transfer_ns": measured.transfer_ns,
+        "group": into.strings.codes(_labels(measured)),
+    }
+    into.add(CollectiveSums, len(measured.names), columns)
+
+
+def _ops_of(measured: MeasuredOps, strings: StringPool, damage: LossLog) -> CommunicationOps:
+    """Return the ops that have a start."""
+    start_us = np.array(measured.start_us, np.float64)
+    timed = (start_us > 0) & (start_us < MOST)
+    if not timed.all():
+        damage.add("ops without a time", f"op {np.argmin(timed) + 1}", int((~timed).sum()))
+    whole_us = np.floor(np.where(timed, start_us, 0))
+    rest_ns = np.rint((np.where(timed, start_us, 0) - whole_us) * 1000).astype(np.int64)
+    start_ns = whole_us.astype(np.int64) * 1000 + rest_ns
+    count = len(measured.names)
+    ops = CommunicationOps.of(
+        count,
+        {
+            "start_ns": start_ns,
+            "end_ns": start_ns + np.array(measured.elapsed_ns, np.int64),
+            "group": strings.codes(_labels(measured)),
+            "name": strings.codes(measured.names),
+            "graph": np.full(count, NO_GRAPH),
+            "iteration": measured.steps,
+            "moved_bytes": measured.moved_bytes,
+        },
+    )
+    ops = ops.take(timed)
+    return ops.take(np.argsort(ops.start_ns, kind="stable"))
+
+
+def _place_steps(sums: ParallelTimes, ops: CommunicationOps) -> Steps:
+    """Return the numbered steps, each as long as its sums say.
+
+    A step with communication ops ends with the last of them, but begins no later than the first:
+    what of it lies before and behind is not recorded. Others follow the step before, the first ones
+    precede the one behind; where no step has any op, time begins with the first step.
+    """
+    sums = sums.take(sums.step != NO_ID)
+    parts = (sums.computing_ns, sums.communication_alone_ns, sums.free_ns)
+    length_ns = sum((np.maximum(part, 0) for part in parts), np.zeros(len(sums), np.int64))
+    start_ns, end_ns = np.zeros((2, len(sums)), np.int64)
+    upto_ns, is_placed = 0, False
+    for at, (step, length) in enumerate(zip(sums.step.tolist(), length_ns.tolist(), strict=True)):
+        start_ns[at], end_ns[at] = upto_ns, upto_ns + length
+        own = ops.iteration == step
+        if own.any():
+            end_ns[at] = ops.end_ns[own].max()
+            start_ns[at] = min(ops.start_ns[own].min(), end_ns[at] - length)
+            if not is_placed:
+                ahead_ns = start_ns[at] - upto_ns
+                start_ns[:at] += ahead_ns
+                end_ns[:at] += ahead_ns
+            is_placed = True
+        upto_ns = int(end_ns[at])
+    return Steps.of(
+        len(sums),
+        {
+            "start_ns": start_ns,
+            "end_ns": end_ns,
+            "graph": np.full(len(sums), NO_GRAPH),
+            "iteration": sums.step,
+        },
+    )
