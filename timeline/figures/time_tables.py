@@ -47,15 +47,10 @@ def _overlap(facts: RankFacts, ordinary: Bool) -> dict[str, npt.NDArray[Any]]:
         },
     }
     columns = {name: np.array([value], np.int64) for name, value in row.items()}
+    maybe = ["step_ns", "copies_ns", "outside_ns", "before_ns"]
     if not facts.tells_free:
         columns |= {name: np.array([NO_ID], np.int64) for name in _FREE}
-    maybe = (
-        "step_ns",
-        "copies_ns",
-        "outside_ns",
-        "before_ns",
-        *(() if facts.tells_free else _FREE),
-    )
+        maybe += _FREE
     return {**columns, **{name: np.ma.masked_equal(columns[name], NO_ID) for name in maybe}}
 
 

@@ -37,11 +37,7 @@ from timeline.sources.ascend_trace.connections import (
     without_connections,
 )
 from timeline.sources.ascend_trace.events import format_for
-from timeline.sources.ascend_trace.lane_kinds import (
-    AscendLanes,
-    LaneKind,
-    LaneMeaning,
-)
+from timeline.sources.ascend_trace.lane_kinds import AscendLanes, LaneKind, LaneMeaning
 from timeline.sources.ascend_trace.lane_table import LaneTable
 from timeline.sources.ascend_trace.lanes import LaneEvents, lanes_by, lanes_of
 from timeline.sources.ascend_trace.tables import (

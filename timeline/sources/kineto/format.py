@@ -18,18 +18,8 @@ from timeline.sources.capture import (
     Root,
 )
 from timeline.sources.common.identity import find_evidence_in_names
-from timeline.sources.common.json_kinds import (
-    JsonKind,
-    find_moment_ns,
-    has_json_name,
-    kind_of_json,
-)
-from timeline.sources.kineto.header import (
-    host_of,
-    is_named_kineto,
-    rank_of,
-    read_name,
-)
+from timeline.sources.common.json_kinds import JsonKind, find_moment_ns, has_json_name, kind_of_json
+from timeline.sources.kineto.header import host_of, is_named_kineto, rank_of, read_name
 from timeline.sources.source import Identity, Source
 
 __all__ = ["KINETO"]

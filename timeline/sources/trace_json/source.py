@@ -14,11 +14,7 @@ from timeline.patterns import compile_late
 from timeline.records.joining import join_records
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import Records
-from timeline.sources.ascend_trace.reader import (
-    TraceFiles,
-    read_trace,
-    read_trace_and_overlap,
-)
+from timeline.sources.ascend_trace.reader import TraceFiles, read_trace, read_trace_and_overlap
 from timeline.sources.common.compute_tasks import mark_unlisted_kernels
 from timeline.sources.common.kernel_table import (
     delay_of_table,
