@@ -23,7 +23,10 @@ __all__ = [
 ]
 
 BACKWARDS_REASON = "arrows to what began more than 1 ms before the call"
-EARLY_REASON = "arrows to what began before the call, unlike 99% of all launches"
+EARLY_REASON = (
+    "launches that began after what they launched, unlike 99% of them: counted at its start, "
+    "drawn without an arrow"
+)
 MOST_EARLY = 100
 """One launch in so many, and always one, may start before its call: it moves no clock."""
 
@@ -55,8 +58,9 @@ def fit_host_clock(records: Records) -> Records:
             planes=replace(records.planes, launch_ns=back.of(records.planes.launch_ns)),
             host_offset_ns=-early_ns,
         )
-    early = int(np.count_nonzero(_leads(records)[1] > 0))
-    return _with_omission(_clipped(records), EARLY_REASON, early)
+    arrows = int(np.count_nonzero(_leads(records)[1] > 0))
+    clipped, launches = _clipped(records)
+    return _with_omission(clipped, EARLY_REASON, max(arrows, launches), frozenset())
 
 
 def drop_early_arrows(records: Records) -> Records:
@@ -75,9 +79,12 @@ def _most_early_ns(early_ns: Int64) -> int:
     return max(int(np.partition(possible, -left - 1)[-left - 1]), 0)
 
 
-def _clipped(records: Records) -> Records:
-    """Launch times of what still starts before its launch, but for what was not launched by it."""
-    changed = {}
+def _clipped(records: Records) -> tuple[Records, int]:
+    """Let what still starts before its launch be launched when it starts; count those.
+
+    What starts earlier by more than clocks may differ was not launched by the call.
+    """
+    changed, count = {}, 0
     for name in ("tasks", "ops", "planes"):
         table = getattr(records, name)
         early_ns = table.launch_ns - table.start_ns
@@ -86,7 +93,8 @@ def _clipped(records: Records) -> Records:
         if early.any():
             launch_ns = np.where(early, table.start_ns, table.launch_ns)
             changed[name] = replace(table, launch_ns=launch_ns)
-    return replace(records, **changed) if changed else records
+            count += int(np.count_nonzero(early))
+    return (replace(records, **changed) if changed else records), count
 
 
 def _without_arrows(records: Records, most_early_ns: int) -> tuple[Records, int]:
@@ -99,12 +107,13 @@ def _without_arrows(records: Records, most_early_ns: int) -> tuple[Records, int]
     return left, len(early)
 
 
-def _with_omission(records: Records, reason: str, arrows: int) -> Records:
-    if not arrows:
+def _with_omission(
+    records: Records, reason: str, rows: int, layers: frozenset[Layer] = frozenset({Layer.ARROWS})
+) -> Records:
+    if not rows:
         return records
-    layers = frozenset({Layer.ARROWS})
     code = OmissionCode.ARROW_BACKWARDS
-    lost = Omission(reason, arrows, records.rank, code=code, layers=layers)
+    lost = Omission(reason, rows, records.rank, code=code, layers=layers)
     return replace(records, omissions=(*records.omissions, lost))
 
 

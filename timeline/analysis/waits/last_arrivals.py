@@ -101,7 +101,7 @@ def find_last_arrivals(
     views, arrivals = _views(ranks, shared), _arrivals(ranks, shared)
     candidates = _candidates(arrivals, shared, numbers, start_ns)
     is_unnamed = arrivals.tasks & (arrivals.peers == 0)
-    members, whole = _members(views, arrivals, is_unnamed, shared)
+    members, whole = _members(ranks, views, arrivals, is_unnamed, shared)
     kind = shared.take([rank.ops for rank in ranks], "kind")[shared.first_rows()]
     of_pair = (kind == kind_numbers([BATCH])[0]) & (np.bincount(of, minlength=shared.count) == 2)
     members, whole = np.where(of_pair, 2, members), whole | of_pair
@@ -201,19 +201,28 @@ def _view(
 
 
 def _members(
-    views: _Views, arrivals: Arrivals, is_unnamed: Bool, shared: SharedOps
+    ranks: Sequence[RankCollectives],
+    views: _Views,
+    arrivals: Arrivals,
+    is_unnamed: Bool,
+    shared: SharedOps,
 ) -> tuple[Int64, Bool]:
     """How many members each op has, 0 where that is not known; and whether all are told of.
 
     All are if they are read, or if one rank that knows them by number waited for all others. Of a
     group whose size nothing tells, nor any task that it has others, those that are read are taken
-    for all.
+    for all; if all ranks of the run are read, those are the most that ever join.
     """
     greatest = {
         name: over_ops(np.maximum, getattr(views, name), shared)
         for name in ("size", "most", "seen", "mesh", "least")
     }
     joined = np.bincount(shared.op, minlength=shared.count)
+    communicator = shared.take([rank.ops for rank in ranks], "communicator")
+    _, group = distinct_values(communicator[shared.first_rows()])
+    most_joined = np.zeros(shared.count, np.int64)
+    np.maximum.at(most_joined, group, joined)
+    every = (greatest["most"] == len(ranks)) & (joined == most_joined[group])
     same = greatest["seen"] == over_ops(np.minimum, views.seen, shared)
     mesh = greatest["mesh"]
     is_mesh = (same & (mesh > 1)) & (
@@ -230,7 +239,7 @@ def _members(
     taken = (
         (size == 0)
         & (joined > 1)
-        & (greatest["most"] == 0)
+        & ((greatest["most"] == 0) | every)
         & (greatest["least"] <= joined)
         & recorded
         & ~unnamed
