@@ -24,8 +24,8 @@ __all__ = [
 
 BACKWARDS_REASON = "arrows to what began more than 1 ms before the call"
 EARLY_REASON = (
-    "launches that began after what they launched, unlike 99% of them: counted at its start, "
-    "drawn without an arrow"
+    "records that start before their launch, unlike 99% of all: taken to be launched at their "
+    "start, without an arrow"
 )
 MOST_EARLY = 100
 """One launch in so many, and always one, may start before its call: it moves no clock."""
