@@ -72,7 +72,7 @@ def test_a_file_that_contradicts_the_steps_tells_nothing_of_them(
     with open_profile(profile) as opened:
         steps = [row for row in opened.steps().to_dicts() if row["rank"] == 0]
         assert len(opened.parallel_times())
-    assert {row["computing_ns"] for row in steps} == {0}
+    assert {row["computing_ns"] for row in steps} == {None}
 
 
 def test_ranks_with_tasks_are_measured_by_them(tmp_path: Path) -> None:

@@ -101,6 +101,8 @@ def with_filed_times(facts: RankFacts, *, windowed: bool) -> RankFacts:
     if len(steps):
         of_rows_ns = np.stack([length_ns, measured.communication_ns])
     totals = None if own is None else _totals(own, *of_rows_ns)
+    if totals is None and facts.not_recorded:
+        return _not_recorded(facts, *_PARTS)
     facts = replace(facts, device_start_ns=steps.start_ns, device_end_ns=steps.end_ns)
     if own is None or totals is None:
         facts = replace(facts, step_totals=replace(measured, span_ns=length_ns))

@@ -34,7 +34,8 @@ FORMATS: tuple[Format, ...] = (
 LOOKED_FOR = (
     f"  *_ascend_pt/{OUTPUT}, *_ascend_ms/{OUTPUT}",
     f"  PROF_*/{MINDSTUDIO_OUTPUT}, PROF_*/device_N/timeline, sqlite or data",
-    "  ascend_pytorch_profiler_*.db, ascend_mindspore_profiler_*.db, msprof_*.db, msmonitor_*.db",
+    "  ascend_pytorch_profiler_*.db, ascend_mindspore_profiler_*.db, msprof_*.db,",
+    "  msmonitor_*.db, or any SQLite file with their tables",
     "  kernel_details.csv, op_summary_*.csv, task_time_*.csv",
     "  step_trace_time.csv, communication.json, communication_matrix.json",
     "  output_timeline_data_*.txt, *timeline_display_*.json, JOB*/data  (MindSpore)",
