@@ -336,7 +336,7 @@ def test_hosts_are_joined_by_what_need_not_end_together(
     waits = waiting.waits.take(waiting.waits.waited_ns > 0)
     named = waits.last_rank != NO_ID
     assert (waits.rank[named] // 2 == waits.last[named] // 2).all()
-    assert "clocks may be off by" in "\n".join(joined.warnings)
+    assert "their clocks may differ by up to" in "\n".join(joined.warnings)
 
 
 @pytest.mark.parametrize("offset_ns", [0, 30_000])

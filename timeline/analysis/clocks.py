@@ -199,22 +199,25 @@ def _by_collectives(ranks: Sequence[RankClock], joined: JoinedClock, *, asked: b
 
 
 def _doubts(ranks: Sequence[RankClock], moves: Sequence[RankMove]) -> Iterator[str]:
-    """How far the clocks of islands may be off from each other."""
+    """Say how far the clocks of islands may differ.
+
+    Ranks that are all alone, with nothing to compare, are no islands: nobody waits between them.
+    """
     islands: dict[int, list[int]] = {}
     for rank, move in zip(ranks, moves, strict=True):
         if len(rank.collectives.ops):
             islands.setdefault(move.island, []).append(rank.rank)
-    if len(islands) < 2:
+    doubt_ns = max((move.doubt_ns for move in moves), default=0)
+    if len(islands) < 2 or not (doubt_ns or max(map(len, islands.values())) > 1):
         return
     named = [f"{'ranks' if len(its) > 1 else 'rank'} {spell_ids(its)}" for its in islands.values()]
     more = [f"{len(named) - MOST_NAMED} others"] if len(named) > MOST_NAMED else []
     *first, last = named[:MOST_NAMED] + more
-    doubt_ns = max(move.doubt_ns for move in moves)
     yield f"{', '.join(first)} and {last} share no collectives that end together: " + (
-        f"between them clocks may be off by {spell_duration(doubt_ns)}, and nobody is named for "
-        "less."
+        f"their clocks may differ by up to {spell_duration(doubt_ns)}, and no rank is blamed for "
+        "shorter waits between them."
         if doubt_ns
-        else "nothing tells how far their clocks may be off."
+        else "nothing tells how far their clocks differ."
     )
 
 

@@ -72,7 +72,7 @@ def _empty_warnings(ranks: Sequence[RankFacts], selection: Selection) -> Iterato
             yield f"rank {facts.rank}: holds nothing" + (" of the selection." if chosen else ".")
             continue
         empty = facts.steps.iteration[~facts.step_totals.known].tolist()
-        if empty:
+        if empty and facts.tasks:
             steps = spell_ids(empty)
             steps = f"step {steps} is" if len(empty) == 1 else f"steps {steps} are"
             yield f"rank {facts.rank}: {steps} marked, without device tasks in the profile."
@@ -125,10 +125,18 @@ def _waiting_warnings(joined: JoinedRanks, selection: Selection) -> Iterator[str
 
 
 def _absent_layers(ranks: Sequence[RankFacts], layers: frozenset[Layer]) -> Iterator[str]:
-    """Layers that were asked for, expected, and that a profile does not hold at all."""
+    """Layers that were asked for, expected, and that a profile does not hold at all.
+
+    Of a rank without device tasks that is all there is to say.
+    """
     for layer in LAYERS:
         if layer.missing and layer.option in layers:
-            without = [facts.rank for facts in ranks if layer.option in facts.profile.lacks]
+            without = [
+                facts.rank
+                for facts in ranks
+                if layer.option in facts.profile.lacks
+                and (layer.option is Layer.HARDWARE or Layer.HARDWARE not in facts.profile.lacks)
+            ]
             if without:
                 which = "rank" if len(without) == 1 else "ranks"
                 yield f"{which} {spell_ids(without)}: {layer.missing} in this profile."

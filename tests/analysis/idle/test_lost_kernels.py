@@ -16,7 +16,8 @@ from tests.support.read_profiles import records_by_rank
 from tests.support.run_command import Command
 from timeline.analysis.idle.lost_kernels import with_lost_kernels
 
-LOST = " without a kernel, though later ones have theirs: the profiler lost them."
+LOST = " without a kernel, though later ones have theirs: the profiler lost what they launched."
+LOST_ONE = " without a kernel, though later ones have theirs: the profiler lost it."
 
 
 def call(ts: int, correlation: int, name: str = "cudaLaunchKernel", **fields: Any) -> Event:
@@ -46,7 +47,7 @@ def test_what_was_launched_between_recorded_kernels(tmp_path: Path) -> None:
     lost = [call(20, 2), call(30, 3)]
     assert lost_in(tmp_path, *around, *lost) == ([(20, 90)], f"2 launches{LOST}")
     early = [*launched(0, 30, 1), *launched(40, 90, 9), call(20, 2)]
-    assert lost_in(tmp_path, *early) == ([(35, 90)], f"1 launch{LOST}")
+    assert lost_in(tmp_path, *early) == ([(35, 90)], f"1 launch{LOST_ONE}")
 
 
 def test_kernels_may_be_lost_at_the_beginning_and_in_several_places(tmp_path: Path) -> None:
@@ -64,12 +65,12 @@ def test_streams_run_beside_each_other(tmp_path: Path) -> None:
     """What is lost ran between kernels of the busier stream around it."""
     busy = [*launched(0, 10, 1), *launched(60, 90, 2), *launched(62, 96, 3)]
     other = launched(40, 41, 4, stream=20)
-    assert lost_in(tmp_path, *busy, *other, call(30, 5)) == ([(30, 90)], f"1 launch{LOST}")
+    assert lost_in(tmp_path, *busy, *other, call(30, 5)) == ([(30, 90)], f"1 launch{LOST_ONE}")
 
 
 def test_graphs_lose_their_kernels_too(tmp_path: Path) -> None:
     trace = [*launched(0, 10, 1), call(20, 2, "cudaGraphLaunch"), *launched(40, 90, 9)]
-    assert lost_in(tmp_path, *trace) == ([(20, 90)], f"1 launch{LOST}")
+    assert lost_in(tmp_path, *trace) == ([(20, 90)], f"1 launch{LOST_ONE}")
 
 
 @pytest.mark.parametrize(
@@ -95,13 +96,13 @@ def test_captures_are_those_of_a_thread(tmp_path: Path) -> None:
     trace = [*launched(0, 10, 1), *launched(40, 90, 9)]
     begin, end = call(12, 7, "cudaStreamBeginCapture"), call(16, 8, "cudaStreamEndCapture")
     elsewhere = call(20, 2, tid=5)
-    assert lost_in(tmp_path, *trace, begin, elsewhere)[1] == f"1 launch{LOST}"
-    assert lost_in(tmp_path, *trace, begin, end, call(20, 2))[1] == f"1 launch{LOST}"
+    assert lost_in(tmp_path, *trace, begin, elsewhere)[1] == f"1 launch{LOST_ONE}"
+    assert lost_in(tmp_path, *trace, begin, end, call(20, 2))[1] == f"1 launch{LOST_ONE}"
 
 
 def test_no_kernel_at_all(tmp_path: Path) -> None:
     """Whatever else the device did."""
-    said = "12 launches, and no kernel: the profiler lost them."
+    said = "12 launches, and no kernel: the profiler lost what they launched."
     calls = [call(10 * at, at) for at in range(1, 13)]
     assert lost_in(tmp_path, *calls) == ([], said)
     copy = KERNEL | {"cat": "gpu_memcpy", "args": {"stream": 7, "correlation": 50}}
@@ -121,7 +122,7 @@ def test_idle_time_with_lost_kernels_is_not_that_of_the_host(
         "kernels_not_recorded": 60_000,
     }
     assert any("us kernels not recorded" in one for one in report["verdict"]["sentences"])
-    assert f"rank 0: 1 launch{LOST}" in report["warnings"]
+    assert f"rank 0: 1 launch{LOST_ONE}" in report["warnings"]
 
 
 def test_lost_records_of_a_run_are_found(tmp_path: Path) -> None:

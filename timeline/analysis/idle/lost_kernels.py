@@ -32,7 +32,7 @@ def with_lost_kernels(records: Records) -> Records:
         return records
     launched = np.flatnonzero((tasks.launch_ns != NO_TIME) & ~tasks.copy)
     if not len(launched) and not tasks.compute.any():
-        return _with_warning(records, lost, ", and no kernel: the profiler lost them.")
+        return _with_warning(records, lost, ", and no kernel")
     launched = launched[np.argsort(tasks.launch_ns[launched], kind="stable")]
     after = np.searchsorted(tasks.launch_ns[launched], host.start_ns[lost], side="right")
     lost, after = lost[after < len(launched)], after[after < len(launched)]
@@ -43,13 +43,14 @@ def with_lost_kernels(records: Records) -> Records:
     some = start_ns < end_ns
     times = union(start_ns[some], end_ns[some])
     records = replace(records, unrecorded=Spans(times.start_ns, times.end_ns))
-    said = " without a kernel, though later ones have theirs: the profiler lost them."
+    said = " without a kernel, though later ones have theirs"
     return _with_warning(records, lost, said) if len(lost) else records
 
 
 def _with_warning(records: Records, lost: Rows, said: str) -> Records:
     noun = "launch" if len(lost) == 1 else "launches"
-    warning = f"rank {records.rank}: {spell_number(len(lost))} {noun}{said}"
+    lost_by = "the profiler lost what they launched" if len(lost) > 1 else "the profiler lost it"
+    warning = f"rank {records.rank}: {spell_number(len(lost))} {noun}{said}: {lost_by}."
     return replace(records, warnings=(*records.warnings, warning))
 
 

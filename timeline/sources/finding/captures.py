@@ -50,6 +50,7 @@ _CLUSTER = compile_late(
 _CLUSTER_SAID = "what msprof-analyze made of the profiles of all ranks, which is not read."
 _CLUSTER_ADVICE = "Pass the profiles that it was made of."
 _MONITOR_LINES = compile_late(r"msmonitor_.*\.jsonl(?:\.gz)?")
+_MONITOR_DATABASE = compile_late(r"msmonitor_.*\.db(?:\.gz)?")
 _MONITOR_SAID = "what msMonitor recorded line by line, which is not read."
 _MONITOR_ADVICE = "Have it write a database (export type DB), and pass that: msmonitor_*.db."
 MOST_RENAMED = 3
@@ -283,9 +284,9 @@ class _Walk:
             self.remarks.append(f"{directory} holds {_CLUSTER_SAID} {_CLUSTER_ADVICE}")
         if lines := [name for name in names if _MONITOR_LINES.fullmatch(name)]:
             more = f" and {len(lines) - 1} more" if len(lines) > 1 else ""
-            self.remarks.append(
-                f"{directory / lines[0]}{more} is {_MONITOR_SAID} {_MONITOR_ADVICE}"
-            )
+            beside = any(_MONITOR_DATABASE.fullmatch(name) for name in names)
+            advice = "The databases beside it are." if beside else _MONITOR_ADVICE
+            self.remarks.append(f"{directory / lines[0]}{more} is {_MONITOR_SAID} {advice}")
 
     def _captures_beside(self, folder: Folder) -> list[Capture]:
         """The captures of all formats that lie beside others; nothing else looks like one then."""
