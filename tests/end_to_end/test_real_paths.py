@@ -22,7 +22,6 @@ CAPTURES = (
     "trace-view-2024",
     "msprof-single",
     "mindspore-2.1",
-    "mindspore-raw-JOB1",
     "gpu-ranks/sst_long_a2a_optimizer_2.tar.gz",
     "gpu-ranks/sst_long_a2a_optimizer_4.tar.gz",
     "gpu/dlrm_kineto.tar.gz",
