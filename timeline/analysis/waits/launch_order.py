@@ -351,8 +351,8 @@ def _fit(order: _Order, other: _Order, rows: Rows, places: Rows) -> _Fit | None:
     middle_ns, offset_ns = int(np.median(end_ns)), float(np.median(between_ns))
     after_ns = (end_ns - middle_ns).astype(np.float64)
     rest_ns, drift = between_ns.astype(np.float64) - offset_ns, 0.0
-    if len(rows) >= DRIFT_PAIRS:
-        late = after_ns > 0
+    late = after_ns > 0
+    if len(rows) >= DRIFT_PAIRS and late.any():
         times_ns, ends_ns = (
             float(np.median(values[late]) - np.median(values[~late]))
             for values in (after_ns, rest_ns)

@@ -165,6 +165,7 @@ class _Blocks(Generic[EventT, ScannedT]):
         self._offset = 0
         """Of the text at hand, in the file."""
         self._grown = False
+        self._mended_until = -1
         """Whether the text at hand may be longer than it is in the file, because it was mended."""
         self._events = 0
         self._first_fault: tuple[int, str] | None = None
@@ -213,9 +214,13 @@ class _Blocks(Generic[EventT, ScannedT]):
         return scanned, self._before(held, len(held), MOST_CUTS_TRIED) if scanned is None else None
 
     def _mended(self, held: bytes, fault: int) -> bytes:
+        """Return the text mended, or as it is if the object at the fault was mended before."""
+        if self._offset + fault < self._mended_until:
+            return held
         mended = mend_json(held, fault)
         self._offset -= len(mended) - len(held)
         self._grown |= len(mended) != len(held)
+        self._mended_until = self._offset + mended.rfind(b"}")
         return mended
 
     def _open(self, file: BinaryIO, block_bytes: int) -> tuple[bytes, bytes]:

@@ -17,6 +17,9 @@ from timeline.sources.kineto.tables import NOT_LAUNCHED, RuntimeCalls, correlati
 
 __all__ = ["ArrowEnds", "Launches", "Uncorrelated", "find_launches"]
 
+_HIGHEST = 1 << 62
+"""Ids above this one are no numbers that a program counted."""
+
 
 class ArrowEnds(ColumnTable):
     """Ends of the arrows from calls to what they launched, in file order.
@@ -174,7 +177,8 @@ def _with_external(calls: RuntimeCalls, external: Int64, copy: Bool) -> tuple[Ru
         tasks = np.flatnonzero((copy == copies) & np.isin(external, ids))
         row = rows[np.searchsorted(ids, external[tasks])]
         fresh = np.unique(row[connection[row] == NO_ID])
-        first_free = max(connection.max(initial=0), calls.external.max(initial=0)) + 1
+        highest = max(connection.max(initial=0), calls.external.max(initial=0))
+        first_free = min(highest, _HIGHEST) + 1
         connection[fresh] = first_free + np.arange(len(fresh))
         found[tasks] = connection[row]
     return replace(calls, connection=connection), found

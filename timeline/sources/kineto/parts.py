@@ -17,6 +17,7 @@ from timeline.frozen import dataclass
 from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID
 from timeline.sources.capture import Part
+from timeline.sources.common.identity import is_rank
 from timeline.sources.decoders.event_batch import HELD_EVENTS, EventBatch
 from timeline.sources.decoders.event_columns import COMPLETE, EventColumns
 from timeline.sources.decoders.event_rows import EventRows
@@ -137,7 +138,7 @@ def _ranks_of(keys: Sequence[Any]) -> dict[Any, int]:
 
 def _key_by_arg(process: _Process) -> int | None:
     """The rank that all events of a process have among their args."""
-    return next(iter(process.ranks)) if len(process.ranks) == 1 else None
+    return _as_rank(next(iter(process.ranks))) if len(process.ranks) == 1 else None
 
 
 def _key_by_pid(process: _Process) -> str | None:
@@ -154,7 +155,11 @@ def _key_by_name(process: _Process) -> int | None:
 
 def _key_by_offset(step: int) -> _KeyOf:
     """The rank by which pids were moved, if they were."""
-    return lambda one: one.pid // step if step and isinstance(one.pid, int) else None
+    return lambda one: _as_rank(one.pid // step) if step and isinstance(one.pid, int) else None
+
+
+def _as_rank(number: int) -> int | None:
+    return number if is_rank(number) else None
 
 
 def _step_of_pids(processes: Sequence[_Process]) -> int:
