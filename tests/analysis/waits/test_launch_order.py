@@ -331,3 +331,11 @@ def test_kinds_that_differ_are_no_pair() -> None:
     told = measure_waiting(matched)
     assert told.stragglers.unmatched.tolist() == [20, 20]
     assert (told.basis.compared, told.basis.collectives) == (0, 20)
+
+
+def test_ops_that_all_ran_at_one_moment_are_paired_without_a_warning() -> None:
+    """Nothing tells a drift then, and nothing is computed of none."""
+    moment = np.full((30, 2), 1_000_000)
+    run = Run(moment, moment + 500, ("all_reduce",) * 30)
+    ranks = [run.recorded(rank, Held()) for rank in range(2)]
+    assert len(match_by_order(ranks)) == 2

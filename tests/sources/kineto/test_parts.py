@@ -262,3 +262,15 @@ def test_another_trace_in_the_same_file_is_not_read(
 
 
 EVENT = {"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 12340, "tid": 9, "ts": 1, "dur": 1}
+
+
+def test_ranks_that_nobody_has_are_no_ranks(traces: list[Path], tmp_path: Path) -> None:
+    """Writers put -1 where there is none, which then splits nothing."""
+    events = [
+        event | {"args": event.get("args", {}) | {"rank": -1 - number}}
+        for number, trace in enumerate(documents(traces))
+        for event in trace["traceEvents"]
+    ]
+    path = tmp_path / "merged.json"
+    path.write_text(json.dumps(documents(traces)[0] | {"traceEvents": events}))
+    assert all(rank >= 0 for rank in ranks_of(path))
