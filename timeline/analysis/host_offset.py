@@ -60,7 +60,7 @@ def fit_host_clock(records: Records) -> Records:
         )
     arrows = int(np.count_nonzero(_leads(records)[1] > 0))
     clipped, launches = _clipped(records)
-    return _with_omission(clipped, EARLY_REASON, max(arrows, launches), frozenset())
+    return _with_omission(clipped, EARLY_REASON, max(arrows, launches))
 
 
 def drop_early_arrows(records: Records) -> Records:
@@ -107,11 +107,10 @@ def _without_arrows(records: Records, most_early_ns: int) -> tuple[Records, int]
     return left, len(early)
 
 
-def _with_omission(
-    records: Records, reason: str, rows: int, layers: frozenset[Layer] = frozenset({Layer.ARROWS})
-) -> Records:
+def _with_omission(records: Records, reason: str, rows: int) -> Records:
     if not rows:
         return records
+    layers = frozenset({Layer.ARROWS})
     code = OmissionCode.ARROW_BACKWARDS
     lost = Omission(reason, rows, records.rank, code=code, layers=layers)
     return replace(records, omissions=(*records.omissions, lost))

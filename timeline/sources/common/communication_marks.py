@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from timeline.columns.columns import Bool, Codes
-from timeline.columns.distinct import distinct_values
+from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
 from timeline.frozen import dataclass
 from timeline.patterns import compile_late
@@ -65,12 +65,13 @@ def find_marked_ops(
         message: (n,) what the mark of each says.
         listed: the ops that the profile lists as such.
     """
-    codes, which = distinct_values(message)
-    marks = [parse_mark(text) for text in strings.texts(codes)]
-    rows = np.flatnonzero(np.array([bool(mark.op) for mark in marks], np.bool_)[which])
-    if not len(rows):
+    said = ((code, parse_mark(strings[code])) for code in distinct(message).tolist())
+    found = {code: mark for code, mark in said if mark.op}  # few of many names, in their order
+    if not found:
         return CommunicationOps.empty()
-    tasks, which = tasks.take(rows), which[rows]
+    marks, codes = [*found.values()], np.array([*found])
+    rows = np.flatnonzero(np.isin(message, codes))
+    tasks, which = tasks.take(rows), np.searchsorted(codes, message[rows])
     made = CommunicationOps.of(
         len(rows),
         {

@@ -130,8 +130,11 @@ def _identify_any_trace(capture: Capture, root: Root) -> list[Claim]:
     """Identify a trace by its own name, else as the capture in whose directory it lies."""
     name = capture.content.name
     named = tuple(Evidence(rank, f"file name {name}") for rank in ranks_in_file_name(name))
-    (claim,) = identify_device(replace(capture, directory=capture.content.parent), root)
-    return [replace(claim, capture=capture, evidence=named or claim.evidence)]
+    beside = replace(capture, directory=capture.content.parent)
+    return [
+        replace(claim, capture=capture, evidence=named or claim.evidence)
+        for claim in _identify_trace_view(beside, root)
+    ]
 
 
 def _recorded_time(capture: Capture) -> Extent:
