@@ -10,10 +10,9 @@ from simulator.model import FrameworkCall, RankRun, Run
 from simulator.overlap import CATEGORIES, COMMUNICATION, COMPUTING, FREE, NOT_OVERLAPPED
 from simulator.writers.events import Event, process, text_us, write_json, write_table
 from simulator.writers.session import worker_name, write_profiler_metadata
+from simulator.writers.trace_json import torch_text
 from simulator.writers.trace_json.msprof import (
     CANN_8,
-    PMU_COLUMNS,
-    SHAPE_COLUMNS,
     group_threads,
     msprof_events,
     msprof_metadata,
@@ -22,23 +21,7 @@ from simulator.writers.trace_json.msprof import (
 )
 from simulator.writers.trace_json.torch_text import STEP_TRACE_TIME
 
-KERNEL_DETAILS = (
-    "Step ID",
-    "Model ID",
-    "Task ID",
-    "Stream ID",
-    "Name",
-    "Type",
-    "OP State",
-    "Accelerator Core",
-    "Start Time(us)",
-    "Duration(us)",
-    "Wait Time(us)",
-    "Block Dim",
-    "Mix Block Dim",
-    *SHAPE_COLUMNS,
-    *PMU_COLUMNS,
-)
+KERNEL_DETAILS = ("Step ID", *torch_text.KERNEL_DETAILS[1:])
 """Those of op_summary under the names of kernel_details, without the device."""
 NAME, TASK, STREAM = (KERNEL_DETAILS.index(name) for name in ("Name", "Task ID", "Stream ID"))
 MINDSPORE_PID = 1
