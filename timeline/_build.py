@@ -21,7 +21,6 @@ NAMES = (
     "timeline.columns._nesting",
     "timeline.encoders._wire",
     "timeline.fitting._merging",
-    "timeline.sources.decoders._pages",
     "timeline.sources.decoders._rows",
     "timeline.sources.decoders._scanner",
 )

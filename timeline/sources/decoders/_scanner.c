@@ -6,7 +6,6 @@
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
-#include "_digits.h"
 #include <float.h>
 #include <stdint.h>
 #include <string.h>
@@ -85,6 +84,13 @@ typedef struct {
 static inline uint32_t four_at(const char *text)
 {
     uint32_t word;
+    memcpy(&word, text, sizeof word);
+    return word;
+}
+
+static inline uint64_t eight_at(const char *text)
+{
+    uint64_t word;
     memcpy(&word, text, sizeof word);
     return word;
 }
@@ -678,6 +684,24 @@ static const int64_t POWERS[FRACTION_DIGITS + 1] = {
     INT64_C(1000000000),  INT64_C(10000000000),  INT64_C(100000000000),
     INT64_C(1000000000000), INT64_C(10000000000000), INT64_C(100000000000000),
     INT64_C(1000000000000000)};
+
+/* The number that eight digits spell: pairs, then fours, then all are put together at once. */
+static inline int64_t eight_digits(const char *at)
+{
+#if defined(__GNUC__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    const uint64_t one_of_four = UINT64_C(0x000000FF000000FF);
+    uint64_t word = eight_at(at) - UINT64_C(0x3030303030303030);
+    word = 10 * word + (word >> 8);
+    word = (word & one_of_four) * (UINT64_C(1000000) << 32 | 100) +
+           ((word >> 16) & one_of_four) * (UINT64_C(10000) << 32 | 1);
+    return (int64_t)(word >> 32);
+#else
+    int64_t number = 0;
+    for (int place = 0; place < 8; place++)
+        number = 10 * number + (at[place] - '0');
+    return number;
+#endif
+}
 
 /* Decimal microseconds as whole nanoseconds and the rest in parts of one; see decimals.py. */
 static int time_of(const Token *token, int64_t *whole_ns, int64_t *part)

@@ -23,8 +23,6 @@ from timeline.columns.constant import constant
 from timeline.errors import SourceError
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.sqlite_in_part import remote_pages
-from timeline.sources.decoders.sqlite_pages import OnlySqliteError, TablePages
-from timeline.sources.decoders.sqlite_pages import is_compiled as can_read_pages
 from timeline.sources.decoders.sqlite_rows import column_blocks
 from timeline.sources.files.opened import (
     MOST_POINTER_BYTES,
@@ -44,10 +42,8 @@ _OF_A_COPY = apsw.SQLITE_OPEN_READWRITE | _UNLOCKED
 
 
 @contextmanager
-def _connected(
-    path: Path, *, in_part: bool = False
-) -> Iterator[tuple[apsw.Connection, Path | None]]:
-    """Connect to a database, and tell the file if all that the database holds is in there.
+def _connected(path: Path, *, in_part: bool = False) -> Iterator[apsw.Connection]:
+    """Connect to a database.
 
     It is opened as immutable, so no journal or lock file appears beside it. A write-ahead log
     beside it that holds data would then be ignored, so in that case a private copy of both is
@@ -78,7 +74,7 @@ def _connected(
             with source_errors_for(path), remote_pages(path) as system:
                 uri = f"file:{quote(path.name)}?mode=ro&immutable=1"
                 with _connection(path, uri, _ONLY_READING, system) as connection:
-                    yield connection, None
+                    yield connection
             return
         with source_errors_for(path):
             file = path.fetched()
@@ -86,7 +82,7 @@ def _connected(
     if not with_log:
         uri = f"file:{quote(os.fsencode(file.resolve()))}?mode=ro&immutable=1"
         with _connection(path, uri, _ONLY_READING) as connection:
-            yield connection, file
+            yield connection
         return
     with tempfile.TemporaryDirectory(prefix="tlexport-") as directory:
         copy = Path(directory) / path.name
@@ -97,7 +93,7 @@ def _connected(
             what = "cannot be copied, which its write-ahead log makes necessary"
             raise SourceError(path, f"{what}: {error.strerror}.") from error
         with _connection(path, f"file:{quote(os.fsencode(copy))}", _OF_A_COPY) as connection:
-            yield connection, None
+            yield connection
 
 
 @contextmanager
@@ -164,12 +160,11 @@ class Database:
     damaged, and values of another kind than their column.
     """
 
-    def __init__(self, path: Path, connection: apsw.Connection, file: Path | None = None) -> None:
-        """Begin with the tables that are there; `file`, if given, holds all of the database."""
+    def __init__(self, path: Path, connection: apsw.Connection) -> None:
+        """Begin with the tables that are there."""
         self.path = path
         self.damage = LossLog(path)
         self._connection = connection
-        self._file = file if can_read_pages() else None
         self._columns: dict[str, dict[str, str]] = {}
         self._readable: dict[str, tuple[int, int]] = {}
         """Of a damaged table, the number of rows that can be read from either end."""
@@ -309,35 +304,14 @@ class Database:
         spelled = {name: self.spelled(table, name) for name in columns}
         present = {spelled[name]: columns[name] for name in columns if spelled[name]}
         with reading(self.path):
-            made = None
-            if present and not where:
-                made = self._in_pages(table, present, dtype)
-            if made is None:
-                kinds = {name: held[name] for name in present}
-                made = self._cells_of(table, kinds, present, where, kind, dtype)
+            kinds = {name: held[name] for name in present}
+            made = self._cells_of(table, kinds, present, where, kind, dtype)
             count = len(made[0]) if made else self._count(table, where)
         values = dict(zip(present, made, strict=True))
         return {
             name: values[spelled[name]] if spelled[name] else constant(default, count, dtype)
             for name, default in columns.items()
         }
-
-    def _in_pages(
-        self, table: str, columns: dict[str, Any], dtype: Any
-    ) -> list[npt.NDArray[Any]] | None:
-        """Columns of a large table without SQLite; None where only SQLite can read them."""
-        if self._file is None or table in self._readable:
-            return None
-        try:
-            most = self._most_rows(table)
-            if most <= FEW_ROWS:
-                return None
-            with closing(TablePages(self._connection, self._file)) as pages:
-                made = self._joined(table, most, pages.blocks(table, columns, dtype), dtype)
-        except (*_DAMAGES, OnlySqliteError, OSError):
-            return None  # SQLite tells what is wrong, and reads what it can
-        self._read_whole.add(table)
-        return made
 
     def _cells_of(
         self,
@@ -392,27 +366,19 @@ class Database:
         self, table: str, cells: Sequence[str], where: str, dtype: Any
     ) -> list[npt.NDArray[Any]]:
         query = f"SELECT {', '.join(cells)} FROM {self._rows_of(table)} {where} ORDER BY rowid"
-        most = self._most_rows(table)
+        most, read = self._most_rows(table), 0
+        columns = [ColumnBuilder(most, dtype) for _ in cells]
         with closing(column_blocks(self._connection, query, len(cells), dtype)) as blocks:
-            return self._joined(table, most, blocks, dtype) or [np.empty(0, dtype) for _ in cells]
-
-    def _joined(
-        self, table: str, most: int, blocks: Iterator[Sequence[npt.NDArray[Any]]], dtype: Any
-    ) -> list[npt.NDArray[Any]]:
-        """The columns that blocks of rows make, of at most so many; none without a block."""
-        columns: list[ColumnBuilder] = []
-        read = 0
-        for block in blocks:
-            columns = columns or [ColumnBuilder(most, dtype) for _ in block]
-            read += len(block[0])
-            if read > most:
-                raise SourceError(
-                    self.path,
-                    f"table {table} had {most} rows, and more when they were read.",
-                    do="Something still writes to it: try again when the profiler has ended.",
-                )
-            for column, found in zip(columns, block, strict=True):
-                column.add(found)
+            for block in blocks:
+                read += len(block[0])
+                if read > most:
+                    raise SourceError(
+                        self.path,
+                        f"table {table} had {most} rows, and more when they were read.",
+                        do="Something still writes to it: try again when the profiler has ended.",
+                    )
+                for column, values in zip(columns, block, strict=True):
+                    column.add(values)
         return [column.build() for column in columns]
 
     def _most_rows(self, table: str) -> int:
@@ -523,5 +489,5 @@ def open_database(path: Path, *, in_part: bool = False) -> Iterator[Database]:
     Raises:
         SourceError: the file cannot be opened, is empty, or is not a SQLite database.
     """
-    with _connected(path, in_part=in_part) as (connection, file):
-        yield Database(path, connection, file)
+    with _connected(path, in_part=in_part) as connection:
+        yield Database(path, connection)
