@@ -19,6 +19,7 @@ from timeline.progress import Progress
 from timeline.records.tables import Omission
 from timeline.selection import Selection
 from timeline.sources.source import Source
+from timeline.units import spell_count
 
 if TYPE_CHECKING:
     from timeline.figures.rank_tables import Figures
@@ -80,7 +81,7 @@ def read_known(
         progress.finish()
     omissions = [omission for facts in known.facts for omission in facts.omissions]
     lost = [
-        f"rank {omission.rank}: {omission.reason} ({omission.rows} records)"
+        f"rank {omission.rank}: {omission.reason} ({spell_count(omission.rows, 'record')})"
         for omission in omissions
         if omission.loss
     ]

@@ -27,6 +27,7 @@ __all__ = [
     "has_json_name",
     "head_values",
     "kind_of_json",
+    "read_beginning",
     "tail_values",
 ]
 
@@ -80,15 +81,7 @@ def kind_of_json(path: Path) -> JsonKind:
     to them, behind what it calls as PyTorch does.
     """
     try:
-        with open_profile_file(path, in_part=True) as file:
-            text = file.read(GLANCE_BYTES)
-            values = head_values(text)
-            while _is_open(values) and len(text) < MOST_GLANCE_BYTES:
-                more = file.read(len(text))
-                if not more:
-                    break
-                text += more
-                values = head_values(text)
+        text, values = read_beginning(path)
     except SourceError:
         return JsonKind.NO_TRACE  # whoever names the file gets the error when it is read
     if values.get(b"profilingType") == b'"op"':
@@ -102,6 +95,29 @@ def kind_of_json(path: Path) -> JsonKind:
     if _NODES in values or values.get(_SCHEMA, b"").startswith(b'"'):
         return JsonKind.EXECUTION_TRACE if b"nodes" in text else JsonKind.NO_TRACE
     return JsonKind.NO_TRACE
+
+
+def read_beginning(
+    path: Path, most_bytes: int = MOST_GLANCE_BYTES
+) -> tuple[bytes, dict[bytes, bytes]]:
+    """Read a file as far as its events, and the values of the object in it by key.
+
+    Args:
+        most_bytes: where to stop if no events come.
+
+    Raises:
+        SourceError: the file cannot be read.
+    """
+    with open_profile_file(path, in_part=True) as file:
+        text = file.read(GLANCE_BYTES)
+        values = head_values(text)
+        while values and len(text) < most_bytes and not values.keys() & {EVENTS, _NODES}:
+            more = file.read(len(text))
+            if not more:
+                break
+            text += more
+            values = head_values(text)
+    return text, values
 
 
 def has_json_name(name: str) -> bool:
@@ -134,12 +150,6 @@ def head_values(text: bytes) -> dict[bytes, bytes]:
     """The values of an object by key, as far as its text goes; those cut off are empty."""
     found = leading_values(text, first_key(text))
     return {key: text[first:end] if end else b"" for key, first, end in found}
-
-
-def _is_open(values: dict[bytes, bytes]) -> bool:
-    """Whether a value that may be large ends behind the text, before anything tells what it is."""
-    last = next(reversed(values), None)
-    return last not in (None, EVENTS, _NODES) and not values[last or b""]
 
 
 def _is_named_by_keys(values: dict[bytes, bytes]) -> bool:

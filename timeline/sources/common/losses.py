@@ -29,7 +29,7 @@ def counted_losses(
 
 def unreadable_file(error: SourceError, rank: int) -> Omission:
     """A file that adds to a capture and cannot be read at all."""
-    return Omission(str(error), 1, rank, loss=True, code=OmissionCode.DAMAGED)
+    return Omission(str(error).removesuffix("."), 1, rank, loss=True, code=OmissionCode.DAMAGED)
 
 
 @dataclass

@@ -319,7 +319,7 @@ def read_blocks(
             yield _block(Cells.of(lines), header, places, mark, damage, rows)
     if not header:
         if not required:
-            raise SourceError(path, "is empty.", offset=0)
+            raise SourceError(path, "is empty.")
         spelled = wanted[required[0]] if wanted else (required[0],)
         raise SourceError(path, f"has no column {' or '.join(spelled)}: it is empty.")
 
@@ -349,7 +349,7 @@ def read_last_cells(path: Path, names: tuple[str, ...], damage: LossLog) -> Iter
         held &= ~short
         yield Block(names, lines.numbers[held], cells.count[held], cells, held, places)
     if empty:
-        raise SourceError(path, "is empty.", offset=0)
+        raise SourceError(path, "is empty.")
 
 
 def _header(lines: Lines) -> tuple[tuple[str, ...], Lines]:

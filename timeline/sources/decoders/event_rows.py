@@ -93,6 +93,10 @@ class EventRows:
         """The number of the thread of each event; see `number`."""
         return self.by_lane(np.int64, lambda _, thread: number(thread, default))
 
+    def lanes(self) -> dict[str, Int64]:
+        """Process and thread, NO_ID for those that are no numbers, under names of columns."""
+        return {"process": self.processes(NO_ID), "thread": self.threads(NO_ID)}
+
     def by_lane(
         self, dtype: type[_Scalar], meaning: Callable[[Any, Any], Any]
     ) -> npt.NDArray[_Scalar]:

@@ -364,7 +364,7 @@ def _opening(held: bytes, path: Path, *, ended: bool) -> tuple[bytes, int] | Non
     if not ended and (not first or (UTF8_MARK.startswith(held) and held)):
         return None
     if not first:
-        raise SourceError(path, "is empty.", offset=0)
+        raise SourceError(path, "is empty.")
     if first == b"[":
         return b"[", begin + 1
     if first == b"{":

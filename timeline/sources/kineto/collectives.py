@@ -27,8 +27,8 @@ from timeline.sources.kineto.kernel_kinds import (
     function_path,
     launched_op,
 )
-from timeline.sources.kineto.operators import ThreadIntervals, innermost_open_at
-from timeline.sources.kineto.tables import NOT_LAUNCHED, RuntimeCalls
+from timeline.sources.kineto.operators import innermost_open_at
+from timeline.sources.kineto.tables import NOT_LAUNCHED, RuntimeCalls, ThreadIntervals
 
 __all__ = ["Announcements", "Descriptions", "build_ops", "find_announcing", "find_communicating"]
 
@@ -105,13 +105,7 @@ class Announcements(ThreadIntervals):
         ops = events.by_name(np.int64, lambda name: strings.code(launched_op(name)))
         return cls.of(
             len(events),
-            events.spans()
-            | {
-                "process": events.processes(NO_ID),
-                "thread": events.threads(NO_ID),
-                "op": ops.astype(np.int32),
-                "described": described,
-            },
+            events.spans() | events.lanes() | {"op": ops.astype(np.int32), "described": described},
         )
 
     def around(self, call: Rows, calls: RuntimeCalls) -> tuple[Codes, Int64]:

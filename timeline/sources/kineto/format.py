@@ -26,10 +26,11 @@ from timeline.sources.common.json_kinds import (
     kind_of_json,
 )
 from timeline.sources.kineto.header import (
+    DISTRIBUTED,
     host_of,
     is_named_kineto,
     may_hold_several,
-    place_of,
+    read_header,
     read_name,
 )
 from timeline.sources.source import Identity, Source
@@ -79,7 +80,8 @@ def _identify(capture: Capture, root: Root) -> list[Claim]:
     They often number the processes of one machine, while the trace tells the rank of the run.
     """
     name = read_name(capture.content.name)
-    rank, world = place_of(capture.content)
+    header = read_header(capture.content, (DISTRIBUTED,))
+    rank, world = header.rank, header.world
     if rank is not None:
         evidence = [Evidence(rank, f"{capture.content.name}: distributedInfo")]
     else:

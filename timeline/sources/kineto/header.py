@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime, timedelta, timezone
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -18,29 +19,27 @@ from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.identity import ranks_in_file_name
 from timeline.sources.common.json_kinds import (
     EVENTS,
-    GLANCE_BYTES,
     LIST_OF_OBJECTS,
-    first_key,
+    read_beginning,
     tail_values,
 )
 from timeline.sources.common.process_groups import ranks_in
-from timeline.sources.decoders.json_values import leading_values
 from timeline.sources.files.opened import UTF8_MARK, last_bytes, open_profile_file
 
 __all__ = [
+    "DISTRIBUTED",
     "KinetoHeader",
     "KinetoName",
     "host_of",
     "is_named_kineto",
     "may_hold_several",
-    "place_of",
     "read_header",
     "read_name",
 ]
 
 MOST_HEAD_BYTES = 1 << 24
 """What stands before the events grows with the number of process groups."""
-_DISTRIBUTED, _BASE = b"distributedInfo", b"baseTimeNanoseconds"
+DISTRIBUTED, _BASE = b"distributedInfo", b"baseTimeNanoseconds"
 _RANKS = compile_late(rb'"(rank|world_size)"\s*:\s*(\d{1,9})\b')
 
 
@@ -65,35 +64,31 @@ class KinetoHeader:
         return replace(self, rank=None, groups=shared)
 
 
-def place_of(path: Path) -> tuple[int | None, int | None]:
-    """The rank that a trace tells, and the number of all ranks.
+def read_header(path: Path, keys: Sequence[bytes] = (DISTRIBUTED, _BASE)) -> KinetoHeader:
+    """Read what stands before the events and, of a capture on demand, behind them.
 
-    They stand before its events or, of a capture on demand, behind them.
-
-    Raises:
-        SourceError: the file cannot be read.
-    """
-    head = _head(path)
-    if _DISTRIBUTED not in head and _is_object(head):
-        head = tail_values(path, (_DISTRIBUTED,)) | head
-    values, _ = _decoded(head)
-    info = values.get(_DISTRIBUTED.decode())
-    return _rank_in(info), _world_in(info)
-
-
-def read_header(path: Path) -> KinetoHeader:
-    """Read what stands before the events and, where that is not all, behind them.
+    Args:
+        keys: what is wanted; to look for it behind the events of a packed trace takes unpacking it.
 
     Raises:
         SourceError: the file cannot be read.
     """
     head = _head(path)
-    if _is_object(head) and not head.keys() >= {_DISTRIBUTED, _BASE}:
-        head = tail_values(path, (_DISTRIBUTED, _BASE)) | head
+    # A bare list of events has no other values.
+    if EVENTS in head and not head.keys() >= {*keys}:
+        head = tail_values(path, keys) | head
     values, damaged = _decoded(head)
-    info, base = (values.get(key.decode()) for key in (_DISTRIBUTED, _BASE))
-    base_ns = base if isinstance(base, int) else 0
-    return KinetoHeader(_rank_in(info), base_ns, _world_in(info), _groups_in(info), damaged)
+    base = values.get(_BASE.decode())
+    info = values.get(DISTRIBUTED.decode())
+    info = info if isinstance(info, dict) else {}
+    rank = whole_number(info.get("rank"))
+    return KinetoHeader(
+        None if rank is None or rank < 0 else rank,
+        base if isinstance(base, int) else 0,
+        whole_number(info.get("world_size")),
+        _groups_in(info),
+        damaged,
+    )
 
 
 _PID = rb'"pid"\s*:\s*("[^"]*"|-?[0-9]+)'
@@ -141,40 +136,25 @@ def may_hold_several(path: Path, *, is_distributed: bool) -> bool:
 
 
 def _head(path: Path) -> dict[bytes, bytes]:
-    """The values before the events, by key; the events themselves are cut off.
+    """The values before the events, by key; the events themselves are left out.
 
     Raises:
         SourceError: there are no events.
     """
-    with open_profile_file(path, in_part=True) as file:
-        text = file.read(GLANCE_BYTES)
-        if not text:
-            raise SourceError(
-                path, "is empty.", offset=0, do="Check that the profiler had time to write it."
-            )
-        if LIST_OF_OBJECTS.match(text.removeprefix(UTF8_MARK)):
-            return {}
-        while True:
-            values = {}
-            for key, first, end in leading_values(text, first_key(text), EVENTS):
-                values[key] = text[first : first + 1] if key == EVENTS else text[first:end]
-                if key == EVENTS:
-                    return values
-            more = file.read(len(text)) if len(text) < MOST_HEAD_BYTES else b""
-            if not more:
-                break
-            text += more
+    text, values = read_beginning(path, MOST_HEAD_BYTES)
+    if not text:
+        raise SourceError(path, "is empty.", do="Check that the profiler had time to write it.")
+    if EVENTS in values:
+        before = takewhile(lambda item: item[0] != EVENTS, values.items())
+        return dict(before) | {EVENTS: b""}
+    if LIST_OF_OBJECTS.match(text.removeprefix(UTF8_MARK)):
+        return {}
     raise SourceError(
         path,
         "is no PyTorch trace: it has no list of events, or too much before it.",
         offset=0,
         do='Expected an object with "traceEvents", or a list of events.',
     )
-
-
-def _is_object(head: dict[bytes, bytes]) -> bool:
-    """Whether something may stand behind the events: a bare list of events has no other values."""
-    return EVENTS in head
 
 
 def _decoded(head: Mapping[bytes, bytes]) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -190,26 +170,17 @@ def _decoded(head: Mapping[bytes, bytes]) -> tuple[dict[str, Any], tuple[str, ..
                 values[name] = orjson.loads(text)
         except orjson.JSONDecodeError:
             damaged.append(name)
-    if (name := _DISTRIBUTED.decode()) in damaged:
-        found = _RANKS.findall(head[_DISTRIBUTED])
+    if (name := DISTRIBUTED.decode()) in damaged:
+        found = _RANKS.findall(head[DISTRIBUTED])
         values[name] = values | {key.decode(): int(number) for key, number in found}
     return values, tuple(damaged)
 
 
-def _rank_in(info: Any) -> int | None:
-    rank = whole_number(info.get("rank")) if isinstance(info, dict) else None
-    return None if rank is None or rank < 0 else rank
-
-
-def _world_in(info: Any) -> int | None:
-    return whole_number(info.get("world_size")) if isinstance(info, dict) else None
-
-
-def _groups_in(info: Any) -> dict[str, tuple[int, ...]]:
-    configured = info.get("pg_config") if isinstance(info, dict) else None
+def _groups_in(info: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    groups = info.get("pg_config")
     return {
         str(group.get("pg_name")): ranks_in(group.get("ranks"))
-        for group in (configured if isinstance(configured, list) else ())
+        for group in (groups if isinstance(groups, list) else ())
         if isinstance(group, dict)
     }
 

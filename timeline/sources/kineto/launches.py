@@ -15,7 +15,7 @@ from timeline.sources.decoders.event_columns import ARROW_START, EventColumns
 from timeline.sources.decoders.event_rows import EventRows
 from timeline.sources.kineto.tables import NOT_LAUNCHED, RuntimeCalls, correlations
 
-__all__ = ["ArrowEnds", "Launches", "Uncorrelated", "find_launches"]
+__all__ = ["ArrowEnds", "Launches", "TaskOrigins", "find_launches"]
 
 _HIGHEST = 1 << 62
 """Ids above this one are no numbers that a program counted."""
@@ -58,25 +58,17 @@ class ArrowEnds(ColumnTable):
         return int(np.count_nonzero(rest)) - whole, whole
 
 
-class Uncorrelated(ColumnTable):
-    """Tasks without a correlation: their rows among the tasks, their lanes and External ids."""
+class TaskOrigins(ColumnTable):
+    """What the event of each task says of where it came from, NO_ID for nothing.
 
-    row: Int64 = column(np.int64)
+    process and thread: its lane in the file. external: its External id. described: the row of what
+    its args say of a collective.
+    """
+
     process: Int64 = column(np.int64)
     thread: Int64 = column(np.int64)
-    external: Int64 = column(np.int64)
-
-    @classmethod
-    def among(cls, events: EventRows, tasks: Tasks, first_row: int) -> Uncorrelated:
-        """Find those among events of the device, which are tasks from a row on."""
-        rows = np.flatnonzero(tasks.connection == NO_ID)
-        alone = events.at(rows)
-        return cls(
-            first_row + rows.astype(np.int64),
-            alone.processes(NO_ID),
-            alone.threads(NO_ID),
-            correlations(alone.ids(NO_ID, "external", "external_small")),
-        )
+    external: Int64 = column(np.int64, NO_ID)
+    described: Int64 = column(np.int64, NO_ID)
 
 
 @dataclass(frozen=True)
@@ -109,7 +101,7 @@ class Launches:
 
 
 def find_launches(
-    tasks: Tasks, alone: Uncorrelated, calls: RuntimeCalls, ends: ArrowEnds
+    tasks: Tasks, origins: TaskOrigins, calls: RuntimeCalls, ends: ArrowEnds
 ) -> Launches:
     """Find the call of each task: by correlation, by the file's arrows, or by External id.
 
@@ -117,11 +109,14 @@ def find_launches(
     call has it that launches such tasks, and only for tasks without a correlation and an arrow.
     """
     connection = tasks.connection.copy()
-    connection[alone.row] = _arrow_at(ends, alone.process, alone.thread, tasks.start_ns[alone.row])
+    rows = np.flatnonzero(connection == NO_ID)
+    connection[rows] = _arrow_at(
+        ends, origins.process[rows], origins.thread[rows], tasks.start_ns[rows]
+    )
     calls = _with_arrows(calls, ends)
     names_calls = bool((calls.external != NO_ID).any())
-    rest = alone.take(connection[alone.row] == NO_ID)
-    calls, connection[rest.row] = _with_external(calls, rest.external, tasks.copy[rest.row])
+    rows = np.flatnonzero(connection == NO_ID)
+    calls, connection[rows] = _with_external(calls, origins.external[rows], tasks.copy[rows])
     calls = calls.take(calls.connection != NO_ID).in_order()
     numbered = replace(tasks, connection=connection)
     return Launches(numbered, calls, calls.launching(connection), names_calls)

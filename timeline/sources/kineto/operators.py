@@ -9,17 +9,15 @@ from timeline.columns.distinct import distinct_pairs
 from timeline.columns.nesting import latest_open
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.not_given import NO_ID
-from timeline.records.tables import Flows, HostEvents, Spans
+from timeline.records.tables import Flows, HostEvents
 from timeline.sources.common.gradient_arrows import gradient_arrows
 from timeline.sources.decoders.event_rows import EventRows
-from timeline.sources.kineto.tables import NOT_LAUNCHED, RuntimeCalls
+from timeline.sources.kineto.tables import NOT_LAUNCHED, RuntimeCalls, ThreadIntervals
 
 __all__ = [
     "Numbered",
     "Operators",
-    "ThreadIntervals",
     "are_operators",
-    "external_ids",
     "innermost_open_at",
 ]
 
@@ -42,23 +40,6 @@ def are_operators(events: EventRows) -> Bool:
         np.bool_,
         lambda category: bool({category, category.lower()} & _OPERATOR_CATEGORIES),
     )
-
-
-def external_ids(events: EventRows) -> Int64:
-    """The operator that each event names as what it belongs to; the first versions spell it small.
-
-    Versions from 2.0 to 2.1 write the correlation there, and it is no operator then.
-    """
-    found = events.ids(NO_ID, "external", "external_small")
-    connection = events.ids(NO_ID, "correlation")
-    return np.where((found > 0) & (found != connection), found, NO_ID)
-
-
-class ThreadIntervals(Spans):
-    """Intervals on threads of the host."""
-
-    process: Int64 = column(np.int64)
-    thread: Int64 = column(np.int64)
 
 
 class Operators(ThreadIntervals):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from timeline.columns.distinct import distinct, distinct_pairs
+from timeline.columns.distinct import distinct_pairs, rows_by_value
 from timeline.columns.strings import StringPool
 from timeline.frozen import dataclass
 from timeline.patterns import compile_late
@@ -25,6 +25,7 @@ from timeline.sources.decoders.exported_values import text
 from timeline.sources.decoders.json_events import read_events
 from timeline.sources.kineto.events import KINETO, KinetoTable, tables_of
 from timeline.sources.kineto.header import read_header
+from timeline.sources.kineto.tables import device_ids
 
 __all__ = ["find_parts"]
 
@@ -43,16 +44,26 @@ _LEAST_STEP = 1_000
 class _Process:
     """What the events of a process tell.
 
-    ranks: those among the args of its events. spans: whether it has any interval; launches: whether
-    one is a call of the runtime. kernels: how many of them ran on each device.
+    place: its number in order of appearance. ranks: those among the args of its events. spans:
+    whether it has any interval; launches: whether one is a call of the runtime. kernels: how many
+    of them ran on each device.
     """
 
     pid: object
+    place: int
     names: list[str] = field(default_factory=list)
     ranks: set[int] = field(default_factory=set)
     spans: bool = False
     launches: bool = False
     kernels: Multiset[int] = field(default_factory=Multiset)
+
+
+class _Processes(dict[object, _Process]):
+    """Processes by pid, each of which begins when it is first asked for."""
+
+    def __missing__(self, pid: object) -> _Process:
+        process = self[pid] = _Process(pid, len(self))
+        return process
 
 
 _KeyOf = Callable[[_Process], Any]
@@ -184,40 +195,30 @@ def _step_of_pids(processes: Sequence[_Process]) -> int:
 
 def _read_processes(path: Path) -> list[_Process]:
     """Return the processes of a trace in the order in which they come."""
-    processes: dict[object, _Process] = {}
-    held = EventBatch(KINETO, StringPool(), counters=False)
+    processes, held = _Processes(), EventBatch(KINETO, StringPool(), counters=False)
     for events in read_events(KINETO.decoder, path, scan=held.scan):
         for event in held.add(events):
-            process = processes.setdefault(event.pid, _Process(event.pid))
+            one = processes[event.pid]
             if event.name == "process_name" and event.args:
-                process.names.append(text(event.args.name))
+                one.names.append(text(event.args.name))
         if held.size > HELD_EVENTS:
-            _add(processes, held.take())
-    _add(processes, held.take())
+            _add(held.take(), processes)
+    _add(held.take(), processes)
     return list(processes.values())
 
 
-def _add(processes: dict[object, _Process], parts: Sequence[EventColumns]) -> None:
+def _add(parts: Sequence[EventColumns], processes: _Processes) -> None:
     """Take in what events tell of their processes."""
-
-    def place(pid: object, _: object) -> int:
-        processes.setdefault(pid, _Process(pid))
-        return list(processes).index(pid)
-
     for events in parts:
         spans = EventRows(events, np.flatnonzero(events.phase == COMPLETE))
-        table, places = tables_of(spans), spans.by_lane(np.int64, place)
+        place = spans.by_lane(np.int64, lambda pid, _: processes[pid].place)
+        table, device = tables_of(spans), device_ids(spans)
         known = list(processes.values())
-        for at in distinct(places).tolist():
-            known[at].spans = True
-        for at in distinct(places[table == KinetoTable.RUNTIME]).tolist():
-            known[at].launches = True
-        of_kernels = np.flatnonzero(table == KinetoTable.KERNEL)
-        kernels = spans.at(of_kernels)
-        devices = kernels.ids(kernels.processes(NO_ID), "device", "device_inside")
-        pairs, which = distinct_pairs(places[of_kernels], devices)
-        for (at, device), count in zip(pairs.tolist(), np.bincount(which).tolist(), strict=True):
-            known[at].kernels[device] += count
+        for at, rows in rows_by_value(place):
+            one, of_process = known[at], table[rows]
+            one.spans = True
+            one.launches |= KinetoTable.RUNTIME in of_process
+            one.kernels.update(device[rows[of_process == KinetoTable.KERNEL]].tolist())
         rows, ranks = spans.given("rank")
-        for at, rank in distinct_pairs(places[rows], ranks.ids(NO_ID))[0].tolist():
+        for at, rank in distinct_pairs(place[rows], ranks.ids(NO_ID))[0].tolist():
             known[at].ranks.add(rank)

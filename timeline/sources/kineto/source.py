@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import Counter as Multiset
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import numpy as np
 
-from timeline.columns.columns import Int64, Rows, TableBuilder
+from timeline.columns.columns import ColumnTable, Int64, Rows, TableBuilder
 from timeline.columns.distinct import distinct, distinct_pairs, map_values, rows_by_value
 from timeline.columns.strings import StringPool
 from timeline.errors import spell_ids
@@ -68,8 +69,8 @@ from timeline.sources.kineto.events import (
 )
 from timeline.sources.kineto.format import KINETO as KINETO_FORMAT
 from timeline.sources.kineto.header import KinetoHeader, read_header
-from timeline.sources.kineto.launches import ArrowEnds, Launches, Uncorrelated, find_launches
-from timeline.sources.kineto.operators import Numbered, Operators, are_operators, external_ids
+from timeline.sources.kineto.launches import ArrowEnds, Launches, TaskOrigins, find_launches
+from timeline.sources.kineto.operators import Numbered, Operators, are_operators
 from timeline.sources.kineto.process_groups import find_members
 from timeline.sources.kineto.tables import (
     MEMORY,
@@ -78,7 +79,9 @@ from timeline.sources.kineto.tables import (
     RuntimeCalls,
     clip_overruns,
     correlations,
+    device_ids,
     device_table,
+    external_ids,
     host_table,
     memory_counters,
     most_reserved,
@@ -117,6 +120,7 @@ _LAYERS = {
 _DEVICE_KINDS = (KinetoTable.KERNEL, KinetoTable.DEVICE)
 _HOST_KINDS = (KinetoTable.RUNTIME, KinetoTable.HOST)
 _ANY = frozenset[Layer]()
+_Table = TypeVar("_Table", bound=ColumnTable)
 ALL = Part("")
 _LOSSES = frozenset({_NO_TOTALS, _SAME_STEPS, _OTHERS})
 
@@ -147,18 +151,6 @@ def read_kineto(
     return _shifted(replace(records, omissions=omissions, warnings=warnings), header.base_ns)
 
 
-@dataclass
-class _DeviceTables:
-    """Tasks of one kind while they grow."""
-
-    tasks: TableBuilder[Tasks] = field(default_factory=lambda: TableBuilder(Tasks))
-    named: list[Int64] = field(default_factory=list)
-    """The operator that each task names."""
-    told: list[Int64] = field(default_factory=list)
-    """The row of what each task tells of its collective."""
-    alone: TableBuilder[Uncorrelated] = field(default_factory=lambda: TableBuilder(Uncorrelated))
-
-
 class _Reader:
     """One pass over a file: events become columns as soon as there are enough of them.
 
@@ -176,7 +168,8 @@ class _Reader:
         self._names = LaneNames()
         self._format = format_for(wanted)
         self._held = EventBatch(self._format, strings, counters=Layer.COUNTERS in wanted.layers)
-        self._tasks = {kind: _DeviceTables() for kind in _DEVICE_KINDS}
+        self._tasks = {kind: TableBuilder(Tasks) for kind in _DEVICE_KINDS}
+        self._origins = {kind: TableBuilder(TaskOrigins) for kind in _DEVICE_KINDS}
         self._told, self._announced = TableBuilder(Descriptions), TableBuilder(Announcements)
         self._host = {kind: TableBuilder(HostEvents) for kind in _HOST_KINDS}
         self._unknown = TableBuilder(HostEvents)
@@ -219,13 +212,12 @@ class _Reader:
         if self._device is not None:
             for kind in (*_DEVICE_KINDS, KinetoTable.ANNOTATION):
                 by_table[kind] = self._on_device(by_table[kind])
-        for kind, tables in self._tasks.items():
+        for kind in _DEVICE_KINDS:
             if len(tasks := by_table[kind]):
-                tables.told.append(self._add_descriptions(tasks))
-                table = device_table(tasks, kind, every_arg=self._wanted.every_arg)
-                tables.alone.add(Uncorrelated.among(tasks, table, tables.tasks.rows))
-                tables.tasks.add(table)
-                tables.named.append(external_ids(tasks))
+                described = self._add_descriptions(tasks)
+                origins = {"external": external_ids(tasks), "described": described}
+                self._origins[kind].add(TaskOrigins.of(len(tasks), tasks.lanes() | origins))
+                self._tasks[kind].add(device_table(tasks, kind, every_arg=self._wanted.every_arg))
         for one in (*_DEVICE_KINDS, *_HOST_KINDS):
             self._processes[one].update(distinct(by_table[one].processes(NO_ID)).tolist())
         unknown = by_table[KinetoTable.UNKNOWN]
@@ -258,7 +250,7 @@ class _Reader:
 
     def _on_device(self, events: EventRows) -> EventRows:
         """Those that ran on the device that is read; what launched others is noted."""
-        device = events.ids(events.processes(NO_ID), "device", "device_inside")
+        device = device_ids(events)
         other = (device != self._device) & (device != NO_ID)
         if other.any():
             self._elsewhere.append(correlations(events.at(other).ids(NO_ID, "correlation")))
@@ -307,18 +299,21 @@ class _Reader:
     def records(self, rank: int, header: KinetoHeader) -> Records:
         """All that was read, at the times of the file."""
         self._place_unknown()
-        tasks, alone, named, own = _joined(list(self._tasks.values()))
+        tasks, origins = _joined(self._tasks), _joined(self._origins)
         # Some who merge traces move the ids of arrows and correlations by different numbers.
         ends = ArrowEnds.empty() if self._is_moved else self._arrow_ends.build()
-        launches = find_launches(tasks, alone, self._calls.build(), ends)
+        launches = find_launches(tasks, origins, self._calls.build(), ends)
         calls, task_call = launches.calls, launches.task_call
+        # Versions from 2.0 to 2.1 write the correlation as External id, which is no operator then.
+        not_named = origins.external == tasks.connection
+        if launches.names_calls:
+            not_named |= tasks.connection == NO_ID
+        named = np.where(not_named, NO_ID, origins.external)
         tasks, overruns = clip_overruns(launches.tasks, launches.are_replayed())
         host, runtime_rows = self._host_table(calls)
-        if launches.names_calls:
-            named[alone.row] = NO_ID
         launching = self._operators.build().launching(named, task_call, calls)
         tasks = replace(tasks, launch_ns=calls.moments_ns(task_call), op_type=launching)
-        tasks, ops, told = self._communication(tasks, own, calls, task_call)
+        tasks, ops, told = self._communication(tasks, origins.described, calls, task_call)
         numbered = self._numbered.build()
         numbered = replace(numbered, row=numbered.row + runtime_rows)
         flows = self._arrows(launches, ends, host, numbered)
@@ -365,21 +360,19 @@ class _Reader:
             for kinds in (_DEVICE_KINDS, _HOST_KINDS)
         )
         on_device = np.isin(unknown.process, [*(devices - host - {NO_ID})])
-        found, tables = unknown.take(on_device), self._tasks[KinetoTable.DEVICE]
+        found = unknown.take(on_device)
         columns = {"device": found.process, "stream": found.thread, "task_type": found.layer}
         spans = {"start_ns": found.start_ns, "end_ns": found.end_ns, "name": found.name}
-        tables.tasks.add(Tasks.of(len(found), spans | columns))
-        for column in (tables.named, tables.told):
-            column.append(np.full(len(found), NO_ID, np.int64))
+        self._tasks[KinetoTable.DEVICE].add(Tasks.of(len(found), spans | columns))
+        lanes = {"process": found.process, "thread": found.thread}
+        self._origins[KinetoTable.DEVICE].add(TaskOrigins.of(len(found), lanes))
         if self._has_host:
             self._host[KinetoTable.HOST].add(unknown.take(~on_device))
 
     def _host_table(self, calls: RuntimeCalls) -> tuple[HostEvents, int]:
         """What ran on the host, calls of the runtime first, and the number of these."""
-        runtime, others = (self._host[kind] for kind in _HOST_KINDS)
-        runtime_rows = runtime.rows
-        runtime.extend(others)
-        host = runtime.build()
+        runtime_rows = self._host[KinetoTable.RUNTIME].rows
+        host = _joined(self._host)
         if self._has_host and (host.connection[calls.row] != calls.connection).any():
             connection = host.connection.copy()
             connection[calls.row] = calls.connection
@@ -411,7 +404,7 @@ class _Reader:
         if not self._has_host:
             task_call = np.full(len(task_call), NOT_LAUNCHED, np.intp)
         joined = tasks.connection[task_call != NOT_LAUNCHED]
-        launched = calls.arrows(task_call, self._strings.code(LAUNCH))
+        launched = calls.arrows(task_call, LAUNCH, self._strings)
         resolved = self._flows.resolve(_lanes_of(host).get)
         drawn = resolved.flows
         if not (drawn.category == self._strings.code(FORWARD_BACKWARD)).any():
@@ -441,24 +434,12 @@ class _Reader:
         )
 
 
-def _joined(parts: Sequence[_DeviceTables]) -> tuple[Tasks, Uncorrelated, Int64, Int64]:
-    """Join all tasks, those without a correlation, and of each task the operator that it names
-    and the row of what it says of its collective.
-    """
-    tasks, alone = TableBuilder(Tasks), TableBuilder(Uncorrelated)
-    for part in parts:
-        some = part.alone.build()
-        alone.add(replace(some, row=some.row + tasks.rows))
-        tasks.extend(part.tasks)
-    named = [column for part in parts for column in part.named]
-    told = [column for part in parts for column in part.told]
-    nothing = np.empty(0, np.int64)
-    return (
-        tasks.build(),
-        alone.build(),
-        np.concatenate([nothing, *named]),
-        np.concatenate([nothing, *told]),
-    )
+def _joined(builders: Mapping[KinetoTable, TableBuilder[_Table]]) -> _Table:
+    """Build one table of several, one behind the other."""
+    first, *others = builders.values()
+    for other in others:
+        first.extend(other)
+    return first.build()
 
 
 def _lanes_of(host: HostEvents) -> dict[LaneKey, LaneRows]:

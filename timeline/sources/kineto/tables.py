@@ -12,12 +12,13 @@ import numpy as np
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct_pairs, rows_by_value
-from timeline.columns.strings import NO_NAME
+from timeline.columns.strings import NO_NAME, StringPool
 from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID, NO_TIME
-from timeline.records.tables import RUNTIME, Allocations, FlowEnd, Flows, HostEvents, Tasks
+from timeline.records.tables import RUNTIME, Allocations, FlowEnd, Flows, HostEvents, Spans, Tasks
 from timeline.records.task_kinds import COPY_TYPES, have_type
 from timeline.sources.common.counter_events import CounterEvents
+from timeline.sources.common.launch_arrows import build_arrows
 from timeline.sources.decoders.event_columns import ArgValues
 from timeline.sources.decoders.event_rows import EventRows
 from timeline.sources.decoders.exported_values import number
@@ -29,9 +30,12 @@ __all__ = [
     "NOT_LAUNCHED",
     "MemoryChanges",
     "RuntimeCalls",
+    "ThreadIntervals",
     "clip_overruns",
     "correlations",
+    "device_ids",
     "device_table",
+    "external_ids",
     "host_table",
     "memory_counters",
     "most_reserved",
@@ -53,6 +57,11 @@ _LAYERS = {
 }
 
 
+def device_ids(events: EventRows) -> Int64:
+    """The device of each event; where it names none, its pid, which is the number of a device."""
+    return events.ids(events.processes(NO_ID), "device", "device_inside")
+
+
 def device_table(events: EventRows, table: KinetoTable, *, every_arg: bool) -> Tasks:
     """What ran on devices.
 
@@ -63,7 +72,7 @@ def device_table(events: EventRows, table: KinetoTable, *, every_arg: bool) -> T
     stream = events.ids(events.threads(NO_ID), "stream", "stream_id")
     names, kinds = events.names(), events.categories()
     columns: dict[str, Any] = {
-        "device": events.ids(events.processes(NO_ID), "device", "device_inside"),
+        "device": device_ids(events),
         "stream": np.where((stream < 0) | (stream == _NOT_A_STREAM), NO_ID, stream),
         "connection": correlations(events.ids(NO_ID, "correlation")),
         "name": names,
@@ -128,6 +137,11 @@ def correlations(ids: Int64) -> Int64:
     return np.where(ids > 0, ids, NO_ID)
 
 
+def external_ids(events: EventRows) -> Int64:
+    """The External id of each event, which numbers an operator or a call, NO_ID for none."""
+    return correlations(events.ids(NO_ID, "external", "external_small"))
+
+
 def host_table(events: EventRows, table: KinetoTable, wanted: ReadRequest) -> HostEvents:
     """What ran on the host, of one table: calls of the runtime, or all else by category."""
     count, strings = len(events), events.strings
@@ -140,10 +154,9 @@ def host_table(events: EventRows, table: KinetoTable, wanted: ReadRequest) -> Ho
     return HostEvents.of(
         count,
         events.spans()
+        | events.lanes()
         | {
             "layer": layers,
-            "process": events.processes(NO_ID),
-            "thread": events.threads(NO_ID),
             "name": events.names(),
             "connection": correlations(events.ids(NO_ID, "correlation"))
             if is_runtime
@@ -283,37 +296,39 @@ _LAUNCH = compile_late(r"launch(?!.*host)", re.I)
 _COPY = compile_late(r"mem(?:cpy|set)", re.I)
 
 
-class RuntimeCalls(ColumnTable):
-    """Calls of the runtime: correlation, times, thread, and their row in the host table.
+class ThreadIntervals(Spans):
+    """Intervals on threads of the host."""
 
-    The row has no meaning where the host table was not read.
+    process: Int64 = column(np.int64)
+    thread: Int64 = column(np.int64)
+
+
+class RuntimeCalls(ThreadIntervals):
+    """Calls of the runtime: their correlation, and their row in the host table.
+
+    The row has no meaning where the host table was not read. external: the External id, by which
+    some versions for ROCm name the call of a kernel. graph: whether the call launches a graph,
+    which was captured before; launches: kernels, alone or in a graph; copies: a copy or a fill.
     """
 
     connection: Int64 = column(np.int64)
-    start_ns: Int64 = column(np.int64)
-    end_ns: Int64 = column(np.int64)
     row: Int64 = column(np.int64)
-    process: Int64 = column(np.int64)
-    thread: Int64 = column(np.int64)
     external: Int64 = column(np.int64)
-    """The External id, by which some versions for ROCm name the call of a kernel."""
     graph: Bool = column(np.bool_)
-    """Whether it launches a graph, which was captured before."""
     launches: Bool = column(np.bool_)
-    """Whether it launches kernels, alone or in a graph."""
     copies: Bool = column(np.bool_)
 
     @classmethod
     def among(cls, events: EventRows, host: HostEvents, first_row: int) -> RuntimeCalls:
         """Those that are a part of the host table, which starts at a row."""
         return cls(
-            host.connection,
             host.start_ns,
             host.end_ns,
-            first_row + np.arange(len(host)),
             host.process,
             host.thread,
-            correlations(events.ids(NO_ID, "external", "external_small")),
+            host.connection,
+            first_row + np.arange(len(host)),
+            external_ids(events),
             events.by_name(np.bool_, _GRAPH_LAUNCH.search),
             events.by_name(np.bool_, _LAUNCH.search),
             events.by_name(np.bool_, _COPY.search),
@@ -336,17 +351,8 @@ class RuntimeCalls(ColumnTable):
             return constant(NO_TIME, len(call), np.int64)
         return np.where(call != NOT_LAUNCHED, self.start_ns[call], NO_TIME)
 
-    def arrows(self, task_call: Rows, category: int) -> Flows:
+    def arrows(self, task_call: Rows, category: str, strings: StringPool) -> Flows:
         """Arrows from calls on the host to tasks, given the call of each task."""
         launched = np.flatnonzero(task_call != NOT_LAUNCHED)
-        count = len(launched)
-        return Flows.of(
-            count,
-            {
-                "category": constant(category, count, np.int32),
-                "source_kind": constant(FlowEnd.HOST, count, np.int64),
-                "source_row": self.row[task_call[launched]],
-                "target_kind": constant(FlowEnd.TASK, count, np.int64),
-                "target_row": launched,
-            },
-        )
+        source = self.row[task_call[launched]]
+        return build_arrows(strings, category, FlowEnd.TASK, source, launched)
