@@ -98,25 +98,26 @@ def kind_of_json(path: Path) -> JsonKind:
 
 
 def read_beginning(
-    path: Path, most_bytes: int = MOST_GLANCE_BYTES
+    path: Path, most_bytes: int = MOST_GLANCE_BYTES, until: bytes = b""
 ) -> tuple[bytes, dict[bytes, bytes]]:
     """Read a file as far as its events, and the values of the object in it by key.
 
     Args:
         most_bytes: where to stop if no events come.
+        until: as in `head_values`.
 
     Raises:
         SourceError: the file cannot be read.
     """
     with open_profile_file(path, in_part=True) as file:
         text = file.read(GLANCE_BYTES)
-        values = head_values(text)
+        values = head_values(text, until)
         while values and len(text) < most_bytes and not values.keys() & {EVENTS, _NODES}:
             more = file.read(len(text))
             if not more:
                 break
             text += more
-            values = head_values(text)
+            values = head_values(text, until)
     return text, values
 
 
@@ -146,9 +147,12 @@ def find_moment_ns(path: Path) -> int | None:
     return moment_ns if EARLIEST_WALL_NS < moment_ns <= FURTHEST_NS else None
 
 
-def head_values(text: bytes) -> dict[bytes, bytes]:
-    """The values of an object by key, as far as its text goes; those cut off are empty."""
-    found = leading_values(text, first_key(text))
+def head_values(text: bytes, until: bytes = b"") -> dict[bytes, bytes]:
+    """The values of an object by key, as far as its text goes; those cut off are empty.
+
+    until: the key that is the last, whose value is left out.
+    """
+    found = leading_values(text, first_key(text), until)
     return {key: text[first:end] if end else b"" for key, first, end in found}
 
 

@@ -26,11 +26,10 @@ from timeline.sources.common.json_kinds import (
     kind_of_json,
 )
 from timeline.sources.kineto.header import (
-    DISTRIBUTED,
     host_of,
     is_named_kineto,
     may_hold_several,
-    read_header,
+    place_of,
     read_name,
 )
 from timeline.sources.source import Identity, Source
@@ -80,8 +79,7 @@ def _identify(capture: Capture, root: Root) -> list[Claim]:
     They often number the processes of one machine, while the trace tells the rank of the run.
     """
     name = read_name(capture.content.name)
-    header = read_header(capture.content, (DISTRIBUTED,))
-    rank, world = header.rank, header.world
+    rank, world = place_of(capture.content)
     if rank is not None:
         evidence = [Evidence(rank, f"{capture.content.name}: distributedInfo")]
     else:

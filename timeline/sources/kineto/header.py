@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime, timedelta, timezone
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -27,19 +26,19 @@ from timeline.sources.common.process_groups import ranks_in
 from timeline.sources.files.opened import UTF8_MARK, last_bytes, open_profile_file
 
 __all__ = [
-    "DISTRIBUTED",
     "KinetoHeader",
     "KinetoName",
     "host_of",
     "is_named_kineto",
     "may_hold_several",
+    "place_of",
     "read_header",
     "read_name",
 ]
 
 MOST_HEAD_BYTES = 1 << 24
 """What stands before the events grows with the number of process groups."""
-DISTRIBUTED, _BASE = b"distributedInfo", b"baseTimeNanoseconds"
+_DISTRIBUTED, _BASE = b"distributedInfo", b"baseTimeNanoseconds"
 _RANKS = compile_late(rb'"(rank|world_size)"\s*:\s*(\d{1,9})\b')
 
 
@@ -64,31 +63,49 @@ class KinetoHeader:
         return replace(self, rank=None, groups=shared)
 
 
-def read_header(path: Path, keys: Sequence[bytes] = (DISTRIBUTED, _BASE)) -> KinetoHeader:
-    """Read what stands before the events and, of a capture on demand, behind them.
-
-    Args:
-        keys: what is wanted; to look for it behind the events of a packed trace takes unpacking it.
+def place_of(path: Path) -> tuple[int | None, int | None]:
+    """The rank that a trace tells, and the number of all ranks.
 
     Raises:
         SourceError: the file cannot be read.
+    """
+    return _place_in(_distributed(_read_values(path, _DISTRIBUTED)[0]))
+
+
+def read_header(path: Path) -> KinetoHeader:
+    """Read what stands before the events and, where that is not all, behind them.
+
+    Raises:
+        SourceError: the file cannot be read.
+    """
+    values, damaged = _read_values(path, _DISTRIBUTED, _BASE)
+    info, base = _distributed(values), values.get(_BASE.decode())
+    rank, world = _place_in(info)
+    base_ns = base if isinstance(base, int) else 0
+    return KinetoHeader(rank, base_ns, world, _groups_in(info), damaged)
+
+
+def _read_values(path: Path, *keys: bytes) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What stands beside the events, and the keys of values there that are not valid JSON.
+
+    keys: what a capture on demand has behind its events. To look there takes unpacking all of a
+    packed trace.
     """
     head = _head(path)
     # A bare list of events has no other values.
     if EVENTS in head and not head.keys() >= {*keys}:
         head = tail_values(path, keys) | head
-    values, damaged = _decoded(head)
-    base = values.get(_BASE.decode())
-    info = values.get(DISTRIBUTED.decode())
-    info = info if isinstance(info, dict) else {}
+    return _decoded(head)
+
+
+def _distributed(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    info = values.get(_DISTRIBUTED.decode())
+    return info if isinstance(info, dict) else {}
+
+
+def _place_in(info: Mapping[str, Any]) -> tuple[int | None, int | None]:
     rank = whole_number(info.get("rank"))
-    return KinetoHeader(
-        None if rank is None or rank < 0 else rank,
-        base if isinstance(base, int) else 0,
-        whole_number(info.get("world_size")),
-        _groups_in(info),
-        damaged,
-    )
+    return None if rank is None or rank < 0 else rank, whole_number(info.get("world_size"))
 
 
 _PID = rb'"pid"\s*:\s*("[^"]*"|-?[0-9]+)'
@@ -141,12 +158,11 @@ def _head(path: Path) -> dict[bytes, bytes]:
     Raises:
         SourceError: there are no events.
     """
-    text, values = read_beginning(path, MOST_HEAD_BYTES)
+    text, values = read_beginning(path, MOST_HEAD_BYTES, EVENTS)
     if not text:
         raise SourceError(path, "is empty.", do="Check that the profiler had time to write it.")
     if EVENTS in values:
-        before = takewhile(lambda item: item[0] != EVENTS, values.items())
-        return dict(before) | {EVENTS: b""}
+        return values
     if LIST_OF_OBJECTS.match(text.removeprefix(UTF8_MARK)):
         return {}
     raise SourceError(
@@ -170,8 +186,8 @@ def _decoded(head: Mapping[bytes, bytes]) -> tuple[dict[str, Any], tuple[str, ..
                 values[name] = orjson.loads(text)
         except orjson.JSONDecodeError:
             damaged.append(name)
-    if (name := DISTRIBUTED.decode()) in damaged:
-        found = _RANKS.findall(head[DISTRIBUTED])
+    if (name := _DISTRIBUTED.decode()) in damaged:
+        found = _RANKS.findall(head[_DISTRIBUTED])
         values[name] = values | {key.decode(): int(number) for key, number in found}
     return values, tuple(damaged)
 
