@@ -104,13 +104,13 @@ def align(ranks: Sequence[RankCollectives], hosts: Sequence[str] = ()) -> Alignm
         hosts: (ranks,) the host of each rank, empty where that is not known.
     """
     shared = _ending_together(ranks)
-    ends_ns = shared.take([rank.ops for rank in ranks], "end_ns")
+    ends_ns = shared.take("end_ns")
     origin_ns = int(ends_ns.min()) if len(ends_ns) else 0
     fit = _Fit(shared, (ends_ns - origin_ns).astype(np.float64), len(ranks))
     plain = fit.clocks(with_drift=False)
     clocks = _with_drift_where_seen(fit, plain)
     hosts = hosts or [""] * len(ranks)
-    found = _trusted(fit, origin_ns, clocks, _Doubts(ranks, hosts))
+    found = _trusted(fit, origin_ns, clocks, ranks, hosts)
     return _across_islands(ranks, replace(found, joint=_joint(fit.island, found, hosts)))
 
 
@@ -208,23 +208,19 @@ class _Edges:
 
 
 def _ending_together(ranks: Sequence[RankCollectives]) -> SharedOps:
-    parts = [rank.ops for rank in ranks]
-    wanted = [np.isin(part.kind, kind_numbers(ENDING_TOGETHER)) for part in parts]
-    shared = find_shared_ops(parts, wanted)
+    wanted = [np.isin(rank.ops.kind, kind_numbers(ENDING_TOGETHER)) for rank in ranks]
+    shared = find_shared_ops(ranks, wanted)
     often = np.bincount(shared.rank, minlength=len(ranks)) >= LEAST_OPS
     return find_shared_ops(
-        parts, [ends_together & enough for ends_together, enough in zip(wanted, often, strict=True)]
+        ranks, [ends_together & enough for ends_together, enough in zip(wanted, often, strict=True)]
     )
 
 
 def _islands(shared: SharedOps, ranks: int) -> Rows:
     """The lowest rank that each is connected with through shared ops; -1 for a rank without any."""
     island = np.arange(ranks)
-    first = shared.first_rows()
-    while True:
-        if not shared.count:
-            break
-        lowest = np.minimum.reduceat(island[shared.rank], first)
+    while shared.count:
+        lowest = shared.over(np.minimum, island[shared.rank])
         joined = island.copy()
         np.minimum.at(joined, shared.rank, lowest[shared.op])
         if (joined == island).all():
@@ -320,42 +316,29 @@ def _least_squares(
     return x / scale
 
 
-class _Doubts:
-    """What speaks against moving clocks although the ends that were fitted agree."""
+def _ends_apart(
+    shared: SharedOps, ends: Float64, members: Bool, clocks: _Clocks
+) -> tuple[float, float]:
+    """How far ends that were not fitted are apart on an island, as recorded and with clocks moved.
 
-    def __init__(self, ranks: Sequence[RankCollectives], hosts: Sequence[str]) -> None:
-        self._ranks, self._hosts = ranks, hosts
-        self._other = _other_ends(ranks)
-        self._ends_ns = self._other.take([rank.ops for rank in ranks], "end_ns")
-        self.resolution_ns = _resolution_ns([rank.ops.end_ns for rank in ranks])
-
-    def one_host(self, island: Bool) -> bool:
-        """Whether all ranks of an island are known to be on one host."""
-        hosts = {host for host, is_on in zip(self._hosts, island.tolist(), strict=True) if is_on}
-        return len(hosts) == 1 and "" not in hosts
-
-    def ends_apart(self, island: Bool, clocks: _Clocks, origin_ns: int) -> tuple[float, float]:
-        """How far the ends that were not fitted are apart, as recorded and with clocks moved."""
-        shared = self._other
-        rows = island[shared.rank]
-        if np.count_nonzero(rows) < LEAST_OPS:
-            return 0.0, 0.0
-        ends = (self._ends_ns - origin_ns).astype(np.float64)
-        moved = ends - clocks.offsets[shared.rank] - clocks.drifts[shared.rank] * ends
-        ops = Segments(shared.op, shared.count)
-        before, after = (
-            float(np.median(np.abs(times_ns - ops.medians(times_ns)[shared.op])[rows]))
-            for times_ns in (ends, moved)
-        )
-        return before, after
+    members: the ranks of the island.
+    """
+    rows = members[shared.rank]
+    if np.count_nonzero(rows) < LEAST_OPS:
+        return 0.0, 0.0
+    moved = ends - clocks.offsets[shared.rank] - clocks.drifts[shared.rank] * ends
+    ops = Segments(shared.op, shared.count)
+    before, after = (
+        float(np.median(np.abs(times_ns - ops.medians(times_ns)[shared.op])[rows]))
+        for times_ns in (ends, moved)
+    )
+    return before, after
 
 
 def _other_ends(ranks: Sequence[RankCollectives]) -> SharedOps:
     """The collectives of whole groups that are not fitted."""
     kinds = kind_numbers((*ENDING_TOGETHER, *POINT_TO_POINT))
-    return find_shared_ops(
-        [rank.ops for rank in ranks], [~np.isin(rank.ops.kind, kinds) for rank in ranks]
-    )
+    return find_shared_ops(ranks, [~np.isin(rank.ops.kind, kinds) for rank in ranks])
 
 
 def _resolution_ns(ends_ns: Sequence[Int64]) -> int:
@@ -379,8 +362,17 @@ def _left_ns(fit: _Fit, clocks: _Clocks, members: Bool) -> float:
     return worst_ns * float(np.sqrt(free / max(free - fitted, 1)))
 
 
-def _trusted(fit: _Fit, origin_ns: int, clocks: _Clocks, doubts: _Doubts) -> Alignment:
+def _trusted(
+    fit: _Fit,
+    origin_ns: int,
+    clocks: _Clocks,
+    ranks: Sequence[RankCollectives],
+    hosts: Sequence[str],
+) -> Alignment:
     """Give up an island whose ops differ more among themselves than its clocks do."""
+    others = _other_ends(ranks)
+    other_ends = (others.take("end_ns") - origin_ns).astype(np.float64)
+    resolution_ns = _resolution_ns([rank.ops.end_ns for rank in ranks])
     shared, island = fit.shared, fit.island
     ops = np.bincount(shared.rank, minlength=fit.ranks)
     span = float(fit.ends.max()) if len(fit.ends) else 0.0
@@ -391,16 +383,17 @@ def _trusted(fit: _Fit, origin_ns: int, clocks: _Clocks, doubts: _Doubts) -> Ali
         members = island == lowest
         moved_ns = np.abs(clocks.offsets[members]) + np.abs(clocks.drifts[members]) * span
         corrected_ns = float(moved_ns.max())
-        doubt_ns = _left_ns(fit, clocks, members) + RESOLUTIONS * doubts.resolution_ns
-        if doubts.one_host(members):
+        doubt_ns = _left_ns(fit, clocks, members) + RESOLUTIONS * resolution_ns
+        on_hosts = {hosts[rank] for rank in np.flatnonzero(members).tolist()}
+        if len(on_hosts) == 1 and "" not in on_hosts:
             doubt_ns *= SURE
-        before_ns, after_ns = doubts.ends_apart(members, clocks, origin_ns)
+        before_ns, after_ns = _ends_apart(others, other_ends, members, clocks)
         if doubt_ns >= corrected_ns:
             reasons.append(
                 f"the ends of shared collectives differ by up to {spell_duration(round(doubt_ns))},"
                 f" no less than the clocks ({spell_duration(round(corrected_ns))})"
             )
-        elif after_ns > WORSE * before_ns + doubts.resolution_ns:
+        elif after_ns > WORSE * before_ns + resolution_ns:
             reasons.append(
                 f"other collectives would end {spell_duration(round(after_ns))} apart instead of "
                 f"{spell_duration(round(before_ns))}"
@@ -442,20 +435,19 @@ def _joint(island: Rows, found: Alignment, hosts: Sequence[str]) -> Rows:
 def _across_islands(ranks: Sequence[RankCollectives], found: Alignment) -> Alignment:
     """The clocks of islands, by the collectives they share that need not end together."""
     lowest, island = np.unique(found.joint, return_inverse=True)
-    parts, count = [rank.ops for rank in ranks], len(lowest)
+    count = len(lowest)
     if count < 2:
         return found
     meeting = kind_numbers([kind for kind in KINDS if kind not in ENDING_ALONE])
-    ops = find_shared_ops(parts, [np.isin(part.kind, meeting) for part in parts])
+    ops = find_shared_ops(ranks, [np.isin(rank.ops.kind, meeting) for rank in ranks])
     shared, order, first = ops.of_islands(island)
     often = np.bincount(shared.rank, minlength=count)[shared.rank] >= LEAST_OPS
     often &= np.bincount(shared.op[often], minlength=shared.count)[shared.op] > 1
     if not often.any():
         return found
-    origin_ns = found.origin_ns or int(ops.take(parts, "end_ns").min())
+    origin_ns = found.origin_ns or int(ops.take("end_ns").min())
     start, end = (
-        (ops.take(parts, name) - origin_ns).astype(np.float64)[order]
-        for name in ("start_ns", "end_ns")
+        (ops.take(name) - origin_ns).astype(np.float64)[order] for name in ("start_ns", "end_ns")
     )
     own, drift = found.offsets_ns[ops.rank[order]], found.drifts_ppb[ops.rank[order]] / 1e9
     start, end = start - own - drift * start, end - own - drift * end

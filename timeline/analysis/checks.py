@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import field, replace
 
 import numpy as np
 
 from timeline.analysis.overlap import Overlap, OverlapTotals
 from timeline.analysis.work.operators import OperatorTimes
-from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
+from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, column
 from timeline.columns.distinct import distinct
 from timeline.columns.group_by import group_by
 from timeline.columns.intervals import covered_until
@@ -186,26 +185,19 @@ def _parts_ns(steps: Int64, part: str, measured: Measured, *, whole: bool) -> In
 
     A step that several graphs have is the sum of theirs.
     """
-    known = np.flatnonzero(measured.totals.known)
-    iterations = measured.steps.iteration[known]
-    order = np.argsort(iterations, kind="stable")
-    iterations = iterations[order]
-    upto_ns = np.concatenate([[0], np.cumsum(getattr(measured.totals, part)[known][order])])
-    begin, end = np.searchsorted(iterations, steps), np.searchsorted(iterations, steps, "right")
-    sums_ns = np.where(end > begin, upto_ns[end] - upto_ns[begin], NO_TIME)
+    known = measured.totals.known
+    part_ns = getattr(measured.totals, part)[known]
+    sums_ns = _sums_ns(measured.steps.iteration[known], part_ns, steps)
     all_ns = measured.overlap.totals_ns()[part] if whole else NO_TIME
     return np.where(steps == NO_ID, all_ns, sums_ns)
 
 
 def _operators_ns(names: Codes, strings: StringPool, measured: Measured) -> Int64:
     """How long the operators of each type took that is named."""
-    totals_ns: dict[str, int] = {}
-    times = measured.operators
-    for row in np.flatnonzero(~times.communication).tolist():
-        name = measured.operator_strings[times.type[row]]
-        totals_ns[name] = totals_ns.get(name, 0) + int(times.total_ns[row])
-    found = [totals_ns.get(strings[code], int(NO_TIME)) for code in names.tolist()]
-    return np.array(found, np.int64)
+    times = measured.operators.take(~measured.operators.communication)
+    pool = StringPool()
+    ours = pool.codes(measured.operator_strings)[times.type]
+    return _sums_ns(ours, times.total_ns, pool.translate(names, strings))
 
 
 def _joined(vendor: VendorFigures, strings: StringPool) -> VendorFigures:
@@ -225,11 +217,14 @@ def _collectives_ns(step: Int64, name: Codes, op_steps: Int64, ops: Communicatio
     """The length of all ops of each step and name, NO_TIME where there is none."""
     width = 1 + max(int(name.max(initial=0)), int(ops.name.max(initial=0)))
     ours = (op_steps - NO_ID) * width + ops.name
-    order = np.argsort(ours, kind="stable")
-    upto_ns = np.concatenate([[0], np.cumsum((ops.end_ns - ops.start_ns)[order])])
-    wanted = (step - NO_ID) * width + name
-    begin = np.searchsorted(ours[order], wanted)
-    end = np.searchsorted(ours[order], wanted, side="right")
+    return _sums_ns(ours, ops.end_ns - ops.start_ns, (step - NO_ID) * width + name)
+
+
+def _sums_ns(keys: Int64 | Codes, values_ns: Int64, wanted: Int64 | Codes) -> Int64:
+    """Sum up the values of each wanted key, NO_TIME where there is none."""
+    order = np.argsort(keys, kind="stable")
+    upto_ns = np.concatenate([[0], np.cumsum(values_ns[order])])
+    begin, end = (np.searchsorted(keys, wanted, side, order) for side in ("left", "right"))
     return np.where(end > begin, upto_ns[end] - upto_ns[begin], NO_TIME)
 
 
@@ -237,32 +232,17 @@ def _summed(checks: Checks) -> Checks:
     """Numbers that are equal as one row for each measure and file, where there are many."""
     equal = checks.equal
     parts = [checks.take(np.flatnonzero(~equal))]
-    for rows in _alike(checks, np.flatnonzero(equal)):
-        alike = checks.take(rows)
-        if len(alike) <= MOST_ALIKE:
-            parts.append(alike)
-            continue
-        parts.append(
-            Checks(
-                alike.measure[:1],
-                alike.file[:1],
-                np.array([NO_ID]),
-                np.array([NO_NAME], np.int32),
-                np.array([len(alike)]),
-                np.array([alike.ours_ns.sum()]),
-                np.array([alike.theirs_ns.sum()]),
-                np.array([alike.tolerance_ns.sum()]),
-                alike.by_start[:1],
-            )
-        )
-    return Checks.concat(parts)
-
-
-def _alike(checks: Checks, rows: Rows) -> Iterator[Rows]:
-    """Rows of each file and measure, in order of the first ones."""
-    groups = group_by(len(rows), (checks.file[rows], checks.measure[rows]))
+    same = checks.take(equal)
+    groups = group_by(len(same), (same.file, same.measure))
     for number in np.argsort(groups.first).tolist():
-        yield rows[groups.group == number]
+        alike = same.take(groups.group == number)
+        if len(alike) > MOST_ALIKE:
+            names = ("numbers", "ours_ns", "theirs_ns", "tolerance_ns")
+            sums = {name: getattr(alike, name).sum(keepdims=True) for name in names}
+            nameless = {"step": np.array([NO_ID]), "name": np.array([NO_NAME], np.int32)}
+            alike = Checks(**(alike[:1].columns() | nameless | sums))
+        parts.append(alike)
+    return Checks.concat(parts)
 
 
 def known_reasons(checks: RankChecks) -> list[str | None]:

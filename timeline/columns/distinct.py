@@ -17,6 +17,7 @@ __all__ = [
     "DENSE",
     "MOST_NUMBERS",
     "NO_ROWS",
+    "are_first",
     "dense_range",
     "distinct",
     "distinct_as_met",
@@ -191,21 +192,23 @@ def _numbered(
 def _sorted_distinct(values: npt.NDArray[_Integer]) -> npt.NDArray[_Integer]:
     """The distinct of a few values, some ten times faster than by the hash table of NumPy."""
     ordered = ascending(values)
-    return ordered[_are_first(ordered)]
+    return ordered[are_first(ordered)]
 
 
 def _sorted_values(values: npt.NDArray[_Integer]) -> tuple[npt.NDArray[_Integer], Rows]:
     """The distinct values, and where each row's is among them, by their order."""
     order = sort_rows(values)
     ordered = values[order]
-    is_first = _are_first(ordered)
+    is_first = are_first(ordered)
     which = np.empty(len(values), np.intp)
     which[order] = np.cumsum(is_first) - 1
     return ordered[is_first], which
 
 
-def _are_first(ordered: npt.NDArray[_Integer]) -> Bool:
-    """Which of some values in order are not those before them."""
-    is_first = np.ones(len(ordered), np.bool_)
-    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+def are_first(*ordered: npt.NDArray[_Integer]) -> Bool:
+    """Tell which rows of columns in order (n,) differ from the row before them."""
+    is_first = np.ones(len(ordered[0]), np.bool_)
+    np.not_equal(ordered[0][1:], ordered[0][:-1], out=is_first[1:])
+    for column in ordered[1:]:
+        is_first[1:] |= column[1:] != column[:-1]
     return is_first

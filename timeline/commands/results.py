@@ -97,12 +97,8 @@ def _waiting_warnings(joined: JoinedRanks, selection: Selection) -> Iterator[str
             (
                 stragglers.unmatched,
                 stragglers.unmatched_ns,
-                "those of the other ranks could not be paired: records are missing",
-            ),
-            (
-                stragglers.ungrouped,
-                stragglers.ungrouped_ns,
-                "the profile names no group, and ends do not tell which ranks ran them together",
+                "those of the other ranks could not be paired: records are missing, or the profile "
+                "names no groups and ends do not tell which ranks ran them together",
             ),
             (
                 stragglers.unknown,

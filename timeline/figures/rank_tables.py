@@ -88,9 +88,9 @@ class Figures:
     that other ranks of the group have nothing to compare with; of whose group no other rank is in
     the selection), the time that they and sends and receives took, times_last, waited_ns,
     caused_ns (what others that are read waited for it), of which compute_late_ns and host_late_ns,
-    and slowest_ns (the longest that it kept one waiting); unknown, unnamed and ungrouped
-    (collectives of which it is not known who came last, as not all members are read, HCCL tasks
-    have neither names nor ranks, or nothing tells their group), and what they took. What tells of
+    and slowest_ns (the longest that it kept one waiting); unknown and unnamed
+    (collectives of which it is not known who came last, as not all members are read, or HCCL tasks
+    have neither names nor ranks), and what they took. What tells of
     waiting is masked where nothing is known of any of its collectives."""
     collectives: Table
     """A row per rank, kind and group of collectives: count, size_bytes (what the rank puts in),

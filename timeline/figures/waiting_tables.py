@@ -34,10 +34,8 @@ _COUNTED = frozenset(
         "point_to_point_ns",
         "unknown",
         "unnamed",
-        "ungrouped",
         "unknown_ns",
         "unnamed_ns",
-        "ungrouped_ns",
     }
 )
 """Columns of `waiting` that say what it stands on, and are known even where nothing of it is."""
@@ -49,7 +47,7 @@ def waiting_table(facts: Sequence[RankFacts], stragglers: Stragglers) -> Table:
     """See `Figures.waiting`."""
     ranks = np.array([rank.rank for rank in facts], np.int64)
     columns = {field.name: getattr(stragglers, field.name) for field in fields(stragglers)}
-    others = ("alone", "unmatched", "unknown", "unnamed", "ungrouped")
+    others = ("alone", "unmatched", "unknown", "unnamed")
     rest = sum(columns[name] for name in others)
     unknown = (columns["shared"] == 0) & (rest > 0)
     untold = unknown | np.array([rank.tasks == 0 for rank in facts], np.bool_)

@@ -72,7 +72,7 @@ class CommunicationTables(OpenProfile):
         for it), of which compute_late_ns and host_late_ns are due to its computing longer than they
         did and to its host, slowest_ns (the longest that it kept one waiting); and what that stands
         on: how many collectives are shared (of which it is known who came last), unmatched, alone,
-        unknown, unnamed or ungrouped (of which it is not), with the time that each of these took.
+        unknown or unnamed (of which it is not), with the time that each of these took.
 
         Raises:
             TimelineError: as `overlap`.

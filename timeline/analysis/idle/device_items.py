@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from timeline.columns.columns import Bool, Codes, Int64, Rows, column, rows_of_runs
+from timeline.columns.columns import Bool, Codes, Int64, Rows, column
 from timeline.columns.distinct import distinct, rows_by_value
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import (
@@ -129,8 +129,10 @@ def _launches(
     lacking = np.flatnonzero((launching_rows == NO_ID) & (table.connection[rows] != NO_ID))
     if len(lacking):
         some = rows[lacking]
-        caller, called = _by_connection(host, runtime, table.connection[some])
-        launching_rows[lacking] = _latest(host, caller, called, latest_ns[some])
+        calls = np.flatnonzero((host.connection != NO_ID) & runtime[host.layer])
+        launching_rows[lacking] = _latest_connected(
+            host, calls, table.connection[some], latest_ns[some]
+        )
     other_rows = _latest(host, source[~launching], target[~launching], latest_ns)[rows]
     return launching_rows, other_rows
 
@@ -149,14 +151,21 @@ def _latest(host: HostEvents, source: Rows, target: Rows, latest_ns: Int64) -> I
     return found
 
 
-def _by_connection(host: HostEvents, runtime: Bool, connection: Int64) -> tuple[Rows, Rows]:
-    """Pairs of host rows that launch and places in `connection` that share one."""
-    calls = np.flatnonzero((host.connection != NO_ID) & runtime[host.layer])
-    order = np.argsort(connection, kind="stable")
-    ordered = connection[order]
-    first = np.searchsorted(ordered, host.connection[calls], side="left")
-    count = np.searchsorted(ordered, host.connection[calls], side="right") - first
-    return np.repeat(calls, count), order[rows_of_runs(first, count)]
+def _latest_connected(host: HostEvents, calls: Rows, connection: Int64, latest_ns: Int64) -> Int64:
+    """The call that starts last of those with each connection, NO_ID for none.
+
+    connection, latest_ns: (k,) what is looked for, and when a call may start at the latest.
+    """
+    count = len(calls)
+    ids = np.concatenate([host.connection[calls], connection])
+    # Calls and what is looked for in one order: the call before each, if it is connected.
+    order = np.lexsort((np.concatenate([host.start_ns[calls], latest_ns]), ids))
+    last = np.maximum.accumulate(np.where(order < count, np.arange(len(order)), 0))
+    call, wanted = order[last], order >= count
+    is_known = wanted & (call < count) & (ids[call] == ids[order])
+    found = np.full(len(connection), NO_ID)
+    found[order[is_known] - count] = calls[call[is_known]]
+    return found
 
 
 def _queued(records: Records, launch: Int64) -> Int64:

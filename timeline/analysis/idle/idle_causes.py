@@ -29,7 +29,7 @@ from timeline.analysis.idle.idle_sums import (
     IdleTimes,
     Parts,
 )
-from timeline.analysis.idle.innermost_calls import Calls, cut_at, part_by_call
+from timeline.analysis.idle.innermost_calls import Calls, CallWindow, cut_at, part_by_call
 from timeline.analysis.overlap import Overlap, StepsApart
 from timeline.analysis.step_membership import NO_STEP, Membership
 from timeline.analysis.step_trace import data_aug_bounds
@@ -137,37 +137,14 @@ class _Stretches:
 
     @classmethod
     def of(cls, whole: tuple[Gaps, IdleStretches], steps: tuple[Gaps, IdleStretches]) -> _Stretches:
-        """Most stretches of steps are those of the selection too, and worked out only once."""
-        all_gaps, all_at = whole
-        step_gaps, step_at = steps
-        at = np.searchsorted(all_at.start_ns, step_at.start_ns)
-        at = np.minimum(at, max(len(all_at) - 1, 0))
-        same = np.full(len(step_at), bool(len(all_at)))
-        if len(all_at):
-            one, other = all_gaps.take(all_at.gap[at]), step_gaps.take(step_at.gap)
-            for left, right in (
-                (all_at.start_ns[at], step_at.start_ns),
-                (all_at.end_ns[at], step_at.end_ns),
-                (one.start_ns, other.start_ns),
-                (one.end_ns, other.end_ns),
-                (one.item, other.item),
-            ):
-                same &= left == right
-        # One stretch counts for one step at most.
-        shared, first = np.unique(at[same], return_index=True)
-        matched = np.zeros(len(step_at), np.bool_)
-        matched[np.flatnonzero(same)[first]] = True
-        rest = step_at.take(~matched)
-        count = len(all_gaps)
-        gap_of_step = np.full(len(all_at), NO_ID)
-        gap_of_step[shared] = step_at.gap[matched][np.argsort(at[matched], kind="stable")] + count
+        """Join those of the selection and those of its steps."""
+        (all_gaps, all_at), (step_gaps, step_at) = whole, steps
+        step_at = replace(step_at, gap=step_at.gap + len(all_gaps))
         return cls(
             Gaps.concat([all_gaps, step_gaps]),
-            IdleStretches.concat(
-                [all_at, IdleStretches(rest.start_ns, rest.end_ns, rest.gap + count)]
-            ),
-            np.concatenate([all_at.gap, np.full(len(rest), NO_ID)]),
-            np.concatenate([gap_of_step, rest.gap + count]),
+            IdleStretches.concat([all_at, step_at]),
+            np.concatenate([all_at.gap, np.full(len(step_at), NO_ID)]),
+            np.concatenate([np.full(len(all_at), NO_ID), step_at.gap]),
         )
 
 
@@ -268,9 +245,13 @@ class _Parting:
         elif phase is _Phase.BEFORE_LAUNCH:
             some = ~launched
             yield self._parts(rows[some], start_ns[some], end_ns[some], IdleCause.NOT_RECORDED)
-            yield from self._queued(
-                rows[launched], start_ns[launched], end_ns[launched], launch[launched]
-            )
+            # What the thread did that was to launch.
+            known = np.flatnonzero(launched)
+            for window, pieces in self._windows(known, start_ns, end_ns, launch):
+                parts, calls = window.stretches, self._names(window.stretches.call)
+                yield self._parts(
+                    rows[pieces], parts.start_ns, parts.end_ns, IdleCause.QUEUED, calls
+                )
         elif phase is _Phase.LAUNCHING:
             calls = self._host.name[launch]
             yield self._parts(rows, start_ns, end_ns, IdleCause.LAUNCH_CALL, calls)
@@ -311,47 +292,35 @@ class _Parting:
         for_data = _mask(names_waiting_for_data(self._strings), self._strings)
         for_device = _mask(names_waiting_for_device(self._strings), self._strings)
         known = np.flatnonzero(~unknown)
-        for calls, of_thread in self._by_thread(known, asked[known]):
-            for window in part_by_call(calls, start_ns[of_thread], end_ns[of_thread]):
-                parts, names = window.stretches, self._host.name[window.calls.row]
-                call = parts.call
-                cause = np.where(
-                    call == NO_ID,
-                    CAUSES.index(IdleCause.OUTSIDE_CALLS),
-                    CAUSES.index(IdleCause.HOST_NOT_ASKED),
-                )
-                for names_meant, meaning in (
-                    (for_device, IdleCause.HOST_WAITED_FOR_DEVICE),
-                    (for_data, IdleCause.WAITING_FOR_DATA),
-                ):
-                    around = window.innermost_of(names_meant[names])
-                    call = np.where(around == NO_ID, call, around)
-                    cause = np.where(around == NO_ID, cause, CAUSES.index(meaning))
-                piece = rows[of_thread[parts.stretch]]
-                yield self._parts(piece, parts.start_ns, parts.end_ns, cause, self._names(call))
+        for window, pieces in self._windows(known, start_ns, end_ns, asked):
+            parts, names = window.stretches, self._host.name[window.calls.row]
+            call = parts.call
+            cause = np.where(
+                call == NO_ID,
+                CAUSES.index(IdleCause.OUTSIDE_CALLS),
+                CAUSES.index(IdleCause.HOST_NOT_ASKED),
+            )
+            for names_meant, meaning in (
+                (for_device, IdleCause.HOST_WAITED_FOR_DEVICE),
+                (for_data, IdleCause.WAITING_FOR_DATA),
+            ):
+                around = window.innermost_of(names_meant[names])
+                call = np.where(around == NO_ID, call, around)
+                cause = np.where(around == NO_ID, cause, CAUSES.index(meaning))
+            yield self._parts(rows[pieces], parts.start_ns, parts.end_ns, cause, self._names(call))
 
-    def _queued(self, rows: Rows, start_ns: Int64, end_ns: Int64, launch: Int64) -> Iterator[Parts]:
-        """What the thread did that was to launch."""
-        for calls, of_thread in self._by_thread(np.arange(len(rows)), launch):
-            for window in part_by_call(calls, start_ns[of_thread], end_ns[of_thread]):
-                parts = window.stretches
-                yield self._parts(
-                    rows[of_thread[parts.stretch]],
-                    parts.start_ns,
-                    parts.end_ns,
-                    IdleCause.QUEUED,
-                    self._names(parts.call),
-                )
-
-    def _by_thread(self, rows: Rows, host_rows: Int64) -> Iterator[tuple[Calls, Rows]]:
-        """The calls of each thread that some rows are asked of, and those rows."""
+    def _windows(
+        self, some: Rows, start_ns: Int64, end_ns: Int64, host_rows: Int64
+    ) -> Iterator[tuple[CallWindow, Rows]]:
+        """What the thread of a host row did in some of the pieces, and the piece of each part."""
         host = self._host
-        threads = host.thread[host_rows]
-        some = distinct(threads)
-        asking = dict(rows_by_value(threads, some))
-        for thread, of_thread in rows_by_value(host.thread, some):
+        threads = host.thread[host_rows[some]]
+        asking = dict(rows_by_value(threads))
+        for thread, of_thread in rows_by_value(host.thread, distinct(threads)):
             calls = Calls(host.start_ns[of_thread], host.end_ns[of_thread], of_thread)
-            yield calls, rows[asking[thread]]
+            pieces = some[asking[thread]]
+            for window in part_by_call(calls, start_ns[pieces], end_ns[pieces]):
+                yield window, pieces[window.stretches.stretch]
 
     def _names(self, call: Int64) -> Codes:
         return np.where(call == NO_ID, np.int32(NO_NAME), self._host.name[np.maximum(call, 0)])

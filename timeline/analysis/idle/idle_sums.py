@@ -10,6 +10,7 @@ import numpy as np
 from timeline.analysis.step_membership import NO_STEP
 from timeline.columns.columns import Codes, ColumnTable, Int64, column
 from timeline.columns.distinct import distinct_values
+from timeline.columns.group_by import group_by
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID
@@ -31,8 +32,6 @@ MOST_CALLS = 5
 """So many calls are told of each cause in a step."""
 MOST_CALLS_OF_ALL = 1000
 """So many calls are told of each cause in the whole selection."""
-HELD_ROWS = 1 << 20
-"""Sums of calls that are held before they are joined."""
 
 
 class IdleCause(str, enum.Enum):
@@ -167,7 +166,7 @@ class IdleSums:
         steps = int(gap_step.max(initial=NO_STEP)) + 2
         self._total_ns = np.zeros(steps * len(CAUSES), np.int64)
         self._seen = np.zeros((len(CAUSES), len(gap_step)), np.bool_)
-        self._calls = _Sums()
+        self._calls = [(np.empty(0, np.int64), np.empty(0, np.int64))]
         self._drawn = [_Drawn.empty()]
 
     def add(self, parts: Parts) -> None:
@@ -183,10 +182,8 @@ class IdleSums:
             key = (self._gap_step[gap] + 1) * len(CAUSES) + cause
             np.add.at(self._total_ns, key, length_ns[known])
             named = np.flatnonzero(parts.call[known] != NO_NAME)
-            self._calls.add(
-                key[named] * len(self._strings) + parts.call[known[named]],
-                length_ns[known[named]],
-            )
+            call_key = key[named] * len(self._strings) + parts.call[known[named]]
+            self._calls.append(_sums_by_key(call_key, length_ns[known[named]]))
         gap = self._gaps[0][parts.stretch]
         rows = np.flatnonzero(gap != NO_ID)
         some = parts.take(rows)
@@ -212,7 +209,7 @@ class IdleSums:
         return IdleTimes(causes, calls, names, least_ns)
 
     def _longest_calls(self) -> tuple[CallTimes, tuple[str, ...]]:
-        key, total_ns = self._calls.joined()
+        key, total_ns = _sums_by_key(*map(np.concatenate, zip(*self._calls, strict=True)))
         owner, code = np.divmod(key, max(len(self._strings), 1))
         codes, call = self._strings.by_spelling(code)
         order = np.lexsort((call, -total_ns, owner))
@@ -229,31 +226,10 @@ class IdleSums:
         )
 
 
-class _Sums:
-    """Exact sums by key, joined whenever many are held."""
-
-    def __init__(self) -> None:
-        self._keys, self._values = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-        self._rows = 0
-
-    def add(self, keys: Int64, values: Int64) -> None:
-        self._keys.append(keys)
-        self._values.append(values)
-        self._rows += len(keys)
-        if self._rows > HELD_ROWS:
-            found, sums = self.joined()
-            self._keys, self._values, self._rows = [found], [sums], 0
-
-    def joined(self) -> tuple[Int64, Int64]:
-        """Each key once, ascending, and its sum."""
-        keys, values = np.concatenate(self._keys), np.concatenate(self._values)
-        if not len(keys):
-            return keys, values
-        order = np.argsort(keys, kind="stable")
-        keys = keys[order]
-        first = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
-        sums: Int64 = np.add.reduceat(values[order], first)
-        return keys[first], sums
+def _sums_by_key(keys: Int64, values: Int64) -> tuple[Int64, Int64]:
+    """Return each key once, ascending, and the exact sum of its values."""
+    groups = group_by(len(keys), [keys])
+    return keys[groups.first], groups.sum(values)
 
 
 class _Drawn(Spans):

@@ -65,13 +65,14 @@ def _around(stream: Rows, compute: Bool, after: Rows) -> tuple[Rows, Rows]:
     busy = np.bincount(which, compute)
     before = after - 1
     is_before = (before >= 0) & (busy[which[before]] >= busy[which[after]])
-    own = np.where(is_before, which[before], which[after])
-    for number, of_stream in rows_by_value(own):
-        rows = np.flatnonzero(which == number)
-        at = np.searchsorted(rows, after[of_stream])
-        before[of_stream] = np.where(at > 0, rows[at - 1], before[of_stream])
-        after[of_stream] = np.where(at < len(rows), np.append(rows, 0)[at], after[of_stream])
-    return before, after
+    own, count = np.where(is_before, which[before], which[after]), len(which)
+    order = np.argsort(which, kind="stable")
+    at = np.searchsorted(which[order] * count + order, own * count + after)
+    last, following = order[at - 1], order[np.minimum(at, count - 1)]
+    return (
+        np.where((at > 0) & (which[last] == own), last, before),
+        np.where(which[following] == own, following, after),
+    )
 
 
 def _launches_without_tasks(records: Records) -> Rows:

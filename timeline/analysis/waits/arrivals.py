@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 
 import numpy as np
 
 from timeline.analysis.waits.group_members import RankGroup, find_groups
 from timeline.columns.chunks import chunks
 from timeline.columns.columns import Bool, ColumnTable, Int64, Rows, column
-from timeline.columns.distinct import NO_ROWS, distinct, rows_by_value
+from timeline.columns.distinct import NO_ROWS, are_first, distinct, rows_by_value
 from timeline.frozen import dataclass
 from timeline.records.clock import ClockMove
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import CommunicationOps, PlaneTasks, Records
 
-__all__ = ["AT_ONCE_NS", "Arrivals", "GroupView", "RankArrivals", "measure_arrivals"]
+__all__ = [
+    "AT_ONCE_NS",
+    "Arrivals",
+    "GroupView",
+    "RankArrivals",
+    "latest_peers",
+    "measure_arrivals",
+]
 
 AT_ONCE_NS = 1_000
 """A wait that is no longer found the peer's notify there."""
@@ -72,17 +79,10 @@ class RankArrivals:
 
     def moved(self, move: ClockMove) -> RankArrivals:
         """The same on another clock."""
-        ops = self.ops
-        moved = Arrivals(
-            ops.tasks,
-            ops.peers,
-            ops.other_rank,
-            move.of(ops.other_ns),
-            ops.read_rank,
-            move.of(ops.read_ns),
-            move.of(ops.record_ns),
-        )
-        return RankArrivals(moved, self.views, self.recorded)
+        other_ns, read_ns = move.of(self.ops.other_ns), move.of(self.ops.read_ns)
+        record_ns = move.of(self.ops.record_ns)
+        moved = replace(self.ops, other_ns=other_ns, read_ns=read_ns, record_ns=record_ns)
+        return replace(self, ops=moved)
 
 
 class _Notes(ColumnTable):
@@ -96,9 +96,7 @@ class _Notes(ColumnTable):
     def first(self, keys: tuple[Int64, ...]) -> _Notes:
         """The first by start of those that are equal in the keys (n,)."""
         order = np.lexsort((self.start_ns, *keys))
-        opens = np.ones(len(order), np.bool_)
-        opens[1:] = np.any([np.diff(key[order]) != 0 for key in keys], axis=0)
-        return self.take(order[opens])
+        return self.take(order[are_first(*(key[order] for key in keys))])
 
 
 def measure_arrivals(
@@ -123,8 +121,10 @@ def measure_arrivals(
     waited = came.take(is_first & ~at_once)
     came = came.take(is_first | at_once)
     is_read = np.isin(waited.peer, np.fromiter(read_ranks, np.int64, len(read_ranks)))
-    other_rank, other_ns = _latest(waited.take(~is_read), len(ops))
-    read_rank, read_ns = _latest(waited.take(is_read), len(ops))
+    (other_rank, other_ns), (read_rank, read_ns) = (
+        latest_peers(some.op, some.peer, some.end_ns, len(ops))
+        for some in (waited.take(~is_read), waited.take(is_read))
+    )
     sent = records_of.first((records_of.peer, records_of.op))
     sent = sent.take(sent.start_ns <= moved_ns[sent.op])
     record_ns = np.full(len(ops), NO_TIME)
@@ -140,14 +140,14 @@ def _notes(
     """Waits, records and transfers of ops; which ops have tasks; and the view of each group."""
     planes, strings = records.planes, records.strings
     waiting, sending = (strings.find(name) for name in (_WAIT, _RECORD))
-    finder = _OpFinder(ops)
+    ops_of_group = dict(rows_by_value(ops.group))
     found: list[list[_Notes]] = [[], [], []]
     tasks = np.zeros(len(ops), np.bool_)
     owns: dict[int, set[int]] = {}
     talked: dict[int, set[int]] = {}
     for chunk in chunks(len(planes)):
         part = planes[chunk]
-        op = finder.find(part)
+        op = _ops_of_tasks(part, ops, ops_of_group)
         tasks[op[op >= 0]] = True
         told = (part.target_rank != NO_ID) & (part.target_rank != part.source_rank) & (op >= 0)
         waits, sends = part.name == waiting, part.name == sending
@@ -173,29 +173,23 @@ def _notes(
     return waited, sent, moved, tasks, views
 
 
-class _OpFinder:
-    """Finds the op that each HCCL task is of: the one of its group that runs when it starts.
+def _ops_of_tasks(
+    tasks: PlaneTasks, ops: CommunicationOps, ops_of_group: Mapping[int, Rows]
+) -> Rows:
+    """Find the op of each HCCL task, -1 for none: the one of its group that runs when it starts.
 
     Not every layout names the op.
     """
-
-    def __init__(self, ops: CommunicationOps) -> None:
-        self._of_group = dict(rows_by_value(ops.group))
-        self._ops = ops
-
-    def find(self, tasks: PlaneTasks) -> Rows:
-        """The row of each task's op, -1 for none."""
-        found = np.full(len(tasks), -1, np.intp)
-        for label, its_tasks in rows_by_value(tasks.group):
-            rows = self._of_group.get(label, NO_ROWS)
-            if not len(rows):
-                continue
-            start_ns = tasks.start_ns[its_tasks]
-            at = np.searchsorted(self._ops.start_ns[rows], start_ns, side="right") - 1
+    found = np.full(len(tasks), -1, np.intp)
+    for label, of_group in rows_by_value(tasks.group):
+        rows = ops_of_group.get(label, NO_ROWS)
+        if len(rows):
+            start_ns = tasks.start_ns[of_group]
+            at = np.searchsorted(ops.start_ns[rows], start_ns, side="right") - 1
             op = rows[np.maximum(at, 0)]
-            runs = (at >= 0) & (start_ns <= self._ops.end_ns[op])
-            found[its_tasks[runs]] = op[runs]
-        return found
+            runs = (at >= 0) & (start_ns <= ops.end_ns[op])
+            found[of_group[runs]] = op[runs]
+    return found
 
 
 def _least(op: Int64, times_ns: Int64, count: int) -> Int64:
@@ -205,10 +199,12 @@ def _least(op: Int64, times_ns: Int64, count: int) -> Int64:
     return found
 
 
-def _latest(waited: _Notes, count: int) -> tuple[Int64, Int64]:
-    """Of each op the peer that came last, and when."""
-    rank, moment_ns = np.full(count, NO_ID, np.int64), np.full(count, NO_TIME)
-    order = np.lexsort((-waited.peer, waited.end_ns, waited.op))
-    ordered = waited.take(order)
-    rank[ordered.op], moment_ns[ordered.op] = ordered.peer, ordered.end_ns
-    return rank, moment_ns
+def latest_peers(op: Int64, peer: Int64, came_ns: Int64, count: int) -> tuple[Int64, Int64]:
+    """Return the peer that came last to each of so many ops, and when; NO_ID, NO_TIME for none.
+
+    op, peer, came_ns: (n,) what is known of peers.
+    """
+    last, last_ns = np.full(count, NO_ID, np.int64), np.full(count, NO_TIME)
+    order = np.lexsort((-peer, came_ns, op))
+    last[op[order]], last_ns[op[order]] = peer[order], came_ns[order]
+    return last, last_ns

@@ -14,7 +14,7 @@ from timeline.analysis.waits.arrivals import RankArrivals, measure_arrivals
 from timeline.analysis.waits.group_members import group_in_name
 from timeline.columns.columns import Bool, Codes, Int64, Rows, ascending, column
 from timeline.columns.constant import constant
-from timeline.columns.distinct import distinct, distinct_pairs
+from timeline.columns.distinct import are_first, distinct, distinct_pairs
 from timeline.columns.intervals import covered_until, union, union_of_sets
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.frozen import dataclass
@@ -246,8 +246,7 @@ def mix_hashes(hashes: _Hashes, *columns: Int64) -> Int64:
 def count_turns(which: Rows, iterations: Int64) -> Int64:
     """How many rows of the same name and step come before each row."""
     order = np.lexsort((which, iterations))
-    opens = np.ones(len(order), np.bool_)
-    opens[1:] = (np.diff(which[order]) != 0) | (np.diff(iterations[order]) != 0)
+    opens = are_first(which[order], iterations[order])
     first = np.maximum.accumulate(np.where(opens, np.arange(len(order)), 0))
     turn = np.empty(len(order), np.int64)
     turn[order] = np.arange(len(order)) - first

@@ -14,7 +14,7 @@ from timeline.analysis.waits.lateness import Cause, Lateness, find_lateness
 from timeline.analysis.waits.slow_links import SlowLink, find_slow_link
 from timeline.analysis.waits.waiting import Waiting, Waits
 from timeline.columns.columns import Bool, Int64
-from timeline.columns.distinct import distinct
+from timeline.columns.distinct import are_first, distinct
 from timeline.columns.group_by import group_by
 from timeline.columns.intervals import union
 from timeline.frozen import dataclass
@@ -257,9 +257,7 @@ def _worst_of_steps(ranks: Sequence[RankFacts], waits: Waits, *, has_steps: bool
     total_ns = pairs.sum(waits.waited_ns)
     step, last = step[pairs.first], waits.last_rank[pairs.first]
     order = np.lexsort((last, -total_ns, step))
-    heads = np.ones(len(order), np.bool_)
-    heads[1:] = np.diff(step[order]) != 0
-    return last[order[heads]]
+    return last[order[are_first(step[order])]]
 
 
 def _waiters(

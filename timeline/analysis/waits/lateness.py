@@ -76,7 +76,13 @@ def find_lateness(
         late_ns: how long others wait for it in a step.
         computing_ns: (ranks,) how long each computes in a mean step.
     """
-    idle_cause, more_ns = _longer_idle(ranks, late)
+    idle_cause, more_ns, lost_ns = _longer_idle(ranks, late)
+    if lost_ns > 0:  # that time is not the host's: kernels ran that are not recorded
+        compute_ns = compute_share * late_ns
+        host_ns = max(late_ns - compute_ns - lost_ns / max(steps, 1), 0.0)
+        if not compute_ns + host_ns:
+            return Lateness()
+        compute_share = compute_ns / (compute_ns + host_ns)
     longer_ns = computing_ns[late] - np.median(np.delete(computing_ns, late))
     same_work = bool(longer_ns < EXPLAINED * compute_share * late_ns)
     if compute_share >= 0.5 and same_work:
@@ -113,18 +119,22 @@ def _fetches_longer(ranks: Sequence[RankFacts], late: int, more_ns: int) -> bool
     return bool(2 * (times_ns[late] - others_ns) >= more_ns)
 
 
-def _longer_idle(ranks: Sequence[RankFacts], late: int) -> tuple[IdleCause | None, int]:
-    """For what cause most of all the device of a rank idles longer than those of the others.
+def _longer_idle(ranks: Sequence[RankFacts], late: int) -> tuple[IdleCause | None, int, int]:
+    """Find for what cause most of all the device of a rank idles longer than those of the others.
 
-    None where it does not idle longer on the whole.
+    Returns:
+        The cause, None where it does not idle longer on the whole, and how much longer; then for
+        how much longer kernels were not recorded, which is no idle time.
     """
     if len(ranks) < 2 or any(rank.idle is None for rank in ranks):
-        return None, 0
+        return None, 0, 0
     times_ns = np.stack([_idle_times_ns(rank) for rank in ranks])
     usual_ns = np.median(np.delete(times_ns, late, axis=0), axis=0)
     more_ns = np.rint(times_ns[late] - usual_ns).astype(np.int64)
+    lost = CAUSES.index(IdleCause.KERNELS_NOT_RECORDED)
+    lost_ns, more_ns[lost] = int(more_ns[lost]), 0
     at = int(np.argmax(more_ns))
-    return (CAUSES[at], int(more_ns[at])) if more_ns.sum() > 0 else (None, 0)
+    return (CAUSES[at], int(more_ns[at]), lost_ns) if more_ns.sum() > 0 else (None, 0, lost_ns)
 
 
 def _idle_times_ns(rank: RankFacts) -> Int64:

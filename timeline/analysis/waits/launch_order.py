@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -16,8 +15,8 @@ from timeline.analysis.waits.collectives import (
     kind_numbers,
     mix_hashes,
 )
-from timeline.columns.columns import Bool, Float64, Int64, Rows, column
-from timeline.columns.distinct import distinct, distinct_pairs, rows_by_value
+from timeline.columns.columns import Bool, Float64, Int64, Rows, ascending, column
+from timeline.columns.distinct import NO_ROWS, distinct, distinct_pairs, rows_by_value
 from timeline.frozen import dataclass
 from timeline.records.collective_kinds import POINT_TO_POINT
 from timeline.records.not_given import NO_ID
@@ -52,7 +51,7 @@ CLEARER = 4.0
 FINEST_NS = 5_000.0
 """Ends that are this much apart agree as well as any."""
 MORE_TRIES = 64
-"""So many lanes more than there are may be compared in vain."""
+"""So many lanes more than there are may be compared in vain, which takes milliseconds each."""
 NO_POSITION = np.iinfo(np.int64).min
 """Position of an op of which nothing tells where among those of the group it stands."""
 
@@ -122,17 +121,15 @@ def _groups(lanes: Sequence[_Lane], *, named: bool) -> Iterator[list[tuple[_Lane
     """Groups of lanes with the position of each of their ops.
 
     All lanes are compared with the longest; what does not go with it, with the longest of the rest.
-    When that has failed as often as there are lanes, only what ends together as recorded is.
+    When that has failed often, only lanes that end together as recorded are compared.
     """
     left = sorted(lanes, key=lambda lane: -len(lane.order))
-    ends = _Ends(left)
     tries = len(left) + MORE_TRIES
     while len(left) > 1:
-        first, others = left[0], left[1:]
-        likely = ends.likely(first)
+        first, *others = left
         fits: dict[int, tuple[_Lane, _Fit]] = {}
         for lane in others:
-            if lane.at == first.at or not (tries > 0 or id(lane) in likely):
+            if lane.at == first.at or not (tries > 0 or _end_at_once(first.order, lane.order)):
                 continue
             fit = _best_fit(first.order, lane.order)
             if fit is None or not (named or fit.share >= MOST):
@@ -145,25 +142,13 @@ def _groups(lanes: Sequence[_Lane], *, named: bool) -> Iterator[list[tuple[_Lane
         left = [lane for lane in others if id(lane) not in joined]
 
 
-class _Ends:
-    """The ends of all ops of some lanes, on their recorded clocks."""
-
-    def __init__(self, lanes: Sequence[_Lane]) -> None:
-        ends_ns = np.concatenate([np.empty(0, np.int64), *(lane.order.end_ns for lane in lanes)])
-        number = np.repeat(np.arange(len(lanes)), [len(lane.order) for lane in lanes])
-        by_end = np.argsort(ends_ns, kind="stable")
-        self._lanes, self._ends_ns, self._number = lanes, ends_ns[by_end], number[by_end]
-
-    def likely(self, lane: _Lane) -> set[int]:
-        """The ids of lanes of which something ends with most of some ops of a lane."""
-        at = np.unique(np.linspace(0, len(lane.order) - 1, PROBES).astype(np.intp))
-        near_ns = round(CLEARER * FINEST_NS)
-        first = np.searchsorted(self._ends_ns, lane.order.end_ns[at] - near_ns)
-        stop = np.searchsorted(self._ends_ns, lane.order.end_ns[at] + near_ns, side="right")
-        found = Counter[int]()
-        for begin, end in zip(first.tolist(), stop.tolist(), strict=True):
-            found.update(set(self._number[begin:end].tolist()))
-        return {id(self._lanes[one]) for one, times in found.items() if 2 * times > len(at)}
+def _end_at_once(order: _Order, other: _Order) -> bool:
+    """Tell whether most of some ops of a lane end, as recorded, when any of another does."""
+    some = np.linspace(0, len(order) - 1, PROBES).astype(np.intp)
+    ends_ns, near_ns = ascending(other.end_ns), round(CLEARER * FINEST_NS)
+    first = np.searchsorted(ends_ns, order.end_ns[some] - near_ns)
+    stop = np.searchsorted(ends_ns, order.end_ns[some] + near_ns, side="right")
+    return bool(2 * np.count_nonzero(stop > first) > len(some))
 
 
 def _with_positions(first: _Lane, fits: Sequence[tuple[_Lane, _Fit]]) -> list[tuple[_Lane, Int64]]:
@@ -185,10 +170,9 @@ def _with_positions(first: _Lane, fits: Sequence[tuple[_Lane, _Fit]]) -> list[tu
     start_ns, end_ns = left.start_ns - clock_ns, left.end_ns - clock_ns
     by_end = np.lexsort((number, end_ns))
     one, other = by_end[:-1], by_end[1:]
-    opens = np.ones(len(by_end), np.bool_)
-    opens[1:] = (start_ns[other] > end_ns[one]) | ~_alike(left, one, left, other)
-    cluster = np.empty(len(by_end), np.int64)
-    cluster[by_end] = np.cumsum(opens)
+    opens = (start_ns[other] > end_ns[one]) | ~_alike(left, one, left, other)
+    cluster = np.zeros(len(by_end), np.int64)
+    cluster[other] = np.cumsum(opens)
     pairs, which = distinct_pairs(cluster, number)
     twice = cluster[np.bincount(which, minlength=len(pairs))[which] > 1]
     place = np.where(np.isin(cluster, twice), NO_POSITION, len(first.order) + cluster)
@@ -225,11 +209,6 @@ class _Order(Spans):
             ~np.isin(ops.kind, kind_numbers(FROM_OR_TO_ONE)),
         )
 
-    def first_launched(self) -> int | None:
-        """The position of the first op whose launch is in the profile."""
-        launched = np.flatnonzero(self.launched)
-        return int(launched[0]) if len(launched) else None
-
     def close_ns(self, share: float) -> float:
         """A share of the mean time from one end to the next, as far as clocks tell it."""
         between_ns = float(np.ptp(self.end_ns)) / max(len(self) - 1, 1)
@@ -259,10 +238,10 @@ class _Fit:
 
     rows: Rows
     places: Rows
-    offset_ns: float
-    drift: float
-    middle_ns: int
-    apart_ns: float
+    offset_ns: float = 0.0
+    drift: float = 0.0
+    middle_ns: int = 0
+    apart_ns: float = 0.0
 
     @property
     def share(self) -> float:
@@ -277,16 +256,43 @@ class _Fit:
 
 
 def _best_fit(order: _Order, other: _Order) -> _Fit | None:
-    """The pairs of two lanes, None where that cannot be told."""
+    """Return the pairs of two lanes whose ends agree best, None where nothing tells them.
+
+    Where others agree as well, the one that makes the first launched ops of both one collective
+    stands, if both launched as many ops, and so the same, or if the recorded clocks say so too.
+    """
     counted = _by_sequence(order, other)
     if counted is not None:
         return counted
     offsets_ns = _likely_offsets(order, other)
-    first, other_first = order.first_launched(), other.first_launched()
-    if first is not None and other_first is not None:
-        offsets_ns.append(float(other.end_ns[other_first] - order.end_ns[first]))
+    first, other_first = (np.flatnonzero(one.launched)[:1] for one in (order, other))
+    if len(first) and len(other_first):
+        offsets_ns += (other.end_ns[other_first] - order.end_ns[first]).astype(np.float64).tolist()
     fits = [fit for one_ns in offsets_ns if (fit := _by_time(order, other, one_ns))]
-    return _chosen(order, other, fits)
+    if not fits:
+        return None
+    launched_first = ((fit, fit.places[np.isin(fit.rows, other_first)]) for fit in fits)
+    by_launch = next((fit for fit, place in launched_first if np.isin(place, first).any()), None)
+    as_many = np.count_nonzero(order.launched) == np.count_nonzero(other.launched)
+    most = max(len(fit.rows) for fit in fits)
+    least = min(MANY_PAIRS, max(LEAST_PAIRS, most / 2))
+    share = MOST * max(fit.share for fit in fits)
+    judged = [fit for fit in fits if len(fit.rows) >= least and fit.share >= share]
+    if not judged:  # too few ops to tell anything by their ends
+        return by_launch if as_many else None
+    best = min(judged, key=lambda fit: (max(fit.apart_ns, FINEST_NS), abs(fit.offset_ns)))
+    as_good_ns = CLEARER * max(best.apart_ns, FINEST_NS)
+    is_alone = not any(
+        fit.apart_ns <= as_good_ns and abs(fit.offset_ns - best.offset_ns) > as_good_ns
+        for fit in judged
+    )
+    if is_alone and best.apart_ns <= order.close_ns(CLOSE):
+        return best
+    if by_launch is None or by_launch.apart_ns > order.close_ns(NOT_FAR):
+        return None
+    is_good = len(by_launch.rows) >= least and by_launch.apart_ns <= as_good_ns
+    is_recorded = abs(by_launch.offset_ns) <= CLEARER * FINEST_NS
+    return by_launch if is_good and (as_many or is_recorded) else None
 
 
 def _by_sequence(order: _Order, other: _Order) -> _Fit | None:
@@ -307,14 +313,14 @@ def _by_sequence(order: _Order, other: _Order) -> _Fit | None:
     rows, places = mine[at], theirs[other_at]
     fit = _fit(order, other, rows, places)
     if fit is None or len(rows) < LEAST_PAIRS:
-        still = _Fit(rows, places, 0.0, 0.0, 0, 0.0)
-        ran = len(rows) < LEAST_PAIRS and _ran_at_once(order, other, still)
-        return still if len(rows) and np.all(ran) else None
+        still = _Fit(rows, places)
+        is_known = 0 < len(rows) < LEAST_PAIRS and _ran_at_once(order, other, still).all()
+        return still if is_known else None
     if fit.apart_ns > order.close_ns(NOT_FAR):
         return None
     fit = _kept(order, other, fit)
     # A lost record shifts the turns of those behind it that have its number.
-    rows, places = _overlapping(order, other, fit.offset_ns, fit)
+    rows, places = _overlapping(order, other, fit)
     more = ~np.isin(rows, fit.rows) & ~np.isin(places, fit.places)
     return replace(
         fit,
@@ -376,23 +382,20 @@ def _apart_ns(rest_ns: Float64) -> float:
 
 def _by_time(order: _Order, other: _Order, offset_ns: float) -> _Fit | None:
     """Pairs of ops that ran at once, given how far the clock of the other is ahead."""
-    fit = _fit(order, other, *_overlapping(order, other, offset_ns))
-    if fit is None or not len(fit.rows):
-        return None
-    fit = _fit(order, other, *_overlapping(order, other, fit.offset_ns, fit))
-    fit = None if fit is None else _kept(order, other, fit)
-    return fit if fit is not None and len(fit.rows) else None
+    fit: _Fit | None = _Fit(NO_ROWS, NO_ROWS, offset_ns)
+    for _ in range(2):
+        fit = fit and _fit(order, other, *_overlapping(order, other, fit))
+    fit = fit and _kept(order, other, fit)
+    return fit if fit and len(fit.rows) else None
 
 
-def _overlapping(
-    order: _Order, other: _Order, offset_ns: float, fit: _Fit | None = None
-) -> tuple[Rows, Rows]:
-    """Rows of one lane and places in the other whose ops ran at once for longest.
+def _overlapping(order: _Order, other: _Order, fit: _Fit) -> tuple[Rows, Rows]:
+    """Rows of one lane and places in the other whose ops ran at once for longest on their clocks.
 
     Between two pairs that are as far apart on both, all others are pairs too.
     """
-    rows = np.arange(len(other))
-    clock_ns = round(offset_ns) if fit is None else fit.clock_ns(other.end_ns)
+    every = np.arange(len(other))
+    clock_ns = fit.clock_ns(other.end_ns)
     start_ns, end_ns = other.start_ns - clock_ns, other.end_ns - clock_ns
     by_end = np.argsort(order.end_ns, kind="stable")
     near = np.searchsorted(order.end_ns, end_ns, sorter=by_end)
@@ -402,63 +405,23 @@ def _overlapping(
         together_ns = np.minimum(end_ns, order.end_ns[place]) - np.maximum(
             start_ns, order.start_ns[place]
         )
-        better = (together_ns > longest_ns) & _alike(order, place, other, rows)
+        better = (together_ns > longest_ns) & _alike(order, place, other, every)
         found = np.where(better, place, found)
         longest_ns = np.where(better, together_ns, longest_ns)
     rows = np.flatnonzero(found != NO_ID)
-    rows = rows[np.lexsort((-longest_ns[rows], found[rows]))]
-    best = np.ones(len(rows), np.bool_)
-    best[1:] = np.diff(found[rows]) != 0
-    rows = np.sort(rows[best])
+    rows = rows[np.argsort(-longest_ns[rows], kind="stable")]
+    rows = np.sort(rows[np.unique(found[rows], return_index=True)[1]])
     if not len(rows):
         return rows, rows
     shift = found[rows] - rows
-    every = np.arange(len(other))
-    after = np.searchsorted(rows, every)
-    before = np.clip(np.searchsorted(rows, every, side="right") - 1, 0, None)
-    after = np.clip(after, None, len(rows) - 1)
+    before = np.maximum(np.searchsorted(rows, every, side="right") - 1, 0)
+    after = np.minimum(np.searchsorted(rows, every), len(rows) - 1)
     place = every + shift[before]
     filled = (shift[before] == shift[after]) & (place >= 0) & (place < len(order))
     filled[filled] &= _alike(order, place[filled], other, every[filled])
     filled[rows] = True
     place[rows] = found[rows]
     return every[filled], place[filled]
-
-
-def _chosen(order: _Order, other: _Order, fits: Sequence[_Fit]) -> _Fit | None:
-    """The fit whose ends agree best.
-
-    Where others agree as well, the one that makes the first launched ops of both one collective
-    stands, if both launched as many ops, and so the same, or if the recorded clocks say so too.
-    """
-    if not fits:
-        return None
-    first, other_first = order.first_launched(), other.first_launched()
-    by_launch = next(
-        (fit for fit in fits if (fit.places[fit.rows == other_first] == first).any()), None
-    )
-    as_many = np.count_nonzero(order.launched) == np.count_nonzero(other.launched)
-    most = max(len(fit.rows) for fit in fits)
-    least = min(MANY_PAIRS, max(LEAST_PAIRS, most / 2))
-    share = MOST * max(fit.share for fit in fits)
-    judged = [fit for fit in fits if len(fit.rows) >= least and fit.share >= share]
-    if not judged:  # too few ops to tell anything by their ends
-        return by_launch if as_many else None
-    best = min(judged, key=lambda fit: (max(fit.apart_ns, FINEST_NS), abs(fit.offset_ns)))
-    as_good = CLEARER * max(best.apart_ns, FINEST_NS)
-    as_close = [
-        fit
-        for fit in judged
-        if fit.apart_ns <= as_good and abs(fit.offset_ns - best.offset_ns) > as_good
-    ]
-    is_close = best.apart_ns <= order.close_ns(CLOSE)
-    if is_close and not as_close:
-        return best
-    if by_launch is None or by_launch.apart_ns > order.close_ns(NOT_FAR):
-        return None
-    is_good = len(by_launch.rows) >= least and by_launch.apart_ns <= as_good
-    is_recorded = abs(by_launch.offset_ns) <= CLEARER * FINEST_NS
-    return by_launch if is_good and (as_many or is_recorded) else None
 
 
 def _likely_offsets(order: _Order, other: _Order) -> list[float]:

@@ -11,9 +11,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from timeline.analysis.waits.collectives import RankCollectives, kind_numbers
+from timeline.analysis.waits.collectives import Collectives, RankCollectives, kind_numbers
 from timeline.analysis.waits.waiting import Pairs
 from timeline.columns.columns import ColumnTable, Int64, column
+from timeline.columns.distinct import are_first
 from timeline.columns.group_by import group_by
 from timeline.columns.intervals import IntervalSet, covered_until
 from timeline.records.not_given import NO_ID, NO_TIME
@@ -94,7 +95,7 @@ def measure_bubbles(
 
 def _receives(ranks: Sequence[RankCollectives], pairs: Pairs) -> _Receives:
     kind = kind_numbers(["Receive"])[0]
-    sent_ns = _sent_ns(ranks, pairs)
+    sent_ns = _sends(ranks, pairs).start_ns
     order = np.argsort(pairs.receiver, kind="stable")
     bounds = np.searchsorted(pairs.receiver[order], np.arange(len(ranks) + 1)).tolist()
     parts = []
@@ -118,18 +119,12 @@ def _receives(ranks: Sequence[RankCollectives], pairs: Pairs) -> _Receives:
     return _Receives.concat(parts)
 
 
-def _sent_ns(ranks: Sequence[RankCollectives], pairs: Pairs) -> Int64:
-    """When each send of some pairs, which are in order of their senders, began."""
-    return _of_sends(pairs, [rank.ops.start_ns for rank in ranks])
-
-
-def _of_sends(pairs: Pairs, columns: Sequence[Int64]) -> Int64:
-    """A column of the ops of each rank, taken at the sends of some pairs."""
-    found = np.zeros(len(pairs), np.int64)
-    for first, stop in _runs(pairs.sender):
-        if first < stop:
-            found[first:stop] = columns[pairs.sender[first]][pairs.send_row[first:stop]]
-    return found
+def _sends(ranks: Sequence[RankCollectives], pairs: Pairs) -> Collectives:
+    """Return the send of each pair."""
+    bases = np.cumsum([0, *(len(rank.ops) for rank in ranks)])
+    return Collectives.concat([rank.ops for rank in ranks]).take(
+        bases[pairs.sender] + pairs.send_row
+    )
 
 
 def _waited_ns(
@@ -140,7 +135,8 @@ def _waited_ns(
     end_ns: when waiting is over.
     """
     added_ns, exposed_ns = np.zeros((2, len(receives)), np.int64)
-    for first, stop in _runs(receives.rank):
+    bounds = np.flatnonzero(are_first(receives.rank)).tolist()
+    for first, stop in pairwise([*bounds, len(receives)]):
         start_ns = receives.start_ns[first:stop]
         upto_ns = np.maximum.accumulate(end_ns[first:stop])
         before_ns = np.concatenate([start_ns[:1], upto_ns[:-1]])
@@ -150,11 +146,6 @@ def _waited_ns(
         added_ns[first:stop] = until_ns - begin_ns
         exposed_ns[first:stop] = covered_until(its, until_ns) - covered_until(its, begin_ns)
     return added_ns, exposed_ns
-
-
-def _runs(values: Int64) -> Iterator[tuple[int, int]]:
-    """First row and end of each run of equal values."""
-    yield from pairwise([0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)])
 
 
 # -- stages ----------------------------------------------------------------------------------------
@@ -182,12 +173,11 @@ def _chains(ranks: Sequence[RankCollectives], pairs: Pairs) -> list[list[int]]:
 
 def _forward(ranks: Sequence[RankCollectives], pairs: Pairs) -> Iterator[tuple[int, int]]:
     """Neighbours, each before the one to whom it sends first in most steps."""
-    start_ns = _sent_ns(ranks, pairs)
-    iteration = _of_sends(pairs, [rank.ops.iteration for rank in ranks])
+    sends = _sends(ranks, pairs)
     low, high = np.minimum(pairs.sender, pairs.receiver), np.maximum(pairs.sender, pairs.receiver)
-    order = np.lexsort((start_ns, iteration, high, low))
+    order = np.lexsort((sends.start_ns, sends.iteration, high, low))
     ordered = pairs.take(order)
-    steps = group_by(len(ordered), [low[order], high[order], iteration[order]])
+    steps = group_by(len(ordered), [low[order], high[order], sends.iteration[order]])
     first = ordered.take(steps.first)
     votes: dict[tuple[int, int], int] = {}
     for sender, receiver in zip(first.sender.tolist(), first.receiver.tolist(), strict=True):

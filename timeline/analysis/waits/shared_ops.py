@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
-from timeline.analysis.waits.collectives import Collectives
+from timeline.analysis.waits.collectives import Collectives, RankCollectives, mix_hashes
 from timeline.columns.columns import Bool, Float64, Int64, Rows
-from timeline.columns.distinct import distinct, distinct_values
+from timeline.columns.distinct import are_first, distinct, distinct_values
 from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID
 
@@ -20,24 +20,40 @@ __all__ = ["Islands", "Segments", "SharedOps", "find_shared_ops"]
 class SharedOps:
     """Who takes part in which op: a row per rank and op, ordered by op, then rank.
 
-    rank: (n,) position of the rank. row: (n,) its row among that rank's collectives. op: (n,)
-    number of the op from 0. group: (ops,) number of the set of ranks that take part. count: how
-    many ops there are.
+    parts: the collectives of each rank. rank: (n,) position of the rank. row: (n,) its row among
+    that rank's collectives. op: (n,) number of the op from 0. group: (ops,) number of the set of
+    ranks that take part. count: how many ops there are.
     """
 
+    parts: Sequence[Collectives]
     rank: Rows
     row: Rows
     op: Rows
     group: Rows
     count: int
 
-    def take(self, parts: Sequence[Collectives], name: str) -> Int64:
-        """A column of the ranks' collectives, for each row."""
-        bases = np.cumsum([0, *(len(part) for part in parts)])
-        nothing = np.empty(0, np.int64)
-        values = np.concatenate([nothing, *(getattr(part, name) for part in parts)])
-        taken: Int64 = values[bases[self.rank] + self.row]
+    @property
+    def places(self) -> Rows:
+        """Where each row is among the collectives of all ranks, one rank behind the other."""
+        return np.cumsum([0, *map(len, self.parts)])[self.rank] + self.row
+
+    def take(self, name: str) -> Int64:
+        """Return a column of the ranks' collectives, for each row."""
+        columns = (getattr(part, name) for part in self.parts)
+        taken: Int64 = np.concatenate([np.empty(0, np.int64), *columns])[self.places]
         return taken
+
+    def over(self, reduce: np.ufunc, values: Int64) -> Int64:
+        """Reduce the values (n,) of each op to one, (ops,)."""
+        if not self.count:
+            return np.zeros(0, np.int64)
+        reduced: Int64 = reduce.reduceat(values, self.first_rows())
+        return reduced
+
+    @property
+    def joined(self) -> Int64:
+        """How many ranks take part in each op, (ops,)."""
+        return np.bincount(self.op, minlength=self.count)
 
     def first_rows(self) -> Rows:
         """The first row of each op."""
@@ -47,18 +63,14 @@ class SharedOps:
         """The ops whose mask is true taken apart: each rank has one of its own."""
         opens = ops[self.op]
         opens[self.first_rows()] = True
-        return SharedOps(
-            self.rank,
-            self.row,
-            np.cumsum(opens) - 1,
-            self.group[self.op[opens]],
-            int(np.count_nonzero(opens)),
-        )
+        groups = self.group[self.op[opens]]
+        return replace(self, op=np.cumsum(opens) - 1, group=groups, count=len(groups))
 
     def rows_where(self, rows: Bool) -> SharedOps:
         """The rows whose mask is true, and the ops that are left, numbered anew."""
         left, op = np.unique(self.op[rows], return_inverse=True)
-        return SharedOps(self.rank[rows], self.row[rows], op, self.group[left], len(left))
+        rank, row, group = self.rank[rows], self.row[rows], self.group[left]
+        return SharedOps(self.parts, rank, row, op, group, len(left))
 
     def of_islands(self, island: Rows) -> tuple[SharedOps, Rows, Rows]:
         """The same ops with islands in the place of ranks, those of one island alone left out.
@@ -67,15 +79,14 @@ class SharedOps:
         """
         order = np.lexsort((island[self.rank], self.op))
         op, number = self.op[order], island[self.rank][order]
-        opens = np.ones(len(order), np.bool_)
-        opens[1:] = (np.diff(op) != 0) | (np.diff(number) != 0)
+        opens = are_first(op, number)
         several = np.bincount(op[opens], minlength=self.count) > 1
         stays = several[op]
         order, first = order[stays], np.flatnonzero(opens[stays])
         rank, op = number[stays][first], (np.cumsum(several) - 1)[op[stays][first]]
         count = int(np.count_nonzero(several))
         groups = _groups(rank, op, count, len(island))
-        return SharedOps(rank, self.row[order[first]], op, groups, count), order, first
+        return SharedOps((), rank, self.row[order[first]], op, groups, count), order, first
 
 
 @dataclass(frozen=True)
@@ -95,7 +106,7 @@ class Islands:
 
 
 def find_shared_ops(
-    parts: Sequence[Collectives], wanted: Sequence[Bool], by: str = "key", *, least: int = 2
+    ranks: Sequence[RankCollectives], wanted: Sequence[Bool], by: str = "key", *, least: int = 2
 ) -> SharedOps:
     """Find the ops that several ranks take part in.
 
@@ -104,47 +115,32 @@ def find_shared_ops(
         by: the column that is the same on all ranks of an op, NO_ID where that is not known.
         least: how many ranks must take part.
     """
+    parts = [rank.ops for rank in ranks]
     rows = [
         np.flatnonzero(is_wanted & (getattr(part, by) != NO_ID))
         for part, is_wanted in zip(parts, wanted, strict=True)
     ]
     rank = np.repeat(np.arange(len(parts)), [len(part_rows) for part_rows in rows])
     row = np.concatenate([np.empty(0, np.intp), *rows])
-    key = np.concatenate(
-        [
-            np.empty(0, np.int64),
-            *(getattr(part, by)[part_rows] for part, part_rows in zip(parts, rows, strict=True)),
-        ]
-    )
+    keys = (getattr(part, by)[part_rows] for part, part_rows in zip(parts, rows, strict=True))
+    key = np.concatenate([np.empty(0, np.int64), *keys])
     order = np.argsort(key, kind="stable")
     rank, row, key = rank[order], row[order], key[order]
-    opens = np.ones(len(key), np.bool_)
-    opens[1:] = key[1:] != key[:-1]
+    opens = are_first(key)
     op = np.cumsum(opens) - 1
-    size = np.bincount(op)
-    several = size[op] >= least if len(op) else np.zeros(0, np.bool_)
+    several = np.bincount(op)[op] >= least
     rank, row = rank[several], row[several]
     op = (np.cumsum(opens & several) - 1)[several]
     count = int(op[-1]) + 1 if len(op) else 0
-    return SharedOps(rank, row, op, _groups(rank, op, count, len(parts)), count)
+    return SharedOps(parts, rank, row, op, _groups(rank, op, count, len(parts)), count)
 
 
 def _groups(rank: Rows, op: Rows, count: int, ranks: int) -> Rows:
     """Number the sets of ranks: sets are told apart by the sum of a scrambled number per rank."""
     sums = np.zeros(count, np.uint64)
-    np.add.at(sums, op, _scrambled(ranks)[rank])
+    scrambled = mix_hashes(np.zeros(ranks, np.uint64), np.arange(1, ranks + 1))
+    np.add.at(sums, op, scrambled.astype(np.uint64)[rank])
     return distinct_values(sums)[1]
-
-
-def _scrambled(count: int) -> npt.NDArray[np.uint64]:
-    """The first numbers of SplitMix64, none of which tells of another (Steele et al., 2014).
-
-    NumPy has better ones, which take 4 ms to load.
-    """
-    made = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        made = (made ^ (made >> np.uint64(shift))) * np.uint64(factor)
-    return made ^ (made >> np.uint64(31))
 
 
 class Segments:

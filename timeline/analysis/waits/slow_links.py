@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from timeline.analysis.waits.links import LinkTimes, RankLinks
-from timeline.columns.columns import Rows
+from timeline.columns.columns import Int64, Rows
 from timeline.columns.distinct import rows_by_value
 from timeline.columns.group_by import group_by
 from timeline.columns.strings import StringPool
@@ -63,59 +63,35 @@ def find_slow_link(ranks: Sequence[RankLinks]) -> SlowLink | None:
     return max(slow, key=lambda one: (one.total_ns, -one.rank), default=None)
 
 
-@dataclass(frozen=True)
-class _Sums:
-    """What some links moved, in how long, in how many tasks, and how many links they are."""
-
-    size_bytes: int
-    total_ns: int
-    count: int
-    links: int
-
-    @classmethod
-    def of(cls, times: LinkTimes, rows: Rows) -> _Sums:
-        """The sums of some rows."""
-        columns = (times.size_bytes, times.total_ns, times.count)
-        size_bytes, total_ns, count = (int(column[rows].sum()) for column in columns)
-        return cls(size_bytes, total_ns, count, len(rows))
-
-    def without(self, some: _Sums) -> _Sums:
-        """The sums of the other links."""
-        return _Sums(
-            self.size_bytes - some.size_bytes,
-            self.total_ns - some.total_ns,
-            self.count - some.count,
-            self.links - some.links,
-        )
-
-    @property
-    def bandwidth(self) -> float:
-        """Bytes per ns."""
-        return self.size_bytes / max(self.total_ns, 1)
-
-    def has_like_sizes(self, others: _Sums) -> bool:
-        """Whether tasks move about as much; where nobody counted them, it is taken for granted."""
-        if not self.count or not others.count:
-            return True
-        sizes = (self.size_bytes / self.count, others.size_bytes / others.count)
-        return max(sizes) <= LIKE_SIZE * min(sizes)
-
-
-_NO_LINKS = _Sums(0, 0, 0, 0)
-
-
 def _slow_ones(times: LinkTimes, kind: str) -> Iterator[SlowLink]:
     """The ranks toward which the links of a kind are slow, ascending."""
-    every = _Sums.of(times, np.arange(len(times)))
-    leaving = {rank: _Sums.of(times, rows) for rank, rows in rows_by_value(times.source_rank)}
+    ones = np.ones(len(times), np.int64)
+    columns = np.stack([times.size_bytes, times.total_ns, times.count, ones])
+    every = columns.sum(axis=1)
+    leaving = {
+        rank: columns[:, rows].sum(axis=1) for rank, rows in rows_by_value(times.source_rank)
+    }
     for rank, rows in rows_by_value(times.target_rank):
-        toward = _Sums.of(times, rows)
-        others = every.without(toward).without(leaving.get(rank, _NO_LINKS))
-        if not others.links or not toward.has_like_sizes(others):
+        toward = columns[:, rows].sum(axis=1)
+        others = every - toward - leaving.get(rank, 0)
+        if not others[-1] or not _have_like_sizes(toward, others):
             continue
-        bandwidth, usual = toward.bandwidth, others.bandwidth
+        bandwidth, usual = (
+            size / max(ns, 1) for size, ns, *_ in (toward.tolist(), others.tolist())
+        )
         if bandwidth * MUCH_SLOWER <= usual:
             yield SlowLink(rank, kind, bandwidth, usual, _excess_ns(times, rows, usual))
+
+
+def _have_like_sizes(some: Int64, others: Int64) -> bool:
+    """Whether tasks move about as much; where nobody counted them, it is taken for granted.
+
+    some, others: what links move, for how long, in how many tasks, and how many links they are.
+    """
+    if not some[2] or not others[2]:
+        return True
+    sizes = (some[0] / some[2], others[0] / others[2])
+    return bool(max(sizes) <= LIKE_SIZE * min(sizes))
 
 
 def _excess_ns(times: LinkTimes, rows: Rows, usual: float) -> tuple[tuple[int, int], ...]:

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from timeline.analysis.waits.collectives import RankCollectives, kind_numbers
-from timeline.analysis.waits.last_arrivals import LastArrivals, find_last_arrivals, over_ops
+from timeline.analysis.waits.last_arrivals import LastArrivals, find_last_arrivals
 from timeline.analysis.waits.matched_sends import Pairs, match_sends
 from timeline.analysis.waits.shared_ops import (
     Islands,
@@ -83,11 +83,11 @@ class Stragglers(ColumnTable):
     """One row per rank, in order of rank.
 
     shared: its collectives of which it is known who came last, of others or by its own HCCL tasks.
-    Of the rest it is not: unmatched: other ranks of the group have nothing to compare with; alone:
-    no other rank of the group is in the selection; unknown: some are, and nothing tells when others
-    came; unnamed: its HCCL tasks have neither names nor ranks; ungrouped: the profile names no
-    group, and ends do not tell which ranks are in it. shared_ns, unmatched_ns, and so on: the time
-    that they took, point_to_point_ns what sends and receives took.
+    Of the rest it is not: unmatched: other ranks of the group have nothing to compare with, or the
+    profile names no group and ends do not tell which ranks are in it; alone: no other rank of the
+    group is in the selection; unknown: some are, and nothing tells when others came; unnamed: its
+    HCCL tasks have neither names nor ranks. shared_ns, unmatched_ns, and so on: the time that they
+    took, point_to_point_ns what sends and receives took.
     times_last: how often it came last. waited_ns: how long it waited. caused_ns: how long others
     that are read waited for it, of which compute_late_ns is due to its computing longer than they
     did, and host_late_ns to its host. slowest_ns: the longest it kept one waiting.
@@ -110,8 +110,6 @@ class Stragglers(ColumnTable):
     unnamed: Int64 = column(np.int64, 0)
     unknown_ns: Int64 = column(np.int64, 0)
     unnamed_ns: Int64 = column(np.int64, 0)
-    ungrouped: Int64 = column(np.int64, 0)
-    ungrouped_ns: Int64 = column(np.int64, 0)
 
 
 class WaitedFor(ColumnTable):
@@ -179,21 +177,20 @@ def measure_waiting(
         islands: of the ranks, which are on one if none are given.
     """
     islands = islands or Islands(*np.zeros((2, len(ranks)), np.int64))
-    parts = [rank.ops for rank in ranks]
     joint = _joint(ranks, slack_ns)
-    shared = find_shared_ops(parts, joint, least=1)
-    start_ns, end_ns = shared.take(parts, "start_ns"), shared.take(parts, "end_ns")
-    last_start_ns = over_ops(np.maximum, start_ns, shared)
+    shared = find_shared_ops(ranks, joint, least=1)
+    start_ns, end_ns = shared.take("start_ns"), shared.take("end_ns")
+    last_start_ns = shared.over(np.maximum, start_ns)
     op_slack_ns = _slack_ns(shared, slack_ns, islands)
-    met = last_start_ns <= over_ops(np.minimum, end_ns, shared) + op_slack_ns
+    met = last_start_ns <= shared.over(np.minimum, end_ns) + op_slack_ns
     mismatched = int(np.count_nonzero(~met))
     if mismatched:  # each rank's own tasks may still tell
         shared = shared.apart(~met)
     arrivals = find_last_arrivals(ranks, shared, _slack_ns(shared, slack_ns, islands))
-    waits = _waits(ranks, shared, arrivals, slack_ns, islands)
+    waits = _waits(shared, arrivals, slack_ns, islands)
     known = shared.rows_where(arrivals.known)
     parties = _parties(ranks, joint, shared, arrivals)
-    compute_late_ns = _compute_late_ns(ranks, known, waits)
+    compute_late_ns = _compute_late_ns(known, waits)
     order = np.lexsort((waits.row, waits.rank))
     return Waiting(
         waits.take(order),
@@ -210,23 +207,16 @@ def _slack_ns(shared: SharedOps, slack_ns: int, islands: Islands) -> Int64:
     """How far the clocks of the ranks of each op may be off."""
     lowest = shared.rank[shared.first_rows()][shared.op]
     between_ns = islands.between_ns(shared.rank, lowest)
-    return np.maximum(over_ops(np.maximum, between_ns, shared), slack_ns)
+    return np.maximum(shared.over(np.maximum, between_ns), slack_ns)
 
 
-def _waits(
-    ranks: Sequence[RankCollectives],
-    shared: SharedOps,
-    arrivals: LastArrivals,
-    slack_ns: int,
-    islands: Islands,
-) -> Waits:
+def _waits(shared: SharedOps, arrivals: LastArrivals, slack_ns: int, islands: Islands) -> Waits:
     """How long each rank waited in the ops of which it is known, in the order of `shared`."""
-    parts = [rank.ops for rank in ranks]
-    start_ns, end_ns = shared.take(parts, "start_ns"), shared.take(parts, "end_ns")
+    start_ns, end_ns = shared.take("start_ns"), shared.take("end_ns")
     last_ns, whole = arrivals.last_ns, arrivals.whole
-    joined = np.bincount(shared.op, minlength=shared.count)[shared.op]
+    joined = shared.joined[shared.op]
     all_read = whole & (joined >= arrivals.members)
-    first_ns = over_ops(np.minimum, start_ns, shared)[shared.op]
+    first_ns = shared.over(np.minimum, start_ns)[shared.op]
     transfer_ns = np.where(whole, np.maximum(end_ns - last_ns, 0), NO_TIME)
     waited_ns = np.maximum(np.minimum(last_ns, end_ns) - start_ns, 0)
     by_clock = arrivals.last != NO_ID
@@ -243,7 +233,7 @@ def _waits(
         waited_ns,
         np.where(all_read, start_ns - first_ns, NO_TIME),
         transfer_ns,
-        _bandwidths(ranks, shared, arrivals.members, transfer_ns),
+        _bandwidths(shared, arrivals.members, transfer_ns),
         np.maximum(between_ns, slack_ns),
     ).take(arrivals.known)
 
@@ -271,10 +261,10 @@ def _joint(ranks: Sequence[RankCollectives], slack_ns: int) -> list[Bool]:
     parts = [rank.ops for rank in ranks]
     joint = [ops.selected & ~np.isin(ops.kind, kind_numbers(POINT_TO_POINT)) for ops in parts]
     batches = [ops.selected & (ops.kind == kind_numbers([BATCH])[0]) for ops in parts]
-    shared = find_shared_ops(parts, batches)
-    start_ns, end_ns = shared.take(parts, "start_ns"), shared.take(parts, "end_ns")
-    met = over_ops(np.maximum, start_ns, shared) <= over_ops(np.minimum, end_ns, shared) + slack_ns
-    met &= np.bincount(shared.op, minlength=shared.count) == 2
+    shared = find_shared_ops(ranks, batches)
+    start_ns, end_ns = shared.take("start_ns"), shared.take("end_ns")
+    met = shared.over(np.maximum, start_ns) <= shared.over(np.minimum, end_ns) + slack_ns
+    met &= shared.joined == 2
     rows = met[shared.op]
     for rank, row in zip(shared.rank[rows].tolist(), shared.row[rows].tolist(), strict=True):
         joint[rank][row] = True
@@ -291,12 +281,10 @@ class _Party(enum.IntEnum):
     """It is known who came last."""
     UNMATCHED = 3
     ALONE = 4
-    UNTOLD = 5
+    UNKNOWN = 5
     """Other ranks have it too, but not all members, and nothing tells when those came."""
-    NAMELESS = 6
+    UNNAMED = 6
     """Its HCCL tasks say neither what they are nor whom they talk to."""
-    UNGROUPED = 7
-    """Its group has no name, and no other rank is known to be in it."""
 
 
 def _parties(
@@ -313,21 +301,20 @@ def _parties(
         np.concatenate([np.empty(0, np.int64), *groups]), return_counts=True
     )
     several = found[ranks_of > 1]
-    joined = np.bincount(shared.op, minlength=shared.count)[shared.op]
-    group = shared.take([rank.ops for rank in ranks], "communicator")
+    joined = shared.joined[shared.op]
+    group = shared.take("communicator")
     is_lost = (arrivals.members > 1) & (ranks_of[np.searchsorted(found, group)] >= arrivals.members)
     told = np.select(
         [arrivals.known, arrivals.unnamed, (joined > 1) & is_lost, joined > 1],
-        [_Party.SHARED, _Party.NAMELESS, _Party.UNMATCHED, _Party.UNTOLD],
+        [_Party.SHARED, _Party.UNNAMED, _Party.UNMATCHED, _Party.UNKNOWN],
         _Party.NOT_SELECTED,
     )
     parties = []
     ungrouped = np.count_nonzero([(~rank.ops.named).any() for rank in ranks]) > 1
     for at, (rank, joins) in enumerate(zip(ranks, joint, strict=True)):
         party = np.where(rank.ops.selected, _Party.POINT_TO_POINT, _Party.NOT_SELECTED)
-        grouped = np.isin(rank.ops.communicator, several)
+        grouped = np.isin(rank.ops.communicator, several) | (ungrouped & ~rank.ops.named)
         missing = np.where(grouped, _Party.UNMATCHED, _Party.ALONE)
-        missing = np.where(ungrouped & ~rank.ops.named, _Party.UNGROUPED, missing)
         party[joins] = missing[joins]
         rows = (shared.rank == at) & (told != _Party.NOT_SELECTED)
         party[shared.row[rows]] = told[rows]
@@ -335,13 +322,7 @@ def _parties(
     return parties
 
 
-_NOT_TOLD = (
-    _Party.UNMATCHED,
-    _Party.ALONE,
-    _Party.UNTOLD,
-    _Party.NAMELESS,
-    _Party.UNGROUPED,
-)
+_COMPARED = (_Party.SHARED, _Party.UNMATCHED, _Party.ALONE, _Party.UNKNOWN, _Party.UNNAMED)
 
 
 def _basis(ranks: Sequence[RankCollectives], parties: Sequence[Int64], compared: int) -> Basis:
@@ -355,21 +336,19 @@ def _basis(ranks: Sequence[RankCollectives], parties: Sequence[Int64], compared:
         took_ns = rank.ops.end_ns - rank.ops.start_ns
         compared_ns += int(took_ns[party == _Party.SHARED].sum())
         communication_ns += int(took_ns[party != _Party.NOT_SELECTED].sum())
-        rest = rank.ops.communicator[np.isin(party, _NOT_TOLD)]
+        rest = rank.ops.communicator[np.isin(party, _COMPARED[1:])]
         for group, count in zip(*np.unique(rest, return_counts=True), strict=True):
             left[int(group)] = max(left.get(int(group), 0), int(count))
     return Basis(compared, compared + sum(left.values()), compared_ns, communication_ns)
 
 
-def _bandwidths(
-    ranks: Sequence[RankCollectives], shared: SharedOps, members: Int64, transfer_ns: Int64
-) -> Float64:
+def _bandwidths(shared: SharedOps, members: Int64, transfer_ns: Int64) -> Float64:
     """Bus bandwidth of each op in bytes per ns, which is GB/s.
 
     members: of each op's group, 0 where that is not known.
     """
-    size = shared.take([rank.ops for rank in ranks], "size_bytes")
-    kind = shared.take([rank.ops for rank in ranks], "kind")
+    size = shared.take("size_bytes")
+    kind = shared.take("kind")
     moved = np.full(len(size), NO_BANDWIDTH)
     known = (size != NO_ID) & (transfer_ns > 0) & (members > 1)
     for name in (*RING_PASSES, *MOVES_ALL_ONCE):
@@ -402,35 +381,32 @@ def _stragglers(
     clear_ns = np.where(is_unclear, 0, waits.waited_ns)
     np.add.at(waited_by_op, shared.op, clear_ns)
     np.add.at(compute_by_op, shared.op, np.where(is_unclear, 0, compute_late_ns))
-    longest_by_op = over_ops(np.maximum, clear_ns, shared)
-    op_unclear = over_ops(np.maximum, is_unclear.astype(np.int64), shared) > longest_by_op
+    longest_by_op = shared.over(np.maximum, clear_ns)
+    op_unclear = shared.over(np.maximum, is_unclear.astype(np.int64)) > longest_by_op
     is_last &= ~op_unclear[shared.op]
     late_rank, late_op = shared.rank[is_last], shared.op[is_last]
     caused_ns = waited_by_op[late_op]
     compute_ns = compute_by_op[late_op]
     took_part, took_ns = _by_party(ranks, parties)
-    slowest_ns = np.zeros(count, np.int64)
-    np.maximum.at(slowest_ns, late_rank, longest_by_op[late_op])
-    return Stragglers(
-        took_part[_Party.SHARED],
-        took_part[_Party.UNMATCHED],
-        took_part[_Party.ALONE],
-        took_ns[_Party.SHARED],
-        took_ns[_Party.UNMATCHED],
-        took_ns[_Party.ALONE],
-        took_ns[_Party.POINT_TO_POINT],
-        np.bincount(late_rank, minlength=count).astype(np.int64),
-        _summed(shared.rank, waits.waited_ns, count),
-        _summed(late_rank, caused_ns, count),
-        _summed(late_rank, compute_ns, count),
-        _summed(late_rank, caused_ns - compute_ns, count),
-        slowest_ns,
-        took_part[_Party.UNTOLD],
-        took_part[_Party.NAMELESS],
-        took_ns[_Party.UNTOLD],
-        took_ns[_Party.NAMELESS],
-        took_part[_Party.UNGROUPED],
-        took_ns[_Party.UNGROUPED],
+    sums = np.zeros((5, count), np.int64)
+    np.maximum.at(sums[0], late_rank, longest_by_op[late_op])
+    for total, rank, values in zip(
+        sums[1:],
+        (shared.rank, late_rank, late_rank, late_rank),
+        (waits.waited_ns, caused_ns, compute_ns, caused_ns - compute_ns),
+        strict=True,
+    ):
+        np.add.at(total, rank, values)
+    names = ("slowest_ns", "waited_ns", "caused_ns", "compute_late_ns", "host_late_ns")
+    return Stragglers.of(
+        count,
+        {
+            **{party.name.lower(): took_part[party] for party in _COMPARED},
+            **{f"{party.name.lower()}_ns": took_ns[party] for party in _COMPARED},
+            "point_to_point_ns": took_ns[_Party.POINT_TO_POINT],
+            "times_last": np.bincount(late_rank, minlength=count),
+            **dict(zip(names, sums, strict=True)),
+        },
     )
 
 
@@ -443,27 +419,20 @@ def _by_party(ranks: Sequence[RankCollectives], parties: Sequence[Int64]) -> tup
     return count, took_ns
 
 
-def _summed(rank: Rows, values: Int64, count: int) -> Int64:
-    total = np.zeros(count, np.int64)
-    np.add.at(total, rank, values)
-    return total
-
-
-def _compute_late_ns(ranks: Sequence[RankCollectives], shared: SharedOps, waits: Waits) -> Int64:
+def _compute_late_ns(shared: SharedOps, waits: Waits) -> Int64:
     """How much of each wait is due to the last rank computing longer, in the order of `shared`.
 
     Since its op before, its computing, and its host, took so much longer than the median of all. A
     rank of which neither did, for how late it is, is still late by what it was late by before; by
     its host where it never was.
     """
-    parts = [rank.ops for rank in ranks]
     ops = Segments(shared.op, shared.count)
     is_last = (shared.rank == waits.last) & (shared.row == waits.last_row)
-    start_ns = shared.take(parts, "start_ns")
+    start_ns = shared.take("start_ns")
     # Unix times of nanoseconds are no floats, times from the first arrival are.
-    after_ns = start_ns - over_ops(np.minimum, start_ns, shared)[shared.op]
+    after_ns = start_ns - shared.over(np.minimum, start_ns)[shared.op]
     computing_ns, host_ns = (
-        shared.take(parts, name) for name in ("computing_before_ns", "host_before_ns")
+        shared.take(name) for name in ("computing_before_ns", "host_before_ns")
     )
     late, compute, host = np.zeros((3, shared.count))
     for found, values in ((late, after_ns), (compute, computing_ns), (host, host_ns)):
@@ -489,15 +458,12 @@ def _carried(share: Float64, told: Bool, ops: Rows, rank: Rows) -> Float64:
 
 def _pairs(ranks: Sequence[RankCollectives], slack_ns: int) -> Pairs:
     """Match sends with receives."""
-    parts = [rank.ops for rank in ranks]
     paired = find_shared_ops(
-        parts, [rank.ops.selected & (rank.ops.pair != NO_ID) for rank in ranks], "pair"
+        ranks, [rank.ops.selected & (rank.ops.pair != NO_ID) for rank in ranks], "pair"
     )
-    sends = paired.take(parts, "kind") == kind_numbers(["Send"])[0]
+    sends = paired.take("kind") == kind_numbers(["Send"])[0]
     # A pair has one send and one receive; anything else is not understood.
-    clear = (np.bincount(paired.op, minlength=paired.count) == 2) & (
-        np.bincount(paired.op[sends], minlength=paired.count) == 1
-    )
+    clear = (paired.joined == 2) & (np.bincount(paired.op[sends], minlength=paired.count) == 1)
     rows = clear[paired.op]
     send, receive = rows & sends, rows & ~sends
     pairs = Pairs(
