@@ -139,7 +139,7 @@ class _Fit:
     def clocks(self, *, with_drift: bool) -> _Clocks:
         """Fit offsets, and drifts too."""
         offsets, drifts = np.zeros(self.ranks), np.zeros(self.ranks)
-        for _ in range(ROUNDS):
+        for _ in range(ROUNDS if self.shared.count else 0):
             deviations = self._deviations(offsets, drifts)
             offsets += _solve_offsets(self._edges, deviations, self.ranks, self.island)
             if with_drift:
@@ -203,9 +203,6 @@ class _Edges:
             pairs // max(ranks, 1), pairs % max(ranks, 1), of_row, Segments(of_row, len(pairs))
         )
 
-    def __len__(self) -> int:
-        return len(self.group)
-
 
 def _ending_together(ranks: Sequence[RankCollectives]) -> SharedOps:
     wanted = [np.isin(rank.ops.kind, kind_numbers(ENDING_TOGETHER)) for rank in ranks]
@@ -233,14 +230,12 @@ def _islands(shared: SharedOps, ranks: int) -> Rows:
 
 def _solve_offsets(edges: _Edges, deviations: Float64, ranks: int, island: Rows) -> Float64:
     """One offset per rank from the deviations of its ops: the lowest of each island has none."""
-    if not len(edges):
-        return np.zeros(ranks)
     group, rank = edges.group, edges.rank
     medians = edges.rows.medians(deviations)
     spread = edges.rows.medians(np.abs(deviations - medians[edges.of_row])) * SIGMA_OF_MAD
     weights = np.bincount(edges.of_row) / (spread**2 + FINEST_NS**2)
     offsets = np.zeros(ranks)
-    sure = np.ones(len(edges))
+    sure = np.ones(len(group))
     for _ in range(ROUNDS):
         offsets = _least_squares(group, rank, medians, weights * sure, ranks)
         level = _weighted_means(medians - offsets[rank], weights * sure, group)
@@ -256,9 +251,7 @@ def _solve_drifts(
     edges: _Edges, deviations: Float64, ends: Float64, ranks: int, island: Rows
 ) -> Float64:
     """One drift per rank from how the deviations of its ops grow: the lowest of each has none."""
-    if not len(edges):
-        return np.zeros(ranks)
-    count, row = len(edges), edges.of_row
+    count, row = len(edges.group), edges.of_row
     rows = _sums(row, np.ones(len(row)), count)
     spread = edges.rows.medians(np.abs(deviations - edges.rows.medians(deviations)[row]))
     scale = np.maximum(spread * SIGMA_OF_MAD, FINEST_NS)

@@ -117,13 +117,14 @@ def _recorded(ranks: Sequence[RankClock]) -> JoinedClock:
     if len(timed) < len(ranks):
         joined = _recorded(timed)
         starts_ns = [
-            move.move.of_moment(rank.span_ns[0])
+            rank.span_ns[0] + move.offset_ns
             for rank, move in zip(timed, joined.moves, strict=True)
             if rank.span_ns is not None
         ]
         begin, moves = RankMove(ClockMove(min(starts_ns, default=0))), iter(joined.moves)
-        found = tuple(begin if rank.untimed else next(moves) for rank in ranks)
-        return replace(joined, moves=found)
+        return replace(
+            joined, moves=tuple(begin if rank.untimed else next(moves) for rank in ranks)
+        )
     monotonic = [rank.monotonic for rank in ranks]
     if not any(monotonic):
         return JoinedClock(still, 0)
@@ -239,11 +240,8 @@ def _with_given(
     ranks: Sequence[RankClock], joined: JoinedClock, offsets_ns: Mapping[int, int]
 ) -> JoinedClock:
     """Offsets that the user gives count from the recorded clock and take the place of others."""
-    recorded = _recorded(ranks).moves
-    moves = [
-        RankMove(as_recorded.move.then(offsets_ns[rank.rank]), "given")
-        if rank.rank in offsets_ns
-        else move
-        for rank, as_recorded, move in zip(ranks, recorded, joined.moves, strict=True)
-    ]
+    moves = list(joined.moves)
+    for at, (rank, recorded) in enumerate(zip(ranks, _recorded(ranks).moves, strict=True)):
+        if rank.rank in offsets_ns:
+            moves[at] = RankMove(recorded.move.then(offsets_ns[rank.rank]), "given")
     return replace(joined, moves=tuple(moves))

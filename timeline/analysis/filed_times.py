@@ -97,10 +97,9 @@ def with_filed_times(facts: RankFacts, *, windowed: bool) -> RankFacts:
     if facts.tasks or not (facts.profile.tables_only or own is not None):
         return facts
     length_ns, measured = steps.end_ns - steps.start_ns, facts.step_totals
-    of_rows_ns = np.zeros((2, 1), np.int64)
-    if len(steps):
-        of_rows_ns = np.stack([length_ns, measured.communication_ns])
-    totals = None if own is None else _totals(own, *of_rows_ns)
+    nothing = np.zeros(1, np.int64)  # of a capture without steps
+    known_ns = (length_ns, measured.communication_ns) if len(steps) else (nothing, nothing)
+    totals = None if own is None else _totals(own, *known_ns)
     if totals is None and facts.not_recorded:
         return _not_recorded(facts, *_PARTS)
     facts = replace(facts, device_start_ns=steps.start_ns, device_end_ns=steps.end_ns)
@@ -149,15 +148,12 @@ def _idle_times(trace: StepTrace, free_ns: Int64, between_ns: int) -> IdleTimes:
     """
     waiting_ns = np.minimum(np.maximum(trace.interval_ns, 0), free_ns)
     of_steps = np.stack([waiting_ns, free_ns - waiting_ns], axis=1)
-    whole = of_steps.sum(axis=0) + np.array([0, between_ns])
-    gaps = (of_steps > 0).sum(axis=0) + np.array([0, between_ns > 0])
-    total_ns = np.concatenate([whole, of_steps.reshape(-1)])
-    step = np.repeat(np.arange(-1, len(free_ns)), len(_TOLD))
-    step[: len(_TOLD)] = NO_STEP
+    parts = np.concatenate([of_steps, [[0, between_ns]]])
+    total_ns = np.concatenate([parts.sum(axis=0), of_steps.reshape(-1)])
     rows = CauseTimes(
-        step,
+        np.repeat([NO_STEP, *range(len(free_ns))], len(_TOLD)),
         np.tile([CAUSES.index(cause) for cause in _TOLD], len(free_ns) + 1),
-        np.concatenate([gaps, np.ones(of_steps.size, np.int64)]),
+        np.concatenate([(parts > 0).sum(axis=0), np.ones(of_steps.size, np.int64)]),
         total_ns,
     )
     return IdleTimes(rows.take(total_ns > 0))

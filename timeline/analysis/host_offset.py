@@ -33,8 +33,8 @@ MOST_EARLY = 100
 
 def drop_backward_arrows(records: Records) -> Records:
     """Leave out, and count, arrows to what began too long before the call to be launched by it."""
-    left, arrows = _without_arrows(records, MOST_HOST_OFFSET_NS)
-    return _with_omission(left, BACKWARDS_REASON, arrows)
+    left = _without_arrows(records, MOST_HOST_OFFSET_NS)
+    return _with_omission(left, BACKWARDS_REASON, len(records.flows) - len(left.flows))
 
 
 def fit_host_clock(records: Records) -> Records:
@@ -67,7 +67,7 @@ def drop_early_arrows(records: Records) -> Records:
     """Leave out the arrows to the few that start before their launch on fitted clocks."""
     if all(one.reason != EARLY_REASON for one in records.omissions):
         return records
-    return _without_arrows(records, 0)[0]
+    return _without_arrows(records, 0)
 
 
 def _most_early_ns(early_ns: Int64) -> int:
@@ -97,14 +97,15 @@ def _clipped(records: Records) -> tuple[Records, int]:
     return (replace(records, **changed) if changed else records), count
 
 
-def _without_arrows(records: Records, most_early_ns: int) -> tuple[Records, int]:
-    """Records without arrows to what starts earlier than its call by more, and how many."""
+def _without_arrows(records: Records, most_early_ns: int) -> Records:
+    """Return the records without arrows to what starts earlier than its call by more."""
     leads, early_ns = _leads(records)
     early = leads[early_ns > most_early_ns]
+    if not len(early):
+        return records
     stays = np.ones(len(records.flows), np.bool_)
     stays[early] = False
-    left = replace(records, flows=records.flows.take(stays)) if len(early) else records
-    return left, len(early)
+    return replace(records, flows=records.flows.take(stays))
 
 
 def _with_omission(records: Records, reason: str, rows: int) -> Records:
@@ -146,11 +147,6 @@ def _moved_host_steps(steps: Steps, move: ClockMove) -> Steps:
     """The steps, of which those that are marked on the host are moved."""
     if not steps.host.any():
         return steps
-    moved = steps.moved(move)
-    times = ("start_ns", "end_ns", "fp_start_ns", "bp_end_ns")
-    return replace(
-        steps,
-        **{
-            name: np.where(steps.host, getattr(moved, name), getattr(steps, name)) for name in times
-        },
-    )
+    moved = steps.moved(move).columns()
+    columns = steps.columns()
+    return Steps(**{name: np.where(steps.host, moved[name], columns[name]) for name in columns})

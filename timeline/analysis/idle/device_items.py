@@ -17,7 +17,7 @@ from timeline.records.tables import (
     Tasks,
 )
 
-__all__ = ["MOST_HOST_OFFSET_NS", "TASK_QUEUE", "DeviceItems", "device_items"]
+__all__ = ["MOST_HOST_OFFSET_NS", "TASK_QUEUE", "DeviceItems", "device_items", "values_at"]
 
 MOST_HOST_OFFSET_NS = 1_000_000
 """What starts so much before a call, as recorded, was not launched by it."""
@@ -59,13 +59,14 @@ def device_items(records: Records, also: Bool | None = None) -> DeviceItems:
     """
     tasks, ops, host = records.tasks, records.ops, records.host
     computing = np.flatnonzero(tasks.compute if also is None else tasks.compute | also)
-    runtime = _of_runtime(records)
+    codes = [code for layer in RUNTIME_LAYERS if (code := records.strings.find(layer)) is not None]
+    is_runtime = np.isin(host.layer, codes)
     launches, askers, launch_ns = [], [], []
     for kind, table, rows in (
         (FlowEnd.TASK, tasks, computing),
         (FlowEnd.OP, ops, np.arange(len(ops))),
     ):
-        launch, asker = _launches(records, kind, table, rows, runtime)
+        launch, asker = _launches(records, kind, table, rows, is_runtime)
         launches.append(launch)
         askers.append(asker)
         launch_ns.append(table.launch_ns[rows])
@@ -76,11 +77,11 @@ def device_items(records: Records, also: Bool | None = None) -> DeviceItems:
     told_ns = np.concatenate(launch_ns)[order]
     queued = _queued(records, launch)
     asked = np.where(queued != NO_ID, queued, np.where(launch != NO_ID, launch, asker))
-    launch_start_ns = np.minimum(_at(host.start_ns, launch), start_ns[order])
+    launch_start_ns = np.minimum(values_at(host.start_ns, launch), start_ns[order])
     asked_ns = np.where(
         launch != NO_ID,
-        np.where(queued != NO_ID, _at(host.start_ns, queued), launch_start_ns),
-        np.where(told_ns != NO_TIME, told_ns, _at(host.start_ns, asked)),
+        np.where(queued != NO_ID, values_at(host.start_ns, queued), launch_start_ns),
+        np.where(told_ns != NO_TIME, told_ns, values_at(host.start_ns, asked)),
     )
     return DeviceItems(
         start_ns[order],
@@ -91,45 +92,32 @@ def device_items(records: Records, also: Bool | None = None) -> DeviceItems:
         np.concatenate([tasks.name[computing], ops.name])[order],
         launch,
         launch_start_ns,
-        _at(host.end_ns, launch),
+        values_at(host.end_ns, launch),
         asked,
         asked_ns,
     )
 
 
-def _of_runtime(records: Records) -> Bool:
-    """Which codes of strings are names of host layers that launch."""
-    found = np.zeros(len(records.strings), np.bool_)
-    for layer in RUNTIME_LAYERS:
-        if (code := records.strings.find(layer)) is not None:
-            found[code] = True
-    return found
-
-
-def _at(times_ns: Int64, rows: Int64) -> Int64:
-    """The times of rows, NO_TIME where there is none."""
-    # NO_ID, which is -1, picks the NO_TIME at the end.
-    return times_ns[rows] if _all_given(rows) else np.append(times_ns, NO_TIME)[rows]
-
-
-def _all_given(rows: Int64) -> bool:
-    return not (rows == NO_ID).any()
+def values_at(values: Int64, rows: Int64, absent: int = NO_TIME) -> Int64:
+    """Take the values of some rows, and another one where a row is NO_ID."""
+    # NO_ID, which is -1, picks what stands at the end.
+    return np.append(values, absent)[rows]
 
 
 def _launches(
-    records: Records, kind: FlowEnd, table: Tasks | CommunicationOps, rows: Rows, runtime: Bool
+    records: Records, kind: FlowEnd, table: Tasks | CommunicationOps, rows: Rows, is_runtime: Bool
 ) -> tuple[Int64, Int64]:
     """The call that launched each of some rows of a table, and what else an arrow comes from."""
     host, flows = records.host, records.flows
     ending = np.flatnonzero((flows.target_kind == kind) & (flows.source_kind == FlowEnd.HOST))
     source, target = flows.source_row[ending], flows.target_row[ending]
-    launching = runtime[host.layer[source]]
+    launching = is_runtime[source]
     latest_ns = table.start_ns + (MOST_HOST_OFFSET_NS + records.host_offset_ns)
     launching_rows = _latest(host, source[launching], target[launching], latest_ns)[rows]
     lacking = np.flatnonzero((launching_rows == NO_ID) & (table.connection[rows] != NO_ID))
     if len(lacking):
         some = rows[lacking]
-        calls = np.flatnonzero((host.connection != NO_ID) & runtime[host.layer])
+        calls = np.flatnonzero((host.connection != NO_ID) & is_runtime)
         launching_rows[lacking] = _latest_connected(
             host, calls, table.connection[some], latest_ns[some]
         )

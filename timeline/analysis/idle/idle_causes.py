@@ -13,7 +13,7 @@ from timeline.analysis.idle.call_kinds import (
     names_waiting_for_data,
     names_waiting_for_device,
 )
-from timeline.analysis.idle.device_items import DeviceItems, device_items
+from timeline.analysis.idle.device_items import DeviceItems, device_items, values_at
 from timeline.analysis.idle.idle_gaps import (
     Gaps,
     IdleStretches,
@@ -33,10 +33,10 @@ from timeline.analysis.idle.innermost_calls import Calls, CallWindow, cut_at, pa
 from timeline.analysis.overlap import Overlap, StepsApart
 from timeline.analysis.step_membership import NO_STEP, Membership
 from timeline.analysis.step_trace import data_aug_bounds
-from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
+from timeline.columns.columns import Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.distinct import distinct, rows_by_value
 from timeline.columns.intervals import IntervalSet, open_at, union
-from timeline.columns.strings import NO_NAME, StringPool
+from timeline.columns.strings import NO_NAME
 from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Records, StepPart
@@ -99,27 +99,15 @@ class _Ends(ColumnTable):
     @classmethod
     def of_gaps(cls, items: DeviceItems, item: Int64) -> _Ends:
         """The ends of gaps, given the row of the item that ends each."""
-        asked_ns, asked, launch = (
-            _values(values, item, absent)
-            for values, absent in (
-                (items.asked_ns, NO_TIME),
-                (items.asked, NO_ID),
-                (items.launch, NO_ID),
-            )
-        )
-        launched = launch != NO_ID
+        asked_ns = values_at(items.asked_ns, item)
+        asked, launch = (values_at(rows, item, NO_ID) for rows in (items.asked, items.launch))
         start_ns, end_ns = (
-            np.where(launched, _values(values, item, NO_TIME), _NEVER)
-            for values in (items.launch_start_ns, items.launch_end_ns)
+            np.where(launch != NO_ID, values_at(times_ns, item), _NEVER)
+            for times_ns in (items.launch_start_ns, items.launch_end_ns)
         )
         return cls(
             np.where(asked_ns == NO_TIME, _ALWAYS, asked_ns), start_ns, end_ns, asked, launch
         )
-
-
-def _values(values: Int64, rows: Int64, absent: int) -> Int64:
-    # NO_ID, which is -1, picks what stands at the end.
-    return np.append(values, absent)[rows]
 
 
 @dataclass(frozen=True)
@@ -191,9 +179,8 @@ class _Parting:
     def __init__(self, records: Records, stretches: _Stretches, ends: _Ends, least_ns: int) -> None:
         self._host, self._strings = records.host, records.strings
         self._ends, self._least_ns = ends, least_ns
-        fetching, preparing = _fetching(records), _preparing(records)
         unrecorded = union(records.unrecorded.start_ns, records.unrecorded.end_ns)
-        times = (fetching, preparing, unrecorded)
+        times = (_fetching(records), _preparing(records), unrecorded)
         edges_ns = distinct(
             np.concatenate([edge for one in times for edge in (one.start_ns, one.end_ns)])
         )
@@ -203,9 +190,9 @@ class _Parting:
         self._gap = stretches.at.gap[self._of]
         self._gap_start_ns = stretches.gaps.start_ns[self._gap]
         self._gap_end_ns = stretches.gaps.end_ns[self._gap]
-        self._fetching = _inside(self._start_ns, fetching)
-        self._preparing = _inside(self._start_ns, preparing)
-        self._unrecorded = _inside(self._start_ns, unrecorded)
+        self._fetching, self._preparing, self._unrecorded = (
+            open_at(self._start_ns, one.start_ns, one.end_ns) >= 0 for one in times
+        )
 
     def parts(self) -> Iterator[Parts]:
         """All parts: together they are the stretches."""
@@ -289,8 +276,10 @@ class _Parting:
         yield self._parts(
             rows[unknown], start_ns[unknown], end_ns[unknown], IdleCause.HOST_NOT_ASKED
         )
-        for_data = _mask(names_waiting_for_data(self._strings), self._strings)
-        for_device = _mask(names_waiting_for_device(self._strings), self._strings)
+        meanings = (
+            (names_waiting_for_device(self._strings), IdleCause.HOST_WAITED_FOR_DEVICE),
+            (names_waiting_for_data(self._strings), IdleCause.WAITING_FOR_DATA),
+        )
         known = np.flatnonzero(~unknown)
         for window, pieces in self._windows(known, start_ns, end_ns, asked):
             parts, names = window.stretches, self._host.name[window.calls.row]
@@ -300,11 +289,8 @@ class _Parting:
                 CAUSES.index(IdleCause.OUTSIDE_CALLS),
                 CAUSES.index(IdleCause.HOST_NOT_ASKED),
             )
-            for names_meant, meaning in (
-                (for_device, IdleCause.HOST_WAITED_FOR_DEVICE),
-                (for_data, IdleCause.WAITING_FOR_DATA),
-            ):
-                around = window.innermost_of(names_meant[names])
+            for waiting, meaning in meanings:
+                around = window.innermost_of(np.isin(names, waiting))
                 call = np.where(around == NO_ID, call, around)
                 cause = np.where(around == NO_ID, cause, CAUSES.index(meaning))
             yield self._parts(rows[pieces], parts.start_ns, parts.end_ns, cause, self._names(call))
@@ -329,16 +315,6 @@ class _Parting:
 _VAGUE = (IdleCause.LAUNCHED_BEFORE, IdleCause.OUTSIDE_CALLS, IdleCause.NOT_RECORDED)
 """Causes that do not tell what the host did: a wait for data around them tells more."""
 _IS_VAGUE = np.array([cause in _VAGUE for cause in CAUSES])
-
-
-def _mask(codes: Codes, strings: StringPool) -> Bool:
-    found = np.zeros(len(strings), np.bool_)
-    found[codes] = True
-    return found
-
-
-def _inside(moments_ns: Int64, intervals: IntervalSet) -> Bool:
-    return open_at(moments_ns, intervals.start_ns, intervals.end_ns) >= 0
 
 
 def _fetching(records: Records) -> IntervalSet:

@@ -9,7 +9,7 @@ import numpy as np
 
 from timeline.analysis.step_membership import NO_STEP
 from timeline.columns.columns import Codes, ColumnTable, Int64, column
-from timeline.columns.distinct import distinct_values
+from timeline.columns.distinct import are_first, distinct_values
 from timeline.columns.group_by import group_by
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.frozen import dataclass
@@ -256,20 +256,16 @@ class _Drawn(Spans):
         if len(first) == len(parts):
             return parts
         run = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(parts))))
-        key = run * (int(parts.call.max()) + 1) + parts.call
-        by_call = np.argsort(key, kind="stable")
-        key = key[by_call]
-        heads = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
-        run, call = run[by_call[heads]], parts.call[by_call[heads]]
-        call_ns: Int64 = np.add.reduceat(parts.call_ns[by_call], heads)
+        groups = group_by(len(parts), [run, parts.call])
+        call_ns = groups.sum(parts.call_ns)
         # Of each run the call with most time; of several the one that comes first.
-        best = np.lexsort((by_call[heads], -call_ns, run))
-        best = best[np.append(True, run[best][1:] != run[best][:-1])]
+        best = np.lexsort((groups.first, -call_ns, run[groups.first]))
+        best = best[are_first(run[groups.first[best]])]
         return _Drawn(
             parts.start_ns[first],
             parts.end_ns[np.append(first[1:], len(parts)) - 1],
             parts.cause[first],
-            call[best],
+            parts.call[groups.first[best]],
             parts.gap[first],
             call_ns[best],
         )

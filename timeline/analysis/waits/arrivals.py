@@ -115,7 +115,8 @@ def measure_arrivals(
     """
     waits, records_of, moves, tasks, views = _notes(records, ops)
     came = waits.first((waits.peer, waits.op))
-    moved_ns = _least(moves.op, moves.end_ns, len(ops))
+    moved_ns = np.full(len(ops), np.iinfo(np.int64).max)
+    np.minimum.at(moved_ns, moves.op, moves.end_ns)
     at_once = came.end_ns - came.start_ns <= AT_ONCE_NS
     is_first = came.start_ns <= moved_ns[came.op]
     waited = came.take(is_first & ~at_once)
@@ -189,13 +190,6 @@ def _ops_of_tasks(
             op = rows[np.maximum(at, 0)]
             runs = (at >= 0) & (start_ns <= ops.end_ns[op])
             found[of_group[runs]] = op[runs]
-    return found
-
-
-def _least(op: Int64, times_ns: Int64, count: int) -> Int64:
-    """The first time of each op, later than all where there is none."""
-    found = np.full(count, np.iinfo(np.int64).max)
-    np.minimum.at(found, op, times_ns)
     return found
 
 

@@ -31,6 +31,7 @@ __all__ = [
     "Collectives",
     "RankCollectives",
     "count_turns",
+    "every_op",
     "kind_numbers",
     "mix_hashes",
     "rank_collectives",
@@ -140,7 +141,9 @@ def rank_collectives(
     order = np.argsort(records.ops.start_ns, kind="stable")
     ops, iterations = records.ops.take(order), iterations[order]
     pool, strings = records.strings, StringPool()
-    group = ops.group_name if records.numbered_ops else _names_of_groups(ops)
+    # What ranks call the group of each op; its label where no other name is told.
+    labelled = (ops.group_name == NO_NAME) & (not records.numbered_ops)
+    group = np.where(labelled, ops.group, ops.group_name)
     pairs, which = distinct_pairs(ops.name.astype(np.int64), group.astype(np.int64))
     names, groups = (pool.texts(codes) for codes in pairs.T)
     named = list(zip(map(_without_stream, names), groups, strict=True))
@@ -178,13 +181,16 @@ def rank_collectives(
     return RankCollectives(tuple(strings), made, records.rank, arrivals)
 
 
+def every_op(ranks: Sequence[RankCollectives]) -> tuple[Collectives, Int64, Int64]:
+    """Return the ops of all ranks, one rank behind the other, and the rank and row of each."""
+    counts = np.array([len(rank.ops) for rank in ranks], np.int64)
+    first = np.repeat(np.cumsum(counts) - counts, counts)
+    ops = Collectives.concat([rank.ops for rank in ranks])
+    return ops, np.repeat(np.arange(len(ranks)), counts), np.arange(len(first)) - first
+
+
 def _without_stream(name: str) -> str:
     return _OF_STREAM.sub("", name, 1) if _STREAM in name else name
-
-
-def _names_of_groups(ops: CommunicationOps) -> Codes:
-    """What ranks call the group of each op; its label where no other name is told."""
-    return np.where(ops.group_name == NO_NAME, ops.group, ops.group_name)
 
 
 def _keys_by_name(
@@ -207,10 +213,7 @@ def _no_keys(ops: CommunicationOps) -> tuple[Int64, Int64]:
 
 def _signs(kinds: Sequence[str]) -> Int64:
     """What ops do, as numbers that are the same on all ranks."""
-    signs = mix_hashes(_hashed(kinds))
-    return np.where(
-        np.array([kind in ("", UNKNOWN_OP) for kind in kinds], np.bool_), NO_SIGN, signs
-    )
+    return np.where(np.isin(kinds, ("", UNKNOWN_OP)), NO_SIGN, mix_hashes(_hashed(kinds)))
 
 
 def kind_numbers(kinds: Iterable[str]) -> Codes:
@@ -220,16 +223,11 @@ def kind_numbers(kinds: Iterable[str]) -> Codes:
 
 def _hashed(texts: Iterable[str]) -> _Hashes:
     """Hashes that are the same in every process; 0 for an empty text."""
-    return np.fromiter(map(_HashOfText({"": 0}).__getitem__, texts), np.uint64)
-
-
-class _HashOfText(dict[str, int]):
-    """The hash of each text, found once: most texts are the same few."""
-
-    def __missing__(self, text: str) -> int:
-        digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
-        self[text] = number = int.from_bytes(digest, "little")
-        return number
+    digests = (hashlib.blake2b(text.encode(), digest_size=8) if text else None for text in texts)
+    return np.fromiter(
+        (int.from_bytes(digest.digest(), "little") if digest else 0 for digest in digests),
+        np.uint64,
+    )
 
 
 def mix_hashes(hashes: _Hashes, *columns: Int64) -> Int64:

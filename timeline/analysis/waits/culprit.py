@@ -151,28 +151,50 @@ def _latest(
     most = int(np.argmax(times))
     if times[most] * 2 <= len(worst) or found[most] == NO_ID:
         return None
-    rank, is_its = int(found[most]), waits.last_rank == found[most]
-    its = waits.take(is_its)
-    waiters = _waiters(ranks, its, chosen)
-    waited_ns = int(its.waited_ns.sum())
-    compute_share = int(compute_late_ns[is_its].sum()) / waited_ns
+    rank, rows = int(found[most]), waits.last_rank == found[most]
+    waits = waits.take(rows)
+    waiters = _waiters(ranks, waits, chosen)
+    waited_ns = int(waits.waited_ns.sum())
+    compute_share = int(compute_late_ns[rows].sum()) / waited_ns
     share = waited_ns / (len(waiters) * max(held.ordinary, 1) * held.step_ns)
-    lateness = _lateness(ranks, rank, compute_share, ordinary, round(share * held.step_ns))
+    lateness = Lateness()  # nothing is known of one that is not read, or of which no task is
+    for at, one in enumerate(ranks):
+        if one.rank == rank and one.tasks:
+            late_ns, computing_ns = round(share * held.step_ns), _mean_computing_ns(ranks, ordinary)
+            lateness = find_lateness(
+                ranks,
+                at,
+                compute_share,
+                _measured(ranks),
+                late_ns=late_ns,
+                computing_ns=computing_ns,
+            )
     return Culprit(
         rank,
-        bool(its.last_profiled[0]),
+        bool(waits.last_profiled[0]),
         lateness.cause,
         waited_ns,
         share,
-        int(times[most]),
-        len(worst),
-        held.ordinary,
-        held.step_ns,
-        len(ranks),
-        _members(ranks),
-        waiters,
-        lateness,
+        steps=int(times[most]),
+        waiting_steps=len(worst),
+        waiters=waiters,
+        lateness=lateness,
+        **_among(ranks, held),
     )
+
+
+def _among(ranks: Sequence[RankFacts], held: HeldUp) -> dict[str, Any]:
+    """What a culprit is one of: ordinary steps and ranks, under the names of `Culprit`."""
+    views = (view for rank in ranks for view in rank.collectives.arrivals.views.values())
+    most = max(
+        (max(view.group.most, view.group.size, len(view.peers) + 1) for view in views), default=0
+    )
+    return {
+        "ordinary": held.ordinary,
+        "step_ns": held.step_ns,
+        "ranks": len(ranks),
+        "members": most if most > len(ranks) else None,
+    }
 
 
 def _behind_slow_links(ranks: Sequence[RankFacts], link: SlowLink, held: HeldUp) -> Culprit | None:
@@ -197,25 +219,13 @@ def _behind_slow_links(ranks: Sequence[RankFacts], link: SlowLink, held: HeldUp)
         Cause.LINK,
         excess_ns,
         excess_ns / (len(link.excess_ns) * ordinary * held.step_ns),
-        ordinary,
-        ordinary,
-        held.ordinary,
-        held.step_ns,
-        len(ranks),
-        _members(ranks),
-        tuple(waiters),
-        Lateness(Cause.LINK),
-        link,
+        steps=ordinary,
+        waiting_steps=ordinary,
+        waiters=tuple(waiters),
+        lateness=Lateness(Cause.LINK),
+        slow_link=link,
+        **_among(ranks, held),
     )
-
-
-def _members(ranks: Sequence[RankFacts]) -> int | None:
-    """How many ranks the run has at least, where those are more than are read."""
-    views = (view for rank in ranks for view in rank.collectives.arrivals.views.values())
-    most = max(
-        (max(view.group.most, view.group.size, len(view.peers) + 1) for view in views), default=0
-    )
-    return most if most > len(ranks) else None
 
 
 def _measured(ranks: Sequence[RankFacts]) -> int:
@@ -272,27 +282,6 @@ def _waiters(
             communication_ns = union(ops.start_ns, ops.end_ns).total_ns
             found.append(Waiter(ranks[at].rank, int(waited_ns[at]), communication_ns))
     return tuple(found)
-
-
-def _lateness(
-    ranks: Sequence[RankFacts],
-    rank: int,
-    compute_share: float,
-    ordinary: Sequence[Bool],
-    late_ns: int,
-) -> Lateness:
-    """Why a rank is late; nothing is known of one that is not read, or of which no task is."""
-    at = next((at for at, one in enumerate(ranks) if one.rank == rank), None)
-    if at is None or not ranks[at].tasks:
-        return Lateness()
-    return find_lateness(
-        ranks,
-        at,
-        compute_share,
-        _measured(ranks),
-        late_ns=late_ns,
-        computing_ns=_mean_computing_ns(ranks, ordinary),
-    )
 
 
 def _mean_computing_ns(ranks: Sequence[RankFacts], ordinary: Sequence[Bool]) -> Int64:

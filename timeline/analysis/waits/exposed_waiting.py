@@ -11,7 +11,6 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waits.waiting import Waits
 from timeline.columns.columns import Bool, ColumnTable, Int64, column
 from timeline.columns.intervals import IntervalSet, covered_until, reached_at, subtract, union
-from timeline.frozen import dataclass
 from timeline.records.not_given import NO_TIME
 
 __all__ = ["ExposedParts", "delayed_until", "split_exposed", "split_exposed_steps"]
@@ -44,14 +43,10 @@ def split_exposed(
     """
     chosen = ordinary_ops(ranks, ordinary)
     of_ranks = zip(ranks, waits.by_rank(len(ranks)), chosen, strict=True)
-    rows = [_split(rank, its, ops) for rank, its, ops in of_ranks]
-    return ExposedParts.of(
-        len(rows),
-        {
-            name: [row[at] for row in rows]
-            for at, name in enumerate(("exposed_ns", "waiting_ns", "transfer_ns"))
-        },
-    )
+    sums_ns = [
+        [part.total_ns for part in _exposed_parts(rank, its, ops)] for rank, its, ops in of_ranks
+    ]
+    return ExposedParts(*np.array(sums_ns, np.int64).reshape(-1, 3).T)
 
 
 def split_exposed_steps(ranks: Sequence[RankFacts], waits: Waits) -> ExposedParts:
@@ -88,24 +83,9 @@ def delayed_until(
     return came_ns, until_ns
 
 
-def _split(rank: RankFacts, waits: Waits, chosen: Bool) -> tuple[int, int, int]:
-    stretches = _Stretches.of(rank, waits, chosen)
-    return (
-        stretches.exposed.total_ns,
-        stretches.waiting.total_ns,
-        stretches.transfer.total_ns,
-    )
-
-
 def _split_steps(rank: RankFacts, waits: Waits) -> ExposedParts:
-    stretches = _Stretches.of(rank, waits, rank.collectives.ops.selected)
-    start_ns, end_ns = _windows(rank)
-    return ExposedParts(
-        *(
-            _covered_ns(intervals, start_ns, end_ns)
-            for intervals in (stretches.exposed, stretches.waiting, stretches.transfer)
-        )
-    )
+    parts = _exposed_parts(rank, waits, rank.collectives.ops.selected)
+    return ExposedParts(*(_covered_ns(part, *_windows(rank)) for part in parts))
 
 
 def _windows(rank: RankFacts) -> tuple[Int64, Int64]:
@@ -122,28 +102,19 @@ def _windows(rank: RankFacts) -> tuple[Int64, Int64]:
     return start_ns, end_ns
 
 
-@dataclass(frozen=True)
-class _Stretches:
-    """When some ops of a rank were exposed, and what that was due to."""
-
-    exposed: IntervalSet
-    waiting: IntervalSet
-    transfer: IntervalSet
-
-    @classmethod
-    def of(cls, rank: RankFacts, waits: Waits, chosen: Bool) -> _Stretches:
-        """Those of the chosen ops."""
-        ops, its = rank.collectives.ops.take(chosen), waits.take(chosen[waits.row])
-        start_ns, end_ns = (
-            values[its.row]
-            for values in (rank.collectives.ops.start_ns, rank.collectives.ops.end_ns)
-        )
-        came_ns, delayed_ns = delayed_until(rank.exposed, start_ns, end_ns, its)
-        known = its.transfer_ns != NO_TIME
-        exposed = _common(union(ops.start_ns, ops.end_ns), rank.exposed)
-        waiting = _common(union(start_ns, delayed_ns), exposed)
-        transfer = _common(union(came_ns[known], end_ns[known]), exposed)
-        return cls(exposed, waiting, subtract(transfer, waiting))
+def _exposed_parts(
+    rank: RankFacts, waits: Waits, chosen: Bool
+) -> tuple[IntervalSet, IntervalSet, IntervalSet]:
+    """When the chosen ops of a rank were exposed; of that, when they waited, and transferred."""
+    ops = rank.collectives.ops
+    waits = waits.take(chosen[waits.row])
+    start_ns, end_ns = ops.start_ns[waits.row], ops.end_ns[waits.row]
+    came_ns, delayed_ns = delayed_until(rank.exposed, start_ns, end_ns, waits)
+    known = waits.transfer_ns != NO_TIME
+    exposed = _common(union(ops.start_ns[chosen], ops.end_ns[chosen]), rank.exposed)
+    waiting = _common(union(start_ns, delayed_ns), exposed)
+    transfer = _common(union(came_ns[known], end_ns[known]), exposed)
+    return exposed, waiting, subtract(transfer, waiting)
 
 
 def _covered_ns(intervals: IntervalSet, start_ns: Int64, end_ns: Int64) -> Int64:

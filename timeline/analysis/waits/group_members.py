@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import field, replace
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from timeline.columns.chunks import compute_in_chunks
 from timeline.columns.columns import Codes, Int64
 from timeline.columns.distinct import distinct, distinct_pairs, rows_by_value
-from timeline.columns.strings import NO_NAME, StringPool
+from timeline.columns.strings import NO_NAME
 from timeline.frozen import dataclass
 from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID
@@ -197,12 +197,14 @@ def _global(group: Codes, ranks: Int64, members: Mapping[int, Int64]) -> Int64:
 
 
 def _with_names(records: Records, groups: Mapping[int, RankGroup]) -> Records:
-    named = dict(_spelled(groups, records.strings))
-    if not named:
+    """Put the names that the program has for groups behind their labels."""
+    strings = records.strings
+    labels = np.arange(len(strings), dtype=np.int32)
+    for label, group in groups.items():
+        if group.name and group.name not in strings[label]:
+            labels[label] = strings.code(f"{strings[label]} {group.name}")
+    if np.array_equal(labels, np.arange(len(labels))):
         return records
-    labels = np.arange(len(records.strings), dtype=np.int32)
-    for label, name in named.items():
-        labels[label] = records.strings.code(name)
 
     def rename(codes: Codes) -> Codes:
         return labels[codes]
@@ -213,10 +215,3 @@ def _with_names(records: Records, groups: Mapping[int, RankGroup]) -> Records:
         ops=replace(ops, group=compute_in_chunks(np.int32, rename, ops.group)),
         planes=replace(planes, group=compute_in_chunks(np.int32, rename, planes.group)),
     )
-
-
-def _spelled(groups: Mapping[int, RankGroup], strings: StringPool) -> Iterator[tuple[int, str]]:
-    """Labels with the names that the program has for groups."""
-    for label, group in groups.items():
-        if group.name and group.name not in strings[label]:
-            yield label, f"{strings[label]} {group.name}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -59,26 +59,22 @@ def rank_links(records: Records, steps: frozenset[int] | None, *, whole: bool) -
         whole: whether steps are selected as a whole, as the profiler sums them up.
     """
     links = _of_tasks(records)
-    if not len(links.times) and whole:
-        links = _of_profiler(records, steps)
-    if not len(links.times) and whole:
-        links = _of_hccl_raw(records, steps)
+    for read in (_of_profiler, _of_hccl_raw) if whole else ():
+        links = links if len(links.times) else read(records, steps)
     return links
 
 
 def _of_hccl_raw(records: Records, steps: frozenset[int] | None) -> RankLinks:
     tables, strings = records.profiler_tables.selected(steps, None), StringPool()
     links = tables.of(LinkSums)
-    times = LinkTimes.of(
-        len(links),
-        {
-            "source_rank": links.source_rank,
-            "target_rank": links.target_rank,
-            "link": strings.translate(links.link, tables.strings),
-            "count": np.zeros(len(links), np.int64),
-            "size_bytes": links.size_bytes,
-            "total_ns": links.total_ns,
-        },
+    times = LinkTimes(
+        links.source_rank,
+        links.target_rank,
+        strings.translate(links.link, tables.strings),
+        np.zeros(len(links), np.int64),
+        links.size_bytes,
+        links.total_ns,
+        np.full(len(links), NO_NAME, np.int32),
     )
     return RankLinks(tuple(strings), _summed(times), in_groups=True)
 
@@ -139,12 +135,9 @@ def _apart(unknown: Codes, group: Codes) -> Codes:
 def _summed(times: LinkTimes) -> LinkTimes:
     """Times of links, summed to one row for each link."""
     groups = group_by(len(times), [times.source_rank, times.target_rank, times.link, times.group])
-    return LinkTimes(
-        times.source_rank[groups.first],
-        times.target_rank[groups.first],
-        times.link[groups.first],
-        groups.sum(times.count),
-        groups.sum(times.size_bytes),
-        groups.sum(times.total_ns),
-        times.group[groups.first],
+    return replace(
+        times.take(groups.first),
+        count=groups.sum(times.count),
+        size_bytes=groups.sum(times.size_bytes),
+        total_ns=groups.sum(times.total_ns),
     )

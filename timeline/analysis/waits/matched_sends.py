@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from timeline.analysis.waits.collectives import RankCollectives, kind_numbers
+from timeline.analysis.waits.collectives import RankCollectives, every_op, kind_numbers
 from timeline.columns.columns import ColumnTable, Int64, column
 from timeline.columns.group_by import group_by
 from timeline.records.not_given import NO_ID
@@ -23,18 +23,6 @@ class Pairs(ColumnTable):
     receive_row: Int64 = column(np.int64)
 
 
-class _Passed(ColumnTable):
-    """Sends and receives of all ranks; `sent` is 1 for a send. sender: the rank that sends."""
-
-    rank: Int64 = column(np.int64)
-    row: Int64 = column(np.int64)
-    group: Int64 = column(np.int64)
-    iteration: Int64 = column(np.int64)
-    sent: Int64 = column(np.int64)
-    start_ns: Int64 = column(np.int64)
-    end_ns: Int64 = column(np.int64)
-
-
 def match_sends(ranks: Sequence[RankCollectives], slack_ns: int) -> Pairs:
     """Match the sends and receives that no name matches, step by step.
 
@@ -46,40 +34,25 @@ def match_sends(ranks: Sequence[RankCollectives], slack_ns: int) -> Pairs:
         ranks: on one clock.
         slack_ns: how far the clocks may be off.
     """
-    passed = _Passed.concat([_passed(at, rank) for at, rank in enumerate(ranks)])
-    if not len(passed):
-        return Pairs.empty()
-    groups = group_by(len(passed), [passed.group])
-    low, high = groups.least(passed.rank)[groups.group], groups.greatest(passed.rank)[groups.group]
-    is_other = ((passed.rank != low) & (passed.rank != high)) | (low == high)
-    of_two = groups.sum(is_other.astype(np.int64))[groups.group] == 0
-    sender = np.where(passed.sent == 1, passed.rank, low + high - passed.rank)
-    order = np.lexsort((passed.start_ns, passed.iteration, sender, passed.group))
-    order = order[of_two[order]]
-    passed, sender = passed.take(order), sender[order]
-    steps = group_by(len(passed), [passed.group, sender, passed.iteration])
-    ones = np.ones(len(passed), np.int64)
-    alike = (2 * steps.sum(passed.sent) == steps.sum(ones))[steps.group]
-    passed, step = passed.take(alike), steps.group[alike]
-    is_send = passed.sent == 1
-    sends, receives = passed.take(is_send), passed.take(~is_send)
-    late = (receives.end_ns + slack_ns < sends.start_ns).astype(np.int64)
-    of_step = group_by(len(sends), [step[is_send]])
-    met = of_step.sum(late)[of_step.group] == 0
-    pairs = Pairs(sends.rank, sends.row, receives.rank, receives.row).take(met)
-    return pairs.take(np.lexsort((pairs.send_row, pairs.sender)))
-
-
-def _passed(at: int, rank: RankCollectives) -> _Passed:
-    ops, (send, receive) = rank.ops, kind_numbers(["Send", "Receive"]).tolist()
+    ops, rank, row = every_op(ranks)
+    send, receive = kind_numbers(["Send", "Receive"])
     is_either = (ops.kind == send) | (ops.kind == receive)
     rows = np.flatnonzero(ops.selected & (ops.pair == NO_ID) & is_either)
-    return _Passed(
-        np.full(len(rows), at, np.int64),
-        rows.astype(np.int64),
-        ops.communicator[rows],
-        ops.iteration[rows],
-        (ops.kind[rows] == send).astype(np.int64),
-        ops.start_ns[rows],
-        ops.end_ns[rows],
-    )
+    ops, rank, row = ops.take(rows), rank[rows], row[rows]
+    if not len(ops):
+        return Pairs.empty()
+    is_send = ops.kind == send
+    groups = group_by(len(ops), [ops.communicator])
+    low, high = groups.least(rank)[groups.group], groups.greatest(rank)[groups.group]
+    is_other = ((rank != low) & (rank != high)) | (low == high)
+    of_two = groups.sum(is_other.astype(np.int64))[groups.group] == 0
+    sender = np.where(is_send, rank, low + high - rank)
+    steps = group_by(len(ops), [ops.communicator, sender, ops.iteration])
+    alike = (steps.sum(np.where(is_send, 1, -1)) == 0)[steps.group] & of_two
+    order = np.lexsort((ops.start_ns, steps.group))
+    sends, receives = order[(alike & is_send)[order]], order[(alike & ~is_send)[order]]
+    late = (ops.end_ns[receives] + slack_ns < ops.start_ns[sends]).astype(np.int64)
+    of_step = group_by(len(sends), [steps.group[sends]])
+    met = of_step.sum(late)[of_step.group] == 0
+    pairs = Pairs(rank[sends], row[sends], rank[receives], row[receives]).take(met)
+    return pairs.take(np.lexsort((pairs.send_row, pairs.sender)))

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from timeline.analysis.waits.collectives import Collectives, RankCollectives, kind_numbers
+from timeline.analysis.waits.collectives import Collectives, RankCollectives, every_op, kind_numbers
 from timeline.analysis.waits.waiting import Pairs
 from timeline.columns.columns import ColumnTable, Int64, column
 from timeline.columns.distinct import are_first
@@ -94,37 +94,24 @@ def measure_bubbles(
 
 
 def _receives(ranks: Sequence[RankCollectives], pairs: Pairs) -> _Receives:
-    kind = kind_numbers(["Receive"])[0]
-    sent_ns = _sends(ranks, pairs).start_ns
-    order = np.argsort(pairs.receiver, kind="stable")
-    bounds = np.searchsorted(pairs.receiver[order], np.arange(len(ranks) + 1)).tolist()
-    parts = []
-    for at, rank in enumerate(ranks):
-        ops, its = rank.ops, order[bounds[at] : bounds[at + 1]]
-        sender, came_ns = np.full(len(ops), NO_ID, np.int64), np.full(len(ops), NO_TIME, np.int64)
-        sender[pairs.receive_row[its]] = pairs.sender[its]
-        came_ns[pairs.receive_row[its]] = sent_ns[its]
-        rows = np.flatnonzero(ops.selected & (ops.kind == kind))
-        rows = rows[np.argsort(ops.start_ns[rows], kind="stable")]
-        parts.append(
-            _Receives(
-                np.full(len(rows), at, np.int64),
-                ops.iteration[rows],
-                ops.start_ns[rows],
-                ops.end_ns[rows],
-                sender[rows],
-                came_ns[rows],
-            )
-        )
-    return _Receives.concat(parts)
+    ops, rank, _ = every_op(ranks)
+    sender, sent_ns = np.full(len(ops), NO_ID), np.full(len(ops), NO_TIME)
+    received = _first_ops(ranks)[pairs.receiver] + pairs.receive_row
+    sender[received], sent_ns[received] = pairs.sender, _sends(ranks, pairs).start_ns
+    rows = np.flatnonzero(ops.selected & (ops.kind == kind_numbers(["Receive"])[0]))
+    rows = rows[np.lexsort((ops.start_ns[rows], rank[rows]))]
+    columns = (rank, ops.iteration, ops.start_ns, ops.end_ns, sender, sent_ns)
+    return _Receives(*(column[rows] for column in columns))
 
 
 def _sends(ranks: Sequence[RankCollectives], pairs: Pairs) -> Collectives:
     """Return the send of each pair."""
-    bases = np.cumsum([0, *(len(rank.ops) for rank in ranks)])
-    return Collectives.concat([rank.ops for rank in ranks]).take(
-        bases[pairs.sender] + pairs.send_row
-    )
+    return every_op(ranks)[0].take(_first_ops(ranks)[pairs.sender] + pairs.send_row)
+
+
+def _first_ops(ranks: Sequence[RankCollectives]) -> Int64:
+    """Return where the ops of each rank begin among those of all."""
+    return np.cumsum([0, *(len(rank.ops) for rank in ranks)])
 
 
 def _waited_ns(
