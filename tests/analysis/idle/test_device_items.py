@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -47,6 +48,20 @@ def test_a_launch_is_found_by_connection_and_the_latest_call_counts() -> None:
     assert items.launch.tolist() == items.asked.tolist() == [1, 3, NO_ID]
     assert items.launch_start_ns.tolist() == [10, 30, NO_TIME]
     assert items.launch_end_ns.tolist() == [20, 35, NO_TIME]
+
+
+def test_many_launches_and_kernels_of_one_connection_take_little_memory() -> None:
+    """Each kernel has the last call that began in time, and no pair of all is ever held."""
+    count, far_ns = 10_000, 10 * MOST_HOST_OFFSET_NS
+    calls = [Call(at * far_ns, at * far_ns + 10, connection=4) for at in range(count)]
+    tasks = [Task(at * far_ns + 20, at * far_ns + 30, 4) for at in range(count)]
+    records = made_records(calls=calls, tasks=tasks)
+    tracemalloc.start()
+    items = device_items(records)
+    _, most_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert items.launch.tolist() == list(range(count))
+    assert most_bytes < 20 << 20
 
 
 def test_arrows_tell_launches_and_the_enqueue_that_asked() -> None:

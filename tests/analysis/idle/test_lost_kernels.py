@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from simulator.scenario import Scenario
+from simulator.simulation import make_run
 from simulator.writers.kineto import lost_kernels, overrunning_kernel, write_kineto
 from tests.support.kineto_traces import CALL, KERNEL, read
 from tests.support.profile_shelf import Event, tiny_run
@@ -149,3 +152,22 @@ def test_lost_records_of_a_run_are_found(tmp_path: Path) -> None:
             if start_ns > records.tasks.start_ns[row] and stream == records.tasks.stream[row]
         )
         assert run.wall_ns(overrun.end_ns) <= records.tasks.end_ns[row] <= next_ns
+
+
+def test_a_slow_rank_with_lost_kernels_is_not_said_to_launch_late(
+    tmp_path: Path, command: Command
+) -> None:
+    """Its device did not idle when they ran."""
+    run = make_run(ranks=4, steps=4, scenario=Scenario(slow_computing={1: 1.6}))
+    packed = write_kineto(run, tmp_path)[1]
+    trace = json.loads(gzip.decompress(packed.read_bytes()))
+    kernels = [
+        event
+        for event in sorted(trace["traceEvents"], key=lambda event: float(event.get("ts", 0)))
+        if event.get("cat") == "kernel" and "nccl" not in event["name"]
+    ]
+    for event in kernels[2::5]:
+        trace["traceEvents"].remove(event)
+    packed.write_bytes(gzip.compress(json.dumps(trace).encode()))
+    (cause,) = (one for one in command.report(tmp_path)["verdict"]["sentences"] if "Cause" in one)
+    assert cause.endswith("(100% of the lateness).")
