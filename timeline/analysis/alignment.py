@@ -452,7 +452,7 @@ def _across_islands(ranks: Sequence[RankCollectives], found: Alignment) -> Align
     at = shared.rank
     ahead = clocks.offsets[at] + clocks.drifts[at] * mean
     most = _bounds(left - ahead - _greatest_other(came - ahead, shared), at, count)
-    least = -_bounds(_least_other(left - ahead, shared) - came + ahead, at, count)
+    least = -_bounds(ahead - came - _greatest_other(ahead - left, shared), at, count)
     spread = Segments(at, count).medians(clocks.left_ns) * SIGMA_OF_MAD
     many = np.bincount(at, minlength=count)
     # The lowest island of those that are joined keeps its clock.
@@ -482,10 +482,6 @@ def _greatest_other(values: Float64, shared: SharedOps) -> Float64:
     others: Float64 = values[order[last]][shared.op]
     others[order[last]] = values[order[last - 1]]
     return others
-
-
-def _least_other(values: Float64, shared: SharedOps) -> Float64:
-    return -_greatest_other(-values, shared)
 
 
 def _bounds(values: Float64, segment: Rows, count: int) -> Float64:

@@ -87,8 +87,8 @@ def rank_checks(
 ) -> RankChecks:
     """Compare whatever of the profiler's numbers is wholly selected.
 
-    A window or a choice of graphs cuts through all of them; of a choice of steps, those of the
-    steps themselves remain.
+    A window or a choice of graphs cuts through all of them, a choice of steps through those that
+    are not of steps.
     """
     vendor = records.vendor
     if not len(vendor) or windowed or selection.graphs is not None:

@@ -114,7 +114,8 @@ def with_filed_times(facts: RankFacts, *, windowed: bool) -> RankFacts:
         waits = StepWaits(np.maximum(own.receive_alone_ns, 0), own.preparing_ns)
         facts = replace(facts, step_waits=waits) if len(steps) else facts
         return _not_recorded(facts, *_PARTS[3:])
-    between_ns = _between_ns(steps.start_ns, steps.end_ns)
+    covered = union(steps.start_ns, steps.end_ns)
+    between_ns = int(covered.end_ns[-1] - covered.start_ns[0]) - covered.total_ns
     sums["free_ns"] += between_ns
     return replace(
         facts,
@@ -133,12 +134,6 @@ def _not_recorded(facts: RankFacts, *parts: str) -> RankFacts:
         for_data = CAUSES.index(IdleCause.WAITING_FOR_DATA)
         idle = IdleTimes(idle.causes.take(idle.causes.cause == for_data))
     return replace(facts, not_recorded=frozenset(parts), idle=idle, path=RankPath())
-
-
-def _between_ns(start_ns: Int64, end_ns: Int64) -> int:
-    """How long no step runs between the first and the last."""
-    covered = union(start_ns, end_ns)
-    return int(covered.end_ns[-1] - covered.start_ns[0]) - covered.total_ns
 
 
 def _idle_times(trace: StepTrace, free_ns: Int64, between_ns: int) -> IdleTimes:

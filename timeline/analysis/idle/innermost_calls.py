@@ -94,12 +94,13 @@ def part_by_call(calls: Calls, start_ns: Int64, end_ns: Int64) -> Iterator[CallW
         )
         here = here[ends_ns[here] > from_ns]
         if len(here):
-            yield CallWindow.of(
-                held,
-                order[here],
+            part, starts_ns, stops_ns = cut_at(
                 np.maximum(begins_ns[here], from_ns),
                 np.minimum(ends_ns[here], to_ns),
+                distinct(np.concatenate([held.start_ns, held.end_ns])),
             )
+            stretch, call = order[here][part].astype(np.int64), _rows_open(held, starts_ns)
+            yield CallWindow(held, CallStretches(starts_ns, stops_ns, stretch, call))
         opened = held.take(held.end_ns > to_ns)
 
 
@@ -109,14 +110,6 @@ class CallWindow:
 
     calls: Calls
     stretches: CallStretches
-
-    @classmethod
-    def of(cls, calls: Calls, of: Rows, start_ns: Int64, end_ns: Int64) -> CallWindow:
-        """Cut stretches, numbered by `of`, at the edges of calls."""
-        edges_ns = distinct(np.concatenate([calls.start_ns, calls.end_ns]))
-        part, begins_ns, ends_ns = cut_at(start_ns, end_ns, edges_ns)
-        call = _rows_open(calls, begins_ns)
-        return cls(calls, CallStretches(begins_ns, ends_ns, of[part].astype(np.int64), call))
 
     def innermost_of(self, some: Bool) -> Int64:
         """For each stretch the innermost of some of the calls only, NO_ID where none is open."""

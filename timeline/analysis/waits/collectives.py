@@ -123,11 +123,9 @@ def rank_collectives(
 
     Ranks name an op alike: HCCL numbers ops within their group
     (`hcom_allReduce__GROUP_INDEX_ITERATION`), and a graph has the same names on every rank. So an
-    op is recognised by its name, its group where the source tells the group's own name, its step,
-    and how often that name came before in the step; the stream that step traces put before a name
-    is left out. Labels of groups ("Group 0") are numbered by
-    each rank for itself and tell nothing; neither do graph ids. Ops whose names only say what
-    they do have no key yet: that needs the other ranks.
+    op is recognised by its name without its stream, its group where the source tells the group's
+    own name, its step, and how often that name came before in the step. Labels of groups ("Group
+    0") are each rank's own. Ops whose names only say what they do have no key yet.
 
     Args:
         records: all of the profile.
@@ -146,11 +144,15 @@ def rank_collectives(
     group = np.where(labelled, ops.group, ops.group_name)
     pairs, which = distinct_pairs(ops.name.astype(np.int64), group.astype(np.int64))
     names, groups = (pool.texts(codes) for codes in pairs.T)
-    named = list(zip(map(_without_stream, names), groups, strict=True))
+    named = [
+        (_OF_STREAM.sub("", name, 1) if _STREAM in name else name, group)
+        for name, group in zip(names, groups, strict=True)
+    ]
     kinds = [collective_kind(name) for name, _ in named]
-    key, pair = (
-        _keys_by_name(named, kinds, which, iterations) if records.numbered_ops else _no_keys(ops)
-    )
+    signs = np.where(np.isin(kinds, ("", UNKNOWN_OP)), NO_SIGN, mix_hashes(_hashed(kinds)))
+    key = pair = np.full(len(ops), NO_ID, np.int64)
+    if records.numbered_ops:
+        key, pair = _keys_by_name(named, kinds, which, iterations)
     computing_ns = idle_ns = constant(0, len(ops), np.int64)
     if delays:
         computing_ns, idle_ns = _since_op_before(records.tasks, ops)
@@ -161,7 +163,7 @@ def rank_collectives(
         pair,
         mix_hashes(_hashed(group or group_in_name(name) for name, group in named))[which],
         records.numbered_ops | (ops.group_name != NO_NAME),
-        _signs(kinds)[which],
+        signs[which],
         ops.sequence,
         ops.launch_ns != NO_TIME,
         kind_numbers(kinds)[which],
@@ -189,10 +191,6 @@ def every_op(ranks: Sequence[RankCollectives]) -> tuple[Collectives, Int64, Int6
     return ops, np.repeat(np.arange(len(ranks)), counts), np.arange(len(first)) - first
 
 
-def _without_stream(name: str) -> str:
-    return _OF_STREAM.sub("", name, 1) if _STREAM in name else name
-
-
 def _keys_by_name(
     named: Sequence[tuple[str, str]], kinds: Sequence[str], which: Rows, iterations: Int64
 ) -> tuple[Int64, Int64]:
@@ -204,16 +202,6 @@ def _keys_by_name(
     )
     key = mix_hashes(_hashed(f"{group}\0{name}" for name, group in named)[which], iterations, turn)
     return key, np.where(pairs[which] == 0, NO_ID, mix_hashes(pairs[which], iterations, turn))
-
-
-def _no_keys(ops: CommunicationOps) -> tuple[Int64, Int64]:
-    nothing = np.full(len(ops), NO_ID, np.int64)
-    return nothing, nothing
-
-
-def _signs(kinds: Sequence[str]) -> Int64:
-    """What ops do, as numbers that are the same on all ranks."""
-    return np.where(np.isin(kinds, ("", UNKNOWN_OP)), NO_SIGN, mix_hashes(_hashed(kinds)))
 
 
 def kind_numbers(kinds: Iterable[str]) -> Codes:

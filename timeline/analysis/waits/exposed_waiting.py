@@ -56,7 +56,7 @@ def split_exposed_steps(ranks: Sequence[RankFacts], waits: Waits) -> ExposedPart
     """
     of_ranks = zip(ranks, waits.by_rank(len(ranks)), strict=True)
     parts = [_split_steps(rank, its) for rank, its in of_ranks]
-    return ExposedParts.concat([ExposedParts.empty(), *parts])
+    return ExposedParts.concat(parts)
 
 
 def delayed_until(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, replace
+from functools import partial
 
 import numpy as np
 
@@ -163,10 +164,7 @@ def _with_ranks(records: Records, groups: Mapping[int, RankGroup]) -> Records:
         if group.members != tuple(range(len(group.members)))
     }
     if moved and len(planes):
-
-        def in_tasks(labels: Codes, ranks: Int64) -> Int64:
-            return _global(labels, ranks, moved)
-
+        in_tasks = partial(_global, members=moved)
         planes = replace(
             planes,
             source_rank=compute_in_chunks(np.int64, in_tasks, planes.group, planes.source_rank),

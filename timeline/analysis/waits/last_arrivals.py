@@ -122,11 +122,12 @@ def find_last_arrivals(
 
 def _arrivals(ranks: Sequence[RankCollectives], shared: SharedOps) -> Arrivals:
     """What the tasks of each rank tell of its ops; nothing where nobody looked."""
-    parts = []
-    for rank in ranks:
-        count = len(rank.ops)
-        nothing = Arrivals.of(count, {"tasks": np.zeros(count, np.bool_)})
-        parts.append(rank.arrivals.ops if len(rank.arrivals.ops) == count else nothing)
+    parts = [
+        rank.arrivals.ops
+        if len(rank.arrivals.ops) == len(rank.ops)
+        else Arrivals.of(len(rank.ops), {"tasks": np.zeros(len(rank.ops), np.bool_)})
+        for rank in ranks
+    ]
     return Arrivals.concat(parts).take(shared.places)
 
 

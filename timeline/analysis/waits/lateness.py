@@ -126,22 +126,17 @@ def _longer_idle(ranks: Sequence[RankFacts], late: int) -> tuple[IdleCause | Non
         The cause, None where it does not idle longer on the whole, and how much longer; then for
         how much longer kernels were not recorded, which is no idle time.
     """
-    if len(ranks) < 2 or any(rank.idle is None for rank in ranks):
+    if len(ranks) < 2:
         return None, 0, 0
-    times_ns = np.stack([_idle_times_ns(rank) for rank in ranks])
+    times_ns = np.zeros((len(ranks), len(CAUSES)), np.int64)
+    for at, rank in enumerate(ranks):
+        causes = rank.idle.causes.take(rank.idle.causes.step == NO_STEP) if rank.idle else None
+        if causes is None:
+            return None, 0, 0
+        np.add.at(times_ns[at], causes.cause, causes.total_ns)
     usual_ns = np.median(np.delete(times_ns, late, axis=0), axis=0)
     more_ns = np.rint(times_ns[late] - usual_ns).astype(np.int64)
     lost = CAUSES.index(IdleCause.KERNELS_NOT_RECORDED)
     lost_ns, more_ns[lost] = int(more_ns[lost]), 0
     at = int(np.argmax(more_ns))
     return (CAUSES[at], int(more_ns[at]), lost_ns) if more_ns.sum() > 0 else (None, 0, lost_ns)
-
-
-def _idle_times_ns(rank: RankFacts) -> Int64:
-    """How long the device of a rank idles for each cause, (causes,), in all that is selected."""
-    assert rank.idle is not None
-    causes = rank.idle.causes
-    whole = causes.step == NO_STEP
-    times_ns = np.zeros(len(CAUSES), np.int64)
-    np.add.at(times_ns, causes.cause[whole], causes.total_ns[whole])
-    return times_ns

@@ -59,16 +59,11 @@ NO_POSITION = np.iinfo(np.int64).min
 def match_by_order(ranks: Sequence[RankCollectives]) -> tuple[RankCollectives, ...]:
     """Give the same key to ops without one that are one collective.
 
-    Ranks recorded different parts of what a group ran, and profilers lose records in between, so
-    counting pairs nothing. Ops that the program numbers are paired by kind, number and turn among
-    those with that number. All others are paired by time: on one clock they ran at once. The clock
-    is what most ends of two ranks are apart by, which must agree better than on any other clock;
-    where several do equally well, it is the one on which the first launched ops are one.
-    Numbered pairs too are kept only if their ends agree on one clock: replicas give their groups
-    the same names, and groups that are built again count from the start.
-
-    Where a profile names no groups, each stream of a rank holds one. Streams of ranks whose ops
-    end together are one group then.
+    Ops that the program numbers are paired by kind, number and turn among those with that number,
+    if their ends agree on one clock. All others are paired by time: on one clock they ran at once.
+    The clock is what most ends of two ranks are apart by, which must agree better than on any other
+    clock; where several do equally well, it is the one on which the first launched ops are one.
+    Where a profile names no groups, streams of ranks whose ops end together are one.
     """
     ops_by_rank = [rank.ops for rank in ranks]
     keys = [ops.key.copy() for ops in ops_by_rank]
