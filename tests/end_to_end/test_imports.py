@@ -108,7 +108,6 @@ SOMETIMES = (
     "reports.terminal",
     "sources.cann_raw.source",
     "sources.companions.allocations",
-    "sources.companions.communication_files",
     "sources.database.source",
     "sources.decoders.sqlite",
     "sources.decoders.trace_events",

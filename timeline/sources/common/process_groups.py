@@ -8,6 +8,8 @@ from typing import Any
 
 import orjson
 
+from timeline.columns.columns import Codes
+from timeline.columns.group_by import distinct_turns
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.frozen import dataclass
@@ -20,6 +22,7 @@ __all__ = [
     "GROUPS",
     "METADATA",
     "ProcessGroup",
+    "label_groups",
     "members_of",
     "ranks_in",
     "read_group_file",
@@ -102,6 +105,12 @@ def members_of(groups: Iterable[ProcessGroup], strings: StringPool) -> GroupMemb
             "size": [size for _, _, size in rows],
         },
     )
+
+
+def label_groups(groups: Codes, strings: StringPool) -> Codes:
+    """Labels of groups, (n,), numbered in the order in which they come first, as traces do."""
+    _, which, turn = distinct_turns(groups)
+    return strings.codes(f"Group {number}" for number in turn.tolist())[which]
 
 
 def ranks_in(given: Any) -> tuple[int, ...]:

@@ -1,7 +1,4 @@
-"""Adds what the profiler itself measured of a capture, from the files beside it, to its records.
-
-What reads JSON is imported where there is any: databases tell the same.
-"""
+"""Adds what the profiler itself measured of a capture, from the files beside it, to its records."""
 
 from __future__ import annotations
 
@@ -15,7 +12,9 @@ from timeline.records.vendor import VendorFigures, VendorLinks
 from timeline.sources.common.losses import LossLog, unreadable_file
 from timeline.sources.companions.vendor_communication import (
     MeasuredOps,
+    read_link_file,
     read_link_table,
+    read_op_file,
     read_op_table,
     with_moved_bytes,
 )
@@ -44,12 +43,17 @@ def with_measures(
     """
     reading = _Reading(records, device)
     for name, paths in files.items():
-        read = _READERS[name]
         try:
-            read(reading, paths)
+            _READERS[name](reading, paths)
         except SourceError as error:
             reading.omissions.append(unreadable_file(error, records.rank))
-    return reading.result()
+    damaged = (lost for log in reading.logs for lost in log.omissions(records.rank))
+    return replace(
+        reading.records,
+        vendor=VendorFigures.concat(reading.figures),
+        vendor_links=VendorLinks.concat(reading.links),
+        omissions=(*reading.records.omissions, *reading.omissions, *damaged),
+    )
 
 
 class _Reading:
@@ -57,37 +61,34 @@ class _Reading:
 
     def __init__(self, records: Records, device: int | None) -> None:
         self.records, self.strings, self.device = records, records.strings, device
-        self.figures = [records.vendor]
-        self.links = [records.vendor_links]
+        self.figures, self.links = [records.vendor], [records.vendor_links]
         self.omissions: list[Omission] = []
+        self.logs: list[LossLog] = []
+
+    def _log(self, path: Path) -> LossLog:
+        self.logs.append(LossLog(path))
+        return self.logs[-1]
 
     def read_step_sums(self, paths: tuple[Path, ...]) -> None:
         """Read step_trace_time.csv."""
         for path in paths:
-            damage = LossLog(path)
-            times = read_step_sums(path, self.device, damage)
+            times = read_step_sums(path, self.device, self._log(path))
             self.figures.append(step_figures(times, path, STEP_SUM_NS, self.strings))
-            self.omissions += damage.omissions(self.records.rank)
 
     def read_operator_sums(self, paths: tuple[Path, ...]) -> None:
         """Read the slices of op_statistic."""
-        damage = LossLog(paths[0])
-        self.figures.append(read_operator_sums(paths, self.strings, self.device, damage))
-        self.omissions += damage.omissions(self.records.rank)
+        log = self._log(paths[0])
+        self.figures.append(read_operator_sums(paths, self.strings, self.device, log))
 
     def read_ops(self, paths: tuple[Path, ...]) -> None:
         """Read communication.json."""
-        from timeline.sources.companions.communication_files import read_op_file
-
         for path in paths:
-            self._add_ops(read_op_file(path), path.name)
+            self._add_ops(read_op_file(path, self.strings, self._log(path)), path.name)
 
     def read_links(self, paths: tuple[Path, ...]) -> None:
         """Read communication_matrix.json."""
-        from timeline.sources.companions.communication_files import read_link_file
-
         for path in paths:
-            self._add_links(read_link_file(path, self.strings))
+            self._add_links(read_link_file(path, self.strings, self._log(path)))
 
     def read_database(self, paths: tuple[Path, ...]) -> None:
         """Read the step sums, ops and links of analysis.db."""
@@ -95,11 +96,11 @@ class _Reading:
 
         for path in paths:
             with open_database(path) as database:
+                self.logs.append(database.damage)
                 times = read_step_table(database, self.device)
                 self.figures.append(step_figures(times, path, DATABASE_NS, self.strings))
-                self._add_ops(read_op_table(database), path.name)
+                self._add_ops(read_op_table(database, self.strings), path.name)
                 self._add_links(read_link_table(database, self.strings))
-                self.omissions += database.damage.omissions(self.records.rank)
 
     def read_overlap(self, paths: tuple[Path, ...]) -> None:
         """Read the Overlap Analysis of a trace."""
@@ -111,10 +112,10 @@ class _Reading:
 
     def _add_ops(self, measured: MeasuredOps, file: str) -> None:
         if self.device is not None:
-            measured = measured.of_ops(self.records.ops, self.strings)
-        if measured.names:
+            measured = measured.of_ops(self.records.ops)
+        if len(measured):
             self.figures.append(measured.figures(file, self.strings))
-            ops = with_moved_bytes(self.records.ops, measured, self.strings)
+            ops = with_moved_bytes(self.records.ops, measured)
             self.records = replace(self.records, ops=ops)
 
     def _add_links(self, links: VendorLinks) -> None:
@@ -122,15 +123,6 @@ class _Reading:
         if self.device is not None:
             links = links.take(links.source_rank == self.records.rank)
         self.links.append(links)
-
-    def result(self) -> Records:
-        """The records with all that was read."""
-        return replace(
-            self.records,
-            vendor=VendorFigures.concat(self.figures),
-            vendor_links=VendorLinks.concat(self.links),
-            omissions=(*self.records.omissions, *self.omissions),
-        )
 
 
 _READERS: Mapping[str, Callable[[_Reading, tuple[Path, ...]], None]] = {

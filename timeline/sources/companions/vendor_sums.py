@@ -16,7 +16,7 @@ from timeline.records.vendor import Measure, VendorFigures
 from timeline.sources.common.losses import LossLog
 from timeline.sources.common.overlap_analysis import MEASURES
 from timeline.sources.companions.sample_tables import select_device_rows
-from timeline.sources.decoders.csv_blocks import Block, read_blocks
+from timeline.sources.decoders.csv_blocks import NOT_GIVEN, Block, read_blocks
 from timeline.sources.files.opened import find_file
 
 if TYPE_CHECKING:
@@ -71,12 +71,15 @@ def read_step_sums(path: Path, device: int | None, damage: LossLog) -> ParallelT
     """
     parts = []
     for block in read_blocks(path, None, tuple(MEASURES), damage):
-        steps = next((block.integers(name, NO_ID) for name in _STEPS if name in block), None)
-        if steps is None:
-            steps = np.full(len(block), NO_ID)
+        step = next(filter(block.__contains__, _STEPS), "")
+        steps = block.integers(step, NO_ID)
         of_device = select_device_rows(block, device)
         if device is not None and _DEVICE not in block:
             of_device[:] = False
+        given = np.array([text not in NOT_GIVEN for text in block.texts(step)], np.bool_)
+        strange = of_device & given & (steps < 0)
+        damage.add_lines("rows whose step is no number", block.lines[strange])
+        of_device &= ~strange
         values = {}
         for field, (name, _) in _STEP_SUMS.items():
             if name in block:

@@ -8,13 +8,14 @@ import numpy as np
 
 from timeline.columns.columns import Codes, ColumnTable, Int64, column
 from timeline.columns.distinct import map_values
-from timeline.columns.group_by import distinct_turns, group_by
+from timeline.columns.group_by import group_by
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.frozen import dataclass
 from timeline.patterns import compile_late
 from timeline.records.ids import IDS
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import CommunicationOps, GroupMembers, PlaneTasks, Tasks
+from timeline.sources.common.process_groups import label_groups
 from timeline.sources.decoders.joins import Lookup, common_keys, values_at
 from timeline.sources.decoders.sqlite_loose import LooseTable
 from timeline.sources.msprof_sqlite.databases import ParsedDatabases
@@ -80,7 +81,7 @@ def read_communication(
     names = _GroupNames(databases, strings)
     sized = listed.take(listed.ranks > 0)
     op_group, plane_group = names.resolve(ops.group), names.resolve(transfers.group)
-    labels = _labels(np.concatenate([op_group, plane_group]), strings)
+    labels = label_groups(np.concatenate([op_group, plane_group]), strings)
     return Communication(
         CommunicationOps.of(
             len(ops),
@@ -245,12 +246,6 @@ def _planes(transfers: Transfers, labels: Codes, *, every_arg: bool) -> PlaneTas
             "data_type": transfers.data_type,
         }
     return PlaneTasks.of(len(transfers), columns)
-
-
-def _labels(groups: Codes, strings: StringPool) -> Codes:
-    """Groups numbered in the order in which they come first, as exports to text do."""
-    _, which, turn = distinct_turns(groups)
-    return strings.codes(f"Group {number}" for number in turn.tolist())[which]
 
 
 class _GroupNames:

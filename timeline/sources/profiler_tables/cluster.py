@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from timeline.columns.columns import ColumnTable
 from timeline.errors import SourceError
 from timeline.patterns import compile_late
 from timeline.records.collective_kinds import collective_kind
@@ -256,16 +254,8 @@ def _read_hccl(path: Path, into: TablesBuilder) -> None:
             step, where = int(cells[0]), f"line {row.line}"
             links += _links_of(step, cells[1], into, losses, where)
             sums += _ops_of(step, cells[2], into, losses, where)
-        _add_rows(LinkSums, links, into)
-        _add_rows(CollectiveSums, sums, into)
-
-
-def _add_rows(
-    kind: type[ColumnTable], rows: Sequence[tuple[int, ...]], into: TablesBuilder
-) -> None:
-    """Add rows with a value for each column, in their order; the last ones may lack."""
-    names = [field.name for field in fields(kind)][: len(rows[0]) if rows else None]
-    into.add(kind, len(rows), {name: [row[at] for row in rows] for at, name in enumerate(names)})
+        into.add_rows(LinkSums, links)
+        into.add_rows(CollectiveSums, sums)
 
 
 def _is_whole(text: str) -> bool:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
-import msgspec
 import numpy as np
 
 from timeline.columns.columns import Bool, Codes
@@ -14,7 +12,6 @@ from timeline.columns.distinct import distinct_pairs
 from timeline.columns.group_by import group_by
 from timeline.columns.intervals import only_open_at
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.errors import SourceError
 from timeline.patterns import compile_late
 from timeline.records.not_given import NO_GRAPH, NO_ID
 from timeline.records.tables import CommunicationOps, Steps, Tasks
@@ -25,14 +22,12 @@ from timeline.sources.common.kernel_table import (
     find_following_rows,
     match_rows,
 )
-from timeline.sources.files.opened import open_profile_file
 
 __all__ = [
     "build_ops",
     "build_steps",
     "build_tasks",
     "find_repeats",
-    "read_groups",
     "with_step_graphs",
 ]
 
@@ -176,28 +171,3 @@ def with_step_graphs(rows: KernelTable, steps: Steps) -> KernelTable:
     graph = rows.graph.copy()
     graph[found] = steps.graph[open_step[found]]
     return replace(rows, graph=graph)
-
-
-_Document = dict[str, dict[str, dict[str, msgspec.Raw]]]
-"""By step and kind: what is measured of each op. Its times are rounded, so they are not read."""
-
-
-def read_groups(path: Path) -> dict[str, str]:
-    """The id of the group of each op, by name; ops whose key has no group are left out.
-
-    Raises:
-        SourceError: the file cannot be read, or holds something else.
-    """
-    try:
-        with open_profile_file(path) as file:
-            document = msgspec.json.decode(file.read(), type=_Document)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise SourceError(path, f"does not tell groups: {error}.") from error
-    found: dict[str, str] = {}
-    for kinds in document.values():
-        for ops in kinds.values():
-            for key in ops:
-                name, _, group = key.rpartition("@")
-                if name:
-                    found.setdefault(name, group)
-    return found

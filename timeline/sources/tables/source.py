@@ -31,7 +31,8 @@ from timeline.sources.common.kernel_table import (
 from timeline.sources.common.losses import FFTS_REASON, LossLog, counted_losses
 from timeline.sources.common.msprof_files import find_newest_export
 from timeline.sources.common.step_table import distinct_parts, distinct_steps, read_step_table
-from timeline.sources.decoders.csv_blocks import read_blocks
+from timeline.sources.companions.vendor_communication import read_op_groups
+from timeline.sources.companions.vendor_sums import read_step_sums
 from timeline.sources.files.opened import find_file, without_gz
 from timeline.sources.source import Clock, Identity, ReadRequest
 from timeline.sources.tables.kernel_tasks import (
@@ -39,7 +40,6 @@ from timeline.sources.tables.kernel_tasks import (
     build_steps,
     build_tasks,
     find_repeats,
-    read_groups,
     with_step_graphs,
 )
 
@@ -49,7 +49,6 @@ _OF_ITERATION = compile_late(
     r"\D+_(\d{1,10})_(\d{1,10})_(\d{1,10})(?:_slice_\d+)?(?:_\d{14})?\.csv"
 )
 """Device, graph and iteration in the name of a table that was exported for that iteration only."""
-_LISTED_STEP = {"step": ("Step",)}
 
 
 @dataclass(frozen=True)
@@ -124,7 +123,7 @@ class KernelTableSource:
     def _groups(self, reading: _Reading) -> Mapping[str, str]:
         path = find_file(self.output, "communication.json")
         try:
-            return read_groups(path) if path else {}
+            return read_op_groups(path) if path else {}
         except SourceError as error:
             reading.warnings.append(f"rank {self.identity.rank}: {error}")
             return {}
@@ -150,10 +149,8 @@ class KernelTableSource:
         path = find_file(self.output, "step_trace_time.csv")
         if path is None:
             return []
-        listed: set[int] = set()
         try:
-            for block in read_blocks(path, _LISTED_STEP, ("step",), LossLog(path)):
-                listed |= set(block.integers("step", NO_ID).tolist())
+            listed = set(read_step_sums(path, None, LossLog(path)).step.tolist())
         except SourceError as error:
             return [f"rank {records.rank}: {error}"]
         absent = listed - {NO_ID} - set(records.steps.iteration.tolist())

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from timeline.columns.strings import StringPool
 from timeline.frozen import dataclass
 from timeline.records.collective_kinds import collective_kind
-from timeline.records.not_given import NO_GRAPH, NO_ID
+from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.profiler_tables.cluster import CollectiveSums, ParallelTimes
-from timeline.records.profiler_tables.profiler_tables import ProfilerTables
 from timeline.records.tables import CommunicationOps, Records, Steps
 from timeline.sources.common.losses import LossLog
-from timeline.sources.companions.communication_files import read_op_file
-from timeline.sources.companions.vendor_communication import MOST, MeasuredOps, read_op_table
+from timeline.sources.common.process_groups import label_groups
+from timeline.sources.companions.vendor_communication import (
+    MeasuredOps,
+    read_op_file,
+    read_op_table,
+)
 from timeline.sources.companions.vendor_sums import read_step_sums, read_step_table
 from timeline.sources.decoders.sqlite import open_database
 from timeline.sources.files.opened import find_file
@@ -59,98 +63,96 @@ class StepTablesSource:
     def read(self, wanted: ReadRequest) -> Records:
         """Read the sums of steps, and the communication ops.
 
-        A file that cannot be read is counted.
+        A file that cannot be read is counted, and a warning says so.
         """
-        strings, rank = StringPool(), self.identity.rank
+        rank = self.identity.rank
         builder = TablesBuilder(rank)
-        sums, ops = ParallelTimes.empty(), CommunicationOps.empty()
+        strings = builder.strings
+        sums, measured = ParallelTimes.empty(), MeasuredOps.empty()
+        warnings: list[str] = []
         if self._steps is not None:
-            with builder.reading(self._steps) as damage:
+            with builder.reading(self._steps, warnings) as damage:
                 sums = _read_sums(self._steps, damage)
+        ops = CommunicationOps.empty()
         if self._ops is not None:
-            with builder.reading(self._ops) as damage:
-                measured = _measured(self._ops)
+            with builder.reading(self._ops, warnings) as damage:
+                measured = _read_ops(self._ops, strings, damage)
                 ops = _ops_of(measured, strings, damage)
-                _add_sums(measured, builder)
-        tables, omissions = builder.build()
         steps = _place_steps(sums, ops)
         untimed = len(steps) > 0 and not len(ops)
-        said = f"rank {rank}: when its steps ran is not recorded; they are drawn one by one."
+        if untimed:
+            warnings.append(
+                f"rank {rank}: when its steps ran is not recorded; they are drawn one by one."
+            )
+        builder.add(ParallelTimes, len(sums), sums.columns())
+        builder.add(CollectiveSums, len(measured), _sums_of(measured, strings))
+        tables, omissions = builder.build()
         return Records(
             rank,
             strings,
             ops=ops,
             steps=steps,
             omissions=omissions,
-            warnings=(said,) if untimed else (),
+            warnings=tuple(warnings),
             untimed_steps=untimed,
             tells_copies=False,
-            profiler_tables=ProfilerTables(tables.strings, {**tables.tables, ParallelTimes: sums}),
+            profiler_tables=tables,
             tables_only=True,
         )
 
 
 def _read_sums(path: Path, damage: LossLog) -> ParallelTimes:
+    """The sums of steps that have one row."""
     if path.suffix == ".db":
         with open_database(path) as database:
             sums = read_step_table(database, None)
     else:
         sums = read_step_sums(path, None, damage)
-    if len(np.unique(sums.step)) < len(sums):
-        what = "rows of which several have one step, as where a process had several devices"
-        damage.add(what, "its beginning", len(sums))
-        return ParallelTimes.empty()
-    return replace(sums, first=np.arange(len(sums)) == 0)
+    _, which, count = np.unique(sums.step, return_inverse=True, return_counts=True)
+    shared = np.flatnonzero(count[which] > 1)
+    if len(shared):
+        what = "rows that share their step with others, as where a process had several devices"
+        damage.add(what, f"row {shared[0] + 1}", len(shared))
+    sums = replace(sums, first=np.arange(len(sums)) == 0)
+    return sums.take(count[which] == 1)
 
 
-def _measured(path: Path) -> MeasuredOps:
+def _read_ops(path: Path, strings: StringPool, damage: LossLog) -> MeasuredOps:
     if path.suffix != ".db":
-        return read_op_file(path)
+        return read_op_file(path, strings, damage)
     with open_database(path) as database:
-        return read_op_table(database)
+        return read_op_table(database, strings)
 
 
-def _labels(measured: MeasuredOps) -> list[str]:
-    """Return the label of the group of each op, numbered in order of their first one, as traces."""
-    numbers = {group: at for at, group in enumerate(dict.fromkeys(measured.groups))}
-    return [f"Group {numbers[group]}" for group in measured.groups]
-
-
-def _add_sums(measured: MeasuredOps, into: TablesBuilder) -> None:
-    columns = {
-        "step": measured.steps,
-        "kind": into.strings.codes(map(collective_kind, measured.names)),
-        "count": [1] * len(measured.names),
+def _sums_of(measured: MeasuredOps, strings: StringPool) -> dict[str, Any]:
+    """The columns of CollectiveSums."""
+    return {
+        "step": measured.step,
+        "kind": strings.codes(collective_kind(strings[code]) for code in measured.name.tolist()),
+        "count": np.ones(len(measured)),
         "waited_ns": measured.waited_ns,
         "transfer_ns": measured.transfer_ns,
-        "group": into.strings.codes(_labels(measured)),
+        "group": label_groups(measured.group, strings),
     }
-    into.add(CollectiveSums, len(measured.names), columns)
 
 
 def _ops_of(measured: MeasuredOps, strings: StringPool, damage: LossLog) -> CommunicationOps:
-    """Return the ops that have a start."""
-    start_us = np.array(measured.start_us, np.float64)
-    timed = (start_us > 0) & (start_us < MOST)
+    """Return the ops that have a start, in order of it."""
+    timed = measured.start_ns != NO_TIME
     if not timed.all():
         damage.add("ops without a time", f"op {np.argmin(timed) + 1}", int((~timed).sum()))
-    whole_us = np.floor(np.where(timed, start_us, 0))
-    rest_ns = np.rint((np.where(timed, start_us, 0) - whole_us) * 1000).astype(np.int64)
-    start_ns = whole_us.astype(np.int64) * 1000 + rest_ns
-    count = len(measured.names)
     ops = CommunicationOps.of(
-        count,
+        len(measured),
         {
-            "start_ns": start_ns,
-            "end_ns": start_ns + np.array(measured.elapsed_ns, np.int64),
-            "group": strings.codes(_labels(measured)),
-            "name": strings.codes(measured.names),
-            "graph": np.full(count, NO_GRAPH),
-            "iteration": measured.steps,
+            "start_ns": measured.start_ns,
+            "end_ns": measured.start_ns + measured.elapsed_ns,
+            "group": label_groups(measured.group, strings),
+            "name": measured.name,
+            "graph": np.full(len(measured), NO_GRAPH),
+            "iteration": measured.step,
             "moved_bytes": measured.moved_bytes,
         },
-    )
-    ops = ops.take(timed)
+    ).take(timed)
     return ops.take(np.argsort(ops.start_ns, kind="stable"))
 
 
