@@ -9,7 +9,6 @@ from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,7 +33,7 @@ from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.layers import Layer
 from timeline.records.not_given import NO_TIME
-from timeline.records.tables import Omission, OmissionCode, Records
+from timeline.records.tables import Allocations, Omission, OmissionCode, Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS
 from timeline.sources.common.counter_tables import CounterTable, csv_tables
 from timeline.sources.common.counters import CounterBuilder
@@ -415,42 +414,30 @@ def test_sizes_too_coarse_for_bytes_keep_their_unit(tmp_path: Path) -> None:
 
 # -- what operators hold -----------------------------------------------------------------------
 
-ALLOCATION = st.tuples(
-    st.integers(0, 1 << 40), st.integers(0, 50), st.none() | st.integers(0, 50), st.booleans()
-)
+ALLOCATION = st.tuples(st.integers(0, 1 << 40), st.integers(0, 50), st.none() | st.integers(0, 50))
 
 
 @given(st.lists(ALLOCATION, max_size=30))
 def test_held_memory_is_what_was_taken_and_not_given_back(
-    rows: list[tuple[int, int, int | None, bool]],
+    rows: list[tuple[int, int, int | None]],
 ) -> None:
     """At every moment it is the sum over allocations that began and did not end, never less."""
-    sizes = np.array([size for size, *_ in rows], np.float64)
-    taken = np.array([start if known else NO_TIME for _, start, _, known in rows], np.int64)
-    back = np.array(
-        [NO_TIME if length is None else start + length for _, start, length, _ in rows], np.int64
-    )
+    columns = {
+        "size_bytes": [size for size, *_ in rows],
+        "start_ns": [start for _, start, _ in rows],
+        "end_ns": [NO_TIME if length is None else start + length for _, start, length in rows],
+    }
     into = CounterBuilder()
-    omissions = add_allocations(sizes, taken, back, "table", 0, into)
-    assert sum(one.rows for one in omissions) == sum(not known for *_, known in rows)
+    add_allocations(Allocations.of(len(rows), columns), into)
     (samples,) = collected(into).values() or ([],)
     times = [time for time, _ in samples]
     assert times == sorted(set(times))
     for time, value in samples:
         assert value == sum(
             size
-            for size, start, length, known in rows
-            if known and start <= time and (length is None or start + length > time)
+            for size, start, length in rows
+            if start <= time and (length is None or start + length > time)
         )
-
-
-def test_a_release_before_the_allocation_is_counted() -> None:
-    into = CounterBuilder()
-    times = np.array([10], np.int64), np.array([9], np.int64)
-    (omission,) = add_allocations(np.array([1.0]), *times, "table", 0, into)
-    assert omission.rows == 1
-    assert omission.loss
-    assert not len(into)
 
 
 def test_the_run_gives_memory_back(shelf: ProfileShelf) -> None:

@@ -29,7 +29,7 @@ from timeline.records.not_given import NO_ID
 from timeline.records.tables import Records, Steps
 from timeline.sources.finding.discovery import discover
 from timeline.sources.mindspore.display import read_display
-from timeline.sources.mindspore.display_limit import cut_off_by_limit
+from timeline.sources.mindspore.text_source import cut_off_by_limit
 
 VERSIONS = ("mindspore-display", "mindspore-display-1.5")
 MIB = 1024 * 1024

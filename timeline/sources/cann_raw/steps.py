@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import field
 
@@ -21,6 +21,10 @@ __all__ = ["StepTags", "StepTrace", "find_graphs", "read_step_trace", "track_log
 
 _START, _END, _FORWARD, _BACKWARD, _ITERATION_END = 0, 1, 2, 3, 4
 _REDUCE, _GET_NEXT, _STEP_START, _STEP_END = 10_000, 20_000, 60_000, 60_001
+
+
+_STEP = ("graph", "iteration", "start_ns", "end_ns", "fp_start_ns", "bp_end_ns")
+_PART = ("graph", "iteration", "number", "kind", "start_ns", "end_ns")
 
 
 @dataclass(eq=False)
@@ -52,8 +56,8 @@ class StepTags:
     """
 
     def __init__(self) -> None:
-        self._steps: dict[str, list[int]] = defaultdict(list)
-        self._parts: dict[str, list[int]] = defaultdict(list)
+        self._steps: list[tuple[int, ...]] = []
+        self._parts: list[tuple[int, ...]] = []
         self.astray = self.unfinished = self.unstarted = self.halves = self.others = 0
         self._open: deque[_Iteration] = deque()
         self._going: list[_Iteration] = []
@@ -87,10 +91,11 @@ class StepTags:
 
     def tables(self) -> tuple[Steps, StepParts]:
         """The steps and their parts."""
-        steps, parts = self._steps, self._parts
+        steps = np.array(self._steps, np.int64).reshape(-1, len(_STEP)).T
+        parts = np.array(self._parts, np.int64).reshape(-1, len(_PART)).T
         return (
-            Steps.of(len(steps["graph"]), steps) if steps else Steps.empty(),
-            StepParts.of(len(parts["graph"]), parts) if parts else StepParts.empty(),
+            Steps.of(steps.shape[1], dict(zip(_STEP, steps, strict=True))),
+            StepParts.of(parts.shape[1], dict(zip(_PART, parts, strict=True))),
         )
 
     def close(self) -> None:
@@ -169,45 +174,21 @@ class StepTags:
             return
         self._count += 1
         self.halves += len(one.begun)
-        step = {
-            "graph": self._graph,
-            "iteration": self._count,
-            "start_ns": one.start_ns,
-            "end_ns": one.end_ns,
-            "fp_start_ns": one.forward_ns,
-            "bp_end_ns": one.backward_ns,
-        }
-        for name, value in step.items():
-            self._steps[name].append(value)
+        of_graph = self._graph, self._count
+        times = one.start_ns, one.end_ns, one.forward_ns, one.backward_ns
+        self._steps.append((*of_graph, *times))
         numbers = dict.fromkeys(StepPart, 0)
         for start_ns, end_ns, kind in sorted(one.parts):
-            part = {
-                "graph": self._graph,
-                "iteration": self._count,
-                "number": numbers[kind],
-                "kind": int(kind),
-                "start_ns": start_ns,
-                "end_ns": end_ns,
-            }
+            self._parts.append((*of_graph, numbers[kind], int(kind), start_ns, end_ns))
             numbers[kind] += 1
-            for name, value in part.items():
-                self._parts[name].append(value)
 
     def _end_window(self, index: int, time_ns: int) -> None:
         start_ns = self._windows.pop(index, None)
         if start_ns is None:
             self.unstarted += 1
             return
-        step = {
-            "graph": self._graph,
-            "iteration": index,
-            "start_ns": start_ns,
-            "end_ns": time_ns,
-            "fp_start_ns": int(NO_TIME),
-            "bp_end_ns": int(NO_TIME),
-        }
-        for name, value in step.items():
-            self._steps[name].append(value)
+        none = int(NO_TIME)
+        self._steps.append((self._graph, index, start_ns, time_ns, none, none))
 
 
 _STEP_TRACE = 10
@@ -252,16 +233,15 @@ class _Marks(ColumnTable):
     def repeats_row_before(self) -> Bool:
         """Which rows equal the row before them."""
         same = np.zeros(len(self), np.bool_)
-        columns = (self.time_ns, self.graph, self.index, self.stream, self.tag)
+        columns = self.columns().values()
         same[1:] = np.all([values[1:] == values[:-1] for values in columns], axis=0)
         return same
 
     def rows(self) -> Iterator[tuple[int, int, int, int, int]]:
         """Row by row, as Python numbers."""
         for first in range(0, len(self), _ROWS):
-            part = slice(first, first + _ROWS)
-            columns = (self.time_ns, self.graph, self.index, self.stream, self.tag)
-            yield from zip(*(values[part].tolist() for values in columns), strict=True)
+            part = self[first : first + _ROWS].columns().values()
+            yield from zip(*(values.tolist() for values in part), strict=True)
 
 
 def read_step_trace(

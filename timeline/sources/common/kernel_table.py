@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from timeline.columns.columns import (
     sort_rows,
 )
 from timeline.columns.constant import constant
-from timeline.columns.distinct import distinct, distinct_pairs
+from timeline.columns.distinct import distinct
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.frozen import dataclass
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
@@ -271,17 +271,12 @@ def delay_of_table(table: KernelTable, tasks: Tasks) -> int:
     """By how many ns all rows of a table start later than their tasks; 0 where that is not one.
 
     msprof places the kernels of a capture that samples cores 100 ns later in its tables than in
-    its trace. Rows are those of tasks where a key has as many of either, one after the other.
+    its trace. Rows are those of tasks where a name has as many of either, one after the other.
     """
-    delays_ns = (_delay_of_keys(table, tasks, *keys) for keys in _keys_of(tasks, table))
-    return next(filter(None, delays_ns), 0)
-
-
-def _delay_of_keys(table: KernelTable, tasks: Tasks, of_tasks: Int64, of_rows: Int64) -> int:
-    by_row = sort_rows(of_rows, table.start_ns)
-    by_task = sort_rows(of_tasks, tasks.start_ns)
-    keys, first, count = np.unique(of_rows[by_row], return_index=True, return_counts=True)
-    task_keys = of_tasks[by_task]
+    by_row = sort_rows(table.name, table.start_ns)
+    by_task = sort_rows(tasks.name, tasks.start_ns)
+    keys, first, count = np.unique(table.name[by_row], return_index=True, return_counts=True)
+    task_keys = tasks.name[by_task]
     at = np.searchsorted(task_keys, keys)
     alike = np.searchsorted(task_keys, keys, side="right") - at == count
     if not alike.any():
@@ -302,32 +297,17 @@ def move_table(table: KernelTable, by_ns: int) -> KernelTable:
 def match_tasks(tasks: Tasks, table: KernelTable) -> Rows:
     """Return the row of each task, (n,) rows, -1 for none, by the key that finds most rows.
 
-    That are ids, else names, else both edges: MindSpore puts its own operator before the name of
-    the kernel, and tables of level 0 have no ids. Ids repeat, so a row starts as its task does.
+    That are names, else both edges: MindSpore puts its own operator before the name of the kernel.
+    Names repeat, so a row starts as its task does.
     """
     if not len(table):
         return np.full(len(tasks), -1, np.intp)
-    found = [
-        match_rows(of_tasks, tasks.start_ns, of_rows, table.start_ns)
-        for of_tasks, of_rows in _keys_of(tasks, table)
-    ]
+    named = match_rows(tasks.name, tasks.start_ns, table.name, table.start_ns)
     alike = np.zeros(len(tasks), np.int64), np.zeros(len(table), np.int64)
     row = match_rows(alike[0], tasks.start_ns, alike[1], table.start_ns)
     off_ns = np.abs(table.end_ns[np.maximum(row, 0)] - tasks.end_ns)
-    found.append(np.where(off_ns <= 2 * MATCH_TOLERANCE_NS, row, -1))
-    return max(found, key=lambda rows: len(distinct(rows[rows >= 0])))
-
-
-def _keys_of(tasks: Tasks, table: KernelTable) -> Iterator[tuple[Int64, Int64]]:
-    """The ids of tasks and of rows as one number each, then the names; none of them negative."""
-    known = table.task != NO_ID
-    if known.any():
-        streams = np.concatenate([tasks.stream, table.stream])
-        _, key = distinct_pairs(streams, np.concatenate([tasks.task, table.task]))
-        if (table.context != NO_CONTEXT).any():  # sub-tasks of FFTS+ run under one id
-            _, key = distinct_pairs(key, np.concatenate([tasks.context, table.context]))
-        yield key[: len(tasks)], np.where(known, key[len(tasks) :], len(key))
-    yield tasks.name.astype(np.int64), table.name.astype(np.int64)
+    at_edges = np.where(off_ns <= 2 * MATCH_TOLERANCE_NS, row, -1)
+    return max(named, at_edges, key=lambda rows: len(distinct(rows[rows >= 0])))
 
 
 def describe_tasks(tasks: Tasks, table: KernelTable, row: Rows) -> Tasks:

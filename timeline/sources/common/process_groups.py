@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID
-from timeline.records.tables import GroupMembers
+from timeline.records.tables import GroupMembers, Records
 from timeline.sources.common.decimals import whole_number
+from timeline.sources.common.losses import unreadable_file
 from timeline.sources.decoders.json_values import read_json
 
 __all__ = [
@@ -25,9 +27,9 @@ __all__ = [
     "label_groups",
     "members_of",
     "ranks_in",
-    "read_group_file",
     "read_groups",
     "read_groups_text",
+    "with_process_groups",
 ]
 
 METADATA = "profiler_metadata.json"
@@ -51,13 +53,14 @@ class ProcessGroup:
     size: int = 0
 
 
-def read_group_file(path: Path) -> list[ProcessGroup]:
-    """The groups in profiler_metadata.json.
-
-    Raises:
-        SourceError: the file cannot be read.
-    """
-    return read_groups(read_json(path))
+def with_process_groups(records: Records, path: Path) -> Records:
+    """Records with the groups in profiler_metadata.json; a file that is damaged is counted."""
+    try:
+        found = members_of(read_groups(read_json(path)), records.strings)
+    except SourceError as error:
+        lost = unreadable_file(error, records.rank)
+        return replace(records, omissions=(*records.omissions, lost))
+    return replace(records, members=GroupMembers.concat([records.members, found]))
 
 
 def read_groups(metadata: dict[str, Any]) -> list[ProcessGroup]:

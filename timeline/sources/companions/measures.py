@@ -22,6 +22,7 @@ from timeline.sources.companions.vendor_sums import (
     DATABASE_NS,
     STEP_SUM_NS,
     read_operator_sums,
+    read_overlap_events,
     read_step_sums,
     read_step_table,
     step_figures,
@@ -104,8 +105,6 @@ class _Reading:
 
     def read_overlap(self, paths: tuple[Path, ...]) -> None:
         """Read the Overlap Analysis of a trace."""
-        from timeline.sources.companions.vendor_overlap import read_overlap_events
-
         self.figures += [
             read_overlap_events(path, paths[0].name, self.device, self.strings) for path in paths
         ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from timeline.records.tables import Omission, OmissionCode
 from timeline.sources.common.decimals import whole_numbers
 from timeline.sources.common.losses import LossLog, counted_losses
 from timeline.sources.decoders.json_values import read_json
-from timeline.sources.decoders.text_lines import read_lines
+from timeline.sources.profiler_tables.data_preparation import SIZE_LINE, read_queue_lines
 
 __all__ = ["AddSamples", "read_cpu_use", "read_queue_sizes", "read_queue_trace"]
 
@@ -115,51 +115,31 @@ def read_queue_trace(path: Path, rank: int, add: AddSamples) -> list[Omission]:
     Raises:
         SourceError: the file cannot be read.
     """
-    damage = LossLog(path)
-    whole: list[list[bytes]] = []
-    numbers: list[int] = []
-    untimed = 0
-    for lines in read_lines(path, damage):
-        for at, line in enumerate(lines.numbers.tolist()):
-            row = lines.text(at).split()
-            if len(row) == _FIELDS:
-                whole.append(row)
-                numbers.append(line)
-            elif len(row) == _FIELDS - 1:
-                untimed += 1
-            elif row:
-                damage.add(_NO_SAMPLE, f"line {line}")
-    time_ms, timed = whole_numbers([row[4] for row in whole], 0)
-    values, valued = whole_numbers([row[3] for row in whole], 0)
-    good = timed & valued & (np.abs(time_ms) < _MOST_MS)
-    known = np.ones(len(whole), np.bool_)
+    damage, untimed = LossLog(path), 0
     where = "Device Queue" if path.name.startswith("device_queue") else "Iterator Queue"
-    series = [_queue_series(row, where) for row in whole]
-    for name in dict.fromkeys(series):
-        of_series = good & np.fromiter((one == name for one in series), np.bool_, len(series))
-        if name:
-            unit = "" if name == where else "ms"
-            add(
-                QUEUE_GROUP,
-                name,
-                unit,
-                time_ms[of_series] * _NS_IN_MS,
-                values[of_series].astype(np.float64),
-            )
-        else:
-            known &= ~of_series
-    damage.add_lines(_NO_SAMPLE, np.array(numbers, np.int64)[~(good & known)])
+    for found in read_queue_lines(path, damage, _NO_SAMPLE):
+        whole = found.take(found.count == _FIELDS)
+        untimed += len(found) - len(whole)
+        time_ms, timed = whole_numbers(whole.column(4), 0)
+        values, valued = whole_numbers(whole.column(3), 0)
+        good = timed & valued & (np.abs(time_ms) < _MOST_MS)
+        damage.add_lines(_NO_SAMPLE, whole.lines[~good])
+        is_size = whole.where(0, {SIZE_LINE})
+        series = [(where, "", is_size)]
+        series += [
+            (f"{where} {name}", "ms", ~is_size & whole.where(1, {code}))
+            for code, name in _TIMED.items()
+        ]
+        for name, unit, rows in series:
+            kept = rows & good
+            if kept.any():
+                time_ns, numbers = time_ms[kept] * _NS_IN_MS, values[kept].astype(np.float64)
+                add(QUEUE_GROUP, name, unit, time_ns, numbers)
     reason = f"lines of {path.name} without a time, as older versions write them"
     return [
         *damage.omissions(rank),
         *counted_losses({reason: untimed}, rank, OmissionCode.NO_TIME, loss=False),
     ]
-
-
-def _queue_series(row: Sequence[bytes], where: str) -> str:
-    if row[0] == b"1":
-        return where
-    return f"{where} {_TIMED[row[1]]}" if row[0] == b"0" and row[1] in _TIMED else ""
 
 
 def _times_ns(document: dict[str, Any]) -> Int64:

@@ -16,7 +16,7 @@ from timeline.records.tables import Records
 from timeline.records.vendor import UnusedFile
 from timeline.sources.capture import Capture, FormatKind
 from timeline.sources.common.msprof_files import find_sessions, select_newest_export
-from timeline.sources.common.process_groups import METADATA
+from timeline.sources.common.process_groups import METADATA, with_process_groups
 from timeline.sources.companions.file_kinds import Use, find_kind, kinds_for
 from timeline.sources.companions.host_files import find_cpu_operators, find_host_files
 from timeline.sources.files.opened import files_by_name, find_file
@@ -129,20 +129,11 @@ class WithCompanionFiles(SourceAround):
         """
         records = self.source.read(wanted)
         device = self.identity.device if self.several_devices else None
-        if Layer.COUNTERS in wanted.layers and (tables := self._tables(Use.COUNTERS)):
+        asked = Layer.COUNTERS in wanted.layers or wanted.with_allocations or wanted.memory
+        if asked and (tables := self._tables(Use.COUNTERS)):
             from timeline.sources.companions.csv_counters import with_csv_counters
 
-            records = with_csv_counters(records, tables, device)
-        if wanted.with_allocations and (tables := self._tables(Use.COUNTERS)):
-            from timeline.sources.companions.csv_counters import with_allocations
-
-            counted = Layer.COUNTERS in wanted.layers
-            records = with_allocations(records, tables, device, counted=counted)
-        if wanted.memory and (tables := self._tables(Use.COUNTERS)):
-            from timeline.sources.companions.reserved_memory import with_reserved_memory
-
-            counted = Layer.COUNTERS in wanted.layers
-            records = with_reserved_memory(records, tables, device, counted=counted)
+            records = with_csv_counters(records, tables, device, wanted)
         # Sums that are all that a capture is cannot be compared with anything.
         uses = _LINK_USES if records.tables_only else _MEASURE_USES
         if wanted.measures and (measures := self._tables(*uses)):
@@ -150,8 +141,6 @@ class WithCompanionFiles(SourceAround):
 
             records = with_measures(records, measures, device)
         if metadata := self._metadata():
-            from timeline.sources.companions.process_groups import with_process_groups
-
             records = with_process_groups(records, metadata)
         files = find_host_files(self.hosts, self.identity.rank)
         if files or len(find_cpu_operators(records)):

@@ -44,17 +44,18 @@ def read_reserved_bytes(database: Database, device: int | None) -> int:
 
 
 def read_counters(
-    database: Database, strings: StringPool, names: DatabaseNames, device: int | None, rank: int
-) -> tuple[CounterSeries, CounterSamples, list[Omission]]:
+    database: Database,
+    counters: CounterBuilder,
+    names: DatabaseNames,
+    device: int | None,
+    rank: int,
+) -> list[Omission]:
     """Read every table of samples that is there; with a device, only its rows.
 
-    Also what was left out, and why.
+    Returns:
+        What was left out, and why.
     """
-    # It shares code with readers of tables, which a database alone does not need.
-    from timeline.sources.companions.allocations import read_operator_memory_table
-
-    counters = CounterBuilder()
-    omissions = read_operator_memory_table(database, device, rank, counters)
+    omissions: list[Omission] = []
     for table in database_tables():
         present = [column for column in table.values if database.has(table.table, column)]
         if not present or not database.has(table.table, table.time):
@@ -69,7 +70,7 @@ def read_counters(
         idle = _read_table(database, table, counters, names, device)
         still = {f"samples of {table.table} that stay zero all along": idle}
         omissions += counted_losses(still, rank, OmissionCode.IDLE_COUNTER, loss=False)
-    return *counters.tables(strings), omissions
+    return omissions
 
 
 def _read_table(

@@ -12,9 +12,8 @@ from timeline.columns.columns import Int64
 from timeline.columns.intervals import union
 from timeline.patterns import compile_late
 from timeline.records.counting_rules import CommunicationRule, FreeRule
-from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.not_given import NO_TIME
 from timeline.records.task_kinds import UNCOUNTED_TYPES
-from timeline.sources.common.decimals import moments_ns
 from timeline.sources.common.overlap_analysis import OVERLAP_TABLE, VendorOverlap, infer_free_rule
 from timeline.sources.decoders.sqlite import Database, open_database
 
@@ -30,7 +29,6 @@ _OUTER_SINCE = (1, 2)
 _VERSION = compile_late(r"(\d{1,9})\.(\d{1,9})(?:\.\d{1,9})?")
 _INSIGHT_TABLES = ("status_info", "connectionCats")
 """What MindStudio Insight leaves in a database beside an OVERLAP_ANALYSIS by its own rule."""
-_STEP = compile_late(r"[0-9]{1,18}")
 _STEPS = "analysis.db"
 """The sums of steps beside a database, which companions read too, as figures to compare with."""
 OPS_SINCE = datetime(2024, 10, 24, tzinfo=timezone.utc)
@@ -131,19 +129,17 @@ def read_communication_sums(database: Path) -> dict[int, int]:
     Raises:
         SourceError: the file is there and cannot be read.
     """
-    path, table = database.with_name(_STEPS), "StepTraceTime"
+    path = database.with_name(_STEPS)
     found: dict[int, int] = {}
     if not path.is_file():
         return found
+    from timeline.sources.companions.vendor_sums import read_step_table  # a database needs no sums
+
     with open_database(path) as sums:
-        if not sums.has(table, "step", "communication"):
-            return found
-        rows = sums.rows(f"SELECT step, communication FROM {table}")
-    times_ns = moments_ns([str(microseconds).encode() for _, microseconds in rows]).tolist()
-    for (step, _), time_ns in zip(rows, times_ns, strict=True):
-        number = int(step) if _STEP.fullmatch(str(step)) else NO_ID
+        times = read_step_table(sums, None)
+    for step, time_ns in zip(times.step.tolist(), times.communication_ns.tolist(), strict=True):
         if time_ns != NO_TIME:
-            found[number] = found.get(number, 0) + time_ns
+            found[step] = found.get(step, 0) + time_ns
     return found
 
 

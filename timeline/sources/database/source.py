@@ -48,6 +48,7 @@ from timeline.records.task_kinds import COPY_TYPES, compute_by_type
 from timeline.records.vendor import UnusedFile
 from timeline.sources.common.communication_marks import find_marked_ops
 from timeline.sources.common.compute_tasks import remark_on_ai_cpu_tasks
+from timeline.sources.common.counters import CounterBuilder
 from timeline.sources.common.losses import FFTS_REASON, counted_losses
 from timeline.sources.common.overlap_analysis import OVERLAP_TABLE, read_overlap_table, sum_overlap
 from timeline.sources.common.process_groups import (
@@ -186,22 +187,29 @@ class _Reader:
         if not self.every_arg:
             tasks = replace(tasks, connection=constant(NO_ID, len(tasks), np.int64))
         series, samples = CounterSeries.empty(), CounterSamples.empty()
-        if Layer.COUNTERS in self.layers:
-            series, samples, omissions = read_counters(
-                self.database, self.strings, self.names, self.device, self.rank
-            )
-            self.omissions += omissions
-        elif self.with_frequency:
-            series, samples = read_frequency(self.database, self.strings, self.names, self.device)
         members, allocations = self._members(), Allocations.empty()
-        if self.wanted.with_allocations:
-            # As in `read_counters`: a database alone does not need it.
-            from timeline.sources.companions.allocations import read_allocation_table
+        counting = Layer.COUNTERS in self.layers
+        if counting or self.wanted.with_allocations:
+            # It shares code with readers of tables, which a database alone does not need.
+            from timeline.sources.companions.allocations import (
+                add_allocations,
+                read_allocation_table,
+            )
 
-            allocations, lost = read_allocation_table(
+            found, lost = read_allocation_table(
                 self.database, self.device, self.rank, self.names.codes
             )
-            self.omissions += [] if Layer.COUNTERS in self.layers else lost
+            self.omissions += lost
+            allocations = found if self.wanted.with_allocations else allocations
+        if counting:
+            counters = CounterBuilder()
+            add_allocations(found, counters)
+            self.omissions += read_counters(
+                self.database, counters, self.names, self.device, self.rank
+            )
+            series, samples = counters.tables(self.strings)
+        elif self.with_frequency:
+            series, samples = read_frequency(self.database, self.strings, self.names, self.device)
         reserved_bytes = NO_ID
         if self.wanted.memory:
             reserved_bytes = read_reserved_bytes(self.database, self.device)

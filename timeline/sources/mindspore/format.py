@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -105,18 +105,20 @@ def _capture_of(file: CaptureFile, found: Format, pattern: re.Pattern[str]) -> l
     return [Capture(found, directory, directory, _id_in(match))] if match else []
 
 
-def _claim(capture: Capture, root: Root, ids: Callable[[Path], list[int]], clock: Clock) -> Claim:
+def _identify(capture: Capture, root: Root) -> list[Claim]:
     """Who the files of one of several ids in a directory are.
 
     The id is the rank since MindSpore 1.5 and the device before. So where a directory named after
     a rank holds files of one id only, that name tells the rank and the id can be the device.
     """
-    number = capture.device
-    assert number is not None
+    number, ids, clock = capture.device, capture.format.ids, Clock()
+    assert number is not None and ids is not None
+    if capture.format is MINDSPORE_RAW:
+        clock = read_hardware_log_clock(capture.content, number)
     names = [] if len(ids(capture.content)) > 1 else find_evidence_in_names(capture, root)
     evidence = names[:1] or [Evidence(number, f"the {number} in the names of its files")]
     device = None if evidence[0].rank == number else number
-    return make_claim(capture, evidence, device, clock)
+    return [make_claim(capture, evidence, device, clock)]
 
 
 # -- text ------------------------------------------------------------------------------------------
@@ -129,10 +131,6 @@ def _recognise_text(folder: Folder) -> list[Capture]:
 
 def _file_of_text(file: CaptureFile) -> list[Capture]:
     return _capture_of(file, MINDSPORE_TEXT, _TEXT)
-
-
-def _identify_text(capture: Capture, root: Root) -> list[Claim]:
-    return [_claim(capture, root, text_ids, Clock())]
 
 
 def _read_text(claim: Claim, identity: Identity) -> Source:
@@ -167,7 +165,7 @@ MINDSPORE_TEXT = Format(
     kind=FormatKind.TEXT,
     recognise=_recognise_text,
     recognise_file=_file_of_text,
-    identify=_identify_text,
+    identify=_identify,
     ids=text_ids,
     read_with=_read_text,
     unused=_unused_beside_text,
@@ -206,10 +204,6 @@ def _file_of_tables(file: CaptureFile) -> list[Capture]:
     return beside[:1] or [Capture(MINDSPORE_TABLES, job, directory, number)]
 
 
-def _identify_tables(capture: Capture, root: Root) -> list[Claim]:
-    return [_claim(capture, root, table_ids, Clock())]
-
-
 def _read_tables(claim: Claim, identity: Identity) -> Source:
     from timeline.sources.mindspore.tables_source import MindSporeTablesSource
 
@@ -223,7 +217,7 @@ MINDSPORE_TABLES = Format(
     kind=FormatKind.STEPS,
     recognise=_recognise_tables,
     recognise_file=_file_of_tables,
-    identify=_identify_tables,
+    identify=_identify,
     ids=table_ids,
     read_with=_read_tables,
     unused=_unused_of_id,
@@ -246,11 +240,6 @@ def _file_of_log(file: CaptureFile) -> list[Capture]:
     return _capture_of(file, MINDSPORE_RAW, _LOG)
 
 
-def _identify_log(capture: Capture, root: Root) -> list[Claim]:
-    clock = read_hardware_log_clock(capture.content, capture.device)
-    return [_claim(capture, root, _log_ids, clock)]
-
-
 def _read_log(claim: Claim, identity: Identity) -> Source:
     from timeline.sources.mindspore.raw_source import MindSporeRawSource
 
@@ -264,7 +253,7 @@ MINDSPORE_RAW = Format(
     kind=FormatKind.LOG,
     recognise=_recognise_log,
     recognise_file=_file_of_log,
-    identify=_identify_log,
+    identify=_identify,
     ids=_log_ids,
     read_with=_read_log,
     lies_beside=True,

@@ -14,8 +14,8 @@ from timeline.frozen import dataclass
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import CommunicationOps, Omission, StepPart, StepParts, Steps
 from timeline.sources.common.losses import LossLog
-from timeline.sources.common.step_trace_rows import STEP_COLUMNS, ticks_ns, with_mean_rows
 from timeline.sources.decoders.csv_blocks import Block, RowShape, read_blocks
+from timeline.sources.profiler_tables.step_trace import STEP_COLUMNS, ticks_ns, with_mean_rows
 
 __all__ = ["GROUP", "StepTicks", "read_step_ticks"]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from timeline.columns.strings import StringPool
-from timeline.errors import SourceError
+from timeline.errors import SourceError, spell_ids
 from timeline.frozen import dataclass
 from timeline.layers import Layer
 from timeline.records.not_given import NO_ID, NO_TIME
-from timeline.records.tables import CommunicationOps, OmissionCode, Records
+from timeline.records.tables import CommunicationOps, Omission, OmissionCode, Records, Steps
 from timeline.sources.ascend_trace.reader import TraceFiles, read_trace
 from timeline.sources.common.decimals import moment_ns
 from timeline.sources.common.losses import counted_losses
@@ -20,14 +20,14 @@ from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import find_file, read_whole_file
 from timeline.sources.mindspore.device_rows import read_aicpu_rows, read_device_rows
 from timeline.sources.mindspore.display import Display, names_its_rows, read_display
-from timeline.sources.mindspore.display_limit import CutOff, cut_off_by_limit
 from timeline.sources.mindspore.format import MINDSPORE_TEXT, text_ids
 from timeline.sources.mindspore.hccl_files import find_hccl_files
 from timeline.sources.mindspore.records_builder import RecordsBuilder
 from timeline.sources.mindspore.step_ticks import StepTicks, read_step_ticks
 from timeline.sources.source import Clock, Identity, ReadRequest
+from timeline.units import spell_bytes
 
-__all__ = ["MindSporeTextSource"]
+__all__ = ["CutOff", "MindSporeTextSource", "cut_off_by_limit"]
 
 _DISPLAYS = ("ascend_timeline_display", "timeline_display")
 _SUMMARIES = {
@@ -35,8 +35,56 @@ _SUMMARIES = {
     "timeline_display": "timeline_summary",
 }
 _TICKS_IN_MICROSECOND = 100
+_MIB = 1024 * 1024
+LIMITS_BYTES = (20 * _MIB, 100 * _MIB, 500 * _MIB)
+"""MindSpore writes a display in order of time until it exceeds a limit, and leaves out the rest
+without a word: in 0.7 to 1.2, 1.3 to 1.9, and 1.10 to 2.2 unless the user sets another there."""
+OVERSHOOT_BYTES = 32 * 1024
+"""What is written beyond the limit: two text buffers, one event and the labels of processes."""
 MOST_DISAGREEMENT_NS = 1000
 """Origins found from several ops differ by rounding only."""
+
+
+@dataclass(frozen=True)
+class CutOff:
+    """What is reported of a display that a limit cut off; empty for a whole one."""
+
+    omissions: tuple[Omission, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def cut_off_by_limit(
+    path: Path, rank: int, size_bytes: int, missing_ops: int, last_ns: int, steps: Steps
+) -> CutOff:
+    """Tell whether a display was cut off.
+
+    It was when its size is just above a limit of MindSpore, when whole steps begin after its last
+    record, or when its summary counts more operators and its size is just above whole megabytes
+    (the limit is the user's in 2.0 to 2.2).
+
+    Args:
+        missing_ops: operators in the summary less those in the display, 0 where that is unknown.
+        steps: those of the step trace on the clock of last_ns; none where nothing relates the two.
+    """
+    later = steps.iteration[steps.start_ns >= last_ns] if last_ns else np.empty(0, np.int64)
+    at_limit = any(0 < size_bytes - limit <= OVERSHOOT_BYTES for limit in LIMITS_BYTES)
+    at_megabyte = size_bytes > _MIB and size_bytes % _MIB <= OVERSHOOT_BYTES
+    if not (at_limit or len(later) or (missing_ops > 0 and at_megabyte)):
+        return CutOff()
+    steps_lost = f"; steps {spell_ids(later.tolist())} have no device record" if len(later) else ""
+    warning = (
+        f"rank {rank}: MindSpore cut off {path.name} ({spell_bytes(size_bytes)}) at its size "
+        f"limit, so the end of the run is missing{steps_lost}."
+    )
+    what, rows = "the unknown rest", 1
+    if missing_ops > 0:
+        what, rows = "operators", missing_ops
+    elif len(later):
+        what, rows = "steps", len(later)
+    reason = f"{what} behind the size limit of {path.name}"
+    code = OmissionCode.WRITER_LIMIT
+    lost = Omission(reason, rows, rank, tuple(later.tolist()), loss=True, code=code)
+    return CutOff((lost,), (warning,))
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from timeline.sources.profiler_tables.builder import TablesBuilder
 from timeline.sources.profiler_tables.delimited import MOST, MOST_MOMENT_NS, Unit, quantity
 from timeline.sources.profiler_tables.file_kinds import TableFile, TableFiles
 
-__all__ = ["AicpuTasks", "read_aicpu_tasks"]
+__all__ = ["AicpuTasks", "read_aicpu_tasks", "type_of_name"]
 
 TICK_NS, MICROSECOND_NS = 10, 1000
 BINARY_MARK = b"\x5a\x5a"
@@ -129,7 +129,7 @@ def _table(tasks: Sequence[_Task], strings: StringPool) -> AicpuTasks:
             "start_ns": start_ns,
             "end_ns": end_ns,
             "name": [strings.code(one.name) for one in tasks],
-            "kind": [strings.code(_type_of(one.name)) for one in tasks],
+            "kind": [strings.code(type_of_name(one.name)) for one in tasks],
             "stream": [one.stream for one in tasks],
             "task": [one.task for one in tasks],
             "thread": [one.thread for one in tasks],
@@ -140,7 +140,8 @@ def _table(tasks: Sequence[_Task], strings: StringPool) -> AicpuTasks:
     )
 
 
-def _type_of(name: str) -> str:
+def type_of_name(name: str) -> str:
+    """The last part of a full name, without its number."""
     return name.rpartition("/")[2].partition("-")[0]
 
 

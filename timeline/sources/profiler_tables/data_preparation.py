@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,11 +39,11 @@ from timeline.sources.profiler_tables.builder import TablesBuilder
 from timeline.sources.profiler_tables.delimited import MOST, Cell, read_texts
 from timeline.sources.profiler_tables.file_kinds import TableFile, TableFiles
 
-__all__ = ["read_data_preparation"]
+__all__ = ["SIZE_LINE", "QueueLines", "read_data_preparation", "read_queue_lines"]
 
 ROOT = 0
 """The operation that the network takes from; what is not below it feeds no queue that counts."""
-_TIME, _SIZE = b"0", b"1"
+_TIME_LINE, SIZE_LINE = b"0", b"1"
 _TIMED = {b"0": "get_ns", b"1": "push_ns", b"2": "total_ns"}
 _LEAST_CELLS = 4
 """Of a line of a queue; a fifth is the time of the sample, which older versions do not write."""
@@ -104,7 +104,7 @@ def _read_first(files: TableFiles, choices: Mapping[TableFile, _Read], into: Tab
 
 
 @dataclass(frozen=True)
-class _Cells:
+class QueueLines:
     """Lines that are parted by blanks, as columns.
 
     cells: of all lines, one after another, (m,) bytes; first, count: (n,) where those of a line
@@ -117,7 +117,7 @@ class _Cells:
     lines: Int64
 
     @classmethod
-    def of(cls, lines: Lines, more_blanks: bytes = b"") -> _Cells:
+    def of(cls, lines: Lines, more_blanks: bytes = b"") -> QueueLines:
         """The lines that are not empty."""
         blank = np.zeros(256, np.bool_)
         blank[list(_BLANKS + more_blanks)] = True
@@ -134,9 +134,9 @@ class _Cells:
     def __len__(self) -> int:
         return len(self.first)
 
-    def take(self, rows: Bool) -> _Cells:
+    def take(self, rows: Bool) -> QueueLines:
         """Some of the lines."""
-        return _Cells(self.cells, self.first[rows], self.count[rows], self.lines[rows])
+        return QueueLines(self.cells, self.first[rows], self.count[rows], self.lines[rows])
 
     def column(self, place: int) -> list[bytes]:
         """One cell of each line, all of which have it."""
@@ -154,19 +154,29 @@ def _read_host_queue(path: Path, losses: LossLog, into: TablesBuilder) -> None:
 
     what: 0 took it from the pipeline, 1 put it into the queue behind, 2 both together.
     """
+    for found in read_queue_lines(path, losses, _NO_KIND):
+        sized = found.where(0, {SIZE_LINE})
+        _add_times(found.take(~sized), losses, into)
+        _add_sizes(found.take(sized), losses, into)
+
+
+def read_queue_lines(path: Path, losses: LossLog, reason: str) -> Iterator[QueueLines]:
+    """Lines of a queue, which are those of a time or a size; others are noted for a reason.
+
+    Raises:
+        SourceError: the file cannot be read.
+    """
     for lines in read_lines(path, losses):
-        found = _Cells.of(lines)
+        found = QueueLines.of(lines)
         known = found.count >= _LEAST_CELLS
         whole = found.take(known)
-        sized = whole.where(0, {_SIZE})
-        timed = whole.where(0, {_TIME}) & whole.where(1, _TIMED)
-        known[known] = sized | timed
-        losses.add_lines(_NO_KIND, found.lines[~known])
-        _add_times(whole.take(timed), losses, into)
-        _add_sizes(whole.take(sized), losses, into)
+        is_time = whole.where(0, {_TIME_LINE}) & whole.where(1, _TIMED)
+        known[known] = is_time | whole.where(0, {SIZE_LINE})
+        losses.add_lines(reason, found.lines[~known])
+        yield found.take(known)
 
 
-def _add_times(found: _Cells, losses: LossLog, into: TablesBuilder) -> None:
+def _add_times(found: QueueLines, losses: LossLog, into: TablesBuilder) -> None:
     batch, numbered = whole_numbers(found.column(2), 0)
     time_ns, _ = interval_ns_of_milliseconds(found.column(3), [b""] * len(batch))
     good = numbered & (time_ns != NO_TIME) & (time_ns <= MOST)
@@ -176,7 +186,7 @@ def _add_times(found: _Cells, losses: LossLog, into: TablesBuilder) -> None:
         _add_host(into, {"step": batch[its], name: time_ns[its]})
 
 
-def _add_sizes(found: _Cells, losses: LossLog, into: TablesBuilder) -> None:
+def _add_sizes(found: QueueLines, losses: LossLog, into: TablesBuilder) -> None:
     batch, numbered = whole_numbers(found.column(2), 0)
     size, sized = whole_numbers(found.column(3), 0)
     capacity, known = whole_numbers(found.column(1), NO_ID)
@@ -197,7 +207,7 @@ def _read_device_queue(path: Path, losses: LossLog, into: TablesBuilder, is_whol
     """
     first = 1
     for lines in read_lines(path, losses):
-        found = _Cells.of(lines, b",")
+        found = QueueLines.of(lines, b",")
         fetches = (text.startswith(_FETCHES) for text in found.column(0))
         found = found.take(np.fromiter(fetches, np.bool_, len(found)))
         whole = found.count >= _LEAST_OF_DEVICE

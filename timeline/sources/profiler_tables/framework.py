@@ -18,6 +18,7 @@ from timeline.records.profiler_tables.operators import FrameworkOperators
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.framework_raw import (
     FRAMEWORK_COLUMNS,
+    DataTypes,
     Tensors,
     tensors_of_text,
 )
@@ -31,7 +32,6 @@ from timeline.sources.profiler_tables.delimited import (
     read_rows,
 )
 from timeline.sources.profiler_tables.file_kinds import TableFile, TableFiles
-from timeline.sources.profiler_tables.tensor_types import DataTypes
 
 __all__ = ["read_framework", "sizes_of_shape"]
 

@@ -127,49 +127,23 @@ class _Graph:
 
     def add(self, into: TablesBuilder, capacity_bytes: int) -> None:
         """Add the rows of the graph to the tables."""
-        nodes, sizes = len(self.names), len(self.tensors)
-        size, kind, first, last, life = (
-            zip(*self.tensors.values(), strict=True) if sizes else [()] * 5
-        )
-        into.add(
-            MemoryGraphs,
-            1,
-            {
-                "graph": [self.id],
-                "static_bytes": [self.static_bytes],
-                "capacity_bytes": [capacity_bytes],
-            },
-        )
-        into.add(
-            MemoryNodes,
-            nodes,
-            {
-                "graph": np.full(nodes, self.id),
-                "node": np.arange(nodes),
-                "name": into.strings.codes(self.names),
-            },
-        )
-        into.add(
+        code = into.strings.code
+        into.add_rows(MemoryGraphs, [(self.id, self.static_bytes, capacity_bytes)])
+        nodes = [(self.id, node, code(name)) for node, name in enumerate(self.names)]
+        into.add_rows(MemoryNodes, nodes)
+        into.add_rows(
             MemoryTensors,
-            sizes,
-            {
-                "graph": np.full(sizes, self.id),
-                "tensor": [*self.tensors],
-                "size_bytes": size,
-                "kind": into.strings.codes(kind),
-                "first": first,
-                "last": last,
-                "life": life,
-            },
+            [
+                (self.id, number, size_bytes, code(kind), *lives)
+                for number, (size_bytes, kind, *lives) in self.tensors.items()
+            ],
         )
-        into.add(
+        into.add_rows(
             NodeTensors,
-            len(self.node_of),
-            {
-                "graph": np.full(len(self.node_of), self.id),
-                "node": self.node_of,
-                "tensor": self.tensor_of,
-            },
+            [
+                (self.id, node, tensor)
+                for node, tensor in zip(self.node_of, self.tensor_of, strict=True)
+            ],
         )
 
 

@@ -16,7 +16,7 @@ from timeline.records.profiler_tables.operators import (
     OperatorSums,
     RunLevel,
 )
-from timeline.sources.profiler_tables.aicpu_log import read_aicpu_tasks
+from timeline.sources.profiler_tables.aicpu_log import read_aicpu_tasks, type_of_name
 from timeline.sources.profiler_tables.builder import TablesBuilder
 from timeline.sources.profiler_tables.delimited import (
     MOST,
@@ -145,7 +145,7 @@ def read_operators(files: TableFiles, into: TablesBuilder) -> None:
 def _add_cpu_sums(path: Path, into: TablesBuilder) -> None:
     runs = _CpuRuns.of(*read_columns(path, _CPU_RUNS, into))
     name = np.where(runs.op_type == NO_NAME, runs.name, runs.op_type)
-    kind = [into.strings.code(_type_of(into.strings[code])) for code in name.tolist()]
+    kind = [into.strings.code(type_of_name(into.strings[code])) for code in name.tolist()]
     lengths_ns = (runs.total_ns, runs.dispatch_ns, runs.run_ns())
     source = OperatorSource.AICPU_INTERMEDIATE
     _add_cpu_runs(source, np.array(kind, np.int32), name, lengths_ns, into)
@@ -205,7 +205,7 @@ def _add_core_operators(
     found = _CoreOperators.of(*read_columns(path, _CORE_OPERATORS, into))
     kind = np.array(
         [
-            described.get(code) or into.strings.code(_type_of(into.strings[code]))
+            described.get(code) or into.strings.code(type_of_name(into.strings[code]))
             for code in found.name.tolist()
         ],
         np.int32,
@@ -252,11 +252,6 @@ def _add_core(
         }
         | ({} if name is None else {"name": name}),
     )
-
-
-def _type_of(name: str) -> str:
-    """The last part of a full name, without its number."""
-    return name.rpartition("/")[2].partition("-")[0]
 
 
 def _mean(total_ns: Int64, count: Int64) -> Int64:

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import orjson
 
+from timeline.columns.columns import Bool, Int64
 from timeline.errors import SourceError
 from timeline.patterns import compile_late
-from timeline.records.not_given import NO_GRAPH
+from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.profiler_tables.step_trace import StepPoints, StepTraceMeans
+from timeline.sources.common.decimals import moments_ns
 from timeline.sources.common.losses import LossLog
-from timeline.sources.common.step_trace_rows import STEP_COLUMNS, ticks_ns, with_mean_rows
-from timeline.sources.decoders.csv_blocks import read_blocks
+from timeline.sources.decoders.csv_blocks import Block, read_blocks
 from timeline.sources.files.opened import read_whole_file
 from timeline.sources.profiler_tables.builder import TablesBuilder
 from timeline.sources.profiler_tables.delimited import read_rows
 from timeline.sources.profiler_tables.file_kinds import TableFile, TableFiles
 
-__all__ = ["read_step_trace"]
+__all__ = ["STEP_COLUMNS", "read_step_trace", "ticks_ns", "with_mean_rows"]
 
 _TIMES = {
     "total_ns": "total",
@@ -30,6 +31,11 @@ _TIMES = {
     "fp_bp_ns": "fp_and_bp",
     "tail_ns": "tail",
 }
+STEP_COLUMNS = ("step_num", "start_point", "end_point")
+_MEAN = b"-"
+_FIRST_LINE = 2
+"""Of rows; a step 0 there is a step."""
+_TICKS_IN_MICROSECOND = 100
 _FP_START, _BP_END = "1", "2"
 """Tags in what the framework tells of the marks."""
 _GRAPH = compile_late(r"(?:graph|model)_?(\d{1,9})", re.ASCII | re.IGNORECASE)
@@ -105,3 +111,34 @@ def _read_marks(path: Path, into: TablesBuilder) -> None:
 def _add_point(into: TablesBuilder, graph: int, fp_start: str, bp_end: str) -> None:
     names = {"fp_start": into.strings.code(fp_start), "bp_end": into.strings.code(bp_end)}
     into.add(StepPoints, 1, {"graph": [graph], **{key: [code] for key, code in names.items()}})
+
+
+def ticks_ns(block: Block, name: str) -> Int64:
+    """A column of ticks of 10 ns as nanoseconds; NO_TIME where there is no number."""
+    as_microseconds_ns = moments_ns(block.cells(name))
+    ns = as_microseconds_ns // _TICKS_IN_MICROSECOND
+    return np.where(as_microseconds_ns == NO_TIME, NO_TIME, ns)
+
+
+def with_mean_rows(blocks: Iterable[Block]) -> Iterator[tuple[Block, Bool]]:
+    """Each block of a file, and which of its rows are the mean of the others.
+
+    Their number is a dash, or 0 where their end is 0 too or they are the last of several.
+    """
+    waiting: Block | None = None
+    for block in filter(len, blocks):
+        if waiting is not None:
+            yield waiting, _mean_rows(waiting)
+        waiting = block
+    if waiting is not None:
+        mean = _mean_rows(waiting)
+        numbers = waiting.integers("step_num", NO_ID)
+        mean[-1] |= numbers[-1] == 0 and waiting.lines[-1] > _FIRST_LINE
+        yield waiting, mean
+
+
+def _mean_rows(block: Block) -> Bool:
+    dashes = np.array([cell == _MEAN for cell in block.cells("step_num")], np.bool_)
+    zeros = (block.integers("step_num", NO_ID) == 0) & (ticks_ns(block, "end_point") == 0)
+    either: Bool = dashes | zeros
+    return either
