@@ -223,6 +223,67 @@ def test_rows_of_several_devices_are_counted(profile: Profile, command: Command)
     assert row["computing_ns"] is None and row["communication_ns"] > 0
 
 
+@pytest.mark.parametrize(("step", "reason"), [("9" * 20, "no number"), ("x", "no number")])
+def test_a_step_without_a_number_costs_its_row_alone(
+    profile: Profile, command: Command, step: str, reason: str
+) -> None:
+    """All other steps are read, and the row is counted with what is wrong with it."""
+    capture = profile.captures[0]
+    strip(capture)
+    first = step_rows(capture)[0]["Step"]
+    change_steps(capture, lambda row: row | {"Step": step} if row["Step"] == first else row)
+    report = command.report(profile.path)
+    (lost,) = report["omitted"]
+    assert reason in lost["reason"] and lost["rows"] == 1
+    found = {row["step"] for row in report["parallel_times"] if row["rank"] == 0}
+    assert found - {None} == {row[0] for row in of_file(profile.captures[1])} - {int(first)}
+
+
+def test_steps_with_several_rows_cost_no_others(profile: Profile, command: Command) -> None:
+    capture = profile.captures[0]
+    path = strip(capture) / KEPT[0]
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text + text.splitlines(keepends=True)[1], encoding="utf-8")
+    report = command.report(profile.path)
+    (lost,) = report["omitted"]
+    assert "share their step" in lost["reason"] and lost["rows"] == 2
+    found = {row["step"] for row in report["parallel_times"] if row["rank"] == 0} - {None}
+    assert found == {row[0] for row in of_file(profile.captures[1])} - {of_first(capture)}
+
+
+def of_first(capture: Path) -> int:
+    """The step of the first row of step_trace_time.csv."""
+    return int(step_rows(capture)[0]["Step"])
+
+
+def test_a_table_without_its_columns_is_said(profile: Profile, command: Command) -> None:
+    path = strip(profile.captures[0]) / KEPT[0]
+    path.write_text("Step,Something\n1,2\n", encoding="utf-8")
+    report = command.report(profile.path)
+    assert any("rank 0: " in said and "has no column" in said for said in report["warnings"])
+
+
+def test_ops_that_cannot_be_read_cost_no_others(profile: Profile, command: Command) -> None:
+    """Python writes NaN for a number that is none; an op without a length is counted."""
+    path = strip(profile.captures[0]) / "communication.json"
+    before = {one["rank"]: one["comm_ops"] for one in command.report(profile.path)["ranks"]}
+    document = json.loads(path.read_text(encoding="utf-8"))
+    ops = [
+        one
+        for step in document.values()
+        for key, one in step["collective"].items()
+        if not key.startswith("Total")
+    ]
+    del ops[0]["Communication Time Info"]["Elapse Time(ms)"]
+    ops[1]["Communication Time Info"]["Elapse Time(ms)"] = float("nan")
+    ops[2]["Communication Time Info"]["Elapse Time(ms)"] = -1
+    path.write_text(json.dumps(document), encoding="utf-8")
+    report = command.report(profile.path)
+    assert report["ranks"][0]["comm_ops"] == before[0] - 3
+    (lost,) = [one for one in report["omitted"] if "communication.json" in one["reason"]]
+    assert lost["rows"] == 3 and "without a length" in lost["reason"]
+
+
 # -- without times, and beside timelines -----------------------------------------------------------
 
 

@@ -34,11 +34,18 @@ from timeline.columns.strings import StringPool
 from timeline.layers import Layer
 from timeline.records.tables import HostEvents, Omission, OmissionCode, Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS
-from timeline.sources.companions.cpu_operators import read_cpu_operators
 from timeline.sources.companions.host_clock import HostClock
-from timeline.sources.companions.host_stages import read_host_stages, read_host_timeline
-from timeline.sources.companions.minddata import read_cpu_use, read_queue_sizes, read_queue_trace
+from timeline.sources.companions.host_stages import (
+    read_cpu_operators,
+    read_host_stages,
+    read_host_timeline,
+)
 from timeline.sources.finding.discovery import discover
+from timeline.sources.profiler_tables.data_preparation import (
+    read_cpu_use,
+    read_queue_sizes,
+    read_queue_trace,
+)
 from timeline.sources.source import ReadRequest
 
 CPU, HOST = "CPU OP", "Host Info"

@@ -76,6 +76,8 @@ _NUMBER = compile_late(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 """Decimal itself also takes 1_000, inf and nan."""
 _BREAK, _QUOTE, _POINT, _ZERO = b"\n", ord('"'), ord("."), ord("0")
 Characters = npt.NDArray[np.uint8]
+_Exact = tuple[Int64, Int64, Bool]
+"""Whole nanoseconds, the rest in parts of a nanosecond, and whether there is a number."""
 _MOST_US = 9 * 10**15
 """Times beyond this many microseconds do not fit 64 bits of nanoseconds."""
 
@@ -94,11 +96,16 @@ def interval_ns(starts: Sequence[bytes], durations: Sequence[bytes]) -> tuple[In
     Returns:
         start_ns, end_ns: (n,) int64, NO_TIME where a text is no number.
     """
-    start_ns, start_part, start_good = _split(starts)
-    length_ns, length_part, length_good = _split([text or b"0" for text in durations])
-    part = start_part + length_part
-    end_ns = start_ns + length_ns + (part + _PARTS_IN_NS // 2) // _PARTS_IN_NS
-    rounded_ns = start_ns + (start_part + _PARTS_IN_NS // 2) // _PARTS_IN_NS
+    lengths = _split([text or b"0" for text in durations])
+    return _interval_ns(_split(starts), lengths, _PARTS_IN_NS)
+
+
+def _interval_ns(start: _Exact, length: _Exact, parts_in_ns: int) -> tuple[Int64, Int64]:
+    """Rounded start and end of exact starts and lengths, NO_TIME where one of both is no number."""
+    (start_ns, start_part, start_good), (length_ns, length_part, length_good) = start, length
+    half = parts_in_ns // 2
+    end_ns = start_ns + length_ns + (start_part + length_part + half) // parts_in_ns
+    rounded_ns = start_ns + (start_part + half) // parts_in_ns
     good = start_good & length_good
     return np.where(good, rounded_ns, NO_TIME), np.where(good, end_ns, NO_TIME)
 
@@ -114,13 +121,11 @@ def moment_ns(text: bytes) -> int:
     return int(moments_ns([text])[0])
 
 
-def _split(texts: Sequence[bytes]) -> tuple[Int64, Int64, Bool]:
-    """Whole nanoseconds, the rest in parts of a nanosecond, and whether it is a number."""
+def _split(texts: Sequence[bytes]) -> _Exact:
     if not len(texts):
         none = np.empty(0, np.int64)
         return none, none.copy(), np.empty(0, np.bool_)
-    characters = _characters(texts)
-    whole_ns, part, good = _uniform(characters) or _various(characters)
+    whole_ns, part, good = _various(_characters(texts))
     for row in np.flatnonzero(~good).tolist():
         exact = _exact(bytes(texts[row]).strip(b'" \t\r\n'))
         if exact is not None:
@@ -158,24 +163,6 @@ def _characters(texts: Sequence[bytes]) -> Characters:
     return made
 
 
-def _uniform(characters: Characters) -> tuple[Int64, Int64, Bool] | None:
-    """The numbers, if all are written with the same number of digits before and behind a point."""
-    points = np.flatnonzero(characters[:, 0] == _POINT)
-    if len(points) != 1:
-        return None
-    point, width = int(points[0]), len(characters)
-    fraction_digits = width - point - 1
-    digits = characters - np.uint8(_ZERO)
-    plain = digits < 10
-    plain[point] = characters[point] == _POINT
-    if not 0 < point <= 16 or fraction_digits > FRACTION_DIGITS or not plain.all():
-        return None
-    whole_us = _decimal(digits[:point])
-    fraction = _decimal(digits[point + 1 :]) * 10 ** (FRACTION_DIGITS - fraction_digits)
-    good = whole_us < _MOST_US
-    return *_carry(whole_us, fraction), good
-
-
 def _carry(whole_us: Int64, fraction: Int64) -> tuple[Int64, Int64]:
     """Whole nanoseconds, and the rest; dividing is fast, the remainder of a division is not."""
     more_ns = fraction // _PARTS_IN_NS
@@ -190,7 +177,7 @@ def _decimal(digits: Characters) -> Int64:
     return made
 
 
-def _various(characters: Characters) -> tuple[Int64, Int64, Bool]:
+def _various(characters: Characters) -> _Exact:
     """The numbers, however each is written."""
     count = characters.shape[1]
     whole_us = np.zeros(count, np.int64)
@@ -243,18 +230,11 @@ def interval_ns_of_milliseconds(
     Rounded as `interval_ns` does; NO_TIME where a text is no number, or one so large that a sum of
     two would not fit 64 bits.
     """
-    start_ns, start_part, start_good = _of_milliseconds(starts)
-    length_ns, length_part, length_good = _of_milliseconds([text or b"0" for text in durations])
-    half = _PARTS_OF_MILLISECONDS // 2
-    part = start_part + length_part + half
-    end_ns = start_ns + length_ns + part // _PARTS_OF_MILLISECONDS
-    rounded_ns = start_ns + (start_part + half) // _PARTS_OF_MILLISECONDS
-    good = start_good & length_good
-    return np.where(good, rounded_ns, NO_TIME), np.where(good, end_ns, NO_TIME)
+    lengths = _of_milliseconds([text or b"0" for text in durations])
+    return _interval_ns(_of_milliseconds(starts), lengths, _PARTS_OF_MILLISECONDS)
 
 
-def _of_milliseconds(texts: Sequence[bytes]) -> tuple[Int64, Int64, Bool]:
-    """Whole nanoseconds, the rest in parts of a nanosecond, and whether it is a number."""
+def _of_milliseconds(texts: Sequence[bytes]) -> _Exact:
     whole_us, part, good = _split(texts)
     good = good & (np.abs(whole_us) < _MOST_US // 2)
     whole_us = np.where(good, whole_us, 0)

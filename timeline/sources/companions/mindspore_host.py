@@ -18,12 +18,20 @@ from timeline.records.not_given import NO_TIME
 from timeline.records.tables import HostEvents, Omission, OmissionCode, Records
 from timeline.sources.common.counters import CounterBuilder
 from timeline.sources.common.losses import LossLog, counted_losses, unreadable_file
-from timeline.sources.companions.cpu_operators import read_cpu_operators
+from timeline.sources.companions.file_kinds import find_cpu_operators
 from timeline.sources.companions.host_clock import HostClock, read_host_clock
-from timeline.sources.companions.host_files import find_cpu_operators
-from timeline.sources.companions.host_stages import HostStages, read_host_stages, read_host_timeline
-from timeline.sources.companions.minddata import read_cpu_use, read_queue_sizes, read_queue_trace
+from timeline.sources.companions.host_stages import (
+    HostStages,
+    read_cpu_operators,
+    read_host_stages,
+    read_host_timeline,
+)
 from timeline.sources.decoders.csv_blocks import RowShape, read_blocks
+from timeline.sources.profiler_tables.data_preparation import (
+    read_cpu_use,
+    read_queue_sizes,
+    read_queue_trace,
+)
 from timeline.sources.source import Clock, ReadRequest
 
 __all__ = ["with_mindspore_host"]

@@ -17,8 +17,13 @@ from timeline.records.vendor import UnusedFile
 from timeline.sources.capture import Capture, FormatKind
 from timeline.sources.common.msprof_files import find_sessions, select_newest_export
 from timeline.sources.common.process_groups import METADATA, with_process_groups
-from timeline.sources.companions.file_kinds import Use, find_kind, kinds_for
-from timeline.sources.companions.host_files import find_cpu_operators, find_host_files
+from timeline.sources.companions.file_kinds import (
+    Use,
+    find_cpu_operators,
+    find_host_files,
+    find_kind,
+    kinds_for,
+)
 from timeline.sources.files.opened import files_by_name, find_file
 from timeline.sources.files.remembered import remember_by_directory
 from timeline.sources.profiler_tables.file_kinds import (
@@ -149,7 +154,7 @@ class WithCompanionFiles(SourceAround):
             records = with_mindspore_host(records, files, self.hosts, self.clock, wanted)
         small = self._profiler_tables()
         if Layer.FRAMEWORK in wanted.layers and small.keys() & _AICPU and self._counts_ticks:
-            from timeline.sources.companions.aicpu import with_aicpu_tasks
+            from timeline.sources.profiler_tables.aicpu_log import with_aicpu_tasks
 
             records = with_aicpu_tasks(records, small)
         # Where its tables are all that a capture is, they tell its steps.

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from timeline.columns.strings import StringPool
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import (
     AI_CORE_FREQUENCY,
-    CounterSamples,
-    CounterSeries,
     Omission,
     OmissionCode,
 )
@@ -17,21 +14,10 @@ from timeline.sources.common.losses import counted_losses
 from timeline.sources.database.names import DatabaseNames
 from timeline.sources.decoders.sqlite import Database
 
-__all__ = ["read_counters", "read_frequency", "read_reserved_bytes"]
+__all__ = ["read_counters", "read_reserved_bytes"]
 
 NOT_SAMPLED = float("inf")
 """A sample that the database leaves empty; it is dropped and counted with other bad values."""
-
-
-def read_frequency(
-    database: Database, strings: StringPool, names: DatabaseNames, device: int | None
-) -> tuple[CounterSeries, CounterSamples]:
-    """Read the frequency of the AI Core alone; with a device, only its rows."""
-    counters = CounterBuilder()
-    for table in database_tables():
-        if table.group == AI_CORE_FREQUENCY and database.has(table.table, table.time):
-            _read_table(database, table, counters, names, device)
-    return counters.tables(strings)
 
 
 def read_reserved_bytes(database: Database, device: int | None) -> int:
@@ -49,14 +35,21 @@ def read_counters(
     names: DatabaseNames,
     device: int | None,
     rank: int,
+    *,
+    every: bool,
 ) -> list[Omission]:
-    """Read every table of samples that is there; with a device, only its rows.
+    """Read the tables of samples that are there; with a device, only its rows.
+
+    Args:
+        every: whether all are wanted, or the frequency of the AI Core alone.
 
     Returns:
         What was left out, and why.
     """
     omissions: list[Omission] = []
     for table in database_tables():
+        if not every and table.group != AI_CORE_FREQUENCY:
+            continue
         present = [column for column in table.values if database.has(table.table, column)]
         if not present or not database.has(table.table, table.time):
             database.note_unread(table.table, table.time, *table.values)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,8 +31,6 @@ from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import (
     Allocations,
     CommunicationOps,
-    CounterSamples,
-    CounterSeries,
     Flows,
     GroupMembers,
     HostEvents,
@@ -57,7 +54,7 @@ from timeline.sources.common.process_groups import (
     members_of,
     read_groups_text,
 )
-from timeline.sources.database.counters import read_counters, read_frequency, read_reserved_bytes
+from timeline.sources.database.counters import read_counters, read_reserved_bytes
 from timeline.sources.database.counting import (
     find_communication_rule,
     find_free_rule,
@@ -149,8 +146,8 @@ class _Reader:
         self.ops_table = operators_table(database)
         for table, columns in _NEEDED.items():
             database.note_unread(table, *columns)
-        self.remark: str | None = None
-        self.derived_ops = False
+        if not database.has("TASK"):
+            self._warn(f"{database.path.name} has no table TASK, so that computing is not known.")
 
     def records(self) -> Records:
         """Read every table that a layer needs."""
@@ -174,19 +171,14 @@ class _Reader:
         if self._reads_planes:
             planes = self._planes(tasks, task_ids, communication)
         host, flows = HostEvents.empty(), Flows.empty()
-        damage = {omission.reason for omission in self.database.damage.omissions(self.rank)}
+        before = len(self.database.damage.omissions(self.rank))
         if with_host:
             host, flows = read_host(
                 self.database, self.names, calls, tasks, ops, shapes=self.wanted.shapes
             )
-        of_host = tuple(
-            replace(omission, layers=HOST_LAYERS)
-            for omission in self.database.damage.omissions(self.rank)
-            if omission.reason not in damage
-        )
+        of_host = range(before, len(self.database.damage.omissions(self.rank)))
         if not self.every_arg:
             tasks = replace(tasks, connection=constant(NO_ID, len(tasks), np.int64))
-        series, samples = CounterSeries.empty(), CounterSamples.empty()
         members, allocations = self._members(), Allocations.empty()
         counting = Layer.COUNTERS in self.layers
         if counting or self.wanted.with_allocations:
@@ -201,15 +193,15 @@ class _Reader:
             )
             self.omissions += lost
             allocations = found if self.wanted.with_allocations else allocations
+        counters = CounterBuilder()
         if counting:
-            counters = CounterBuilder()
             add_allocations(found, counters)
-            self.omissions += read_counters(
-                self.database, counters, self.names, self.device, self.rank
+        if counting or self.with_frequency:
+            lost = read_counters(
+                self.database, counters, self.names, self.device, self.rank, every=counting
             )
-            series, samples = counters.tables(self.strings)
-        elif self.with_frequency:
-            series, samples = read_frequency(self.database, self.strings, self.names, self.device)
+            self.omissions += lost if counting else []
+        series, samples = counters.tables(self.strings)
         reserved_bytes = NO_ID
         if self.wanted.memory:
             reserved_bytes = read_reserved_bytes(self.database, self.device)
@@ -225,7 +217,7 @@ class _Reader:
             samples=samples,
             flows=flows if Layer.ARROWS in self.layers else Flows.empty(),
             omissions=(*self.omissions, *self._damage(of_host)),
-            warnings=(*self.warnings, *self._warnings()),
+            warnings=tuple(self.warnings),
             free_rule=self.free_rule,
             communication_rule=self.communication_rule,
             numbered_ops=bool(listed) or not len(ops),
@@ -245,13 +237,12 @@ class _Reader:
             ),
         )
 
-    def _damage(self, of_host: tuple[Omission, ...]) -> Iterator[Omission]:
-        """What is damaged, given what of it only host calls lose."""
-        yield from of_host
-        told = {omission.reason for omission in of_host}
-        for omission in self.database.damage.omissions(self.rank):
-            if omission.reason not in told:
-                yield omission
+    def _damage(self, of_host: range) -> list[Omission]:
+        """What is damaged; the places of those losses are given that are of the host alone."""
+        return [
+            replace(omission, layers=HOST_LAYERS) if at in of_host else omission
+            for at, omission in enumerate(self.database.damage.omissions(self.rank))
+        ]
 
     @property
     def _reads_planes(self) -> bool:
@@ -268,7 +259,7 @@ class _Reader:
             for (text,) in rows:
                 groups += read_groups_text(str(text), self.database.path)
         except SourceError as error:
-            self.warnings.append(f"rank {self.rank}: {error}")
+            self._warn(str(error))
         return members_of(groups, self.strings)
 
     def _communication_rule(self) -> CommunicationRule:
@@ -277,31 +268,18 @@ class _Reader:
             if self.device is None:  # else they may be of all devices
                 step_sums_ns = read_communication_sums(self.database.path)
         except SourceError as error:
-            self.warnings.append(f"rank {self.rank}: {error}")
+            self._warn(str(error))
         return find_communication_rule(self.database, step_sums_ns)
 
-    def _warnings(self) -> tuple[str, ...]:
-        found = [self.remark] if self.remark else []
-        if not self.database.has("TASK"):
-            found.append(
-                f"{self.database.path.name} has no table TASK, so that computing is not known."
-            )
-        if self.derived_ops:
-            found.append(
-                f"{self.database.path.name} lists no communication ops; each is taken to run from "
-                "the first to the last of its HCCL tasks."
-            )
-        return tuple(f"rank {self.rank}: {text}" for text in found)
-
-    def _integers(self, table: str, columns: dict[str, int], where: str = "") -> dict[str, Int64]:
-        return self.database.integers(table, columns, where)
+    def _warn(self, text: str) -> None:
+        self.warnings.append(f"rank {self.rank}: {text}")
 
     def _tasks(self) -> tuple[Tasks, Int64]:
         """Device tasks without the FFTS+ parents, and their globalTaskId."""
         where = self.database.where("TASK", "deviceId", self.device)
         self.database.require("TASK", "startNs", "endNs")
         compute, codes = self._compute_tasks()
-        raw = self._integers(
+        raw = self.database.integers(
             "TASK",
             {
                 "startNs": NO_TIME,
@@ -350,7 +328,8 @@ class _Reader:
         found = replace(
             tasks, compute=compute, op_type=np.where(compute, types, NO_NAME), task_type=types
         )
-        self.remark = remark_on_ai_cpu_tasks(found, self.strings, "COMPUTE_TASK_INFO")
+        if remark := remark_on_ai_cpu_tasks(found, self.strings, "COMPUTE_TASK_INFO"):
+            self._warn(remark)
         return found
 
     def _has_one_device(self) -> bool:
@@ -362,7 +341,7 @@ class _Reader:
         Names are read, whatever is drawn, where only they tell the types of operators.
         """
         table, names = "COMPUTE_TASK_INFO", {"name": NO_ID, "inputShapes": NO_ID}
-        raw = self._integers(
+        raw = self.database.integers(
             table,
             {"globalTaskId": NO_ID, "taskType": NO_ID, "opType": NO_ID}
             | (names if self.named else {})
@@ -373,7 +352,7 @@ class _Reader:
         codes = {name: self.names.codes(raw.pop(name)) for name in ("taskType", "opType")}
         if not self.named and any((column == NO_NAME).any() for column in codes.values()):
             self.named = True
-            raw |= self._integers(table, names)
+            raw |= self.database.integers(table, names)
         coded = {
             "name": self.names.codes,
             "inputShapes": self.names.shapes,
@@ -434,7 +413,7 @@ class _Reader:
             } | self._if_every_arg(
                 {"name": NO_ID, "notifyId": NO_ID, "transportType": NO_ID, "dataType": NO_ID}
             )
-        return self._integers("COMMUNICATION_TASK_INFO", columns) if columns else {}
+        return self.database.integers("COMMUNICATION_TASK_INFO", columns) if columns else {}
 
     def _ops(
         self, tasks: Tasks, task_ids: Int64, communication: dict[str, Int64]
@@ -443,7 +422,7 @@ class _Reader:
         if not self.database.count(self.ops_table):
             return self._ops_of_tasks(tasks, task_ids, communication)
         self.database.require(self.ops_table, "startNs", "endNs")
-        raw = self._integers(
+        raw = self.database.integers(
             self.ops_table,
             {
                 "startNs": NO_TIME,
@@ -491,7 +470,7 @@ class _Reader:
 
     def _marks(self) -> dict[str, Int64]:
         """Read the marks of mstx that lie on the device too."""
-        raw = self._integers(
+        raw = self.database.integers(
             "MSTX_EVENTS", {"startNs": NO_TIME, "connectionId": NO_ID, "message": NO_ID}
         )
         known = IDS["connection"].given(raw["connectionId"]) != NO_ID
@@ -512,7 +491,10 @@ class _Reader:
         order = np.argsort(ops.first)
         first, end_ns = ops.first[order], ops.greatest(tasks.end_ns[rows])[order]
         group, label = self._groups(which[2][first])
-        self.derived_ops = True
+        self._warn(
+            f"{self.database.path.name} lists no communication ops; each is taken to run from the "
+            "first to the last of its HCCL tasks."
+        )
         return CommunicationOps.of(
             len(first),
             {
@@ -591,7 +573,9 @@ class _Reader:
 
     def _steps(self) -> Steps:
         """ProfilerStep windows; they are host time."""
-        raw = self._integers("STEP_TIME", {"id": NO_ID, "startNs": NO_TIME, "endNs": NO_TIME})
+        raw = self.database.integers(
+            "STEP_TIME", {"id": NO_ID, "startNs": NO_TIME, "endNs": NO_TIME}
+        )
         count = len(raw["id"])
         return Steps.of(
             count,

@@ -205,7 +205,7 @@ def _file_of_tables(file: CaptureFile) -> list[Capture]:
 
 
 def _read_tables(claim: Claim, identity: Identity) -> Source:
-    from timeline.sources.mindspore.tables_source import MindSporeTablesSource
+    from timeline.sources.mindspore.text_source import MindSporeTablesSource
 
     capture = claim.capture
     assert capture.device is not None

@@ -17,6 +17,7 @@ from timeline.frozen import dataclass
 from timeline.layers import Layer
 from timeline.records.not_given import NO_CONTEXT, NO_ID, NO_TIME
 from timeline.records.tables import (
+    AI_CORE_FREQUENCY,
     CommunicationOps,
     CounterSamples,
     CounterSeries,
@@ -31,11 +32,13 @@ from timeline.records.tables import (
     Tasks,
 )
 from timeline.sources.common.compute_tasks import remark_on_ai_cpu_tasks
+from timeline.sources.common.counter_tables import CounterTable, SampleClock, parsed_tables
+from timeline.sources.common.counters import CounterBuilder, Labels, build_labels
 from timeline.sources.common.device_clock import DeviceClocks, read_device_clocks
 from timeline.sources.common.losses import FFTS_REASON, counted_losses
 from timeline.sources.decoders.joins import Lookup, covering_parents
+from timeline.sources.decoders.sqlite_loose import LooseTable
 from timeline.sources.msprof_sqlite.communication import Communication, read_communication
-from timeline.sources.msprof_sqlite.counters import read_counters
 from timeline.sources.msprof_sqlite.databases import ParsedDatabases, open_parsed_databases
 from timeline.sources.msprof_sqlite.format import MSPROF_SQLITE, TASKS
 from timeline.sources.msprof_sqlite.host import launch_arrows, read_calls, read_marks
@@ -221,7 +224,7 @@ class _Reader:
         if not every and not self.wanted.frequency:
             return nothing
         return self._attempt(
-            lambda: read_counters(self.databases, self.clock, self.strings, every=every), nothing
+            lambda: _read_counters(self.databases, self.clock, self.strings, every=every), nothing
         )
 
     def _attempt(self, read: Callable[[], _Part], otherwise: _Part) -> _Part:
@@ -256,3 +259,45 @@ def _without_extra_args(tasks: Tasks) -> Tasks:
         context=constant(NO_CONTEXT, len(tasks), np.int64),
         connection=nothing,
     )
+
+
+def _read_counters(
+    databases: ParsedDatabases, clock: DeviceClocks, strings: StringPool, *, every: bool = True
+) -> tuple[CounterSeries, CounterSamples]:
+    """Read the tables of samples that are there; a sample without a moment has no time.
+
+    every: whether all are wanted, or the frequency of the AI Core alone.
+    """
+    counters = CounterBuilder()
+    for table in parsed_tables():
+        if not every and table.group != AI_CORE_FREQUENCY:
+            continue
+        rows = databases.device_table(table.file, table.table)
+        if len(rows) and rows.has(table.time):
+            time_ns, labels = _times_ns(table, rows, clock), _labels(table, rows, strings)
+            for column, values in rows.reals(tuple(table.values)).items():
+                counters.add_column(table, column, labels, time_ns, values)
+    return counters.tables(strings)
+
+
+def _times_ns(table: CounterTable, rows: LooseTable, clock: DeviceClocks) -> Int64:
+    name = table.time
+    match table.clock:
+        case SampleClock.HOST:
+            return rows.integers({name: NO_TIME})[name]
+        case SampleClock.COUNTER:
+            return clock.counted_ns(rows.integers({name: NO_ID})[name])
+        case SampleClock.SAMPLER:
+            return clock.sampled_ns(rows.integers({name: NO_ID})[name])
+        case SampleClock.MEMORY_SAMPLER:
+            times = rows.integers({name: NO_ID})[name]
+            return clock.memory_ns(times, rows.reals((name,))[name])
+
+
+def _labels(table: CounterTable, rows: LooseTable, strings: StringPool) -> Labels:
+    def spell(code: int) -> str:
+        return table.words.get(strings[code], strings[code])
+
+    ids = rows.integers(dict.fromkeys(table.ids, NO_ID))
+    kinds = rows.texts(table.kinds, strings)
+    return build_labels(len(rows), [*ids.values()], [(codes, spell) for codes in kinds.values()])

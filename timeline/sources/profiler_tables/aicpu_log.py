@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,15 +16,17 @@ from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError
 from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID, NO_TIME
-from timeline.records.tables import Spans
+from timeline.records.tables import AI_CPU, HostEvents, Records, Spans
+from timeline.records.task_kinds import run_on_ai_cpu
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.losses import LossLog
 from timeline.sources.files.opened import read_whole_file
 from timeline.sources.profiler_tables.builder import TablesBuilder
 from timeline.sources.profiler_tables.delimited import MOST, MOST_MOMENT_NS, Unit, quantity
 from timeline.sources.profiler_tables.file_kinds import TableFile, TableFiles
+from timeline.sources.profiler_tables.framework import read_tasks
 
-__all__ = ["AicpuTasks", "read_aicpu_tasks", "type_of_name"]
+__all__ = ["AicpuTasks", "read_aicpu_tasks", "type_of_name", "with_aicpu_tasks"]
 
 TICK_NS, MICROSECOND_NS = 10, 1000
 BINARY_MARK = b"\x5a\x5a"
@@ -57,7 +60,6 @@ _RUN_END = compile_late(r"Run end:\s*(\d{1,18})(?: +(\d{1,18}))?")
 _THREAD = compile_late(r"Thread\[\s*(\d{1,9})\]")
 _TICKS = compile_late(r"tickBeforeRun=(\d{1,18})\b.*?tickAfterRun=(\d{1,18})\b")
 _LENGTHS = compile_late(r"dispatchTime=(\d{1,15}) us.*?totalTime=(\d{1,15}) us")
-_TASK_DESCRIPTION = compile_late(r"(\S+)\s+\d+\s+(\d{1,18})\s+(\d{1,18})")
 _UNIT = compile_late(r"total_time\((us|ms)\)")
 _UNITS = {"us": Unit.MICROSECONDS, "ms": Unit.MILLISECONDS}
 _LEAST_CELLS = 6
@@ -120,24 +122,13 @@ def read_aicpu_tasks(files: TableFiles, into: TablesBuilder) -> AicpuTasks:
 
 
 def _table(tasks: Sequence[_Task], strings: StringPool) -> AicpuTasks:
-    start_ns, end_ns = (
-        np.array([getattr(one, name) for one in tasks], np.int64) for name in ("start_ns", "end_ns")
-    )
-    return AicpuTasks.of(
-        len(tasks),
-        {
-            "start_ns": start_ns,
-            "end_ns": end_ns,
-            "name": [strings.code(one.name) for one in tasks],
-            "kind": [strings.code(type_of_name(one.name)) for one in tasks],
-            "stream": [one.stream for one in tasks],
-            "task": [one.task for one in tasks],
-            "thread": [one.thread for one in tasks],
-            "total_ns": [one.total_ns for one in tasks],
-            "dispatch_ns": [one.dispatch_ns for one in tasks],
-            "run_ns": np.where(start_ns == NO_TIME, NO_TIME, end_ns - start_ns),
-        },
-    )
+    if not tasks:
+        return AicpuTasks.empty()
+    columns = dict(zip(_Task._fields, zip(*tasks, strict=True), strict=True))
+    run_ns = [NO_TIME if one.start_ns == NO_TIME else one.end_ns - one.start_ns for one in tasks]
+    names = [one.name for one in tasks]
+    coded = {"name": strings.codes(names), "kind": strings.codes(map(type_of_name, names))}
+    return AicpuTasks.of(len(tasks), {**columns, **coded, "run_ns": run_ns})
 
 
 def type_of_name(name: str) -> str:
@@ -237,12 +228,8 @@ def _length_ns(cell: str, unit: Unit) -> int:
 
 def _operator_names(paths: Sequence[Path]) -> dict[tuple[int, int], str]:
     """The operator of each stream and task, as the host described them."""
-    found = {}
-    for path in paths:
-        for line in read_whole_file(path).decode("utf-8", "replace").splitlines():
-            if match := _TASK_DESCRIPTION.fullmatch(line.strip()):
-                found[int(match[3]), int(match[2])] = match[1]
-    return found
+    tasks = (one for path in paths for one in read_tasks(path, LossLog(path)))
+    return {(stream, task): name for name, _, task, stream in tasks}
 
 
 def _of_binary(
@@ -279,3 +266,35 @@ def _tasks_of_rows(
             stream,
             task,
         )
+
+
+UNNAMED = "not named"
+
+
+def with_aicpu_tasks(records: Records, files: TableFiles) -> Records:
+    """The records with tasks of AI CPUs by thread, where device tasks hold none of them.
+
+    They are no device tasks: the log of the device may hold them too, and does not name them. Both
+    are on the counter of the device. What is damaged in the log is counted where tables are read.
+    """
+    if run_on_ai_cpu(records.tasks.task_type, records.strings).any():
+        return records
+    into = TablesBuilder(records.rank)
+    tasks = read_aicpu_tasks(files, into)
+    tasks = tasks.take(tasks.start_ns != NO_TIME)
+    if not len(tasks):
+        return records
+    strings = records.strings
+    names = {code: strings.code(into.strings[code]) for code in np.unique(tasks.name).tolist()}
+    names[NO_NAME] = strings.code(UNNAMED)
+    events = HostEvents.of(
+        len(tasks),
+        {
+            "start_ns": tasks.start_ns,
+            "end_ns": tasks.end_ns,
+            "layer": np.full(len(tasks), strings.code(AI_CPU), np.int32),
+            "thread": tasks.thread,
+            "name": [names[code] for code in tasks.name.tolist()],
+        },
+    )
+    return replace(records, host=HostEvents.concat([records.host, events]))

@@ -20,6 +20,7 @@ from timeline.records.profiler_tables.cluster import (
     ParallelStrategies,
     ParallelTimes,
 )
+from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.losses import LossLog
 from timeline.sources.common.process_groups import read_groups
 from timeline.sources.decoders.json_values import read_json
@@ -108,11 +109,8 @@ def _add_strategy(
 
 def _whole(value: object, least: int) -> int:
     """A number of ranks or stages, which may be written as a text; NO_ID where it is none."""
-    if isinstance(value, str) and _is_whole(value):
-        value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool):
-        return NO_ID
-    return value if least <= value <= _MOST_RANKS else NO_ID
+    number = whole_number(value)
+    return NO_ID if number is None or not least <= number <= _MOST_RANKS else number
 
 
 def _read_strategy(path: Path, into: TablesBuilder) -> None:

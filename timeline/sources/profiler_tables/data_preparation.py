@@ -1,4 +1,4 @@
-"""Queues, the pipeline and processors of the preparation of data."""
+"""Queues, the pipeline and processors of the preparation of data, as tables and as counters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from timeline.columns.columns import Bool, Int64
+from timeline.columns.columns import Bool, Float64, Int64
 from timeline.frozen import dataclass
 from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID, NO_TIME
@@ -24,6 +24,7 @@ from timeline.records.profiler_tables.data_preparation import (
     Queue,
     QueueRecords,
 )
+from timeline.records.tables import Omission, OmissionCode
 from timeline.sources.common.decimals import (
     interval_ns_of_milliseconds,
     moments_ns,
@@ -31,7 +32,7 @@ from timeline.sources.common.decimals import (
     whole_number,
     whole_numbers,
 )
-from timeline.sources.common.losses import LossLog
+from timeline.sources.common.losses import LossLog, counted_losses
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.decoders.text_lines import Lines, read_lines
 from timeline.sources.files.opened import open_profile_file
@@ -39,11 +40,18 @@ from timeline.sources.profiler_tables.builder import TablesBuilder
 from timeline.sources.profiler_tables.delimited import MOST, Cell, read_texts
 from timeline.sources.profiler_tables.file_kinds import TableFile, TableFiles
 
-__all__ = ["SIZE_LINE", "QueueLines", "read_data_preparation", "read_queue_lines"]
+__all__ = [
+    "AddSamples",
+    "QueueLines",
+    "read_cpu_use",
+    "read_data_preparation",
+    "read_queue_sizes",
+    "read_queue_trace",
+]
 
 ROOT = 0
 """The operation that the network takes from; what is not below it feeds no queue that counts."""
-_TIME_LINE, SIZE_LINE = b"0", b"1"
+_TIME_LINE, _SIZE_LINE = b"0", b"1"
 _TIMED = {b"0": "get_ns", b"1": "push_ns", b"2": "total_ns"}
 _LEAST_CELLS = 4
 """Of a line of a queue; a fifth is the time of the sample, which older versions do not write."""
@@ -154,13 +162,13 @@ def _read_host_queue(path: Path, losses: LossLog, into: TablesBuilder) -> None:
 
     what: 0 took it from the pipeline, 1 put it into the queue behind, 2 both together.
     """
-    for found in read_queue_lines(path, losses, _NO_KIND):
-        sized = found.where(0, {SIZE_LINE})
+    for found in _read_queue_lines(path, losses, _NO_KIND):
+        sized = found.where(0, {_SIZE_LINE})
         _add_times(found.take(~sized), losses, into)
         _add_sizes(found.take(sized), losses, into)
 
 
-def read_queue_lines(path: Path, losses: LossLog, reason: str) -> Iterator[QueueLines]:
+def _read_queue_lines(path: Path, losses: LossLog, reason: str) -> Iterator[QueueLines]:
     """Lines of a queue, which are those of a time or a size; others are noted for a reason.
 
     Raises:
@@ -171,7 +179,7 @@ def read_queue_lines(path: Path, losses: LossLog, reason: str) -> Iterator[Queue
         known = found.count >= _LEAST_CELLS
         whole = found.take(known)
         is_time = whole.where(0, {_TIME_LINE}) & whole.where(1, _TIMED)
-        known[known] = is_time | whole.where(0, {SIZE_LINE})
+        known[known] = is_time | whole.where(0, {_SIZE_LINE})
         losses.add_lines(reason, found.lines[~known])
         yield found.take(known)
 
@@ -446,12 +454,156 @@ _USES = ("user_utilization", "sys_utilization", "idle_utilization")
 
 def _mean(metrics: Mapping[str, Any], name: str) -> float:
     """The mean of the samples that are numbers, NaN without any."""
-    samples = [
-        real(one)
-        for one in _listed(metrics.get(name))
-        if isinstance(one, (int, float)) and not isinstance(one, bool)
-    ]
+    samples = [real(one) for one in _listed(metrics.get(name)) if _is_number(one)]
     return sum(samples) / len(samples) if samples else float("nan")
+
+
+# -- counters --------------------------------------------------------------------------------------
+
+AddSamples = Callable[[str, str, str, Int64, Float64], None]
+"""Takes group, name, unit, times in ns and values."""
+CPU_GROUP, QUEUE_GROUP = "MindData CPU", "MindData Queue"
+_NS_IN_MS = 1_000_000
+_FIELDS = 5
+_NO_SAMPLE = "lines without a time or of no known kind"
+_MOST_MS = 9 * 10**12
+_OF_HOST = {
+    "user_utilization": ("Host User", "%"),
+    "sys_utilization": ("Host System", "%"),
+    "io_utilization": ("Host I/O Wait", "%"),
+    "idle_utilization": ("Host Idle", "%"),
+    "context_switch_count": ("Context Switches", ""),
+    "runnable_process": ("Runnable Processes", ""),
+}
+_OF_TASK = {"user_utilization": "User", "sys_utilization": "System"}
+_SERIES = {b"0": "Pipeline Time", b"1": "Push Time", b"2": "Batch Time"}
+
+
+def read_cpu_use(path: Path, rank: int, add: AddSamples) -> list[Omission]:
+    """Read minddata_cpu_utilization_R.json: lists of samples beside one list of times (ms).
+
+    A process or an operation has no first sample, because its use is that since the one before.
+
+    Raises:
+        SourceError: the file cannot be read.
+    """
+    document = read_json(path)
+    time_ns = _times_ns(document)
+    damage = LossLog(path)
+
+    def draw(metrics: Any, key: str, name: str, unit: str) -> None:
+        if isinstance(metrics, dict) and key in metrics:
+            values = _values(metrics[key])
+            missing = len(time_ns) - len(values)
+            sample_ns = time_ns[missing:] if missing in (0, 1) else np.full(len(values), NO_TIME)
+            _add_timed(add, damage, (CPU_GROUP, name, unit), sample_ns, values)
+
+    for key, (name, unit) in _OF_HOST.items():
+        draw(document.get("device_info"), key, name, unit)
+    for key, label in _OF_TASK.items():
+        draw(document.get("process_info"), key, f"Process {label}", "%")
+    for op in (one for one in _listed(document.get("op_info")) if isinstance(one, dict)):
+        for key, label in _OF_TASK.items():
+            draw(op.get("metrics"), key, f"Op {op.get('op_id')} {label}", "%")
+    return list(damage.omissions(rank))
+
+
+def read_queue_sizes(path: Path, times: Path | None, rank: int, add: AddSamples) -> list[Omission]:
+    """Read pipeline_profiling_R.json: how full the output queue of each operation is.
+
+    It has no times: the monitor that samples processors samples the queues in the same round, so
+    the times are those of minddata_cpu_utilization_R.json, the first to the first. The files are
+    saved one after the other, so one may have a sample more.
+
+    Raises:
+        SourceError: a file cannot be read.
+    """
+    document = read_json(path)
+    time_ns = _times_ns(read_json(times)) if times else np.empty(0, np.int64)
+    damage = LossLog(path)
+    for op in (one for one in _listed(document.get("op_info")) if isinstance(one, dict)):
+        metrics = op.get("metrics")
+        queue = metrics.get("output_queue") if isinstance(metrics, dict) else None
+        if not isinstance(queue, dict):
+            continue  # such an operation has no queue
+        values = _values(queue.get("size"))
+        sample_ns = np.full(len(values), NO_TIME)
+        if abs(len(values) - len(time_ns)) <= 1:
+            count = min(len(values), len(time_ns))
+            sample_ns[:count] = time_ns[:count]
+        name = f"{op.get('op_type', 'Op')} {op.get('op_id')}"
+        _add_timed(add, damage, (QUEUE_GROUP, name, ""), sample_ns, values)
+    return list(damage.omissions(rank))
+
+
+def _add_timed(
+    add: AddSamples, damage: LossLog, series: tuple[str, str, str], time_ns: Int64, values: Float64
+) -> None:
+    """Add the samples of a series that have a number and a time; the others are noted."""
+    good = np.isfinite(values) & (time_ns != NO_TIME)
+    if not good.all():
+        where = f"sample {int(np.argmin(good))} of {series[1]}"
+        damage.add("samples without a time or a number", where, int(np.count_nonzero(~good)))
+    add(*series, time_ns[good], values[good])
+
+
+def read_queue_trace(path: Path, rank: int, add: AddSamples) -> list[Omission]:
+    """Read device_queue_profiling_R.txt or dataset_iterator_profiling_R.txt.
+
+    One line is: kind, more, batch, value, time (ms). Kind 0 is how long (ms) a batch took, `more`
+    tells for what; kind 1 is how full the queue was, `more` is its capacity. Older versions write
+    no time.
+
+    Raises:
+        SourceError: the file cannot be read.
+    """
+    damage, untimed = LossLog(path), 0
+    where = "Device Queue" if path.name.startswith("device_queue") else "Iterator Queue"
+    for found in _read_queue_lines(path, damage, _NO_SAMPLE):
+        whole = found.take(found.count == _FIELDS)
+        untimed += len(found) - len(whole)
+        time_ms, timed = whole_numbers(whole.column(4), 0)
+        values, valued = whole_numbers(whole.column(3), 0)
+        good = timed & valued & (np.abs(time_ms) < _MOST_MS)
+        damage.add_lines(_NO_SAMPLE, whole.lines[~good])
+        is_size = whole.where(0, {_SIZE_LINE})
+        series = [(where, "", is_size)]
+        series += [
+            (f"{where} {name}", "ms", ~is_size & whole.where(1, {code}))
+            for code, name in _SERIES.items()
+        ]
+        for name, unit, rows in series:
+            kept = rows & good
+            if kept.any():
+                time_ns, numbers = time_ms[kept] * _NS_IN_MS, values[kept].astype(np.float64)
+                add(QUEUE_GROUP, name, unit, time_ns, numbers)
+    reason = f"lines of {path.name} without a time, as older versions write them"
+    return [
+        *damage.omissions(rank),
+        *counted_losses({reason: untimed}, rank, OmissionCode.NO_TIME, loss=False),
+    ]
+
+
+def _times_ns(document: dict[str, Any]) -> Int64:
+    """The times (ms) of samples; NO_TIME where one is no whole number."""
+    times = _listed(document.get("time_stamp"))
+    return np.array(
+        [
+            int(time) * _NS_IN_MS if _is_number(time) and 0 <= time < _MOST_MS else int(NO_TIME)
+            for time in times
+        ],
+        np.int64,
+    )
+
+
+def _values(samples: Any) -> Float64:
+    """Samples as floats, NaN where one is no number."""
+    values = (float(one) if _is_number(one) else np.nan for one in _listed(samples))
+    return np.array([*values], np.float64)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 # -- cells -----------------------------------------------------------------------------------------

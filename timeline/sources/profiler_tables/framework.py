@@ -23,7 +23,7 @@ from timeline.sources.common.framework_raw import (
     tensors_of_text,
 )
 from timeline.sources.common.losses import LossLog
-from timeline.sources.profiler_tables.builder import TablesBuilder
+from timeline.sources.profiler_tables.builder import TablesBuilder, table_of_rows
 from timeline.sources.profiler_tables.delimited import (
     Cell,
     DelimitedTable,
@@ -33,7 +33,7 @@ from timeline.sources.profiler_tables.delimited import (
 )
 from timeline.sources.profiler_tables.file_kinds import TableFile, TableFiles
 
-__all__ = ["read_framework", "sizes_of_shape"]
+__all__ = ["read_framework", "read_tasks", "sizes_of_shape"]
 
 
 class _Described(ColumnTable):
@@ -72,21 +72,6 @@ class _Operator:
 
     kind: str = ""
     tensors: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
-
-
-@dataclass
-class _Rows:
-    """Columns of FrameworkOperators while they are collected."""
-
-    columns: dict[str, list[int]] = field(
-        default_factory=lambda: {
-            name: [] for name in ("stream", "task", "name", "kind", "blocks", "inputs", "outputs")
-        }
-    )
-
-    def add(self, **cells: int) -> None:
-        for name, cell in cells.items():
-            self.columns[name].append(cell)
 
 
 def read_framework(files: TableFiles, into: TablesBuilder) -> Mapping[int, int]:
@@ -181,39 +166,22 @@ def _of_texts(files: TableFiles, into: TablesBuilder) -> FrameworkOperators:
     for path in files.get(TableFile.GRAPH_DESCRIPTIONS, ()):
         with into.reading(path) as losses:
             described.update(_descriptions(path, losses))
-    rows, left = _Rows(), dict(described)
     types = _types_of(one.tensors for one in described.values())
-    codes = {
+    told = {
         name: (into.strings.code(one.kind), *_codes_of(one.tensors, types, into))
         for name, one in described.items()
     }
-    nothing = (NO_NAME, NO_NAME, NO_NAME)
+    tasks: list[tuple[str, int, int, int]] = []
     for path in files.get(TableFile.TASK_DESCRIPTIONS, ()):
         with into.reading(path) as losses:
-            for name, block_dim, task, stream in _tasks(path, losses):
-                kind, inputs, outputs = codes.get(name, nothing)
-                left.pop(name, None)
-                rows.add(
-                    stream=stream,
-                    task=task,
-                    name=into.strings.code(name),
-                    kind=kind,
-                    blocks=block_dim,
-                    inputs=inputs,
-                    outputs=outputs,
-                )
-    for name in left:
-        kind, inputs, outputs = codes[name]
-        rows.add(
-            stream=NO_ID,
-            task=NO_ID,
-            name=into.strings.code(name),
-            kind=kind,
-            blocks=NO_ID,
-            inputs=inputs,
-            outputs=outputs,
-        )
-    return FrameworkOperators.of(len(rows.columns["name"]), rows.columns)
+            tasks += read_tasks(path, losses)
+    run = {name for name, *_ in tasks}
+    tasks += [(name, NO_ID, NO_ID, NO_ID) for name in described if name not in run]
+    rows = []
+    for name, blocks, task, stream in tasks:
+        kind, *sides = told.get(name, (NO_NAME, NO_NAME, NO_NAME))
+        rows.append((NO_GRAPH, stream, task, into.strings.code(name), kind, blocks, *sides))
+    return table_of_rows(FrameworkOperators, rows)
 
 
 def _descriptions(path: Path, losses: LossLog) -> Iterator[tuple[str, _Operator]]:
@@ -239,7 +207,7 @@ def _descriptions(path: Path, losses: LossLog) -> Iterator[tuple[str, _Operator]
             losses.add("lines without op_name", f"line {row.line}")
 
 
-def _tasks(path: Path, losses: LossLog) -> Iterator[tuple[str, int, int, int]]:
+def read_tasks(path: Path, losses: LossLog) -> Iterator[tuple[str, int, int, int]]:
     """Name, blocks, task and stream of each line."""
     for row in read_rows(path, losses, None):
         numbers = [whole_number(cell) for cell in row.cells[1:_TASK_CELLS]]

@@ -96,10 +96,6 @@ def _table_directories(capture: Capture) -> tuple[Path, ...]:
     return (capture.content,) if capture.content.is_dir() else ()
 
 
-def _recognise_step_tables(folder: Folder) -> list[Capture]:
-    return _step_tables_in(folder.path, folder.names)
-
-
 def _file_of_step_tables(file: CaptureFile) -> list[Capture]:
     """Return the capture of a table; one that lies in a richer capture is none itself."""
     found = _step_tables_in(file.path.parent, [file.name])
@@ -122,7 +118,7 @@ def _read_step_tables(claim: Claim, identity: Identity) -> Source:
 STEP_TABLES = Format(
     name="step tables",
     kind=FormatKind.SUMS,
-    recognise=_recognise_step_tables,
+    recognise=lambda folder: _step_tables_in(folder.path, folder.names),
     recognise_file=_file_of_step_tables,
     identify=identify_device,
     read_with=_read_step_tables,
