@@ -16,7 +16,6 @@ from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.profiler_tables.cluster import ParallelTimes
 from timeline.records.vendor import Measure, VendorFigures
 from timeline.sources.common.decimals import moments_ns
-from timeline.sources.common.lane_names import device_of
 from timeline.sources.common.losses import LossLog
 from timeline.sources.common.overlap_analysis import MEASURES, OVERLAP_PROCESS, sum_segments
 from timeline.sources.companions.sample_tables import select_device_rows
@@ -247,6 +246,8 @@ def read_overlap_events(
     Raises:
         SourceError: the file cannot be read, or is no trace.
     """
+    from timeline.sources.common.lane_names import device_of  # which decodes traces
+
     try:
         with open_profile_file(path) as stream:
             events = _decode_events(stream.read())
