@@ -35,6 +35,8 @@ __all__ = [
 ]
 
 NOT_DISTRIBUTED = "not distributed"
+MOST_PART_NAME = 64
+"""Characters; labels of processes may hold any text."""
 DEVICE_DIRECTORY = compile_late(r"device_([0-9]{1,9})")
 Extent = tuple[int | None, int | None]
 """Start and end in wall ns, None where not known."""
@@ -171,15 +173,18 @@ class Evidence:
 class Part:
     """What is read as one rank of a capture that holds several ranks.
 
-    name: the part as people call it, such as device_1 or TP01. device: what the part ran on, None
-    for processes of a merged trace. processes: those, and the pid that each had before. is_first:
-    whether the head of the trace, which is that of one rank, is of this one.
+    name: the part as people call it, such as device_1 or TP01; a long one is cut. device: what the
+    part ran on, None for processes of a merged trace. processes: those, and the pid that each had
+    before. is_first: whether the head of the trace, which is that of one rank, is of this one.
     """
 
     name: str
     device: int | None = None
     processes: tuple[tuple[object, object], ...] = ()
     is_first: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.name[:MOST_PART_NAME])
 
     @classmethod
     def of_device(cls, device: int | None) -> Part:
@@ -242,33 +247,38 @@ class Claim:
     @property
     def name(self) -> str:
         """The name of the capture's directory, as --assign-rank takes it."""
-        return self._with_device(self.capture.directory.name)
+        return self._with_part(self.capture.directory.name)
 
     @property
     def path(self) -> str:
         """The path of the capture, as --assign-rank takes it where names are not enough."""
-        return self._with_device(str(self.capture.directory))
+        return self._with_part(str(self.capture.directory))
 
-    def _with_device(self, directory: str) -> str:
-        """A name or path of the directory, with the part or id where it holds several."""
+    @property
+    def file(self) -> str:
+        """What is read of the capture, as --assign-rank takes it where several lie together."""
+        return self._with_part(str(self.capture.content))
+
+    def _with_part(self, place: str) -> str:
+        """A name or path, with the part or id where several ranks have it."""
         if self.capture.format.ids is not None:
-            return f"{directory}/device_{self.capture.device}"
-        return directory if self.part is None else f"{directory}/{self.part.name}"
+            return f"{place}/device_{self.capture.device}"
+        return place if self.part is None else f"{place}/{self.part.name}"
 
     def is_named(self, name: str) -> bool:
         """Whether a name or path is that of the capture, its part, or what lies around it."""
-        wanted, directory = Path(name), self.capture.directory
+        wanted, places = Path(name), (self.capture.directory, self.capture.content)
         numbers = (self.device, self.capture.device)
         parts = {f"device_{number}" for number in numbers if number is not None}
         if self.part is not None:
             parts.add(self.part.name)
-        known = (directory.name, str(directory))
+        known = [text for place in places for text in (place.name, str(place))]
         if name in (*known, *(f"{one}/{part}" for one in known for part in parts)):
             return True
-        resolved = directory.resolve()
-        if wanted.exists() and wanted.resolve() in (resolved, *resolved.parents):
+        resolved = [place.resolve() for place in places]
+        if wanted.exists() and wanted.resolve() in (*resolved, *resolved[0].parents):
             return True
-        return wanted.name in parts and wanted.parent.resolve() == resolved
+        return wanted.name in parts and wanted.parent.resolve() in resolved
 
     def with_rank(self, rank: int) -> Claim:
         """The claim to a rank that somebody gave the capture."""
@@ -284,16 +294,12 @@ class Claim:
         return Identity(rank, directory, self.device, self.taken, self.worker, where, part)
 
 
-def _no_captures(_file: CaptureFile) -> list[Capture]:
-    return []
-
-
-def _no_extent(_capture: Capture) -> Extent:
-    return NO_EXTENT
-
-
-def _no_directories(_capture: Capture) -> tuple[Path, ...]:
+def _nothing(_: object) -> tuple[()]:
     return ()
+
+
+def _no_extent(_: Capture) -> Extent:
+    return NO_EXTENT
 
 
 def _parsed_by_msprof(capture: Capture) -> tuple[Path, ...]:
@@ -301,10 +307,6 @@ def _parsed_by_msprof(capture: Capture) -> tuple[Path, ...]:
     if capture.device is None or not capture.directory.name.startswith(PROF):
         return ()
     return (capture.directory / f"device_{capture.device}" / SQLITE,)
-
-
-def _nothing_unused(_capture: Capture) -> Iterable[UnusedFile]:
-    return ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -339,13 +341,13 @@ class Format:
     identify: Callable[[Capture, Root], list[Claim]]
     read_with: Callable[[Claim, Identity], Source]
     kind: FormatKind = FormatKind.EXPORT
-    recognise_file: Callable[[CaptureFile], list[Capture]] = _no_captures
-    recognise_content: Callable[[CaptureFile], list[Capture]] = _no_captures
+    recognise_file: Callable[[CaptureFile], Sequence[Capture]] = _nothing
+    recognise_content: Callable[[CaptureFile], Sequence[Capture]] = _nothing
     recorded_time: Callable[[Capture], Extent] = _no_extent
     ids: Callable[[Path], list[int]] | None = None
-    table_directories: Callable[[Capture], tuple[Path, ...]] = _no_directories
+    table_directories: Callable[[Capture], tuple[Path, ...]] = _nothing
     parsed_directories: Callable[[Capture], tuple[Path, ...]] = _parsed_by_msprof
-    unused: Callable[[Capture], Iterable[UnusedFile]] = _nothing_unused
+    unused: Callable[[Capture], Iterable[UnusedFile]] = _nothing
     lies_beside: bool = False
     packed: bool = False
     counts_ticks: bool = False

@@ -34,7 +34,7 @@ from tests.support.profile_shelf import (
 from timeline.cli.main import main
 from timeline.errors import NoProfileError, SourceError
 from timeline.selection import Kind
-from timeline.sources.files.same_files import have_same_files
+from timeline.sources.finding.copies import have_same_files
 from timeline.sources.finding.discovery import discover
 
 NEWER = "20250109130000123"

@@ -25,7 +25,7 @@ from timeline.sources.capture import (
 from timeline.sources.common.json_kinds import JsonKind, kind_of_json
 from timeline.sources.common.msprof_files import plain_name_of_table
 from timeline.sources.files.opened import source_errors_for, walk, without_gz
-from timeline.sources.finding.foreign import find_foreign, foreign_files_below
+from timeline.sources.finding.foreign import NAMED_BESIDE, find_foreign, foreign_files_below
 from timeline.sources.profiler_tables.file_kinds import TableFile, find_table_files
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, PROF, SQLITE
 
@@ -43,16 +43,6 @@ _OF_JOBS = frozenset({FormatKind.LOG, FormatKind.STEPS})
 _GIVE_WAY = frozenset({FormatKind.STEPS, FormatKind.UNREADABLE})
 """Kinds to which bare tables do not give way."""
 _DECODED_LOG = frozenset({TableFile.AICPU_TEXT})
-_CLUSTER_OUTPUT = "cluster_analysis_output"
-_CLUSTER = compile_late(
-    r"cluster_analysis\.db|cluster_(?:step_trace_time\.csv|communication.*\.json)"
-)
-_CLUSTER_SAID = "what msprof-analyze made of the profiles of all ranks, which is not read."
-_CLUSTER_ADVICE = "Pass the profiles that it was made of."
-_MONITOR_LINES = compile_late(r"msmonitor_.*\.jsonl(?:\.gz)?")
-_MONITOR_DATABASE = compile_late(r"msmonitor_.*\.db(?:\.gz)?")
-_MONITOR_SAID = "what msMonitor recorded line by line, which is not read."
-_MONITOR_ADVICE = "Have it write a database (export type DB), and pass that: msmonitor_*.db."
 MOST_RENAMED = 3
 """So many tables with longer names are named."""
 MOST_FOREIGN = 4
@@ -123,8 +113,7 @@ def find_captures(path: Path, unreadable: list[SourceError] | None = None) -> Fo
 def _nothing_found(path: Path, remarks: Sequence[str]) -> NoProfileError:
     """The error of a directory without a profile: what else is there, or what was looked for."""
     others = dict(islice(foreign_files_below(path).items(), MOST_FOREIGN))
-    named = [f"{other.name} was" for other in others.values()]
-    more = [one for one in remarks if not any(name in one for name in named)]
+    more = [one for one in remarks if not any(str(at) in one for at in others.values())]
     looked_for = (
         "Looked for",
         *formats.LOOKED_FOR,
@@ -176,7 +165,7 @@ def _is_of_device(directory: Path) -> bool:
 # -- one file --------------------------------------------------------------------------------------
 
 
-def _captures_of_file(path: Path) -> list[Capture]:
+def _captures_of_file(path: Path) -> Sequence[Capture]:
     """The captures that a file is of, one a device; of that file, whatever else lies beside it."""
     resolved = path.resolve()
     root = _capture_root(resolved.parent)
@@ -190,10 +179,6 @@ def _captures_of_file(path: Path) -> list[Capture]:
             return captures
     if (foreign := find_foreign(resolved)) is not None:
         raise NoProfileError(path, f"is {foreign.what}, no profile.", do=foreign.describe(path))
-    if _is_of_cluster(path):
-        raise NoProfileError(path, f"is {_CLUSTER_SAID}", do=_CLUSTER_ADVICE)
-    if _MONITOR_LINES.fullmatch(path.name):
-        raise NoProfileError(path, f"is {_MONITOR_SAID}", do=_MONITOR_ADVICE)
     if named := plain_name_of_table(path.name):
         raise NoProfileError(
             path,
@@ -212,11 +197,6 @@ def _captures_of_file(path: Path) -> list[Capture]:
         "is no profile." if kind is JsonKind.NO_TRACE else f"is {kind.value}, no profile.",
         do=f"Expected a directory, a .zip or .tar archive of one, {formats.EXPECTED}",
     )
-
-
-def _is_of_cluster(path: Path) -> bool:
-    """Whether a file is of msprof-analyze's output on all ranks."""
-    return bool(_CLUSTER.fullmatch(path.name)) or path.parent.name == _CLUSTER_OUTPUT
 
 
 def _renamed_tables(path: Path) -> Iterator[str]:
@@ -280,13 +260,10 @@ class _Walk:
             return
         folder = Folder(FolderKind.LOOSE, directory, directory, names, directories)
         yield from _captures_alone(folder) or self._captures_beside(folder)
-        if any(map(_is_of_cluster, (directory / name for name in names))):
-            self.remarks.append(f"{directory} holds {_CLUSTER_SAID} {_CLUSTER_ADVICE}")
-        if lines := [name for name in names if _MONITOR_LINES.fullmatch(name)]:
-            more = f" and {len(lines) - 1} more" if len(lines) > 1 else ""
-            beside = any(_MONITOR_DATABASE.fullmatch(name) for name in names)
-            advice = "The databases beside it are." if beside else _MONITOR_ADVICE
-            self.remarks.append(f"{directory / lines[0]}{more} is {_MONITOR_SAID} {advice}")
+        for other in NAMED_BESIDE:
+            if own := [name for name in names if other.is_of(name)]:
+                more = f" and {len(own) - 1} more" if len(own) > 1 else ""
+                self.remarks.append(f"{directory / own[0]}{more} is {other.what}. {other.do}")
 
     def _captures_beside(self, folder: Folder) -> list[Capture]:
         """The captures of all formats that lie beside others; nothing else looks like one then."""

@@ -1,9 +1,9 @@
 """From a path to one source per rank of the newest run that lies there.
 
-In order: find what formats recognise (captures), identify each (`identify_capture`), number the
-parts of those that hold several ranks (parts), drop copies of others (choose_copies), group into
-runs by time (times, runs), give the captures of the newest run their ranks (ranks). Around all
-that, what is packed is unpacked (packed).
+In order: find what formats recognise (captures), identify each (`identify_capture`), drop what
+others hold too (copies), number the ranks of replicas (replicas), group into runs by time (times,
+runs), give the captures of the newest run their ranks (ranks). Around all that, what is packed is
+unpacked (packed).
 """
 
 from __future__ import annotations
@@ -23,9 +23,13 @@ from timeline.sources.companions.source import WithCompanionFiles, with_companio
 from timeline.sources.files.opened import uncompressed_database_name
 from timeline.sources.files.remote_path import RemotePath
 from timeline.sources.finding.captures import EmptyOutput, find_captures
-from timeline.sources.finding.choose_copies import choose_among_copies
-from timeline.sources.finding.parts import count_ranks_on, find_free_ranks, without_merged
-from timeline.sources.finding.ranks import ResolvedRanks, resolve_ranks
+from timeline.sources.finding.copies import drop_copies
+from timeline.sources.finding.ranks import (
+    ResolvedRanks,
+    count_ranks_on,
+    resolve_ranks,
+    tell_apart,
+)
 from timeline.sources.finding.replicas import ReplicaSource, number_replicas
 from timeline.sources.finding.runs import (
     FoundRun,
@@ -120,35 +124,29 @@ class _Search:
         """Find and identify the captures, and open those of the newest run."""
         found = count_ranks_on(self._claims(self._captures()))
         identified = self._with_assigned_ranks(found, assigned)
-        claims, of_merged = without_merged(identified)
-        claims, of_copies = choose_among_copies(claims)
-        self._notes += [*of_merged, *of_copies]
+        claims, of_copies = drop_copies(identified)
+        self._notes += of_copies
         runs = group_into_runs(number_replicas(claims), with_times=self._finding.lists_all)
         if not runs:
-            return Discovered((), tuple(self._notes), (), tuple(self._unclear), self._unassigned)
+            return self._discovered(())
         if not self._finding.lists_all and (error := runs_of_one_time(runs, self._root.path)):
             raise error
-        members, of_parts = find_free_ranks(runs[-1].claims)
-        newest = resolve_ranks(members, self._root.path)
+        newest = resolve_ranks(runs[-1].claims, self._root.path)
         self._check(newest)
         if not self._finding.lists_all:
             self._notes += describe_older_runs(runs, self._root.path)
-        self._notes += of_parts
-        if newest.note:
-            self._notes.append(newest.note)
-        assumed = (claim.note for claim in newest.ranks.values() if claim.note)
-        self._notes += dict.fromkeys(assumed)
+        self._notes += newest.notes
+        self._notes += dict.fromkeys(one.note for one in newest.ranks.values() if one.note)
         sources = tuple(_open(claim, rank) for rank, claim in sorted(newest.ranks.items()))
         kept = set(map(id, claims))  # to compare claims takes the square of their number
         passed = {one.capture.content for one in identified if id(one) not in kept}
         tables = [one for one in self._tables if one.content not in passed]
         self._notes += _notes_on_tables(tables, sources, claims)
+        return self._discovered(sources, runs)
+
+    def _discovered(self, sources: tuple[Source, ...], runs: Sequence[FoundRun] = ()) -> Discovered:
         return Discovered(
-            sources,
-            tuple(self._notes),
-            tuple(runs),
-            tuple(self._unclear),
-            self._unassigned,
+            sources, tuple(self._notes), tuple(runs), tuple(self._unclear), self._unassigned
         )
 
     def _captures(self) -> Sequence[Capture]:
@@ -236,7 +234,7 @@ class _Search:
             return
         if not self._finding.keep_going or not found.ranks or not found.is_partial:
             raise found.error
-        self._notes += [f"{path.name} is left out: {said}" for path, said in found.problems]
+        self._notes += [f"{path} is left out: {said}" for path, said in found.problems]
 
 
 def identify_capture(capture: Capture, root: Root) -> list[Claim]:
@@ -295,11 +293,10 @@ def _notes_on_tables(
 def _check_one_of_a_run(name: str, rank: int, hits: Sequence[Claim]) -> None:
     for run in group_into_runs(hits) if len(hits) > 1 else ():
         if len(run.claims) > 1:
-            known = {claim.name for claim in run.claims}
-            is_enough = len(known) == len(run.claims) and name not in known
-            names = ", ".join(claim.name if is_enough else claim.path for claim in run.claims)
+            names = tell_apart(run.claims, "name", "path", "file").values()
             raise UsageError(
-                f"--assign-rank {name}={rank} fits several captures of one run: {names}.",
+                f"--assign-rank {name}={rank} fits several captures of one run: "
+                f"{', '.join(names)}.",
                 do="Write one of these instead, for each that has no rank.",
             )
 

@@ -15,7 +15,7 @@ from timeline.frozen import dataclass
 from timeline.patterns import compile_late
 from timeline.sources.files.opened import open_profile_file, walk
 
-__all__ = ["find_foreign", "foreign_files_below"]
+__all__ = ["NAMED_BESIDE", "find_foreign", "foreign_files_below"]
 
 GLANCE_BYTES = 1 << 16
 MOST_LOOKED_AT = 1_000
@@ -47,8 +47,8 @@ class Foreign:
         """What to do with a file of it."""
         return self.do.format(path=shlex.quote(str(path)))
 
-    def is_of(self, text: bytes, tables: Iterable[str], name: str) -> bool:
-        """Whether a file is of the format, by its first bytes, tables or name."""
+    def is_of(self, name: str, text: bytes = b"", tables: Iterable[str] = ()) -> bool:
+        """Whether a file is of the format, by its name, first bytes or tables."""
         return bool(
             (self.content and re.search(self.content, text, re.DOTALL))
             or (self.tables and any(re.fullmatch(self.tables, table) for table in tables))
@@ -65,6 +65,23 @@ _NSYS_JSON = rb'\A\{"data":\s*\[|"(?:Cuda|Nvtx|TraceProcess|OSRuntime)Event":'
 _HATCHET = rb'"frame":\s*\{[^{}]*"ROOT"|"cat":\s*"triton"'
 _PLANES = rb'"/(?:device|host):\w+|\A\n[\x00-\xff]{1,40}?/(?:device|host):'
 _OF_SERVICE = r"(?:ms_service|ascend_service_profiler)_.*\.db|ms_service_profiler.*"
+_OF_CLUSTER = (
+    r"cluster_analysis\.db|cluster_(?:step_trace_time\.csv|communication.*\.json)"
+    r"|communication_group\.json"
+)
+NAMED_BESIDE = (
+    Foreign(
+        "what msprof-analyze made of the profiles of all ranks, which is not read",
+        "Pass the profiles that it was made of.",
+        name=_OF_CLUSTER,
+    ),
+    Foreign(
+        "what msMonitor recorded line by line, which is not read",
+        "Have it write a database (export type DB), and pass that: msmonitor_*.db.",
+        name=r"msmonitor_.*\.jsonl(?:\.gz)?",
+    ),
+)
+"""What is named beside profiles too, where somebody may expect it to be read."""
 _FOREIGN = (
     Foreign("a timeline that tlexport wrote", _SHOW, rb"io\.tlexport"),
     Foreign("an export of Nsight Systems", _NSIGHT, _NSYS_JSON, tables=_OF_NSYS),
@@ -93,6 +110,7 @@ _FOREIGN = (
         "Open it at https://ui.perfetto.dev, or pass a profile.",
         name=r".*\.(?:pftrace|perfetto-trace)(?:\.gz)?",
     ),
+    *NAMED_BESIDE,
 )
 """Most particular first: what this program wrote says so, whatever is in it."""
 
@@ -101,7 +119,7 @@ def find_foreign(path: Path) -> Foreign | None:
     """The format that a file is of by its content, else by its name; a directory by its name."""
     text = _first_bytes(path) if path.is_file() else b""
     tables = _tables(path) if text.startswith(_SQLITE) else ()
-    return next((one for one in _FOREIGN if one.is_of(text, tables, path.name)), None)
+    return next((one for one in _FOREIGN if one.is_of(path.name, text, tables)), None)
 
 
 def foreign_files_below(directory: Path) -> dict[Foreign, Path]:

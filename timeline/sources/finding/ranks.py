@@ -1,18 +1,21 @@
-"""The ranks of the captures of one run, or what is wrong with those that tell none."""
+"""The ranks of captures: as they tell them, counted on for further devices, or in their order."""
 
 from __future__ import annotations
 
 import shlex
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import field
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+from operator import itemgetter
 from pathlib import Path
 
-from timeline.errors import RankIdentityError, spell_ids
+from timeline.errors import RankIdentityError
 from timeline.frozen import dataclass
-from timeline.sources.capture import NOT_DISTRIBUTED, Claim
+from timeline.sources.capture import NOT_DISTRIBUTED, Claim, Evidence
+from timeline.sources.finding.runs import spell_ranks
 
-__all__ = ["ResolvedRanks", "resolve_ranks"]
+__all__ = ["ResolvedRanks", "count_ranks_on", "resolve_ranks", "tell_apart"]
 
 MOST_NAMED = 4
 """So many captures are named in one message."""
@@ -22,19 +25,38 @@ MOST_NAMED = 4
 class ResolvedRanks:
     """The captures of a run by rank, and what is wrong with the others.
 
-    problems: by directory, what is wrong there. error: all of that as one error. is_partial:
-    whether the ranks are right without those. note: what was assumed of captures without a rank.
+    problems: by capture, what is wrong with it. error: all of that as one error. is_partial:
+    whether the ranks are right without those. notes: what was assumed.
     """
 
     ranks: Mapping[int, Claim]
     problems: tuple[tuple[Path, str], ...] = ()
     error: RankIdentityError | None = None
     is_partial: bool = False
-    note: str = field(default="")
+    notes: tuple[str, ...] = ()
+
+
+def count_ranks_on(claims: Sequence[Claim]) -> list[Claim]:
+    """Return the claims with a rank of its own for each device of a process that tells one rank.
+
+    The devices are numbered in the order in which they are given, from that rank on.
+    """
+    made, counted = list(claims), Counter[tuple[Path, int | None]]()
+    for at, claim in enumerate(claims):
+        if claim.part is not None and claim.device is not None:
+            key = claim.capture.content, claim.rank
+            made[at] = _counted_on(claim, counted[key])
+            counted[key] += 1
+    return made
+
+
+def _counted_on(claim: Claim, by: int) -> Claim:
+    evidence = (Evidence(one.rank + by, one.where, one.counted + by) for one in claim.evidence)
+    return replace(claim, evidence=tuple(evidence))
 
 
 def resolve_ranks(claims: Sequence[Claim], path: Path) -> ResolvedRanks:
-    """The rank of each capture of a run.
+    """Return the rank of each capture of a run.
 
     Captures of which none tells a rank are not distributed: they are numbered by host, device and
     path. Beside captures that tell one, and where two tell the same or one tells two, it is not
@@ -44,27 +66,75 @@ def resolve_ranks(claims: Sequence[Claim], path: Path) -> ResolvedRanks:
     """
     if not any(claim.evidence for claim in claims):
         return _number_in_order(claims)
-    if torn := [claim for claim in claims if claim.contradiction]:
-        return _contradicted(claims, torn, path)
-    if nameless := [claim for claim in claims if claim.rank is None]:
-        return _partly_known(claims, nameless, path)
-    by_rank = _by_rank(claims)
-    if any(len(same) > 1 for same in by_rank.values()):
-        return _with_duplicates(by_rank, path)
-    return ResolvedRanks({rank: same[0] for rank, same in by_rank.items()})
+    claims = _with_free_ranks(claims)
+    by_rank: dict[int, list[Claim]] = defaultdict(list)
+    for claim in claims:
+        if claim.rank is not None:
+            by_rank[claim.rank].append(claim)
+    known = dict(sorted(by_rank.items()))
+    places, error = tell_apart(claims, "path", "file"), None
+    nameless = sorted((claim for claim in claims if claim.rank is None), key=_order)
+    nameless.sort(key=lambda claim: not claim.evidence)  # contradictions first
+    told = f"tells no rank, while others of its run are {spell_ranks(known)}."
+    problems = [
+        (one, f"contradictory rank ids: {one.contradiction}." if one.evidence else told)
+        for one in nameless
+    ]
+    shared = {rank: same for rank, same in known.items() if len(same) > 1}
+    for rank, same in shared.items():
+        for one in same:
+            others = ", ".join(places[id(other)] for other in same if other is not one)
+            problems.append((one, f"is rank {rank} by {one.evidence[0].where}, as {others} is."))
+    if nameless:
+        first, said = problems[0]
+        ask = "Say which is right:" if first.evidence else "Say which it is, as in:"
+        do = f"{ask} {_assign_command(path, nameless, claims)}"
+        error = RankIdentityError(Path(places[id(first)]), said, do=do)
+    elif shared:
+        rank, same = next(iter(shared.items()))
+        ways = "; ".join(
+            f"{places[id(one)]} by {one.evidence[0].where}" for one in same[:MOST_NAMED]
+        )
+        further = [one for same in shared.values() for one in same[1:]]
+        error = RankIdentityError(
+            path,
+            f"rank {rank} appears twice, in captures of one time: {ways}. Using neither.",
+            do=f"Pass one of them: {shlex.join(['tlexport', str(same[-1].capture.directory)])}; or "
+            f"give the others ranks of their own: {_assign_command(path, further, claims)}",
+        )
+    return ResolvedRanks(
+        {rank: same[0] for rank, same in known.items() if rank not in shared},
+        tuple((Path(places[id(claim)]), said) for claim, said in problems),
+        error,
+        is_partial=not shared,
+        notes=tuple(_notes_on_parts(claims)),
+    )
 
 
 def _number_in_order(claims: Sequence[Claim]) -> ResolvedRanks:
     ordered = sorted(claims, key=_order)
-    said = [f"{_short(claim)} is rank {rank}" for rank, claim in enumerate(ordered[:MOST_NAMED])]
-    if len(ordered) > MOST_NAMED:
-        said.append(f"and so on up to rank {len(ordered) - 1}")
-    by = "" if len(ordered) == 1 else " in order of host, device and path"
-    what = "the capture tells" if len(ordered) == 1 else "the captures tell"
-    note = f"{what} no rank ({NOT_DISTRIBUTED}), so they are numbered{by}: {', '.join(said)}."
+    named = [claim.capture.directory.name for claim in ordered]
+    named = [
+        name if claim.device is None else f"{name} (device {claim.device})"
+        for name, claim in zip(named, ordered, strict=True)
+    ]
+    said = _spell_some(named, range(len(named)))
     if len(ordered) == 1:
-        note = f"{what} no rank ({NOT_DISTRIBUTED}): {said[0]}."
-    return ResolvedRanks(dict(enumerate(ordered)), note=note)
+        return ResolvedRanks(
+            {0: ordered[0]}, notes=(f"the capture tells no rank ({NOT_DISTRIBUTED}): {said}.",)
+        )
+    note = (
+        f"the captures tell no rank ({NOT_DISTRIBUTED}), so they are numbered in order of host, "
+        f"device and path: {said}."
+    )
+    return ResolvedRanks(dict(enumerate(ordered)), notes=(note,))
+
+
+def _spell_some(names: Sequence[str], ranks: Sequence[int]) -> str:
+    """Spell which rank each of some names is, of many the first ones and the last rank."""
+    said = [f"{name} is rank {rank}" for name, rank in zip(names, ranks[:MOST_NAMED], strict=False)]
+    more = [f"and so on up to rank {ranks[-1]}"] if len(ranks) > MOST_NAMED else []
+    return ", ".join(said + more)
 
 
 def _order(claim: Claim) -> tuple[str, int, str]:
@@ -72,100 +142,62 @@ def _order(claim: Claim) -> tuple[str, int, str]:
     return claim.clock.host, device, str(claim.capture.directory)
 
 
-def _contradicted(claims: Sequence[Claim], torn: Sequence[Claim], path: Path) -> ResolvedRanks:
-    """Some captures tell several ranks each."""
-    problems = tuple(
-        (claim.capture.directory, f"contradictory rank ids: {claim.contradiction}.")
-        for claim in torn
-    )
-    first = torn[0]
-    command = _assign_command(path, [(claim, claim.evidence[0].rank) for claim in torn], claims)
-    error = RankIdentityError(
-        first.capture.directory, problems[0][1], do=f"Say which is right: {command}"
-    )
-    whole = _by_rank([claim for claim in claims if claim.rank is not None])
-    if any(len(same) > 1 for same in whole.values()):
-        return ResolvedRanks({}, problems, error)
-    return ResolvedRanks(
-        {rank: same[0] for rank, same in whole.items()}, problems, error, is_partial=True
-    )
+def _with_free_ranks(claims: Sequence[Claim]) -> list[Claim]:
+    """Return the claims with each rank that was counted on moved to the next free one.
+
+    Ranks that captures tell themselves are never free.
+    """
+    counted = {id(one): one for one in claims if one.evidence and one.evidence[0].counted}
+    taken = {one.rank for one in claims if id(one) not in counted}
+    ranked = [(one.rank, one) for one in counted.values() if one.rank is not None]
+    moved, free = dict[int, Claim](), 0
+    for rank, claim in sorted(ranked, key=itemgetter(0)):
+        free = max(rank, free)
+        while free in taken:
+            free += 1
+        moved[id(claim)] = _counted_on(claim, free - rank)
+        free += 1
+    return [moved.get(id(claim), claim) for claim in claims]
 
 
-def _partly_known(claims: Sequence[Claim], nameless: Sequence[Claim], path: Path) -> ResolvedRanks:
-    """Some captures tell a rank, and others of the same run do not."""
-    by_rank = _by_rank([claim for claim in claims if claim.rank is not None])
-    free = (rank for rank in range(len(claims) + len(by_rank)) if rank not in by_rank)
-    command = _assign_command(
-        path, list(zip(sorted(nameless, key=_order), free, strict=False)), claims
-    )
-    noun = "rank" if len(by_rank) == 1 else "ranks"
-    said = f"tells no rank, while others of its run are {noun} {spell_ids(by_rank)}."
-    problems = tuple((claim.capture.directory, said) for claim in sorted(nameless, key=_order))
-    error = RankIdentityError(*problems[0], do=f"Say which it is, as in: {command}")
-    if any(len(same) > 1 for same in by_rank.values()):
-        return ResolvedRanks({}, problems, error)
-    return ResolvedRanks(
-        {rank: same[0] for rank, same in by_rank.items()}, problems, error, is_partial=True
-    )
-
-
-def _with_duplicates(by_rank: Mapping[int, Sequence[Claim]], path: Path) -> ResolvedRanks:
-    """Several captures of one run tell the same rank."""
-    twice = {rank: same for rank, same in by_rank.items() if len(same) > 1}
-    claims = [claim for same in by_rank.values() for claim in same]
-    problems = tuple(
-        (
-            claim.capture.directory,
-            f"is rank {rank} by {claim.evidence[0].where}, as {_others(claim, same)} is.",
-        )
-        for rank, same in twice.items()
-        for claim in same
-    )
-    rank, same = min(twice.items())
-    found = "; ".join(
-        f"{claim.capture.directory} by {claim.evidence[0].where}" for claim in same[:MOST_NAMED]
-    )
-    free = (number for number in range(len(claims) + len(by_rank)) if number not in by_rank)
-    moved = [claim for others in twice.values() for claim in others[1:]]
-    command = _assign_command(path, list(zip(moved, free, strict=False)), claims)
-    error = RankIdentityError(
-        path,
-        f"rank {rank} appears twice, in captures of one time: {found}. Using neither.",
-        do=f"Pass one of them: {_open_command(same[-1].capture.directory)}; "
-        f"or give the others ranks of their own: {command}",
-    )
-    alone = {rank: same[0] for rank, same in by_rank.items() if rank not in twice}
-    return ResolvedRanks(alone, problems, error)
-
-
-def _others(claim: Claim, same: Sequence[Claim]) -> str:
-    return ", ".join(str(one.capture.directory) for one in same if one is not claim)
-
-
-def _by_rank(claims: Sequence[Claim]) -> dict[int, list[Claim]]:
-    found: dict[int, list[Claim]] = defaultdict(list)
+def _notes_on_parts(claims: Sequence[Claim]) -> Iterator[str]:
+    """Return which ranks the parts of captures are that do not tell that themselves."""
+    parts: dict[Path, list[Claim]] = defaultdict(list)
     for claim in claims:
-        if claim.rank is not None:
-            found[claim.rank].append(claim)
-    return dict(sorted(found.items()))
+        if claim.part is not None:
+            parts[claim.capture.content].append(claim)
+    for _, same in sorted(parts.items()):
+        ranks = [one.rank for one in same if one.rank is not None]
+        is_merged = any(one.part is not None and one.part.processes for one in same)
+        is_counted = any(said.counted for one in same for said in one.evidence)
+        if len(same) == len(ranks) > 1 and (is_merged or is_counted):
+            what = "traces that were merged" if is_merged else "devices of one process"
+            said = _spell_some([one.part.name for one in same if one.part is not None], ranks)
+            yield f"{same[0].capture.directory.name} holds {len(same)} {what}: {said}."
 
 
-def _short(claim: Claim) -> str:
-    name = claim.capture.directory.name
-    return name if claim.device is None else f"{name} (device {claim.device})"
+def tell_apart(claims: Sequence[Claim], *ways: str) -> dict[int, str]:
+    """Return a name of each claim, by its id(): the first of some that no other claim has.
+
+    ways: properties of claims that hold names, the last of which is taken in any case.
+    """
+    held = {way: Counter(getattr(claim, way) for claim in claims) for way in ways}
+    return {
+        id(claim): next(
+            name for way in ways if held[way][name := getattr(claim, way)] == 1 or way == ways[-1]
+        )
+        for claim in claims
+    }
 
 
-def _assign_command(path: Path, ranks: Sequence[tuple[Claim, int]], claims: Sequence[Claim]) -> str:
-    """The command that gives captures ranks; by path where names are not enough."""
-    names = [claim.name for claim in claims]
+def _assign_command(path: Path, asked: Sequence[Claim], claims: Sequence[Claim]) -> str:
+    """Return the command that gives captures ranks: those that they tell, or free ones."""
+    names = tell_apart(claims, "name", "path", "file")
+    taken = {claim.rank for claim in claims}
+    free = (rank for rank in count() if rank not in taken)
     words = ["tlexport", str(path)]
-    for claim, rank in ranks[:MOST_NAMED]:
-        name = claim.name if names.count(claim.name) == 1 else claim.path
-        words += ["--assign-rank", f"{name}={rank}"]
-    rest = len(ranks) - MOST_NAMED
-    more = f" ... (and {rest} more)" if rest > 0 else ""
-    return shlex.join(words) + more
-
-
-def _open_command(directory: Path) -> str:
-    return shlex.join(["tlexport", str(directory)])
+    for claim in asked[:MOST_NAMED]:
+        rank = claim.evidence[0].rank if claim.contradiction else next(free)
+        words += ["--assign-rank", f"{names[id(claim)]}={rank}"]
+    rest = len(asked) - MOST_NAMED
+    return shlex.join(words) + (f" ... (and {rest} more)" if rest > 0 else "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +17,7 @@ from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import Records
 from timeline.sources.capture import Capture, Claim, Evidence, Replica
+from timeline.sources.common.identity import is_rank
 from timeline.sources.source import PROF, ReadRequest, SourceAround
 from timeline.units import spell_count
 
@@ -28,36 +29,7 @@ _COORDINATE = compile_late(
     r"(?<![a-z])(?<!local[-_])(dp|pp|tp|rank)[-_]?(\d{1,9})(?!\d)", re.IGNORECASE
 )
 """A place in the parallel run, as vLLM (dp0_pp0_tp1_rank1) and SGLang (TP-1-DP-0) name files."""
-
-
-@dataclass(frozen=True)
-class _Placed:
-    """A claim, its replica, its rank in that, and the rank in its name; None where not known."""
-
-    claim: Claim
-    replica: int | None
-    rank: int
-    named: int | None
-
-    @property
-    def where(self) -> str:
-        """What tells its rank."""
-        evidence = self.claim.evidence
-        return evidence[0].where if evidence else f"file name {self.claim.capture.directory.name}"
-
-    def as_told(self) -> Claim:
-        """The claim to its rank, by its name where it tells none itself."""
-        if self.claim.evidence:
-            return self.claim
-        note = "no capture tells its rank; they are numbered by pp and tp in their names."
-        return replace(self.claim, evidence=(Evidence(self.rank, self.where),), note=note)
-
-    def numbered(self, rank: int, size: int, note: str) -> Claim:
-        """The claim to a rank among those of all replicas, which have `size` ranks each."""
-        replica = Replica(f"dp {self.replica}", rank - self.rank, size)
-        where = f"{self.where}: rank {self.rank} of {replica.name}"
-        said = f"{self.claim.note} {note}".strip()
-        return replace(self.claim, evidence=(Evidence(rank, where),), replica=replica, note=said)
+_BY_NAME = "no capture tells its rank; they are numbered by pp and tp in their names."
 
 
 def number_replicas(claims: Sequence[Claim]) -> list[Claim]:
@@ -67,55 +39,67 @@ def number_replicas(claims: Sequence[Claim]) -> list[Claim]:
     Where no two replicas share such a rank, these are the ranks. Where two do and the ranks in
     names all differ, those are; else replica N begins at N times the size of a replica.
     """
-    placed = _placed(claims)
-    if not placed:
-        return list(claims)
-    of_replicas = [one for one in placed if one.replica is not None]
-    if not _are_shared((one.replica, one.rank) for one in of_replicas):
-        return [one.as_told() for one in placed]
-    size = max(max(one.claim.world or 0, one.rank + 1) for one in of_replicas)
-    named = [(one.replica, one.named) for one in of_replicas]
-    is_named = all(rank is not None for _, rank in named) and not _are_shared(named)
-    ranks = [
-        one.named if is_named and one.named is not None else (one.replica or 0) * size + one.rank
-        for one in of_replicas
-    ]
-    note = _note([one.replica or 0 for one in of_replicas], ranks, by_rank=is_named)
-    rank_of = dict(zip(map(id, of_replicas), ranks, strict=True))
-    return [
-        one.as_told() if id(one) not in rank_of else one.numbered(rank_of[id(one)], size, note)
-        for one in placed
-    ]
-
-
-def _placed(claims: Sequence[Claim]) -> list[_Placed]:
-    """The claims by replica and rank; none where a rank is neither told nor in the names."""
-    names = [_name(claim.capture) for claim in claims]
-    places = [{key.lower(): int(at) for key, at in _COORDINATE.findall(name)} for name in names]
-    ranks = [claim.rank for claim in claims]
+    places = [_place(claim.capture) for claim in claims]
+    made = list(claims)
     if not any(claim.evidence for claim in claims):
-        stages = [(place.get("pp", 0), place.get("tp")) for place in places]
-        width = 1 + max((tp for _, tp in stages if tp is not None), default=0)
-        ranks = [None if tp is None else pp * width + tp for pp, tp in stages]
-        if 0 not in ranks:  # tp2 and tp4 are two runs of other widths
-            return []
+        made = _by_stage(claims, places)
+    inside = [claim.rank for claim in made if claim.rank is not None]
+    of_replicas = [at for at, place in enumerate(places) if "dp" in place]
+    if not of_replicas or len(inside) < len(made):
+        return made
+    replicas = [places[at]["dp"] for at in of_replicas]
+    first = [inside[at] for at in of_replicas]
+    if not _are_shared(replicas, first):
+        return made
+    size = max(max(made[at].world or 0, inside[at] + 1) for at in of_replicas)
+    ranks = [places[at]["rank"] for at in of_replicas if "rank" in places[at]]
+    by_rank = len(ranks) == len(of_replicas) and not _are_shared(replicas, ranks)
+    if not by_rank:
+        ranks = [replica * size + rank for replica, rank in zip(replicas, first, strict=True)]
+    if not all(map(is_rank, ranks)):
+        return made
+    note = _note(replicas, ranks, by_rank=by_rank)
+    for at, number, rank in zip(of_replicas, replicas, ranks, strict=True):
+        claim, replica = made[at], Replica(f"dp {number}", rank - inside[at], size)
+        where = f"{claim.evidence[0].where}: rank {inside[at]} of {replica.name}"
+        made[at] = replace(
+            claim,
+            evidence=(Evidence(rank, where),),
+            replica=replica,
+            note=f"{claim.note} {note}".strip(),
+        )
+    return made
+
+
+def _place(capture: Capture) -> dict[str, int]:
+    """Return the numbers in the name of a capture; a session of msprof has that of its parent."""
+    directory = capture.directory
+    name = directory.parent.name if directory.name.startswith(PROF) else directory.name
+    return {key.lower(): int(number) for key, number in _COORDINATE.findall(name)}
+
+
+def _by_stage(claims: Sequence[Claim], places: Sequence[dict[str, int]]) -> list[Claim]:
+    """Return the claims with ranks by pp and tp in their names, as they are where that is unclear.
+
+    Without rank 0 the numbers are widths: tp2 and tp4 are two runs.
+    """
+    width = 1 + max((place.get("tp", 0) for place in places), default=0)
+    ranks = [place.get("pp", 0) * width + place["tp"] for place in places if "tp" in place]
+    if len(ranks) < len(claims) or 0 not in ranks or not all(map(is_rank, ranks)):
+        return list(claims)
     return [
-        _Placed(claim, place.get("dp"), rank, place.get("rank"))
-        for claim, place, rank in zip(claims, places, ranks, strict=True)
-        if rank is not None and None not in ranks
+        replace(
+            claim,
+            evidence=(Evidence(rank, f"file name {claim.capture.directory.name}"),),
+            note=_BY_NAME,
+        )
+        for claim, rank in zip(claims, ranks, strict=True)
     ]
 
 
-def _name(capture: Capture) -> str:
-    """The name of a capture; of a session of msprof, that of what its framework left around it."""
-    directory = capture.directory
-    return directory.parent.name if directory.name.startswith(PROF) else directory.name
-
-
-def _are_shared(numbers: Iterable[tuple[int | None, int | None]]) -> bool:
-    """Whether a number is one of several replicas; numbers come with their replica."""
-    pairs = set(numbers)
-    return len(pairs) > len({number for _, number in pairs})
+def _are_shared(replicas: Sequence[int], ranks: Sequence[int]) -> bool:
+    """Return whether several replicas have a rank in common."""
+    return len(set(zip(replicas, ranks, strict=True))) > len(set(ranks))
 
 
 def _note(replicas: Sequence[int], ranks: Sequence[int], *, by_rank: bool) -> str:

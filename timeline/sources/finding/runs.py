@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import field, replace
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
+from itertools import takewhile
 from pathlib import Path
 
 from timeline.errors import RankIdentityError, spell_ids
@@ -25,6 +26,7 @@ __all__ = [
     "group_into_runs",
     "group_sessions",
     "runs_of_one_time",
+    "spell_ranks",
 ]
 
 SAME_RUN_NS = 60 * 10**9
@@ -72,7 +74,7 @@ class FoundRun:
         return f"{self.when}, {spell_ranks(self.ranks)}"
 
 
-def spell_ranks(ranks: Sequence[int]) -> str:
+def spell_ranks(ranks: Collection[int]) -> str:
     """Ranks for people, with their noun."""
     return f"{'rank' if len(ranks) == 1 else 'ranks'} {spell_ids(ranks)}"
 
@@ -137,7 +139,7 @@ def _group_by_times(claims: Sequence[Claim]) -> tuple[list[list[int]], list[Exte
     """The runs as numbers of claims, and the times that tell them apart."""
     tried = list[tuple[list[list[int]], list[Extent]]]()
     for extents in _ever_better_times(claims):
-        sessions = _sessions(claims, extents)
+        sessions = list(map(_session, claims, extents))
         groups = group_sessions(sessions)
         if are_certain(sessions, groups):
             return groups, extents
@@ -152,39 +154,25 @@ def _ever_better_times(claims: Sequence[Claim]) -> Iterator[list[Extent]]:
     if named is not None:
         yield named
     recorded = [recorded_time(claim) for claim in claims]
+    yield list(recorded)
+    for at, (claim, (_, end_ns)) in enumerate(zip(claims, recorded, strict=True)):
+        if end_ns is None and (read := read_time(claim)) != NO_EXTENT:
+            recorded[at] = read
     yield recorded
-    yield [
-        known if known[1] is not None else _prefer_read(known, read_time(claim))
-        for claim, known in zip(claims, recorded, strict=True)
-    ]
 
 
 def _times_in_names(claims: Sequence[Claim]) -> list[Extent] | None:
-    """The times in names, where all have one: some are in UTC and others are not."""
+    """Return the times in names, where all have one: some are in UTC and others are not."""
     named = [named_time(claim) for claim in claims]
     zones = {claim.capture.format.utc_names for claim in claims}
     is_whole = len(zones) == 1 and all(start is not None for start, _ in named)
     return named if is_whole else None
 
 
-def _prefer_read(known: Extent, read: Extent) -> Extent:
-    return known if read == NO_EXTENT else read
-
-
-def _sessions(claims: Sequence[Claim], extents: Sequence[Extent]) -> list[Session]:
-    return [
-        Session(
-            str(claim.capture.directory),
-            claim.rank,
-            claim.clock.host,
-            claim.device,
-            claim.worker,
-            start_ns,
-            end_ns,
-            claim.capture.format.hardware,
-        )
-        for claim, (start_ns, end_ns) in zip(claims, extents, strict=True)
-    ]
+def _session(claim: Claim, extent: Extent) -> Session:
+    capture = claim.capture
+    who = (claim.rank, claim.clock.host, claim.device, claim.worker)
+    return Session(str(capture.directory), *who, *extent, capture.format.hardware)
 
 
 def _run(members: Sequence[Claim], extents: Sequence[Extent], claims: Sequence[Claim]) -> FoundRun:
@@ -205,17 +193,14 @@ def _run(members: Sequence[Claim], extents: Sequence[Extent], claims: Sequence[C
 
 
 def _when(members: Sequence[Claim], start_ns: int | None) -> str:
-    """The start of a run: as names tell it, else in UTC."""
-    stamps = sorted(claim.taken for claim in members if claim.taken)
-    if stamps:
-        first = stamps[0]
-        date, time = (first[:4], first[4:6], first[6:8]), (first[8:10], first[10:12], first[12:14])
-        zone = " UTC" if members[0].capture.format.utc_names else ""
-        return f"{'-'.join(date)} {':'.join(time)}{zone}"
+    """Spell the start of a run: as names tell it, else in UTC."""
+    named = [moment_ns for moment_ns, _ in map(named_time, members) if moment_ns is not None]
+    start_ns = min(named, default=start_ns)
     if start_ns is None:
         return "time not known"
     moment = datetime.fromtimestamp(start_ns // 10**9, timezone.utc)
-    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+    is_local = named and not members[0].capture.format.utc_names
+    return f"{moment:%Y-%m-%d %H:%M:%S}{'' if is_local else ' UTC'}"
 
 
 def _path(members: Sequence[Claim], claims: Sequence[Claim]) -> Path | None:
@@ -317,46 +302,43 @@ class Session:
     end_ns: int | None = None
     hardware: str = ""
 
-    def exclusive_keys(self) -> Iterator[tuple[str, Hashable]]:
+    @property
+    def keys(self) -> dict[str, Hashable]:
         """What can be in one capture at a time only: a rank, a card of a host, a process."""
-        if self.rank is not None:
-            yield "rank", self.rank
-        if self.device is not None:
-            yield "card", (self.host, self.device)
-        if self.worker:
-            yield "worker", self.worker
+        card = None if self.device is None else (self.host, self.device)
+        keys = {"rank": self.rank, "card": card, "worker": self.worker or None}
+        return {kind: key for kind, key in keys.items() if key is not None}
 
 
 def group_sessions(sessions: Sequence[Session]) -> list[list[int]]:
-    """The numbers of the sessions of each run, ascending; runs by their latest start.
+    """Return the numbers of the sessions of each run, ascending; runs by their latest start.
 
     Sessions belong together where they overlap, or where they start within SAME_RUN_NS and are
     of different ranks, cards or processes. Two of one rank, card or process that do not overlap
     are of two runs, however close.
     """
-    timed = [
-        (session.start_ns, session.path, at)
-        for at, session in enumerate(sessions)
-        if session.start_ns is not None
-    ]
+    timed = sorted(
+        (one.start_ns, one.path, at) for at, one in enumerate(sessions) if one.start_ns is not None
+    )
     open_runs, runs = list[_Run](), list[_Run]()
-    for start_ns, _, at in sorted(timed):
-        session = sessions[at]
+    for start_ns, _, at in timed:
+        turn = _Turn(at, start_ns, sessions[at].end_ns, sessions[at].keys)
         open_runs = [run for run in open_runs if run.may_go_on(start_ns)]
-        fitting = [run for run in _not_before(open_runs, session) if run.takes(session)]
-        overlapping = [run for run in fitting if start_ns < run.end_ns]
-        chosen = (overlapping or fitting)[-1:]
+        before = [number for number, run in enumerate(open_runs) if run.is_before(turn)]
+        behind = open_runs[before[-1] + 1 if before else 0 :]
+        fitting = [run for run in behind if run.takes(turn)]
+        chosen = ([run for run in fitting if start_ns < run.end_ns] or fitting)[-1:]
         if not chosen:
-            chosen = [_Run()]
+            chosen = [_Run([], defaultdict(list))]
             open_runs += chosen
             runs += chosen
-        chosen[0].add(at, session)
-    runs.sort(key=lambda run: run.latest_ns)
-    return _with_timeless(sessions, [sorted(run.members) for run in runs])
+        chosen[0].add(turn)
+    runs.sort(key=lambda run: run.turns[-1].start_ns)
+    return _with_timeless(sessions, [sorted(turn.at for turn in run.turns) for run in runs])
 
 
 def _with_timeless(sessions: Sequence[Session], runs: list[list[int]]) -> list[list[int]]:
-    """The runs with sessions of which no time is known, those of one hardware together.
+    """Add sessions of which no time is known to the runs, those of one hardware together.
 
     They are of the newest run where nothing in it is of their ranks, cards or processes, and else
     a run of which nobody knows when it was: it comes first.
@@ -368,8 +350,8 @@ def _with_timeless(sessions: Sequence[Session], runs: list[list[int]]) -> list[l
     newest = runs[-1] if runs else []
     for hardware, block in blocks.items():
         is_same = {sessions[at].hardware for at in newest} == {hardware}
-        taken = {key for at in newest for key in sessions[at].exclusive_keys()}
-        if is_same and not any(taken.intersection(sessions[at].exclusive_keys()) for at in block):
+        taken = {key for at in newest for key in sessions[at].keys.items()}
+        if is_same and all(taken.isdisjoint(sessions[at].keys.items()) for at in block):
             newest += block
             newest.sort()
         else:
@@ -378,7 +360,7 @@ def _with_timeless(sessions: Sequence[Session], runs: list[list[int]]) -> list[l
 
 
 def are_certain(sessions: Sequence[Session], runs: Sequence[Sequence[int]]) -> bool:
-    """Whether no better times could change the runs.
+    """Return whether no better times could change the runs.
 
     They are where all times are known from start to end. Else each run is one session or different
     ranks, and those that follow each other start hours apart, have the same ranks, or one lacks
@@ -392,105 +374,79 @@ def are_certain(sessions: Sequence[Session], runs: Sequence[Sequence[int]]) -> b
     if any(len(run) > 1 and (None in run or len(set(run)) < len(run)) for run in ranks):
         return False
     starts = [[sessions[at].start_ns or 0 for at in members] for members in runs]
-    gaps = [min(starts[at + 1]) - max(starts[at]) for at in range(len(runs) - 1)]
-    return all(
-        gap >= LONGEST_NS or (None not in one + other and _are_turns(one, other, gap))
-        for one, other, gap in zip(ranks[:-1], ranks[1:], gaps, strict=True)
-    )
+    for at, (one, other) in enumerate(zip(map(set, ranks), map(set, ranks[1:]), strict=False)):
+        gap_ns = min(starts[at + 1]) - max(starts[at])
+        are_parts = one <= other or other <= one
+        are_turns = None not in one | other and (
+            one == other or (are_parts and gap_ns >= SAME_RUN_NS)
+        )
+        if gap_ns < LONGEST_NS and not are_turns:
+            return False
+    return True
 
 
-def _are_turns(one: Sequence[int | None], other: Sequence[int | None], gap_ns: int) -> bool:
-    """Whether the ranks of two runs are the same, or part of each other with a gap between."""
-    if set(one) == set(other):
-        return True
-    return gap_ns >= SAME_RUN_NS and (set(one) < set(other) or set(other) < set(one))
+@dataclass(frozen=True)
+class _Turn:
+    """A session with a time; end_ns is None where it is not known."""
+
+    at: int
+    start_ns: int
+    end_ns: int | None
+    keys: dict[str, Hashable]
+
+    def alike(self, other: _Turn) -> dict[str, bool]:
+        """Return which kinds of keys are equal, of those that both have."""
+        shared = self.keys.keys() & other.keys.keys()
+        return {kind: self.keys[kind] == other.keys[kind] for kind in shared}
+
+    def is_before(self, later: _Turn) -> bool:
+        """Return whether one that starts no earlier is another turn of its rank, card or process.
+
+        Where an end is not known, two processes or cards that claim one rank within a minute are
+        not: that is a contradiction.
+        """
+        if later.start_ns < (self.end_ns or self.start_ns) or later.start_ns == self.start_ns:
+            return False
+        alike = self.alike(later)
+        return any(alike.values()) and (
+            self.end_ns is not None
+            or later.start_ns - self.start_ns >= SAME_RUN_NS
+            or [kind for kind, is_alike in alike.items() if is_alike] != ["rank"]
+            or all(alike.values())
+        )
 
 
 @dataclass
 class _Run:
-    """A run to which sessions are added in order of their starts."""
+    """A run to which turns are added in order of their starts."""
 
-    members: list[int] = field(default_factory=list)
-    sessions: list[Session] = field(default_factory=list)
-    by_key: dict[tuple[str, Hashable], list[Session]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
-    latest_ns: int = 0
+    turns: list[_Turn]
+    by_key: dict[tuple[str, Hashable], list[_Turn]]
     end_ns: int = 0
 
-    def add(self, at: int, session: Session) -> None:
-        assert session.start_ns is not None
-        self.members.append(at)
-        self.sessions.append(session)
-        for key in session.exclusive_keys():
-            self.by_key[key].append(session)
-        self.latest_ns = session.start_ns
-        self.end_ns = max(self.end_ns, _end_ns(session)) if self.members[1:] else _end_ns(session)
+    def add(self, turn: _Turn) -> None:
+        self.turns.append(turn)
+        for key in turn.keys.items():
+            self.by_key[key].append(turn)
+        self.end_ns = max(self.end_ns, turn.end_ns or turn.start_ns)
 
     def may_go_on(self, start_ns: int) -> bool:
-        """Whether a session that starts then or later may still be of the run."""
-        return start_ns <= self.end_ns or start_ns - self.latest_ns < SAME_RUN_NS
+        """Return whether a session that starts then or later may still be of the run."""
+        return start_ns <= self.end_ns or start_ns - self.turns[-1].start_ns < SAME_RUN_NS
 
-    def is_before(self, session: Session) -> bool:
-        """Whether it holds an earlier turn of the same rank, card or process."""
+    def is_before(self, turn: _Turn) -> bool:
+        """Return whether it holds an earlier turn of the same rank, card or process."""
         return any(
-            _are_successive(earlier, session)
-            for key in session.exclusive_keys()
+            earlier.is_before(turn)
+            for key in turn.keys.items()
             for earlier in self.by_key.get(key, ())
         )
 
-    def takes(self, session: Session) -> bool:
-        """Whether a session that starts no earlier than all others is of the run by its time."""
-        start_ns = session.start_ns
-        assert start_ns is not None
-        if start_ns < self.end_ns or start_ns == self.latest_ns:
+    def takes(self, turn: _Turn) -> bool:
+        """Return whether a session that starts no earlier than all others is of the run by time."""
+        if turn.start_ns < self.end_ns or turn.start_ns == self.turns[-1].start_ns:
             return True
-        for earlier in reversed(self.sessions):
-            assert earlier.start_ns is not None
-            if start_ns - earlier.start_ns >= SAME_RUN_NS:
-                return False
-            if _are_different(earlier, session):
-                return True
-        return False
-
-
-def _not_before(runs: Sequence[_Run], session: Session) -> list[_Run]:
-    """The runs behind the last one that holds an earlier turn of a session."""
-    for number, run in reversed(list(enumerate(runs))):
-        if run.is_before(session):
-            return list(runs[number + 1 :])
-    return list(runs)
-
-
-def _end_ns(session: Session) -> int:
-    assert session.start_ns is not None
-    return session.start_ns if session.end_ns is None else session.end_ns
-
-
-def _are_successive(before: Session, behind: Session) -> bool:
-    """Whether two sessions, in order of their starts, are two turns of one rank, card or process.
-
-    Where an end is not known, two processes or cards that claim one rank within a minute are not:
-    that is a contradiction.
-    """
-    assert before.start_ns is not None
-    assert behind.start_ns is not None
-    if before.start_ns == behind.start_ns or behind.start_ns < _end_ns(before):
-        return False
-    one, other = dict(before.exclusive_keys()), dict(behind.exclusive_keys())
-    shared = {kind for kind in one.keys() & other.keys() if one[kind] == other[kind]}
-    if not shared:
-        return False
-    apart = (one.keys() & other.keys()) - shared
-    return (
-        before.end_ns is not None
-        or behind.start_ns - before.start_ns >= SAME_RUN_NS
-        or shared != {"rank"}
-        or not apart
-    )
-
-
-def _are_different(one: Session, other: Session) -> bool:
-    """Whether two sessions are known to be of different ranks, cards or processes."""
-    ours, theirs = dict(one.exclusive_keys()), dict(other.exclusive_keys())
-    return any(ours[kind] != theirs[kind] for kind in ours.keys() & theirs.keys())
+        near = takewhile(
+            lambda one: turn.start_ns - one.start_ns < SAME_RUN_NS, reversed(self.turns)
+        )
+        return any(not all(one.alike(turn).values()) for one in near)

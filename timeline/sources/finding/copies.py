@@ -1,0 +1,305 @@
+"""Captures that hold what others hold too, and give way to them."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from timeline.errors import SourceError, spell_ids
+from timeline.patterns import compile_late
+from timeline.sources.capture import Claim, Extent, FormatKind
+from timeline.sources.common.msprof_files import how_to_export, raw_error
+from timeline.sources.files.opened import open_decompressed, open_regular_file
+from timeline.sources.files.remote_path import RemotePath
+from timeline.sources.finding.runs import LONGEST_NS, SAME_RUN_NS, spell_ranks
+from timeline.sources.finding.times import named_time, recorded_time
+from timeline.sources.source import PROF
+
+__all__ = ["drop_copies", "have_same_files"]
+
+_RAW_KINDS = frozenset({FormatKind.RAW, FormatKind.UNREADABLE})
+"""What CANN recorded and nothing was made of."""
+MOST_NAMED = 3
+"""So many copies are named."""
+COMPARED_BYTES = 1 << 16
+"""Of the beginning and of the end of each file."""
+_GZIP = b"\x1f\x8b"
+_GZIP_SIZES = 1 << 32
+"""Gzip notes the size of its content modulo this."""
+_PACKED = compile_late(r"\.(?:gz|bz2|xz)$")
+_Passed = Iterator[tuple[Claim, str]]
+"""Captures that are not read, each with a note, which may be empty."""
+
+
+def drop_copies(claims: list[Claim]) -> tuple[list[Claim], list[str]]:
+    """Return the captures without those that give way to others, and notes on them."""
+    notes: dict[str, None] = {}
+    for find in _RULES:
+        passed = list(find(claims))
+        gone = {id(claim) for claim, _ in passed}
+        claims = [claim for claim in claims if id(claim) not in gone]
+        notes |= dict.fromkeys(note for _, note in passed if note)
+    return claims, list(notes)
+
+
+def _merged(claims: Sequence[Claim]) -> _Passed:
+    """Parts of merged traces whose own traces are there as well.
+
+    Those are traces of the same rank and time; where they tell no rank, as many as were merged.
+    """
+    merged: dict[Path, list[Claim]] = defaultdict(list)
+    for claim in claims:
+        if claim.part is not None and claim.part.processes:
+            merged[claim.capture.content].append(claim)
+    for parts in merged.values():
+        whole = [
+            claim
+            for claim in claims
+            if claim.capture.format is parts[0].capture.format
+            and claim.capture.content not in merged
+            and _are_of_one_time(claim, parts[0], SAME_RUN_NS, recorded_time)
+        ]
+        known = {claim.rank for claim in whole}
+        is_known = sum(claim.rank is None for claim in whole) >= len(parts)
+        beside = [one for one in parts if is_known or one.rank in known]
+        name = parts[0].capture.directory.name
+        note = f"{name} is left out: it was merged from traces that are beside it."
+        if len(beside) < len(parts):
+            ranks = spell_ranks([one.rank for one in beside if one.rank is not None])
+            note = f"{name} was merged; the traces of {ranks} beside it are read."
+        yield from ((one, note) for one in beside)
+
+
+def _same_files(claims: Sequence[Claim]) -> _Passed:
+    """All but one of the captures that have name, device, rank, time and files in common.
+
+    Of a file that lies there packed too, the plain one is kept. Directories in which others of a
+    name differ are two runs, and hold no copies of each other.
+    """
+    read: dict[tuple[object, ...], list[Claim]] = defaultdict(list)
+    copies, differing = list[tuple[Claim, Claim]](), set[tuple[Path, Path]]()
+    for claim in sorted(claims, key=_depth_and_path):
+        capture = claim.capture
+        name = _PACKED.sub("", capture.directory.name)
+        key = (name, capture.format.name, claim.device, claim.rank, claim.taken)
+        for other in read[key]:
+            if have_same_files(capture.content, other.capture.content):
+                copies.append((claim, other))
+                break
+            differing.add((capture.directory.parent, other.capture.directory.parent))
+        else:
+            read[key].append(claim)
+    notes: dict[str, list[Claim]] = defaultdict(list)
+    for claim, other in copies:
+        copy, kept = claim.capture.directory, other.capture.directory
+        if (copy.parent, kept.parent) not in differing:
+            notes[f"{copy} is a copy of {kept}."].append(claim)
+    more = f"{len(notes) - MOST_NAMED} more captures are copies of others."
+    for number, (note, same) in enumerate(notes.items()):
+        yield from ((claim, note if number < MOST_NAMED else more) for claim in same)
+
+
+def _depth_and_path(claim: Claim) -> tuple[int, str]:
+    directory = claim.capture.directory
+    return len(directory.parts), str(directory)
+
+
+def _logs_of_texts(claims: Sequence[Claim]) -> _Passed:
+    """Raw files beside the text that a framework made of them.
+
+    Their ids cannot be compared: those of raw files are devices, those of text may be ranks.
+    """
+    texts = [claim.capture for claim in claims if claim.capture.format.kind is FormatKind.TEXT]
+    around = {one.directory for one in texts} | {one.directory.parent for one in texts}
+    logs: dict[Path, list[Claim]] = defaultdict(list)
+    for claim in claims:
+        directory = claim.capture.directory
+        is_log = claim.capture.format.kind is FormatKind.LOG
+        if is_log and not around.isdisjoint((directory, *directory.parents)):
+            logs[directory].append(claim)
+    for directory, passed in logs.items():
+        note = (
+            f"the {passed[0].capture.format.noun} of device "
+            f"{spell_ids([one.capture.device or 0 for one in passed])} in {directory.name} were "
+            f"not read: {texts[0].format.writer}'s {texts[0].format.noun} are beside them."
+        )
+        yield from ((claim, note) for claim in passed)
+
+
+def _nameless_raw(claims: Sequence[Claim]) -> _Passed:
+    """Raw captures of no known rank where better ones are.
+
+    So are PROF_* directories beside text, which the framework made of them.
+    """
+    kinds = {claim.capture.format.kind for claim in claims}
+    poor = _RAW_KINDS if kinds - _RAW_KINDS else frozenset({FormatKind.UNREADABLE})
+    if not kinds - poor:
+        return
+    nouns = {
+        claim.capture.directory: claim.capture.format.noun
+        for claim in claims
+        if claim.capture.format.kind is FormatKind.TEXT
+    }
+    for claim in claims:
+        directory = claim.capture.directory
+        if claim.rank is None and directory.parent in nouns:
+            said = claim.contradiction or "no rank id in its metadata or name"
+            noun = nouns[directory.parent]
+            yield claim, f"{directory}: {said}. The {noun} beside it are read instead."
+        elif claim.capture.format.kind in poor and not claim.evidence:
+            yield claim, str(raw_error(directory))
+
+
+def _sessions_of_exports(claims: Sequence[Claim]) -> _Passed:
+    """Data of msprof beside what a framework made of it (MindSpore to 2.4)."""
+    exports: dict[Path, list[Claim]] = defaultdict(list)
+    for claim in claims:
+        directory = claim.capture.directory
+        is_named = directory.name.endswith(("_ascend_ms", "_ascend_pt"))
+        if is_named and claim.capture.format.kind is not FormatKind.SUMS:
+            exports[directory.parent].append(claim)
+    for claim in claims:
+        directory = claim.capture.directory
+        for export in exports.get(directory.parent, []) if directory.name.startswith(PROF) else []:
+            if claim.rank in (None, export.rank) and _are_of_one_time(claim, export):
+                yield claim, ""
+                break
+
+
+def _raw(claims: Sequence[Claim]) -> _Passed:
+    """What was not exported of a rank that has an export, or a raw capture that can be read.
+
+    A note names what is newer than all of those.
+    """
+    for rank, copies in _by_rank(claims):
+        for poor in (_RAW_KINDS, frozenset({FormatKind.UNREADABLE})):
+            taken = [one.taken for one in copies if one.capture.format.kind not in poor]
+            for claim in copies if taken else ():
+                directory = claim.capture.directory
+                how = how_to_export(directory)
+                note = f"rank {rank}: {directory.name} is newer, but was not read. {how}"
+                if claim.capture.format.kind in poor:
+                    yield claim, note if claim.taken > max(taken) else ""
+
+
+def _sums(claims: Sequence[Claim]) -> _Passed:
+    """Sums of steps where another capture of their rank may be of the same time."""
+    for _, copies in _by_rank(claims):
+        others = [one for one in copies if one.capture.format.kind is not FormatKind.SUMS]
+        for claim in copies:
+            is_sum = claim.capture.format.kind is FormatKind.SUMS
+            if is_sum and any(_are_of_one_time(claim, other) for other in others):
+                yield claim, ""
+
+
+def _texts_of_exports(claims: Sequence[Claim]) -> _Passed:
+    """A framework's text where the export that it was made of lies inside its directory."""
+    for rank, copies in _by_rank(claims):
+        exports = [one.capture for one in copies if one.capture.format.kind is not FormatKind.TEXT]
+        for claim in copies:
+            text = claim.capture
+            inside = [one for one in exports if text.directory in one.directory.parents]
+            if text.format.kind is FormatKind.TEXT and inside:
+                yield (
+                    claim,
+                    f"rank {rank}: the {text.format.noun} in {text.directory.name} hold less than "
+                    f"{inside[-1].directory.name} and were not read.",
+                )
+
+
+_RULES: tuple[Callable[[Sequence[Claim]], _Passed], ...] = (
+    _merged,
+    _same_files,
+    _logs_of_texts,
+    _nameless_raw,
+    _sessions_of_exports,
+    _raw,
+    _sums,
+    _texts_of_exports,
+)
+"""What gives way, in order: each rule sees what those before it left."""
+
+
+def _by_rank(claims: Sequence[Claim]) -> list[tuple[int, list[Claim]]]:
+    found: dict[int, list[Claim]] = defaultdict(list)
+    for claim in claims:
+        if claim.rank is not None:
+            found[claim.rank].append(claim)
+    return sorted(found.items())
+
+
+def _are_of_one_time(
+    one: Claim,
+    other: Claim,
+    apart_ns: int = LONGEST_NS,
+    *times: Callable[[Claim], Extent],
+) -> bool:
+    """Return whether neither names nor files tell that two captures are so far apart."""
+    for time_of in times or (named_time, recorded_time):
+        (one_ns, _), (other_ns, _) = time_of(one), time_of(other)
+        if one_ns is not None and other_ns is not None:
+            return abs(one_ns - other_ns) < apart_ns
+    return True
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+def have_same_files(one: Path, other: Path) -> bool:
+    """Return whether two files, or all files below two directories, are copies of each other.
+
+    They are if their names, sizes, first and last bytes are equal, or if one is the other packed.
+    Files on other file systems, which would be fetched for that, and those that cannot be read are
+    no copies.
+    """
+    if one == other or isinstance(one, RemotePath) or isinstance(other, RemotePath):
+        return False
+    try:
+        ours, theirs = _files_in(one), _files_in(other)
+        return (
+            bool(ours)
+            and ours.keys() == theirs.keys()
+            and all(_have_same_content(ours[name], theirs[name]) for name in ours)
+        )
+    except (OSError, SourceError):
+        return False
+
+
+def _files_in(place: Path) -> dict[str, Path]:
+    """Return the files at and below a place by their paths from there."""
+    if place.is_file():
+        return {"": place}
+    return {str(path.relative_to(place)): path for path in place.rglob("*") if path.is_file()}
+
+
+def _have_same_content(one: Path, other: Path) -> bool:
+    """Return whether first bytes, size and, unless one alone is packed, last bytes are equal."""
+    opened = open_regular_file if one.suffix == other.suffix else open_decompressed
+    with opened(one) as ours, opened(other) as theirs:
+        first = ours.read(COMPARED_BYTES)
+        if first != theirs.read(COMPARED_BYTES):
+            return False
+        our_bytes = _size_bytes(ours, one, len(first)) % _GZIP_SIZES
+        if our_bytes != _size_bytes(theirs, other, len(first)) % _GZIP_SIZES:
+            return False
+        if not (ours.seekable() and theirs.seekable()):
+            return True
+        for file in (ours, theirs):
+            file.seek(-min(file.tell(), COMPARED_BYTES), os.SEEK_END)
+        return ours.read() == theirs.read()
+
+
+def _size_bytes(file: BinaryIO, path: Path, read_bytes: int) -> int:
+    """Return how much a file holds, of which so much was read; gzip notes it at its end."""
+    if file.seekable():
+        return file.seek(0, os.SEEK_END)
+    with path.open("rb") as packed:
+        if packed.read(len(_GZIP)) == _GZIP:
+            packed.seek(-4, os.SEEK_END)
+            return int.from_bytes(packed.read(), "little")
+    while more := file.read(COMPARED_BYTES):
+        read_bytes += len(more)
+    return read_bytes
