@@ -23,7 +23,7 @@ from timeline.units import spell_count
 
 if TYPE_CHECKING:
     from timeline.figures.rank_tables import Figures
-    from timeline.ranks.read_ranks import KnownRanks
+    from timeline.ranks.read_ranks import JoinedRanks
 
 __all__ = ["Measured", "measure", "read_known"]
 
@@ -67,7 +67,7 @@ def read_known(
     progress: Progress,
     selection: Selection,
     questions: Questions,
-) -> KnownRanks:
+) -> JoinedRanks:
     """Read what is known of a selection, and warn whoever asked of what that does not hold.
 
     Raises:

@@ -43,7 +43,6 @@ from timeline.tracks.rank_tracks import DrawnRank, RankTracks
 
 __all__ = [
     "JoinedRanks",
-    "KnownRanks",
     "check_selection",
     "draw_again",
     "draw_exact_again",
@@ -76,6 +75,8 @@ class JoinedRanks:
     """Empty where causes were not asked for."""
     bare: tuple[DrawnRank, ...] = ()
     """The ranks before it was drawn what they wait for, where any was merged before."""
+    left_out: tuple[str, ...] = ()
+    """What to say of ranks that failed, where nobody else says it."""
 
     @property
     def facts(self) -> tuple[RankFacts, ...]:
@@ -100,29 +101,15 @@ class JoinedRanks:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was assumed of clocks, and by the readers of all ranks, that the figures rest on."""
+        """Which ranks are left out, and what was assumed of clocks and by the readers of ranks."""
         of_ranks = (note for facts in self.facts for note in facts.profile.notes)
-        return tuple(said_once((*self.clock.warnings, *of_ranks)))
+        return (*self.left_out, *said_once((*self.clock.warnings, *of_ranks)))
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """The notes, and the warnings of the readers of all ranks."""
         of_ranks = (warning for facts in self.facts for warning in facts.profile.warnings)
         return tuple(dict.fromkeys((*self.notes, *said_once(of_ranks))))
-
-
-@dataclass(frozen=True)
-class KnownRanks:
-    """What is known of ranks that are not drawn, on one clock; and what must be said of them.
-
-    notes: which ranks are left out, and what was assumed. warnings: these and all others.
-    """
-
-    facts: tuple[RankFacts, ...]
-    waiting: Waiting
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...]
-    path: CriticalPath = field(default_factory=CriticalPath)
 
 
 def read_facts(
@@ -132,7 +119,7 @@ def read_facts(
     progress: Progress,
     selection: Selection,
     questions: Questions,
-) -> KnownRanks:
+) -> JoinedRanks:
     """Read what is selected of some ranks, as far as questions need it.
 
     Raises:
@@ -151,14 +138,7 @@ def read_facts(
     )
     with worker_pool_for(chosen, reading, progress) as workers:
         joined = read_ranks(chosen, request, workers, path)
-    left_out = workers.left_out()
-    return KnownRanks(
-        joined.facts,
-        joined.waiting,
-        (*left_out, *joined.notes),
-        (*left_out, *joined.warnings),
-        joined.path,
-    )
+    return replace(joined, left_out=tuple(workers.left_out()))
 
 
 def read_ranks(

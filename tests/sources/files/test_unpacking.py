@@ -274,31 +274,13 @@ def test_control_characters(here: Path, name: str) -> None:
 def test_a_place_is_taken_once(here: Path, form: str, first: str, second: str) -> None:
     """No file takes the place of another one."""
     said = refused(here, MAKERS[form]([(first, b"1"), (second, b"2")]))
-    assert re.search(r"member 'a[^']*' is there twice", said)
+    assert re.search(r"cannot be unpacked at member '[^']*a[^']*': File exists", said)
 
 
 def test_a_directory_is_no_file(here: Path) -> None:
     """No file takes the place of a directory."""
     said = refused(here, tar_files([("a.json/b.json", b"1"), ("a.json", b"2")]))
-    assert "member 'a.json' is there twice" in said
-
-
-@in_zip_and_tar
-@pytest.mark.parametrize(
-    ("first", "second", "where"),
-    [
-        ("a/b.json", "a/B.json", "a/B.json"),
-        ("a/b.json", "A/c.json", "A"),
-        ("é.json", "e\u0301.json", "e\u0301.json"),
-        ("straße.json", "STRASSE.json", "STRASSE.json"),
-    ],
-)
-def test_names_that_are_one_on_other_systems(
-    here: Path, form: str, first: str, second: str, where: str
-) -> None:
-    """An archive is the same on every file system, or is refused on all of them."""
-    said = refused(here, MAKERS[form]([(first, b"1"), (second, b"2")]))
-    assert f"member {where!r} differs from" in said
+    assert "cannot be unpacked at member 'a.json': File exists" in said
 
 
 # -- links and devices -----------------------------------------------------------------------------

@@ -64,7 +64,7 @@ class MemberKind(enum.Enum):
 class Member:
     """A member of an archive; those of a tar can be read only until the next one is asked for.
 
-    size_bytes: what the archive says of its content. header: as tarfile knows it.
+    size_bytes: what the archive says of its content.
     """
 
     archive: Path
@@ -73,7 +73,6 @@ class Member:
     size_bytes: int
     _file: BinaryIO
     _open: Callable[[], IO[bytes]]
-    header: tarfile.TarInfo | None = None
 
     def blocks(self) -> Iterator[bytes]:
         """The content, a block at a time.
@@ -203,7 +202,6 @@ def _read_tar(file: BinaryIO, archive: Path, count_read: Callable[[int], None]) 
                 header.size,
                 file,
                 _extractor(tar, header),
-                header,
             )
         while content.read(BLOCK_BYTES):
             """Only at its end does compressed content tell whether it is whole."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import unicodedata
 from pathlib import Path
 
 from timeline.errors import SourceError
 from timeline.patterns import compile_late
 
-__all__ = ["MemberPaths", "archive_stem", "is_archive", "is_wanted"]
+__all__ = ["archive_stem", "is_archive", "is_wanted", "member_parts"]
 
 ARCHIVE_SUFFIXES = (
     ".zip",
@@ -53,55 +52,23 @@ def is_wanted(name: str) -> bool:
     return _WANTED.fullmatch(name.removesuffix(".gz")) is not None
 
 
-class MemberPaths:
-    """The paths of the members of one archive, no two the same on any file system."""
+def member_parts(name: str, archive: Path) -> tuple[str, ...]:
+    """Return a member's name as directories and a file; empty for what is of no use.
 
-    def __init__(self, archive: Path) -> None:
-        self._archive = archive
-        self._spelled: dict[str, str] = {}
-        self._files: set[str] = set()
-
-    def parts(self, name: str) -> tuple[str, ...]:
-        """A member's name as directories and a file; empty for what is of no use.
-
-        Raises:
-            SourceError: it leads out of the directory, or is no name for a file.
-        """
-        spelled = _readable(name).replace("\\", "/")
-        parts = tuple(part for part in spelled.split("/") if part not in ("", "."))
-        if spelled.startswith("/") or ".." in parts or (parts and _DRIVE.match(parts[0])):
-            raise self._refusal(name, "would be written outside of the directory for it.")
-        if _CONTROL.search(spelled):
-            raise self._refusal(name, "has control characters in its name.")
-        if len(parts) > MOST_PARTS:
-            raise self._refusal(name, f"lies more than {MOST_PARTS} directories deep.")
-        if parts and (parts[0] == _MACOS or parts[-1].startswith("._")):
-            return ()
-        return parts
-
-    def take(self, parts: tuple[str, ...], *, file: bool) -> None:
-        """Take the path of a file or directory, once for a file.
-
-        Raises:
-            SourceError: it is taken, or cannot be told from another one on every file system.
-        """
-        for count in range(1, len(parts) + 1):
-            path = "/".join(parts[:count])
-            key = unicodedata.normalize("NFC", path).casefold()
-            known = key in self._spelled
-            first = self._spelled.setdefault(key, path)
-            is_file = file and count == len(parts)
-            if first != path:
-                raise self._refusal(path, f"differs from {first!r} only in the case of letters.")
-            if key in self._files or (is_file and known):
-                raise self._refusal(path, "is there twice.")
-            if is_file:
-                self._files.add(key)
-
-    def _refusal(self, name: str, why: str) -> SourceError:
-        return SourceError(self._archive, f"member {name!r} {why}", do=DO_IT_YOURSELF)
-
-
-def _readable(name: str) -> str:
-    """Bytes of a name that are no text are shown as such."""
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    Raises:
+        SourceError: it leads out of the directory, or is no name for a file.
+    """
+    # Bytes of a name that are no text are shown as such.
+    spelled = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace").replace("\\", "/")
+    parts = tuple(part for part in spelled.split("/") if part not in ("", "."))
+    refused = ""
+    if spelled.startswith("/") or ".." in parts or (parts and _DRIVE.match(parts[0])):
+        refused = "would be written outside of the directory for it."
+    elif _CONTROL.search(spelled):
+        refused = "has control characters in its name."
+    elif len(parts) > MOST_PARTS:
+        refused = f"lies more than {MOST_PARTS} directories deep."
+    if refused:
+        raise SourceError(archive, f"member {name!r} {refused}", do=DO_IT_YOURSELF)
+    is_of_macos = parts and (parts[0] == _MACOS or parts[-1].startswith("._"))
+    return () if is_of_macos else parts

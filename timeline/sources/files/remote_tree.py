@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import contextvars
 import errno
@@ -9,15 +10,17 @@ import functools
 import io
 import os
 import shutil
+import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import parse_qsl, unquote, urlsplit
 
-from timeline.sources.files.remote_errors import secrets_in, system_errors
+from timeline.patterns import compile_late
 from timeline.sources.files.remote_path import RemotePath, without_credentials
 from timeline.units import spell_bytes
 
@@ -25,7 +28,14 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
     from fsspec import AbstractFileSystem
 
-__all__ = ["REQUESTS_AT_ONCE", "Fetching", "Listing", "RemoteTree", "fetching_into"]
+__all__ = [
+    "REQUESTS_AT_ONCE",
+    "Fetching",
+    "Listing",
+    "RemoteTree",
+    "fetching_into",
+    "remote_failures",
+]
 
 REQUESTS_AT_ONCE = 16
 BLOCK_BYTES = 1 << 16
@@ -40,6 +50,22 @@ MOST_PARENT_ENTRIES = 2_000
 """A directory of more entries around a capture does not travel with it."""
 _DIRECTORY, _NOT_TOLD = -1, -2
 """In place of the size of an entry."""
+_OF_LIBRARIES = {
+    "aiohttp": ("ClientError",),
+    "azure.core.exceptions": ("AzureError",),
+    "botocore.exceptions": ("BotoCoreError", "ClientError"),
+    "botocore.parsers": ("ResponseParserError",),
+    "gcsfs.retry": ("HttpError",),
+    "google.auth.exceptions": ("GoogleAuthError",),
+    "paramiko": ("SSHException",),
+}
+"""What libraries raise that is no error of the system, where they are loaded."""
+_URL_END = compile_late(r"(://[^\s?'\"<>]*)\?[^\s'\"<>]*")
+_USER = compile_late(r"(?<=://)[^/@\s]*@")
+_GONE, _REFUSED = (404, 410), (401, 403)
+"""What web servers say of what is not there, and to whom they do not know."""
+_LEAST_SECRET = 4
+"""Characters: shorter parts of a URL are no secrets, and parts of words."""
 
 _Found = TypeVar("_Found")
 Listing = Mapping[str, Mapping[str, int]]
@@ -418,7 +444,8 @@ class _PartlyRead(io.RawIOBase):
             wanted = max(len(view), self._ahead_bytes, BLOCK_BYTES)
             is_block = wanted == BLOCK_BYTES and not self._at % BLOCK_BYTES
             read = self._tree.read_at if is_block else self._tree.read_once
-            self._held, self._held_at = read(self._path, self._at, wanted), self._at
+            self._held = read(self._path, self._at, wanted)
+            self._held_at = self._at
             self._ahead_bytes = max(self._ahead_bytes, BLOCK_BYTES)
         first = self._at - self._held_at
         data = self._held[first : first + len(view)]
@@ -481,3 +508,75 @@ def _lists_trees_at_once(system: AbstractFileSystem) -> bool:
 
     own = getattr(type(system), "_find", None)
     return own is not None and own is not vars(AsyncFileSystem)["_find"]
+
+
+# -- what other file systems raise ----------------------------------------------------------------
+
+
+def remote_failures() -> tuple[type[BaseException], ...]:
+    """All that a file system may raise because of what it is, not because of an error in it."""
+    found = [
+        vars(sys.modules[module])[name]
+        for module, names in _OF_LIBRARIES.items()
+        if module in sys.modules
+        for name in names
+        if name in vars(sys.modules[module])
+    ]
+    return (OSError, EOFError, ValueError, asyncio.TimeoutError, *found)
+
+
+def secrets_in(url: str) -> frozenset[str]:
+    """What nobody may see of a URL: user, password and the values of its query."""
+    found = set[str]()
+    for part in url.split("::"):
+        split = urlsplit(part)
+        user = split.netloc.rpartition("@")[0]
+        found |= {
+            user,
+            *user.split(":"),
+            split.query,
+            *(text for _, text in parse_qsl(split.query)),
+        }
+        found |= {text.partition("=")[2] for text in split.query.split("&")}
+    found |= {unquote(text) for text in found}
+    return frozenset(text for text in found if len(text) >= _LEAST_SECRET)
+
+
+@contextlib.contextmanager
+def system_errors(path: object, secrets: Collection[str]) -> Iterator[None]:
+    """A `with` block in which whatever a file system raises is an error of the system.
+
+    Its text names the cause, and no credentials; the error that it was is not chained to it.
+
+    Raises:
+        OSError: something failed.
+    """
+    try:
+        yield
+    except remote_failures() as error:
+        raise _as_system_error(error, str(path), secrets) from None
+
+
+def _as_system_error(error: BaseException, path: str, secrets: Collection[str]) -> OSError:
+    status = getattr(error, "status", None)
+    if isinstance(error, FileNotFoundError) or status in _GONE:
+        cause = error.__cause__  # whatever fails on the web is not found
+        if isinstance(cause, remote_failures()) and getattr(cause, "status", None) not in _GONE:
+            return _as_system_error(cause, path, secrets)
+        return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+    if isinstance(error, PermissionError) or status in _REFUSED:
+        said = "permission denied; check the credentials that its file system is given"
+        return PermissionError(errno.EACCES, said, path)
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return OSError(error.errno, os.strerror(error.errno), path)
+    kind = type(error).__name__
+    text = _without_secrets(str(error), secrets)
+    number = error.errno if isinstance(error, OSError) and error.errno else errno.EIO
+    return OSError(number, f"{kind}: {text}" if text else kind, path)
+
+
+def _without_secrets(text: str, secrets: Collection[str]) -> str:
+    text = _USER.sub("", _URL_END.sub(r"\1", text))
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return text.rstrip(".")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import shutil
-import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from timeline.sources.files.archives import (
     MemberKind,
     read_members,
 )
-from timeline.sources.files.member_names import MemberPaths, is_archive, is_wanted
+from timeline.sources.files.member_names import is_archive, is_wanted, member_parts
 from timeline.sources.files.opened import decompress_stream, open_regular_file
 from timeline.units import spell_bytes
 
@@ -34,10 +33,6 @@ LEFT_FREE_BYTES = 256 << 20
 MOST_MEMBERS = 1 << 20
 DIRECTORY_BYTES = 4096
 """What an empty directory takes on most file systems."""
-_data_filter: Callable[[tarfile.TarInfo, str], object] | None = getattr(
-    tarfile, "data_filter", None
-)
-"""What newer versions of Python refuse to unpack; it comes on top of the checks made here."""
 
 
 @dataclass
@@ -186,8 +181,7 @@ class _Unpacker:
 
     def __init__(self, archive: Path, directory: Path, limit: UnpackLimit) -> None:
         self._archive, self._directory, self._limit = archive, directory, limit
-        self._paths = MemberPaths(archive)
-        self._made: set[tuple[str, ...]] = set()
+        self._made: set[Path] = set()
         self._links = list[str]()
         self._archives = list[str]()
 
@@ -195,7 +189,7 @@ class _Unpacker:
         """Unpack a member, or know why not; directories are made for files that are skipped too."""
         progressed()
         self._limit.member = member.name
-        parts = self._paths.parts(member.name)
+        parts = member_parts(member.name, self._archive)
         if not parts:
             return
         if member.kind is MemberKind.OTHER:
@@ -204,25 +198,20 @@ class _Unpacker:
         is_file = member.kind is MemberKind.FILE
         self._make(parts[:-1] if is_file else parts)
         if is_file and is_wanted(parts[-1]):
-            self._paths.take(parts, file=True)
-            self._write(member, parts, progressed)
+            self._write(member, self._directory.joinpath(*parts), progressed)
         elif is_file and is_archive(parts[-1]):
             self._archives.append(member.name)
 
     def _make(self, parts: tuple[str, ...]) -> None:
         for count in range(1, len(parts) + 1):
-            if (part := parts[:count]) not in self._made:
-                self._paths.take(part, file=False)
+            if (path := self._directory.joinpath(*parts[:count])) not in self._made:
                 self._limit.write(DIRECTORY_BYTES)
-                self._directory.joinpath(*part).mkdir(exist_ok=True)
-                self._made.add(part)
+                path.mkdir()
+                self._made.add(path)
 
-    def _write(
-        self, member: Member, parts: tuple[str, ...], progressed: Callable[[], None]
-    ) -> None:
-        _check(member, self._directory)
+    def _write(self, member: Member, path: Path, progressed: Callable[[], None]) -> None:
         self._limit.begin(member)
-        with self._directory.joinpath(*parts).open("xb") as file:
+        with path.open("xb") as file:
             for block in member.blocks():
                 self._limit.write(len(block))
                 file.write(block)
@@ -242,12 +231,3 @@ class _Unpacker:
 def _few(names: Sequence[str], most: int = 3) -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(map(repr, names[:most])) + more
-
-
-def _check(member: Member, directory: Path) -> None:
-    """Ask Python too whether a member of a tar is harmless."""
-    if _data_filter is not None and member.header is not None:
-        try:
-            _data_filter(member.header, str(directory))
-        except tarfile.TarError as error:
-            raise SourceError(member.archive, f"member {member.name!r}: {error}.") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -29,7 +29,7 @@ from timeline.sources.finding.foreign import NAMED_BESIDE, find_foreign, foreign
 from timeline.sources.profiler_tables.file_kinds import TableFile, find_table_files
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, PROF, SQLITE
 
-__all__ = ["EmptyOutput", "FoundCaptures", "find_captures"]
+__all__ = ["FoundCaptures", "find_captures"]
 
 _INSIDE_CAPTURES = frozenset(
     {OUTPUT, MINDSTUDIO_OUTPUT, "timeline", "FRAMEWORK", "host", "summary", "data", SQLITE}
@@ -50,24 +50,16 @@ MOST_FOREIGN = 4
 
 
 @dataclass(frozen=True)
-class EmptyOutput:
-    """A directory whose framework left an output in which there is nothing to read."""
-
-    directory: Path
-    output: Path
-
-
-@dataclass(frozen=True)
 class FoundCaptures:
     """What was found, each in order of directories.
 
-    empty: outputs of frameworks without any capture in their directory or below. remarks: on
-    files that look like profiles and are none. tables: small tables that give way to captures,
-    which may read them.
+    empty: directories with an OUTPUT, without anything to read in it or below. remarks: on files
+    that look like profiles and are none. tables: small tables that give way to captures, which may
+    read them.
     """
 
     captures: tuple[Capture, ...]
-    empty: tuple[EmptyOutput, ...] = ()
+    empty: tuple[Path, ...] = ()
     remarks: tuple[str, ...] = ()
     tables: tuple[Capture, ...] = ()
 
@@ -89,24 +81,27 @@ def find_captures(path: Path, unreadable: list[SourceError] | None = None) -> Fo
         raise SourceError(path, f"does not exist{_sibling_like(path)}", do="Check the PATH.")
     if not (path.is_file() or path.is_dir()):
         raise SourceError(path, "is a pipe or device.", do="Name a directory or a file.")
-    walk, tables = _Walk(unreadable), tuple[Capture, ...]()
+    walk, found, empty = _Walk(unreadable), list[Capture](), list[Path]()
     if path.is_file():
-        captures, empty = _captures_of_file(path), list[EmptyOutput]()
+        captures = _captures_of_file(path)
     else:
         found = list(walk.captures_below(_capture_root(path.resolve())))
-        captures, empty = _without_poorer(found), _without_captures(walk.empty, found)
-        of_tables = [one for one in found if one.format.kind is FormatKind.STEPS]
-        known = frozenset(captures)
-        tables = tuple(one for one in of_tables if one not in known)
+        captures = _without_poorer(found)
+        around = {
+            one for capture in found for one in (capture.directory, *capture.directory.parents)
+        }
+        empty = [directory for directory in walk.empty if directory not in around]
+    known = frozenset(captures)
+    tables = [one for one in found if one.format.kind is FormatKind.STEPS and one not in known]
     if not captures and not empty:
         if (foreign := find_foreign(path.resolve())) is not None:
             raise NoProfileError(path, f"is {foreign.what}.", do=foreign.describe(path))
         raise _nothing_found(path, walk.remarks)
     return FoundCaptures(
         tuple(sorted(captures, key=lambda found: (str(found.directory), found.device or 0))),
-        tuple(sorted(empty, key=lambda found: str(found.directory))),
+        tuple(empty),
         tuple(walk.remarks),
-        tables,
+        tuple(tables),
     )
 
 
@@ -214,7 +209,7 @@ class _Walk:
     """One walk through directories; what is no capture gathers on the way."""
 
     def __init__(self, unreadable: list[SourceError] | None) -> None:
-        self.empty: list[EmptyOutput] = []
+        self.empty: list[Path] = []
         self.remarks: list[str] = []
         self._unreadable = unreadable
 
@@ -254,7 +249,7 @@ class _Walk:
             if captures:
                 yield from captures
                 return
-            self.empty.append(EmptyOutput(directory, directory / OUTPUT))
+            self.empty.append(directory)
         if directory.name.startswith(PROF) or MINDSTUDIO_OUTPUT in directories:
             yield from _captures_alone(_session(directory, directories, names))
             return
@@ -331,40 +326,41 @@ def _may_hold_others(capture: Capture) -> bool:
 def _without_poorer(found: list[Capture]) -> list[Capture]:
     """Drop tables above something richer, and what is no richer below a framework's tables."""
     captures = _without_decoded_logs(_without_bare_tables(_without_inner_jobs(found)))
-    above_rich = _parents(one for one in captures if one.format.kind not in _POOR)
-    above_any = above_rich | _parents(
-        one for one in captures if one.format.kind is FormatKind.TABLES
-    )
+    above_rich = _above(one for one in captures if one.format.kind not in _POOR)
+    above_any = above_rich | _above(one for one in captures if one.format.kind is FormatKind.TABLES)
     kept, owners = [], set()
     for one in captures:
         is_output = one.content.name == OUTPUT
-        if _may_hold_others(one) and one.directory in (above_rich if is_output else above_any):
-            continue
-        kept.append(one)
-        if _may_hold_others(one) and is_output:
-            owners.add(one.directory)
+        if not _may_hold_others(one):
+            kept.append(one)
+        elif one.directory not in (above_rich if is_output else above_any):
+            kept.append(one)
+            owners |= {one.directory} if is_output else set()
     return [
         one for one in kept if one.format.kind not in _POOR or not owners & {*one.directory.parents}
     ]
 
 
-def _parents(captures: Iterable[Capture]) -> set[Path]:
+def _above(captures: Iterable[Capture]) -> set[Path]:
     return {parent for one in captures for parent in one.directory.parents}
 
 
+def _at_and_above(captures: Collection[Capture]) -> set[Path]:
+    return _above(captures) | {one.directory for one in captures}
+
+
 def _without_inner_jobs(captures: list[Capture]) -> list[Capture]:
-    """One capture of the files of an id in a job's directory and in its `data`."""
-    outer = {
-        (one.directory, one.device, one.format.kind)
-        for one in captures
-        if one.format.kind in _OF_JOBS and one.content == one.directory
+    """Keep one capture of the files of an id in a job's directory and in its `data`."""
+    kept = {
+        (one.directory, one.device, one.format.kind): one
+        for one in sorted(captures, key=lambda one: one.content == one.directory)
     }
     return [
         one
         for one in captures
         if one.format.kind not in _OF_JOBS
         or one.content == one.directory
-        or (one.directory, one.device, one.format.kind) not in outer
+        or kept[one.directory, one.device, one.format.kind].content != one.directory
     ]
 
 
@@ -377,13 +373,13 @@ def _without_bare_tables(captures: list[Capture]) -> list[Capture]:
         (FormatKind.SUMS, _GIVE_WAY | {FormatKind.SUMS}),
         (FormatKind.STEPS, _GIVE_WAY),
     ):
-        others = {one.directory for one in captures if one.format.kind not in give_way}
-        around = {parent for directory in others for parent in (directory, *directory.parents)}
+        others = [one for one in captures if one.format.kind not in give_way]
+        around, places = _at_and_above(others), {one.directory for one in others}
         captures = [
             one
             for one in captures
             if one.format.kind is not kind
-            or (one.directory not in around and not {*one.directory.parents} & others)
+            or (one.directory not in around and places.isdisjoint(one.directory.parents))
         ]
     return captures
 
@@ -411,12 +407,3 @@ def _without_decoded_logs(captures: list[Capture]) -> list[Capture]:
         or one.format.kind is not FormatKind.STEPS
         or (one.directory.parent, one.device) not in logs
     ]
-
-
-def _without_captures(
-    empty: Iterable[EmptyOutput], captures: Iterable[Capture]
-) -> list[EmptyOutput]:
-    """The empty outputs without a capture in their directory or below."""
-    directories = [one.directory for one in captures]
-    around = {parent for directory in directories for parent in (directory, *directory.parents)}
-    return [one for one in empty if one.directory not in around]

@@ -22,7 +22,7 @@ from timeline.sources.common.msprof_files import find_sessions
 from timeline.sources.companions.source import WithCompanionFiles, with_companions
 from timeline.sources.files.opened import uncompressed_database_name
 from timeline.sources.files.remote_path import RemotePath
-from timeline.sources.finding.captures import EmptyOutput, find_captures
+from timeline.sources.finding.captures import find_captures
 from timeline.sources.finding.copies import drop_copies
 from timeline.sources.finding.ranks import (
     ResolvedRanks,
@@ -37,7 +37,7 @@ from timeline.sources.finding.runs import (
     group_into_runs,
     runs_of_one_time,
 )
-from timeline.sources.source import Source
+from timeline.sources.source import OUTPUT, Source
 
 __all__ = ["FIND_FOR_EXPORT", "Discovered", "FindingOptions", "UnclearCapture", "discover"]
 
@@ -56,6 +56,7 @@ class FindingOptions:
     of_several: bool = False
 
 
+_EMPTY = f"holds nothing that can be read in {OUTPUT}."
 FIND_FOR_EXPORT = FindingOptions()
 """What an export of one profile asks."""
 
@@ -158,11 +159,10 @@ class _Search:
         self._tables = found.tables
         self._notes += [f"left out: {error}" for error in unreadable or ()]
         if not found.captures:
-            raise _empty_output_error(found.empty[0])
-        self._notes += [
-            f"{empty.directory.name} holds nothing that can be read in {empty.output.name}."
-            for empty in found.empty
-        ]
+            raise NoProfileError(
+                found.empty[0], _EMPTY, do="Parse the profile again, or copy all of it."
+            )
+        self._notes += [f"{directory.name} {_EMPTY}" for directory in found.empty]
         return found.captures
 
     def _claims(self, captures: Sequence[Capture]) -> list[Claim]:
@@ -307,15 +307,6 @@ def _no_such_capture(name: str, rank: int, claims: Sequence[Claim], path: Path) 
         f"--assign-rank {name}={rank}: there is no such capture in {path}"
         f"{did_you_mean(name, known)}",
         do=f"Name one of {', '.join(known)}.",
-    )
-
-
-def _empty_output_error(empty: EmptyOutput) -> NoProfileError:
-    """The error of a capture whose output holds nothing that is read."""
-    return NoProfileError(
-        empty.directory,
-        f"holds nothing that can be read in {empty.output.name}.",
-        do="Parse the profile again, or copy all of it.",
     )
 
 

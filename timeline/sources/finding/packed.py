@@ -64,13 +64,13 @@ def discover_unpacked(
 
 @dataclass(frozen=True)
 class _Names:
-    """The names that people know of what was unpacked, as pairs: path there, packed path."""
+    """The names that people know of what was unpacked, by path there; more may be added."""
 
-    pairs: tuple[tuple[Path, Path], ...] = ()
+    packed: dict[Path, Path]
 
     def show(self, text: str) -> str:
         """Replace the paths in a text by those that people know."""
-        known = {str(there): str(packed) for there, packed in self.pairs}
+        known = {str(there): str(packed) for there, packed in self.packed.items()}
         if not known:
             return text
         longest_first = sorted(map(re.escape, known), key=len, reverse=True)
@@ -81,13 +81,13 @@ class _Names:
     def needed_for(self, paths: Iterable[Path]) -> _Names:
         """The names of what holds some paths, and of them: of thousands, one source needs few."""
         lineage = {parent for path in paths for parent in (path, *path.parents)}
-        return _Names(tuple(pair for pair in self.pairs if pair[0] in lineage))
+        return _Names({one: packed for one, packed in self.packed.items() if one in lineage})
 
     def unpacked_path(self, name: str) -> str:
         """Where a path that people know lies unpacked; any other name as it is."""
         path = Path(name)
         for parent in (path, *path.parents):
-            for there, packed in self.pairs:
+            for there, packed in self.packed.items():
                 if parent.is_file() and parent.samefile(packed):
                     return str(there / path.relative_to(parent))
         return name
@@ -114,7 +114,7 @@ class _Unpacking:
         self._temporary: Path | None = None
         self._databases: dict[Path, Path] = {}
         self._numbers = itertools.count()
-        self._names = _Names()
+        self._names = _Names({})
 
     def discover(self, assigned: Mapping[str, int], finding: FindingOptions) -> Discovered:
         """Find the sources of the profile, whatever of it is packed."""
@@ -145,7 +145,7 @@ class _Unpacking:
 
         temporary = self._directory(archives[0])
         root = temporary / "archives" / (around.resolve().name or "root")
-        self._names = _Names(((root, around),))
+        self._names.packed[root] = around
         notes: list[str] = []
         for archive in archives:
             inside = root / archive.parent.relative_to(around)
@@ -160,7 +160,7 @@ class _Unpacking:
                 notes.append(f"left out: {error}")
                 shutil.rmtree(there, ignore_errors=True)
                 continue
-            self._names = _Names((*self._names.pairs, (there, archive)))
+            self._names.packed[there] = archive
         is_one = archives[0] == self._path
         try:
             return self._discover(there if is_one else root, assigned, notes, finding, copied=True)
@@ -177,7 +177,7 @@ class _Unpacking:
         *,
         copied: bool = False,
     ) -> Discovered:
-        with self._errors_named():
+        with self._names.errors_named():
             found = discover(
                 root,
                 {self._names.unpacked_path(name): rank for name, rank in assigned.items()},
@@ -203,19 +203,10 @@ class _Unpacking:
         )
 
     def _with_packed_names(self, source: Source) -> Source:
-        if not self._names.pairs:
+        if not self._names.packed:
             return source
         names = self._names.needed_for((source.identity.directory, *source.files))
-        return _UnpackedSource(source, names, source.layout) if names.pairs else source
-
-    @contextlib.contextmanager
-    def _errors_named(self) -> Iterator[None]:
-        """Errors name what is packed, also what is unpacked meanwhile."""
-        try:
-            yield
-        except TimelineError:
-            with self._names.errors_named():
-                raise
+        return _UnpackedSource(source, names, source.layout) if names.packed else source
 
     def _unpack_database(self, packed: Path) -> Path:
         """Where a compressed database lies unpacked."""
@@ -226,8 +217,7 @@ class _Unpacking:
             inside = temporary / "databases" / str(next(self._numbers))
             there = inside / uncompressed_database_name(packed.name)
             unpack_file(packed, there, limit_for(packed, temporary), self._report)
-            known = Path(self._names.show(str(packed)))
-            self._names = _Names((*self._names.pairs, (there, known)))
+            self._names.packed[there] = Path(self._names.show(str(packed)))
             self._databases[packed] = there
         return self._databases[packed]
 

@@ -14,9 +14,14 @@ from urllib.parse import urlsplit
 from timeline.errors import SourceError, UsageError
 from timeline.frozen import dataclass
 from timeline.records.tables import Records
-from timeline.sources.files.remote_errors import remote_failures
 from timeline.sources.files.remote_path import RemotePath, without_credentials
-from timeline.sources.files.remote_tree import Fetching, Listing, RemoteTree, fetching_into
+from timeline.sources.files.remote_tree import (
+    Fetching,
+    Listing,
+    RemoteTree,
+    fetching_into,
+    remote_failures,
+)
 from timeline.sources.finding.discovery import Discovered
 from timeline.sources.source import ReadRequest, Source, SourceAround
 

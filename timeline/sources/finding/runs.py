@@ -309,6 +309,37 @@ class Session:
         keys = {"rank": self.rank, "card": card, "worker": self.worker or None}
         return {kind: key for kind, key in keys.items() if key is not None}
 
+    @property
+    def first_ns(self) -> int:
+        """The start of one with a time."""
+        return self.start_ns or 0
+
+    @property
+    def last_ns(self) -> int:
+        """The end of one with a time, its start where no end is known."""
+        return self.end_ns or self.first_ns
+
+    def alike(self, other: Session) -> dict[str, bool]:
+        """Return which kinds of keys are equal, of those that both have."""
+        shared = self.keys.keys() & other.keys.keys()
+        return {kind: self.keys[kind] == other.keys[kind] for kind in shared}
+
+    def is_before(self, later: Session) -> bool:
+        """Return whether one that starts no earlier is another turn of its rank, card or process.
+
+        Where an end is not known, two processes or cards that claim one rank within a minute are
+        not: that is a contradiction.
+        """
+        if later.first_ns < self.last_ns or later.first_ns == self.first_ns:
+            return False
+        alike = self.alike(later)
+        return any(alike.values()) and (
+            self.end_ns is not None
+            or later.first_ns - self.first_ns >= SAME_RUN_NS
+            or [kind for kind, is_alike in alike.items() if is_alike] != ["rank"]
+            or all(alike.values())
+        )
+
 
 def group_sessions(sessions: Sequence[Session]) -> list[list[int]]:
     """Return the numbers of the sessions of each run, ascending; runs by their latest start.
@@ -317,24 +348,23 @@ def group_sessions(sessions: Sequence[Session]) -> list[list[int]]:
     of different ranks, cards or processes. Two of one rank, card or process that do not overlap
     are of two runs, however close.
     """
-    timed = sorted(
-        (one.start_ns, one.path, at) for at, one in enumerate(sessions) if one.start_ns is not None
-    )
+    timed = [at for at, session in enumerate(sessions) if session.start_ns is not None]
     open_runs, runs = list[_Run](), list[_Run]()
-    for start_ns, _, at in timed:
-        turn = _Turn(at, start_ns, sessions[at].end_ns, sessions[at].keys)
+    for at in sorted(timed, key=lambda at: (sessions[at].first_ns, sessions[at].path)):
+        session = sessions[at]
+        start_ns = session.first_ns
         open_runs = [run for run in open_runs if run.may_go_on(start_ns)]
-        before = [number for number, run in enumerate(open_runs) if run.is_before(turn)]
+        before = [number for number, run in enumerate(open_runs) if run.is_before(session)]
         behind = open_runs[before[-1] + 1 if before else 0 :]
-        fitting = [run for run in behind if run.takes(turn)]
+        fitting = [run for run in behind if run.takes(session)]
         chosen = ([run for run in fitting if start_ns < run.end_ns] or fitting)[-1:]
         if not chosen:
-            chosen = [_Run([], defaultdict(list))]
+            chosen = [_Run([], [], defaultdict(list))]
             open_runs += chosen
             runs += chosen
-        chosen[0].add(turn)
-    runs.sort(key=lambda run: run.turns[-1].start_ns)
-    return _with_timeless(sessions, [sorted(turn.at for turn in run.turns) for run in runs])
+        chosen[0].add(at, session)
+    runs.sort(key=lambda run: run.sessions[-1].first_ns)
+    return _with_timeless(sessions, [sorted(run.members) for run in runs])
 
 
 def _with_timeless(sessions: Sequence[Session], runs: list[list[int]]) -> list[list[int]]:
@@ -385,68 +415,35 @@ def are_certain(sessions: Sequence[Session], runs: Sequence[Sequence[int]]) -> b
     return True
 
 
-@dataclass(frozen=True)
-class _Turn:
-    """A session with a time; end_ns is None where it is not known."""
-
-    at: int
-    start_ns: int
-    end_ns: int | None
-    keys: dict[str, Hashable]
-
-    def alike(self, other: _Turn) -> dict[str, bool]:
-        """Return which kinds of keys are equal, of those that both have."""
-        shared = self.keys.keys() & other.keys.keys()
-        return {kind: self.keys[kind] == other.keys[kind] for kind in shared}
-
-    def is_before(self, later: _Turn) -> bool:
-        """Return whether one that starts no earlier is another turn of its rank, card or process.
-
-        Where an end is not known, two processes or cards that claim one rank within a minute are
-        not: that is a contradiction.
-        """
-        if later.start_ns < (self.end_ns or self.start_ns) or later.start_ns == self.start_ns:
-            return False
-        alike = self.alike(later)
-        return any(alike.values()) and (
-            self.end_ns is not None
-            or later.start_ns - self.start_ns >= SAME_RUN_NS
-            or [kind for kind, is_alike in alike.items() if is_alike] != ["rank"]
-            or all(alike.values())
-        )
-
-
 @dataclass
 class _Run:
-    """A run to which turns are added in order of their starts."""
+    """A run to which sessions are added in order of their starts."""
 
-    turns: list[_Turn]
-    by_key: dict[tuple[str, Hashable], list[_Turn]]
+    members: list[int]
+    sessions: list[Session]
+    by_key: dict[tuple[str, Hashable], list[Session]]
     end_ns: int = 0
 
-    def add(self, turn: _Turn) -> None:
-        self.turns.append(turn)
-        for key in turn.keys.items():
-            self.by_key[key].append(turn)
-        self.end_ns = max(self.end_ns, turn.end_ns or turn.start_ns)
+    def add(self, at: int, session: Session) -> None:
+        self.members.append(at)
+        self.sessions.append(session)
+        for key in session.keys.items():
+            self.by_key[key].append(session)
+        self.end_ns = max(self.end_ns, session.last_ns)
 
     def may_go_on(self, start_ns: int) -> bool:
         """Return whether a session that starts then or later may still be of the run."""
-        return start_ns <= self.end_ns or start_ns - self.turns[-1].start_ns < SAME_RUN_NS
+        return start_ns <= self.end_ns or start_ns - self.sessions[-1].first_ns < SAME_RUN_NS
 
-    def is_before(self, turn: _Turn) -> bool:
+    def is_before(self, session: Session) -> bool:
         """Return whether it holds an earlier turn of the same rank, card or process."""
-        return any(
-            earlier.is_before(turn)
-            for key in turn.keys.items()
-            for earlier in self.by_key.get(key, ())
-        )
+        turns = (one for key in session.keys.items() for one in self.by_key.get(key, ()))
+        return any(one.is_before(session) for one in turns)
 
-    def takes(self, turn: _Turn) -> bool:
+    def takes(self, session: Session) -> bool:
         """Return whether a session that starts no earlier than all others is of the run by time."""
-        if turn.start_ns < self.end_ns or turn.start_ns == self.turns[-1].start_ns:
+        start_ns = session.first_ns
+        if start_ns < self.end_ns or start_ns == self.sessions[-1].first_ns:
             return True
-        near = takewhile(
-            lambda one: turn.start_ns - one.start_ns < SAME_RUN_NS, reversed(self.turns)
-        )
-        return any(not all(one.alike(turn).values()) for one in near)
+        near = takewhile(lambda one: start_ns - one.first_ns < SAME_RUN_NS, reversed(self.sessions))
+        return any(not all(one.alike(session).values()) for one in near)
