@@ -43,6 +43,14 @@ MOST_NAMES = 100_000
 """Operators that all ranks together may tell apart by name for a report."""
 LEAST_NAMES = 100
 """Operators that each rank may, however many ranks there are."""
+_REASONS = {
+    "unnamed": "HCCL tasks are recorded without names and ranks, as at level 0 of the profiler",
+    "alone": "no other rank of the group is {where}",
+    "unmatched": "those of the other ranks could not be paired: records are missing, or the profile "
+    "names no groups and ends do not tell which ranks ran them together",
+    "unknown": "not all ranks of the group are {where}, and no HCCL tasks tell when those came",
+}
+"""Why it is not known who came last, by the column of stragglers that counts such collectives."""
 
 
 def most_names(ranks: int) -> int:
@@ -80,34 +88,14 @@ def _empty_warnings(ranks: Sequence[RankFacts], selection: Selection) -> Iterato
 
 def _waiting_warnings(joined: JoinedRanks, selection: Selection) -> Iterator[str]:
     """Collectives of which it is not known who came last."""
-    stragglers = joined.waiting.stragglers
-    several = len(joined.facts) > 1
     where = "in the profile" if selection.ranks is None else "selected"
     looked = all(facts.collectives.arrivals.recorded for facts in joined.facts)
-    left = [
-        (
-            stragglers.unnamed,
-            stragglers.unnamed_ns,
-            "HCCL tasks are recorded without names and ranks, as at level 0 of the profiler",
-        )
-    ]
-    if several and looked:
-        left += [
-            (stragglers.alone, stragglers.alone_ns, f"no other rank of the group is {where}"),
-            (
-                stragglers.unmatched,
-                stragglers.unmatched_ns,
-                "those of the other ranks could not be paired: records are missing, or the profile "
-                "names no groups and ends do not tell which ranks ran them together",
-            ),
-            (
-                stragglers.unknown,
-                stragglers.unknown_ns,
-                f"not all ranks of the group are {where}, and no HCCL tasks tell when those came",
-            ),
-        ]
+    reasons = _REASONS if len(joined.facts) > 1 and looked else {"unnamed": _REASONS["unnamed"]}
     all_ns = max(joined.waiting.basis.communication_ns, 1)
-    for counts, took_ns, why in left:
+    for name, why in reasons.items():
+        counts, took_ns = (
+            getattr(joined.waiting.stragglers, column) for column in (name, f"{name}_ns")
+        )
         ranks = [
             rank.rank for rank, count in zip(joined.facts, counts.tolist(), strict=True) if count
         ]
@@ -115,8 +103,8 @@ def _waiting_warnings(joined: JoinedRanks, selection: Selection) -> Iterator[str
             yield (
                 f"{'ranks' if len(ranks) > 1 else 'rank'} {spell_ids(ranks)}: of "
                 f"{spell_count(int(counts.sum()), 'collective')} "
-                f"({int(took_ns.sum()) / all_ns:.0%} of communication time) {why}, so who was "
-                "waited for in them is not known."
+                f"({int(took_ns.sum()) / all_ns:.0%} of communication time) "
+                f"{why.format(where=where)}, so who was waited for in them is not known."
             )
 
 

@@ -17,7 +17,7 @@ from tests.support.found_profiles import only, overlap_ns, ranks_of, read, witho
 from tests.support.profile_shelf import MAIN_LAYOUTS, ProfileShelf, change_fields
 from timeline.cli.main import main
 from timeline.errors import RankIdentityError, UsageError
-from timeline.sources.finding.discovery import discover
+from timeline.sources.finding.discovery import FindingOptions, discover
 
 
 def told_by_info_name(capture: Path) -> None:
@@ -181,6 +181,28 @@ def test_duplicate_rank(
     assert str(second.resolve()) in capsys.readouterr().out.splitlines()[-1]
     assert ranks_of(profile.path, {second.name: 4}) == [0, 4]
     assert ranks_of(second) == [0]
+
+
+def test_databases_of_one_rank_in_one_directory_are_named(
+    shelf: ProfileShelf, tmp_path: Path
+) -> None:
+    """By their files, which --assign-rank takes."""
+    for number, capture in enumerate(shelf.get("torch-db").captures):
+        path = tmp_path / f"ascend_pytorch_profiler_{number}.db"
+        shutil.copyfile(only(capture, "ascend_pytorch_profiler_?.db"), path)
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("UPDATE RANK_DEVICE_MAP SET rankId = 0")
+    found = discover(tmp_path, finding=FindingOptions(lists_all=True))
+    paths = [tmp_path / f"ascend_pytorch_profiler_{number}.db" for number in (0, 1)]
+    assert [one.path for one in found.unclear] == paths
+    assert all(
+        str(path) in one.problem for path, one in zip(paths[::-1], found.unclear, strict=True)
+    )
+    with pytest.raises(RankIdentityError) as caught:
+        discover(tmp_path)
+    command = str(caught.value).partition("ranks of their own: tlexport ")[2]
+    assert main([*shlex.split(command), "--list"]) == 0
+    assert ranks_of(tmp_path, {str(paths[1]): 1}) == [0, 1]
 
 
 def test_contradictory_rank(shelf: ProfileShelf, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from timeline.errors import RankIdentityError
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.finding.discovery import discover
 from timeline.sources.source import ReadRequest
@@ -133,3 +134,12 @@ def test_widths_are_no_ranks(tmp_path: Path) -> None:
     for width in (1, 2):
         write(tmp_path / f"llama_tp{width}.json", [0])
     assert [one.identity.rank for one in discover(tmp_path).sources] == [0, 1]
+
+
+def test_no_rank_is_larger_than_any_run(tmp_path: Path) -> None:
+    """A number in a name that is no replica's gives no ranks: they contradict each other."""
+    for number in (0, 999_999_999):
+        info = {"rank": 0, "world_size": 8}
+        write(tmp_path / f"dp{number}_tp0_rank0.json", range(8), info)
+    with pytest.raises(RankIdentityError, match="rank 0 appears twice"):
+        discover(tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ import pytest
 from simulator.writers.kineto import write_kineto, write_merged_kineto
 from tests.support.found_profiles import overlap_ns, ranks_of, read
 from tests.support.profile_shelf import Event, tiny_run
+from timeline.errors import RankIdentityError
 from timeline.records.tables import OmissionCode, Records
-from timeline.sources.finding.discovery import discover
+from timeline.sources.finding.discovery import FindingOptions, discover
 
 Documents = list[dict[str, Any]]
 
@@ -180,6 +182,28 @@ def test_a_part_can_be_given_its_rank(tmp_path: Path) -> None:
     """By its label; a note says which ranks the others are."""
     merged = write_merged_kineto(tiny_run(ranks=2), tmp_path)[0].parent
     assert ranks_of(tmp_path, {f"{merged.name}/TP00": 8}) == [1, 8]
+
+
+def test_a_conflict_of_parts_names_them(tmp_path: Path) -> None:
+    """Not the file twice, which both are of."""
+    merged = write_merged_kineto(tiny_run(ranks=2), tmp_path)[0].parent
+    given = {f"{merged.name}/TP01": 0}
+    found = discover(tmp_path, given, finding=FindingOptions(lists_all=True))
+    assert [str(one.path) for one in found.unclear] == [f"{merged}/TP00", f"{merged}/TP01"]
+    assert f"as {merged}/TP01 is" in found.unclear[0].problem
+    with pytest.raises(RankIdentityError, match=f"--assign-rank {re.escape(merged.name)}/TP01=1"):
+        discover(tmp_path, given)
+
+
+def test_a_long_label_is_cut(traces: list[Path], tmp_path: Path) -> None:
+    """A list of ranks stays one that a terminal shows."""
+    labels = [f"TP0{number}{'x' * 5_000}" for number in range(3)]
+    path = tmp_path / "merged.json"
+    path.write_text(json.dumps(label(labels)(documents(traces))), encoding="utf-8")
+    found = discover(path)
+    assert [source.identity.part[:4] for source in found.sources] == ["TP00", "TP01", "TP02"]
+    assert all(len(source.identity.part) < 100 for source in found.sources)
+    assert all(len(note) < 1_000 for note in found.notes)
 
 
 def of_one_process(traces: Documents, **info: int) -> dict[str, Any]:

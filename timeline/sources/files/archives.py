@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import io
 import stat
 import struct
@@ -18,7 +17,7 @@ from timeline.errors import SourceError
 from timeline.frozen import dataclass
 from timeline.sources.files.opened import decompress_stream
 
-__all__ = ["BLOCK_BYTES", "READ_AHEAD_BYTES", "Member", "MemberKind", "read_members"]
+__all__ = ["BLOCK_BYTES", "READ_AHEAD_BYTES", "Member", "read_members"]
 
 BLOCK_BYTES = 1 << 20
 TAR_BLOCK_BYTES = 512
@@ -51,25 +50,18 @@ _DAMAGE = (
 """What the readers of archives raise of archives that are not as they should be."""
 
 
-class MemberKind(enum.Enum):
-    """What a member would become."""
-
-    FILE = enum.auto()
-    DIRECTORY = enum.auto()
-    OTHER = enum.auto()
-    """A link, a device or a pipe."""
-
-
 @dataclass(frozen=True)
 class Member:
     """A member of an archive; those of a tar can be read only until the next one is asked for.
 
-    size_bytes: what the archive says of its content.
+    is_file, is_directory: neither of a link, a device or a pipe. size_bytes: what the archive says
+    of its content.
     """
 
     archive: Path
     name: str
-    kind: MemberKind
+    is_file: bool
+    is_directory: bool
     size_bytes: int
     _file: BinaryIO
     _open: Callable[[], IO[bytes]]
@@ -135,7 +127,8 @@ def _read_zip(file: BinaryIO, archive: Path) -> Iterator[Member]:
             yield Member(
                 archive,
                 info.filename,
-                _kind_in_zip(info),
+                not info.is_dir() and _kind_in_zip(info) in (0, stat.S_IFREG),
+                info.is_dir() or _kind_in_zip(info) == stat.S_IFDIR,
                 info.file_size,
                 file,
                 _opener(zipped, info, archive),
@@ -176,12 +169,9 @@ def _opener(
     return content
 
 
-def _kind_in_zip(info: zipfile.ZipInfo) -> MemberKind:
+def _kind_in_zip(info: zipfile.ZipInfo) -> int:
     """Archives made on Unix keep the mode of the file; others keep none."""
-    kind = stat.S_IFMT(info.external_attr >> 16)
-    if info.is_dir() or kind == stat.S_IFDIR:
-        return MemberKind.DIRECTORY
-    return MemberKind.FILE if kind in (0, stat.S_IFREG) else MemberKind.OTHER
+    return stat.S_IFMT(info.external_attr >> 16)
 
 
 # -- tar -------------------------------------------------------------------------------------------
@@ -198,7 +188,8 @@ def _read_tar(file: BinaryIO, archive: Path, count_read: Callable[[int], None]) 
             yield Member(
                 archive,
                 header.name,
-                _kind_in_tar(header),
+                header.isreg(),
+                header.isdir(),
                 header.size,
                 file,
                 _extractor(tar, header),
@@ -214,12 +205,6 @@ def _extractor(tar: tarfile.TarFile, header: tarfile.TarInfo) -> Callable[[], IO
         return found
 
     return content
-
-
-def _kind_in_tar(header: tarfile.TarInfo) -> MemberKind:
-    if header.isdir():
-        return MemberKind.DIRECTORY
-    return MemberKind.FILE if header.isreg() else MemberKind.OTHER
 
 
 class _Header(tarfile.TarInfo):

@@ -335,12 +335,7 @@ def find_file(directory: Path, name: str) -> Path | None:
 
     Of what is no file the plain name wins, so that whoever opens it learns that it is none.
     """
-    if isinstance(directory, RemotePath):
-        known = [directory / plain for plain in (name, name + _PACKED)]
-        return next((path for path in known if path.is_file()), None)
-    # Asked for some twenty names of every rank, most of which are not there: no paths for those.
-    plain = os.path.join(directory, name)  # noqa: PTH118
-    there = [Path(name) for name in (plain, plain + _PACKED) if os.path.lexists(name)]
+    there = [path for path in (directory / name, directory / (name + _PACKED)) if lies_there(path)]
     return next((path for path in there if path.is_file()), there[0] if there else None)
 
 

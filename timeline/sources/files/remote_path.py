@@ -25,7 +25,7 @@ if sys.platform == "win32":
 else:
     from pathlib import PosixPath as _LocalPath
 
-__all__ = ["RemotePath", "is_url", "path_as_shown", "without_credentials"]
+__all__ = ["RemotePath", "is_url", "not_there", "path_as_shown", "without_credentials"]
 
 _URL = compile_late(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _ONE_SLASH = compile_late(r"(^|::)([A-Za-z][A-Za-z0-9+.-]+):/(?!/)")
@@ -183,5 +183,10 @@ class RemotePath(_LocalPath):
 
     def _held(self) -> RemoteTree:
         if self.tree is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self))
+            raise not_there(self)
         return self.tree
+
+
+def not_there(path: object) -> FileNotFoundError:
+    """Return the error of a path at which nothing lies."""
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))

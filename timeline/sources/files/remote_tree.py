@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from timeline.patterns import compile_late
-from timeline.sources.files.remote_path import RemotePath, without_credentials
+from timeline.sources.files.remote_path import RemotePath, not_there, without_credentials
 from timeline.units import spell_bytes
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class RemoteTree:
         real = self._real(path)
         entries = None if real is None else self._entries(real)
         if entries is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+            raise not_there(path)
         return list(entries)
 
     def size_bytes(self, path: RemotePath) -> int:
@@ -184,7 +184,7 @@ class RemoteTree:
         """
         size_bytes, real = self._entry(path), self._real(path)
         if size_bytes is None or real is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+            raise not_there(path)
         if size_bytes == _NOT_TOLD:
             with self._errors(path):
                 size_bytes = self._system.size(real) or 0
@@ -370,7 +370,9 @@ class RemoteTree:
             for path in paths
             if isinstance(path, RemotePath) and self._entry(path) in range(SMALL_BYTES + 1)
         ]
-        _call_at_once([functools.partial(self._try_to_fetch, path) for path in small])
+        with ThreadPoolExecutor(REQUESTS_AT_ONCE) as threads:
+            for path in small:  # each thread knows where to fetch to
+                threads.submit(contextvars.copy_context().run, self._try_to_fetch, path)
 
     def _try_to_fetch(self, path: RemotePath) -> None:
         with contextlib.suppress(OSError):
@@ -457,20 +459,6 @@ class _PartlyRead(io.RawIOBase):
         data = self._tree.read_once(self._path, self._at, self._size_bytes - self._at)
         self._at += len(data)
         return data
-
-
-def _call_at_once(calls: list[Callable[[], None]]) -> None:
-    """Call functions in threads, each of which knows where to fetch to."""
-    if len(calls) < 2:
-        for call in calls:
-            call()
-        return
-    with ThreadPoolExecutor(min(REQUESTS_AT_ONCE, len(calls))) as threads:
-        list(threads.map(lambda call: call(), [_in_this_context(call) for call in calls]))
-
-
-def _in_this_context(call: Callable[[], None]) -> Callable[[], None]:
-    return functools.partial(contextvars.copy_context().run, call)
 
 
 def _ended(arrived_bytes: int, size_bytes: int) -> str:
@@ -563,7 +551,7 @@ def _as_system_error(error: BaseException, path: str, secrets: Collection[str]) 
         cause = error.__cause__  # whatever fails on the web is not found
         if isinstance(cause, remote_failures()) and getattr(cause, "status", None) not in _GONE:
             return _as_system_error(cause, path, secrets)
-        return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return not_there(path)
     if isinstance(error, PermissionError) or status in _REFUSED:
         said = "permission denied; check the credentials that its file system is given"
         return PermissionError(errno.EACCES, said, path)

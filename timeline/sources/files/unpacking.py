@@ -15,7 +15,6 @@ from timeline.sources.files.archives import (
     BLOCK_BYTES,
     READ_AHEAD_BYTES,
     Member,
-    MemberKind,
     read_members,
 )
 from timeline.sources.files.member_names import is_archive, is_wanted, member_parts
@@ -192,10 +191,10 @@ class _Unpacker:
         parts = member_parts(member.name, self._archive)
         if not parts:
             return
-        if member.kind is MemberKind.OTHER:
+        if not (member.is_file or member.is_directory):
             self._links.append(member.name)
             return
-        is_file = member.kind is MemberKind.FILE
+        is_file = member.is_file
         self._make(parts[:-1] if is_file else parts)
         if is_file and is_wanted(parts[-1]):
             self._write(member, self._directory.joinpath(*parts), progressed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from timeline.errors import NoProfileError, SourceError, did_you_mean
@@ -87,10 +87,7 @@ def find_captures(path: Path, unreadable: list[SourceError] | None = None) -> Fo
     else:
         found = list(walk.captures_below(_capture_root(path.resolve())))
         captures = _without_poorer(found)
-        around = {
-            one for capture in found for one in (capture.directory, *capture.directory.parents)
-        }
-        empty = [directory for directory in walk.empty if directory not in around]
+        empty = sorted(set(walk.empty) - _at_and_above(found))
     known = frozenset(captures)
     tables = [one for one in found if one.format.kind is FormatKind.STEPS and one not in known]
     if not captures and not empty:
@@ -141,20 +138,16 @@ def _capture_root(path: Path) -> Path:
     """The capture that a directory inside it belongs to; any other directory is its own root."""
     root = path
     for directory in (path, *path.parents):
-        is_inside = directory.name in _INSIDE_CAPTURES or _is_of_device(directory)
-        parent = directory.parent
+        parent, of_device = directory.parent, DEVICE_DIRECTORY.fullmatch
+        is_inside = directory.name in _INSIDE_CAPTURES or of_device(directory.name)
         is_capture = parent.name.startswith(PROF) or (parent / OUTPUT).is_dir()
-        if is_inside and parent != directory and (is_capture or _is_of_device(parent)):
+        if is_inside and parent != directory and (is_capture or of_device(parent.name)):
             root = parent
             continue
         if directory.name.startswith(PROF) and _FRAMEWORK_CAPTURE.fullmatch(parent.name):
             root = parent
         break
     return root
-
-
-def _is_of_device(directory: Path) -> bool:
-    return DEVICE_DIRECTORY.fullmatch(directory.name) is not None
 
 
 # -- one file --------------------------------------------------------------------------------------
@@ -166,11 +159,10 @@ def _captures_of_file(path: Path) -> Sequence[Capture]:
     root = _capture_root(resolved.parent)
     around = tuple(_Walk(None).captures_below(root))
     file = CaptureFile(resolved, without_gz(path.name), around)
-    for found in formats.FORMATS:
-        if captures := found.recognise_file(file):
-            return captures
-    for found in formats.FORMATS:
-        if captures := found.recognise_content(file):
+    by_name = (known.recognise_file for known in formats.FORMATS)
+    by_content = (known.recognise_content for known in formats.FORMATS)
+    for recognise in chain(by_name, by_content):
+        if captures := recognise(file):
             return captures
     if (foreign := find_foreign(resolved)) is not None:
         raise NoProfileError(path, f"is {foreign.what}, no profile.", do=foreign.describe(path))

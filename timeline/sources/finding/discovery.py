@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from timeline.errors import NoProfileError, SourceError, UsageError, did_you_mean, spell_ids
+from timeline.errors import NoProfileError, SourceError, UsageError, did_you_mean
 from timeline.frozen import dataclass
 from timeline.sources import formats
 from timeline.sources.capture import Capture, Claim, Evidence, FormatKind, Root
@@ -36,6 +36,7 @@ from timeline.sources.finding.runs import (
     describe_older_runs,
     group_into_runs,
     runs_of_one_time,
+    spell_ranks,
 )
 from timeline.sources.source import OUTPUT, Source
 
@@ -128,11 +129,9 @@ class _Search:
         claims, of_copies = drop_copies(identified)
         self._notes += of_copies
         runs = group_into_runs(number_replicas(claims), with_times=self._finding.lists_all)
-        if not runs:
-            return self._discovered(())
         if not self._finding.lists_all and (error := runs_of_one_time(runs, self._root.path)):
             raise error
-        newest = resolve_ranks(runs[-1].claims, self._root.path)
+        newest = resolve_ranks(runs[-1].claims if runs else (), self._root.path)
         self._check(newest)
         if not self._finding.lists_all:
             self._notes += describe_older_runs(runs, self._root.path)
@@ -143,9 +142,6 @@ class _Search:
         passed = {one.capture.content for one in identified if id(one) not in kept}
         tables = [one for one in self._tables if one.content not in passed]
         self._notes += _notes_on_tables(tables, sources, claims)
-        return self._discovered(sources, runs)
-
-    def _discovered(self, sources: tuple[Source, ...], runs: Sequence[FoundRun] = ()) -> Discovered:
         return Discovered(
             sources, tuple(self._notes), tuple(runs), tuple(self._unclear), self._unassigned
         )
@@ -198,15 +194,12 @@ class _Search:
                 yield identified.result
 
     def _identify(self, capture: Capture) -> list[Claim]:
-        return identify_capture(self._unpacked_capture(capture), self._root)
-
-    def _unpacked_capture(self, capture: Capture) -> Capture:
-        is_packed = uncompressed_database_name(capture.content.name) != capture.content.name
-        if not capture.format.packed or not is_packed:
-            return capture
-        if self._unpack is None:
-            raise SourceError(capture.content, "is compressed.", do="Unpack it first.")
-        return replace(capture, unpacked=self._unpack(capture.content))
+        content = capture.content
+        if capture.format.packed and uncompressed_database_name(content.name) != content.name:
+            if self._unpack is None:
+                raise SourceError(content, "is compressed.", do="Unpack it first.")
+            capture = replace(capture, unpacked=self._unpack(content))
+        return identify_capture(capture, self._root)
 
     def _with_assigned_ranks(self, claims: list[Claim], assigned: Mapping[str, int]) -> list[Claim]:
         """The claims with the ranks that they are given.
@@ -286,8 +279,8 @@ def _notes_on_tables(
             (numbers & known, "apart from its capture"),
         ):
             if some:
-                ranks = f"{'rank' if len(some) == 1 else 'ranks'} {spell_ids(some)}"
-                yield f"{directory.name} holds small tables of {ranks}, {why}; they were not read."
+                what = f"{directory.name} holds small tables of {spell_ranks(some)}"
+                yield f"{what}, {why}; they were not read."
 
 
 def _check_one_of_a_run(name: str, rank: int, hits: Sequence[Claim]) -> None:

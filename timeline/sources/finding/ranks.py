@@ -65,7 +65,7 @@ def resolve_ranks(claims: Sequence[Claim], path: Path) -> ResolvedRanks:
     path: where they were found, for the commands that errors name.
     """
     if not any(claim.evidence for claim in claims):
-        return _number_in_order(claims)
+        return _number_in_order(claims) if claims else ResolvedRanks({})
     claims = _with_free_ranks(claims)
     by_rank: dict[int, list[Claim]] = defaultdict(list)
     for claim in claims:
@@ -107,7 +107,7 @@ def resolve_ranks(claims: Sequence[Claim], path: Path) -> ResolvedRanks:
         tuple((Path(places[id(claim)]), said) for claim, said in problems),
         error,
         is_partial=not shared,
-        notes=tuple(_notes_on_parts(claims)),
+        notes=() if shared else tuple(_notes_on_parts(claims)),
     )
 
 

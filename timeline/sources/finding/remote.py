@@ -87,15 +87,14 @@ def with_remote_files(found: Discovered, *, elsewhere: bool) -> Discovered:
     elsewhere: whether they are read on other machines, which see no copies that are made here.
     """
     return replace(
-        found, sources=tuple(_with_remote_files(source, elsewhere) for source in found.sources)
+        found,
+        sources=tuple(
+            RemoteSource(source, place, place.tree, elsewhere)
+            if isinstance(place := source.identity.directory, RemotePath) and place.tree is not None
+            else source
+            for source in found.sources
+        ),
     )
-
-
-def _with_remote_files(source: Source, elsewhere: bool) -> Source:
-    directory = source.identity.directory
-    if not isinstance(directory, RemotePath) or directory.tree is None:
-        return source
-    return RemoteSource(source, directory, directory.tree, elsewhere)
 
 
 @dataclass(frozen=True)

@@ -225,52 +225,16 @@ def _directory_around(directories: Iterable[Path]) -> Path:
 
 
 def describe_older_runs(runs: Sequence[FoundRun], path: Path) -> list[str]:
-    """A note on the runs that are passed over, and how to read each; none for one run."""
+    """Return a note on the runs that are passed over, and how to read each; none for one run."""
     if len(runs) < 2:
         return []
-    older = runs[-2::-1]
-    said = [f"{run.spelled()}: {_how(run)}" for run in older[:MOST_PASSED]]
-    if len(older) > MOST_PASSED:
-        said.append(
-            f"{len(older) - MOST_PASSED} more: {shlex.join(['tlexport', str(path)])} --list"
-        )
+    said = [f"{run.spelled()}: {_how(run)}" for run in runs[-2::-1][:MOST_PASSED]]
+    if (more := len(runs) - 1 - MOST_PASSED) > 0:
+        said.append(f"{more} more: {shlex.join(['tlexport', str(path)])} --list")
     return [
         f"{len(runs)} runs lie in {path}; the newest is read ({runs[-1].spelled()}). "
         f"Not read: {'; '.join(said)}."
     ]
-
-
-def runs_of_one_time(runs: Sequence[FoundRun], root: Path) -> RankIdentityError | None:
-    """The error of several newest runs, which nothing but their directories sets apart, if any."""
-    alike = [run for run in runs if run.group == runs[-1].group]
-    if len(alike) < 2:
-        return None
-    names = [_directory_below(run, root) for run in alike]
-    said = [f"{name} ({spell_ranks(run.ranks)})" for name, run in zip(names, alike, strict=True)][
-        :MOST_PASSED
-    ]
-    if len(alike) > MOST_PASSED:
-        said.append(f"and {len(alike) - MOST_PASSED} more")
-    paths = [str(root / name) for name in names[:2]]
-    count, which = ("two", "them") if len(alike) == 2 else (str(len(alike)), "two")
-    error = RankIdentityError(
-        root,
-        f"holds {count} runs of the same time: {', '.join(said)}.",
-        do=f"Pass one of them: {shlex.join(['tlexport', paths[0]])}, or compare {which}: "
-        f"{shlex.join(['tlexport', 'compare', *paths])}",
-    )
-    error.hints = (
-        "All of them: " + shlex.join(["tlexport", str(root), "--list"]),
-        "Where they are parts of one run, give each rank its number with --assign-rank DIR=RANK",
-    )
-    return error
-
-
-def _directory_below(run: FoundRun, root: Path) -> Path:
-    """The directory of a run below a path, where it lies below that."""
-    path = run.path or run.sources[0]
-    top = root.resolve()
-    return path.relative_to(top) if top in path.parents else path
 
 
 def _how(run: FoundRun) -> str:
@@ -280,6 +244,32 @@ def _how(run: FoundRun) -> str:
     names = ", ".join(source.name for source in run.sources[:2])
     more = f" and {len(run.sources) - 2} more" if len(run.sources) > 2 else ""
     return f"put {names}{more} into a directory of their own"
+
+
+def runs_of_one_time(runs: Sequence[FoundRun], root: Path) -> RankIdentityError | None:
+    """Return the error of newest runs that nothing but their directories sets apart, if any."""
+    alike = [run for run in runs if run.group == runs[-1].group]
+    if len(alike) < 2:
+        return None
+    paths = [run.path or run.sources[0] for run in alike]
+    top = root.resolve()
+    names = [path.relative_to(top) if top in path.parents else path for path in paths]
+    said = [f"{name} ({spell_ranks(run.ranks)})" for name, run in zip(names, alike, strict=True)]
+    if (more := len(alike) - MOST_PASSED) > 0:
+        said[MOST_PASSED:] = [f"and {more} more"]
+    first, second = (str(root / name) for name in names[:2])
+    count, which = ("two", "them") if len(alike) == 2 else (str(len(alike)), "two")
+    error = RankIdentityError(
+        root,
+        f"holds {count} runs of the same time: {', '.join(said)}.",
+        do=f"Pass one of them: {shlex.join(['tlexport', first])}, or compare {which}: "
+        f"{shlex.join(['tlexport', 'compare', first, second])}",
+    )
+    error.hints = (
+        "All of them: " + shlex.join(["tlexport", str(root), "--list"]),
+        "Where they are parts of one run, give each rank its number with --assign-rank DIR=RANK",
+    )
+    return error
 
 
 # -- who was captured when -------------------------------------------------------------------------
