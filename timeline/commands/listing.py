@@ -23,7 +23,7 @@ from timeline.records.not_given import NO_GRAPH
 from timeline.reports.valid_json import json_of
 from timeline.selection import SUMMARY_LAYERS, Selection
 from timeline.sources.finding.discovery import FindingOptions, UnclearCapture
-from timeline.sources.finding.runs import FoundRun
+from timeline.sources.finding.runs import FoundRun, spell_ranks
 from timeline.sources.source import ReadRequest, Source
 from timeline.units import spell_bytes, spell_duration
 
@@ -103,23 +103,16 @@ class Listing:
         for rank in self.ranks:
             for number, (graph, steps) in enumerate(rank.contents.steps.items()):
                 of_rank = (
-                    str(rank.source.identity.rank),
                     str(rank.contents.tasks),
                     str(rank.contents.communication_ops),
                     spell_duration(rank.contents.span_ns),
                     spell_bytes(rank.size_bytes),
                     rank.clock,
-                    _where(rank.source),
+                    f"{rank.source.identity.place} ({rank.source.layout})",
                 )
-                first = of_rank if number == 0 else ("",) * len(of_rank)
-                table.append(
-                    (
-                        first[0],
-                        "-" if graph == NO_GRAPH else str(graph),
-                        spell_ids(steps),
-                        *first[1:],
-                    )
-                )
+                name = "-" if graph == NO_GRAPH else str(graph)
+                row = (str(rank.source.identity.rank), name, spell_ids(steps), *of_rank)
+                table.append(row if number == 0 else ("", *row[1:3], *([""] * len(of_rank))))
         return _aligned(table)
 
     def _run_lines(self) -> list[str]:
@@ -145,8 +138,7 @@ class Listing:
             for line in _rules_of(rank.contents):
                 said.setdefault(line, []).append(rank.source.identity.rank)
         for line, ranks in said.items():
-            noun = "rank" if len(ranks) == 1 else "ranks"
-            yield f"{noun} {spell_ids(ranks)}: {line}"
+            yield f"{spell_ranks(ranks)}: {line}"
 
 
 def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
@@ -202,10 +194,6 @@ def _rules_of(contents: RankContents) -> Iterator[str]:
         yield f"free time by the {free.name} rule, as {free.evidence} tells."
     if communication.of_tasks:
         yield f"communication is the union of HCCL tasks ({communication.evidence})."
-
-
-def _where(source: Source) -> str:
-    return f"{source.identity.place} ({source.layout})"
 
 
 def _run_to_dict(run: FoundRun, is_listed: bool) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from timeline.reports.report_rows import (
     ResolutionRow,
 )
 from timeline.selection import Selection
+from timeline.sources.finding.runs import spell_ranks
 from timeline.sources.source import Source
 from timeline.units import spell_count
 
@@ -101,7 +102,7 @@ def _waiting_warnings(joined: JoinedRanks, selection: Selection) -> Iterator[str
         ]
         if ranks:
             yield (
-                f"{'ranks' if len(ranks) > 1 else 'rank'} {spell_ids(ranks)}: of "
+                f"{spell_ranks(ranks)}: of "
                 f"{spell_count(int(counts.sum()), 'collective')} "
                 f"({int(took_ns.sum()) / all_ns:.0%} of communication time) "
                 f"{why.format(where=where)}, so who was waited for in them is not known."
@@ -122,8 +123,7 @@ def _absent_layers(ranks: Sequence[RankFacts], layers: frozenset[Layer]) -> Iter
                 and (layer.option is Layer.HARDWARE or Layer.HARDWARE not in facts.profile.lacks)
             ]
             if without:
-                which = "rank" if len(without) == 1 else "ranks"
-                yield f"{which} {spell_ids(without)}: {layer.missing} in this profile."
+                yield f"{spell_ranks(without)}: {layer.missing} in this profile."
 
 
 def output_files(written: Written) -> tuple[OutputFile, ...]:

@@ -269,7 +269,15 @@ def _with_answers(
     asked, records = request.questions, part.records
     are_told = len(records.profiler_tables.of(OperatorRuns)) > 0
     if asked.operator_steps or asked.every_run or (are_told and not asked.compare):
-        facts = _with_operator_steps(facts, part, request)
+        most = max(LEAST_STEP_ROWS, MOST_STEP_ROWS // request.ranks)
+        steps = operator_steps(
+            records,
+            part.membership,
+            facts.profiler_tables,
+            most=EVERY_ROW if asked.every_run else most,
+            names=asked.every_run,
+        )
+        facts = replace(facts, operator_steps=steps)
     if asked.causes:
         facts = _with_causes(facts, part, collectives)
     if asked.allocations:
@@ -279,20 +287,6 @@ def _with_answers(
     if asked.estimate:
         facts = replace(facts, replay=rank_replay(records, collectives.ops.selected))
     return facts
-
-
-def _with_operator_steps(facts: RankFacts, part: Cut, request: RankRequest) -> RankFacts:
-    """The facts with what runs in each step."""
-    every_run = request.questions.every_run
-    most = max(LEAST_STEP_ROWS, MOST_STEP_ROWS // request.ranks)
-    steps = operator_steps(
-        part.records,
-        part.membership,
-        facts.profiler_tables,
-        most=EVERY_ROW if every_run else most,
-        names=every_run,
-    )
-    return replace(facts, operator_steps=steps)
 
 
 def _collectives_of(records: Records, part: Cut, request: RankRequest) -> RankCollectives:

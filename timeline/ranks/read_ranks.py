@@ -53,7 +53,7 @@ __all__ = [
 LIMITS_IN_MEMORY = 4
 """All ranks together may take so many times the limit before they are coarsened together."""
 SLACK_SPREADS = 4
-"""Clocks may be off by so many times what is left between ends of collectives."""
+"""Clocks of one island may be off by so many times what is left between ends of collectives."""
 LEAST_ELEMENTS_IN_MEMORY = 1 << 24
 """Slices and samples that are left in any case: some 800 MB, of which memory keeps a part."""
 
@@ -248,7 +248,9 @@ def _move(drawn: list[DrawnRank], clock: JoinedClock) -> None:
 def _waiting_of(facts: Sequence[RankFacts], clock: JoinedClock) -> Waiting:
     columns = ([move.island for move in clock.moves], [move.doubt_ns for move in clock.moves])
     islands = Islands(*np.array(columns, np.int64).reshape(2, -1))
-    return measure_waiting([rank.collectives for rank in facts], _slack_ns(clock), islands)
+    spread_ns = max((move.spread_ns or 0 for move in clock.moves), default=0)
+    slack_ns = SLACK_SPREADS * spread_ns
+    return measure_waiting([rank.collectives for rank in facts], slack_ns, islands)
 
 
 def _ordinary_of(facts: RankFacts) -> RankFacts:
@@ -258,11 +260,6 @@ def _ordinary_of(facts: RankFacts) -> RankFacts:
         return facts
     ops = replace(facts.collectives.ops, selected=ordinary.collectives.ops.selected)
     return replace(ordinary, collectives=replace(facts.collectives, ops=ops))
-
-
-def _slack_ns(clock: JoinedClock) -> int:
-    """How far clocks of one island may be off."""
-    return SLACK_SPREADS * max((move.spread_ns or 0 for move in clock.moves), default=0)
 
 
 def _with_waiting(

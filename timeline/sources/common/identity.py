@@ -52,13 +52,14 @@ _STAMPS = compile_late(r"(?<!\d)(\d{14}|\d{17})(?!\d)")
 _WORKER = compile_late(r"(.+)_\d{14,17}_ascend_(?:pt|ms)")
 
 
-def identify_device(capture: Capture, root: Root) -> list[Claim]:
+def identify_device(capture: Capture, root: Root, *, several: bool = False) -> list[Claim]:
     """Who a capture of one device is, by the metadata of msprof and the framework, then by names.
 
     Raises:
         SourceError: a file that tells it cannot be read.
     """
-    return [_claim_by_files(capture, root, several=False)]
+    evidence = find_evidence_in_files(capture) + find_evidence_in_names(capture, root)
+    return [make_claim(capture, evidence, _device(capture), _clock(capture), several)]
 
 
 def identify_all_devices(capture: Capture, root: Root) -> list[Claim]:
@@ -67,7 +68,7 @@ def identify_all_devices(capture: Capture, root: Root) -> list[Claim]:
     Raises:
         SourceError: a file that tells it cannot be read.
     """
-    return [_claim_by_files(capture, root, several=count_devices(capture.directory) > 1)]
+    return identify_device(capture, root, several=count_devices(capture.directory) > 1)
 
 
 def identify_each_device(
@@ -87,11 +88,6 @@ def identify_each_device(
     if len(devices) < 2:
         return [claim]
     return [replace(claim, device=one, part=Part.of_device(one)) for one in devices]
-
-
-def _claim_by_files(capture: Capture, root: Root, *, several: bool) -> Claim:
-    evidence = find_evidence_in_files(capture) + find_evidence_in_names(capture, root)
-    return make_claim(capture, evidence, _device(capture), _clock(capture), several)
 
 
 def make_claim(
@@ -166,22 +162,16 @@ def _info_json(capture: Capture) -> Iterable[Evidence]:
 
 def _info_files(capture: Capture) -> list[Path]:
     device = _device(capture)
-    devices = (
-        [capture.directory / f"device_{device}"]
-        if device is not None
-        else sorted(path for path in capture.directory.glob("device_*") if path.is_dir())
-    )
+    devices = capture.directory.glob("device_*" if device is None else f"device_{device}")
     found = [
         path
-        for directory in devices
+        for directory in sorted(devices)
         if directory.is_dir()
         for name, path in files_by_name(directory).items()
         if name.startswith("info.json") and not name.endswith(".done") and path.is_file()
     ]
     host = find_file(capture.directory / "host", "info.json")
-    if not found and host is not None:
-        found.append(host)
-    return found
+    return found if found or host is None else [host]
 
 
 def _rank_in(path: Path) -> int | None:

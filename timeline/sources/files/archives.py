@@ -9,7 +9,8 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, BinaryIO
 
@@ -64,7 +65,7 @@ class Member:
     is_directory: bool
     size_bytes: int
     _file: BinaryIO
-    _open: Callable[[], IO[bytes]]
+    _open: Callable[[], IO[bytes] | None]
 
     def blocks(self) -> Iterator[bytes]:
         """The content, a block at a time.
@@ -74,7 +75,7 @@ class Member:
         """
         with (
             _name_damage(self.archive, self._file, f"member {self.name!r} "),
-            self._open() as content,
+            self._open() as content,  # type: ignore[union-attr] # only files are opened
         ):
             while block := content.read(BLOCK_BYTES):
                 yield block
@@ -119,7 +120,16 @@ def _damage_error(archive: Path, file: BinaryIO, what: str, error: Exception) ->
 
 
 def _read_zip(file: BinaryIO, archive: Path) -> Iterator[Member]:
-    with _name_damage(archive, file), _zip_file(file, archive) as zipped:
+    with _name_damage(archive, file):
+        try:
+            zipped = zipfile.ZipFile(file)
+        except zipfile.BadZipFile as error:
+            raise SourceError(
+                archive,
+                f"is no whole zip archive: the list of its members should end it ({error}).",
+                offset=file.seek(0, 2),
+                do=MAKE_IT_AGAIN,
+            ) from error
         file.seek(0)  # who watches sees how far it is; zipfile goes where it has to
         for info in zipped.infolist():
             if not info.filename:
@@ -133,18 +143,6 @@ def _read_zip(file: BinaryIO, archive: Path) -> Iterator[Member]:
                 file,
                 _opener(zipped, info, archive),
             )
-
-
-def _zip_file(file: BinaryIO, archive: Path) -> AbstractContextManager[zipfile.ZipFile]:
-    try:
-        return zipfile.ZipFile(file)
-    except zipfile.BadZipFile as error:
-        raise SourceError(
-            archive,
-            f"is no whole zip archive: the list of its members should end it ({error}).",
-            offset=file.seek(0, 2),
-            do=MAKE_IT_AGAIN,
-        ) from error
 
 
 def _opener(
@@ -192,19 +190,10 @@ def _read_tar(file: BinaryIO, archive: Path, count_read: Callable[[int], None]) 
                 header.isdir(),
                 header.size,
                 file,
-                _extractor(tar, header),
+                partial(tar.extractfile, header),
             )
         while content.read(BLOCK_BYTES):
             """Only at its end does compressed content tell whether it is whole."""
-
-
-def _extractor(tar: tarfile.TarFile, header: tarfile.TarInfo) -> Callable[[], IO[bytes]]:
-    def content() -> IO[bytes]:
-        found = tar.extractfile(header)
-        assert found is not None, "only files are opened"
-        return found
-
-    return content
 
 
 class _Header(tarfile.TarInfo):

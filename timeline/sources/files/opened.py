@@ -10,7 +10,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from zlib_ng import gzip_ng, zlib_ng
 
@@ -19,6 +19,9 @@ from timeline.patterns import compile_late
 from timeline.sources.files.read_bytes import CountedFile, are_counted
 from timeline.sources.files.remote_path import RemotePath
 from timeline.units import spell_bytes
+
+if TYPE_CHECKING:
+    from tempfile import TemporaryDirectory
 
 __all__ = [
     "MOST_POINTER_BYTES",
@@ -35,6 +38,7 @@ __all__ = [
     "read_whole_file",
     "refuse_pointer",
     "source_errors_for",
+    "temporary_directory",
     "uncompressed_database_name",
     "walk",
     "without_gz",
@@ -127,7 +131,7 @@ def open_decompressed(path: Path, *, in_part: bool = False) -> BinaryIO:
 
 
 @contextmanager
-def source_errors_for(path: Path) -> Iterator[None]:
+def source_errors_for(path: Path, what: str = "cannot be read") -> Iterator[None]:
     """A `with` block in which whatever the system says of a file or directory is a SourceError.
 
     Raises:
@@ -136,7 +140,17 @@ def source_errors_for(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise SourceError.of_system(path, "cannot be read", error) from error
+        raise SourceError.of_system(path, what, error) from error
+
+
+def temporary_directory() -> TemporaryDirectory[str]:
+    """Return a directory for copies, which is gone after its `with` block.
+
+    Processes that are being stopped may hold files in it open, which some systems mind.
+    """
+    from tempfile import TemporaryDirectory  # most profiles need no copies
+
+    return TemporaryDirectory(prefix="tlexport-", ignore_cleanup_errors=True)
 
 
 @contextmanager

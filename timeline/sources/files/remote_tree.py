@@ -455,11 +455,6 @@ class _PartlyRead(io.RawIOBase):
         self._at += len(data)
         return len(data)
 
-    def readall(self) -> bytes:
-        data = self._tree.read_once(self._path, self._at, self._size_bytes - self._at)
-        self._at += len(data)
-        return data
-
 
 def _ended(arrived_bytes: int, size_bytes: int) -> str:
     return (

@@ -18,9 +18,7 @@ from timeline.sources.capture import (
     CaptureFile,
     Folder,
     FolderKind,
-    Format,
     FormatKind,
-    Lookalike,
 )
 from timeline.sources.common.json_kinds import JsonKind, kind_of_json
 from timeline.sources.common.msprof_files import plain_name_of_table
@@ -237,13 +235,18 @@ class _Walk:
     ) -> Iterator[Capture]:
         """The captures of the first format that takes the directory, else all that lie in it."""
         if OUTPUT in directories:
-            captures = _captures_alone(_output_in(directory))
-            if captures:
-                yield from captures
+            output = directory / OUTPUT
+            with source_errors_for(output):
+                inside = [path.name for path in output.iterdir()]
+            if found := _captures_alone(Folder(FolderKind.OUTPUT, directory, output, inside)):
+                yield from found
                 return
             self.empty.append(directory)
         if directory.name.startswith(PROF) or MINDSTUDIO_OUTPUT in directories:
-            yield from _captures_alone(_session(directory, directories, names))
+            matches = map(DEVICE_DIRECTORY.fullmatch, directories)
+            devices = tuple(sorted(int(match[1]) for match in matches if match))
+            place = (directory, directory, names, directories)
+            yield from _captures_alone(Folder(FolderKind.MSPROF, *place, devices, free=devices))
             return
         folder = Folder(FolderKind.LOOSE, directory, directory, names, directories)
         yield from _captures_alone(folder) or self._captures_beside(folder)
@@ -254,34 +257,14 @@ class _Walk:
 
     def _captures_beside(self, folder: Folder) -> list[Capture]:
         """The captures of all formats that lie beside others; nothing else looks like one then."""
-        captures: list[Capture] = []
-        lookalikes: list[tuple[Format, Lookalike]] = []
-        for known in formats.FORMATS:
-            if known.lies_beside:
-                for found in known.recognise(folder):
-                    if isinstance(found, Capture):
-                        captures.append(found)
-                    else:
-                        lookalikes.append((known, found))
-        for known, lookalike in lookalikes:
-            if all(capture.format is known for capture in captures):
-                what = (find_foreign(lookalike.path) or lookalike).what
-                self.remarks.append(f"{lookalike.path} was not read: it is {what}.")
+        known = [one for one in formats.FORMATS if one.lies_beside]
+        found = [(one, item) for one in known for item in one.recognise(folder)]
+        captures = [item for _, item in found if isinstance(item, Capture)]
+        for one, item in found:
+            if not isinstance(item, Capture) and all(other.format is one for other in captures):
+                what = (find_foreign(item.path) or item).what
+                self.remarks.append(f"{item.path} was not read: it is {what}.")
         return captures
-
-
-def _output_in(directory: Path) -> Folder:
-    output = directory / OUTPUT
-    with source_errors_for(output):
-        names = [path.name for path in output.iterdir()]
-    return Folder(FolderKind.OUTPUT, directory, output, names)
-
-
-def _session(directory: Path, directories: frozenset[str], names: Sequence[str]) -> Folder:
-    matches = map(DEVICE_DIRECTORY.fullmatch, directories)
-    devices = tuple(sorted(int(match[1]) for match in matches if match))
-    kind = FolderKind.MSPROF
-    return Folder(kind, directory, directory, names, directories, devices, free=devices)
 
 
 def _captures_alone(folder: Folder) -> list[Capture]:

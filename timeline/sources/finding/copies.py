@@ -169,45 +169,39 @@ def _sessions_of_exports(claims: Sequence[Claim]) -> _Passed:
                 break
 
 
-def _raw(claims: Sequence[Claim]) -> _Passed:
-    """What was not exported of a rank that has an export, or a raw capture that can be read.
+def _poorer_of_a_rank(claims: Sequence[Claim]) -> _Passed:
+    """What holds less of a rank than others.
 
-    A note names what is newer than all of those.
+    What was not exported, where there is an export, or a raw capture that can be read; a note
+    names what is newer than all of those. Sums of steps, where another capture may be of the same
+    time. A framework's text, where the export that it was made of lies inside its directory.
     """
-    for rank, copies in _by_rank(claims):
-        for poor in (_RAW_KINDS, frozenset({FormatKind.UNREADABLE})):
-            taken = [one.taken for one in copies if one.capture.format.kind not in poor]
-            for claim in copies if taken else ():
-                directory = claim.capture.directory
-                how = how_to_export(directory)
-                note = f"rank {rank}: {directory.name} is newer, but was not read. {how}"
-                if claim.capture.format.kind in poor:
-                    yield claim, note if claim.taken > max(taken) else ""
-
-
-def _sums(claims: Sequence[Claim]) -> _Passed:
-    """Sums of steps where another capture of their rank may be of the same time."""
-    for _, copies in _by_rank(claims):
-        others = [one for one in copies if one.capture.format.kind is not FormatKind.SUMS]
-        for claim in copies:
-            is_sum = claim.capture.format.kind is FormatKind.SUMS
-            if is_sum and any(_are_of_one_time(claim, other) for other in others):
+    by_rank: dict[int, list[Claim]] = defaultdict(list)
+    for claim in claims:
+        if claim.rank is not None:
+            by_rank[claim.rank].append(claim)
+    for rank, copies in sorted(by_rank.items()):
+        kinds = {one.capture.format.kind for one in copies}
+        poor = _RAW_KINDS if kinds - _RAW_KINDS else frozenset({FormatKind.UNREADABLE})
+        better = [one for one in copies if one.capture.format.kind not in poor]
+        for claim in copies if better else ():
+            capture, kind = claim.capture, claim.capture.format.kind
+            name = capture.directory.name
+            if kind in poor:
+                how = how_to_export(capture.directory)
+                is_newer = claim.taken > max(one.taken for one in better)
+                note = f"rank {rank}: {name} is newer, but was not read. {how}"
+                yield claim, note if is_newer else ""
+            others = [
+                one for one in better if one.capture.format.kind not in (kind, FormatKind.SUMS)
+            ]
+            if kind is FormatKind.SUMS and any(_are_of_one_time(claim, one) for one in others):
                 yield claim, ""
-
-
-def _texts_of_exports(claims: Sequence[Claim]) -> _Passed:
-    """A framework's text where the export that it was made of lies inside its directory."""
-    for rank, copies in _by_rank(claims):
-        exports = [one.capture for one in copies if one.capture.format.kind is not FormatKind.TEXT]
-        for claim in copies:
-            text = claim.capture
-            inside = [one for one in exports if text.directory in one.directory.parents]
-            if text.format.kind is FormatKind.TEXT and inside:
-                yield (
-                    claim,
-                    f"rank {rank}: the {text.format.noun} in {text.directory.name} hold less than "
-                    f"{inside[-1].directory.name} and were not read.",
-                )
+            places = [one.capture.directory for one in others]
+            inside = [place for place in places if capture.directory in place.parents]
+            if kind is FormatKind.TEXT and inside:
+                note = f"rank {rank}: the {capture.format.noun} in {name} hold less than "
+                yield claim, f"{note}{inside[-1].name} and were not read."
 
 
 _RULES: tuple[Callable[[Sequence[Claim]], _Passed], ...] = (
@@ -216,19 +210,9 @@ _RULES: tuple[Callable[[Sequence[Claim]], _Passed], ...] = (
     _logs_of_texts,
     _nameless_raw,
     _sessions_of_exports,
-    _raw,
-    _sums,
-    _texts_of_exports,
+    _poorer_of_a_rank,
 )
 """What gives way, in order: each rule sees what those before it left."""
-
-
-def _by_rank(claims: Sequence[Claim]) -> list[tuple[int, list[Claim]]]:
-    found: dict[int, list[Claim]] = defaultdict(list)
-    for claim in claims:
-        if claim.rank is not None:
-            found[claim.rank].append(claim)
-    return sorted(found.items())
 
 
 def _are_of_one_time(

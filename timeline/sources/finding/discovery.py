@@ -211,7 +211,12 @@ class _Search:
             hits = [at for at, claim in enumerate(claims) if claim.is_named(name)]
             if not hits:
                 if not self._finding.of_several:
-                    raise _no_such_capture(name, rank, claims, self._root.path)
+                    known = sorted({claim.capture.directory.name for claim in claims})
+                    raise UsageError(
+                        f"--assign-rank {name}={rank}: there is no such capture in "
+                        f"{self._root.path}{did_you_mean(name, known)}",
+                        do=f"Name one of {', '.join(known)}.",
+                    )
                 self._unassigned |= {name}
             for at in hits:
                 made[at] = claims[at].with_rank(rank)
@@ -292,15 +297,6 @@ def _check_one_of_a_run(name: str, rank: int, hits: Sequence[Claim]) -> None:
                 f"{', '.join(names)}.",
                 do="Write one of these instead, for each that has no rank.",
             )
-
-
-def _no_such_capture(name: str, rank: int, claims: Sequence[Claim], path: Path) -> UsageError:
-    known = sorted({claim.capture.directory.name for claim in claims})
-    return UsageError(
-        f"--assign-rank {name}={rank}: there is no such capture in {path}"
-        f"{did_you_mean(name, known)}",
-        do=f"Name one of {', '.join(known)}.",
-    )
 
 
 def _open(claim: Claim, rank: int) -> Source:

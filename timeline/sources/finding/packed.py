@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import re
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,11 @@ from timeline.errors import NoProfileError, SourceError, TimelineError, UsageErr
 from timeline.frozen import dataclass
 from timeline.records.tables import Records
 from timeline.sources.files.member_names import archive_stem, is_archive
-from timeline.sources.files.opened import source_errors_for, uncompressed_database_name
+from timeline.sources.files.opened import (
+    source_errors_for,
+    temporary_directory,
+    uncompressed_database_name,
+)
 from timeline.sources.files.remote_path import RemotePath, path_as_shown
 from timeline.sources.finding.discovery import (
     FIND_FOR_EXPORT,
@@ -234,7 +237,9 @@ class _Unpacking:
                 f"Unpack {packed} where they can, and pass the directory."
             )
         if self._temporary is None:
-            self._temporary = self._stack.enter_context(_temporary(packed))
+            with source_errors_for(packed, "cannot be unpacked"):
+                place = self._stack.enter_context(temporary_directory())
+            self._temporary = Path(place).resolve()
         return self._temporary
 
 
@@ -243,17 +248,6 @@ def _archives_below(path: Path) -> list[Path]:
     with source_errors_for(path):
         found = [one for names in ("*", "*/*") for one in path.glob(names) if is_archive(one.name)]
         return sorted(one for one in found if one.is_file())
-
-
-@contextlib.contextmanager
-def _temporary(packed: Path) -> Iterator[Path]:
-    try:
-        # Processes that are being stopped may hold files open, which some systems mind.
-        directory = tempfile.TemporaryDirectory(prefix="tlexport-", ignore_cleanup_errors=True)
-    except OSError as error:
-        raise SourceError.of_system(packed, "cannot be unpacked", error) from error
-    with directory as name:
-        yield Path(name).resolve()
 
 
 @dataclass(frozen=True)

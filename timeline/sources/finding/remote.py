@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from urllib.parse import urlsplit
 from timeline.errors import SourceError, UsageError
 from timeline.frozen import dataclass
 from timeline.records.tables import Records
+from timeline.sources.files.opened import temporary_directory
 from timeline.sources.files.remote_path import RemotePath, without_credentials
 from timeline.sources.files.remote_tree import (
     Fetching,
@@ -30,7 +30,6 @@ __all__ = ["RemoteSource", "path_of_url", "with_remote_files"]
 _OF_THIS_MACHINE = frozenset({"file", "local"})
 _KEPT_RANKS = 16
 """Copies are kept for the next reading while there is room for as many ranks more."""
-_TEMPORARY = "tlexport-"
 
 
 @contextlib.contextmanager
@@ -45,8 +44,7 @@ def path_of_url(url: str) -> Iterator[Path]:
     if split.scheme in _OF_THIS_MACHINE:
         yield Path(split.netloc + split.path)
         return
-    # Processes that are being stopped may hold files open, which some systems mind.
-    with tempfile.TemporaryDirectory(prefix=_TEMPORARY, ignore_cleanup_errors=True) as place:
+    with temporary_directory() as place:
         yield _tree_of(url, Path(place).resolve()).root
 
 
@@ -127,7 +125,7 @@ class RemoteSource(SourceAround):
         if not self.elsewhere:
             yield self.tree.place
             return
-        with tempfile.TemporaryDirectory(prefix=_TEMPORARY, ignore_cleanup_errors=True) as place:
+        with temporary_directory() as place:
             yield Path(place)
 
     def __reduce__(self) -> tuple[Any, ...]:

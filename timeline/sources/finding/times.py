@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -47,14 +46,25 @@ def recorded_time(claim: Claim) -> Extent:
 
 
 def _time_of_files(claim: Claim) -> Extent:
-    for start, end in _clock_files(claim):
-        start_us = whole_number(read_json(start).get("collectionTimeBegin"))
-        end_us = None
-        if end is not None:
-            end_us = whole_number(read_json(end).get("collectionTimeEnd"))
-        if start_us is not None:
-            return wall_extent(start_us * 1000, None if end_us is None else end_us * 1000)
-    info = _find_profiler_info(claim.capture.directory)
+    """Return what msprof wrote when it began and ended, or what the framework wrote at its end.
+
+    Of the host before the device.
+    """
+    directory = claim.capture.directory
+    for session in (directory, *find_sessions(directory)):
+        inner = [(session / "host", "")]
+        if claim.device is not None:
+            inner.append((session / f"device_{claim.device}", f".{claim.device}"))
+        for where, suffix in inner:
+            begun = find_file(where, f"start_info{suffix}")
+            ended = find_file(where, f"end_info{suffix}")
+            start_us, end_us = (
+                None if path is None else whole_number(read_json(path).get(key))
+                for path, key in ((begun, "collectionTimeBegin"), (ended, "collectionTimeEnd"))
+            )
+            if start_us is not None:
+                return wall_extent(start_us * 1000, None if end_us is None else end_us * 1000)
+    info = _find_profiler_info(directory)
     return NO_EXTENT if info is None else _time_of_profiler_info(info)
 
 
@@ -62,19 +72,6 @@ def _time_of_files(claim: Claim) -> Extent:
 def _find_profiler_info(directory: Path) -> Path | None:
     named = files_by_name(directory).items()
     return next((path for name, path in named if PROFILER_INFO_NAME.fullmatch(name)), None)
-
-
-def _clock_files(claim: Claim) -> Iterator[tuple[Path, Path | None]]:
-    """What msprof wrote when it began and ended, of the host before the device."""
-    directory = claim.capture.directory
-    for session in (directory, *find_sessions(directory)):
-        inner = [(session / "host", "")]
-        if claim.device is not None:
-            inner.append((session / f"device_{claim.device}", f".{claim.device}"))
-        for where, suffix in inner:
-            start = find_file(where, f"start_info{suffix}")
-            if start is not None:
-                yield start, find_file(where, f"end_info{suffix}")
 
 
 def _time_of_profiler_info(path: Path) -> Extent:
