@@ -83,8 +83,10 @@ def resolve_ranks(claims: Sequence[Claim], path: Path) -> ResolvedRanks:
     shared = {rank: same for rank, same in known.items() if len(same) > 1}
     for rank, same in shared.items():
         for one in same:
-            others = ", ".join(places[id(other)] for other in same if other is not one)
-            problems.append((one, f"is rank {rank} by {one.evidence[0].where}, as {others} is."))
+            others = [places[id(other)] for other in same[: MOST_NAMED + 1] if other is not one]
+            said = ", ".join(others[:MOST_NAMED])
+            said += f" and {len(same) - 1 - MOST_NAMED} more" if len(same) > MOST_NAMED + 1 else ""
+            problems.append((one, f"is rank {rank} by {one.evidence[0].where}, as {said} is."))
     if nameless:
         first, said = problems[0]
         ask = "Say which is right:" if first.evidence else "Say which it is, as in:"
