@@ -47,8 +47,8 @@ LEAST_NAMES = 100
 _REASONS = {
     "unnamed": "HCCL tasks are recorded without names and ranks, as at level 0 of the profiler",
     "alone": "no other rank of the group is {where}",
-    "unmatched": "those of the other ranks could not be paired: records are missing, or the profile "
-    "names no groups and ends do not tell which ranks ran them together",
+    "unmatched": "those of the other ranks could not be paired: records are missing, or the "
+    "profile names no groups and ends do not tell which ranks ran them together",
     "unknown": "not all ranks of the group are {where}, and no HCCL tasks tell when those came",
 }
 """Why it is not known who came last, by the column of stragglers that counts such collectives."""
