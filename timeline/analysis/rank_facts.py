@@ -18,7 +18,7 @@ from timeline.analysis.idle.idle_sums import IdleTimes
 from timeline.analysis.memory_peaks import MemoryPeaks
 from timeline.analysis.overlap import FreeParts, OverlapTotals
 from timeline.analysis.path.path_items import RankPath
-from timeline.analysis.path.replay_items import RankReplay
+from timeline.analysis.gains.recording import Recording
 from timeline.analysis.questions import Questions
 from timeline.analysis.recorded_steps import RecordedSteps
 from timeline.analysis.selected_rank import SelectedRank
@@ -146,7 +146,7 @@ class RankFacts:
     """Why it idles, None where that was not asked."""
     path: RankPath = field(default_factory=RankPath)
     """What can lie on the critical path, where causes are asked for, until that is known."""
-    replay: RankReplay = field(default_factory=RankReplay)
+    replay: Recording = field(default_factory=Recording)
     """What its run can be played again with, where gains are to be estimated."""
     work: RankWork = field(default_factory=RankWork)
     """What it computes in a step, where causes are asked for."""

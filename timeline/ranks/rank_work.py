@@ -33,7 +33,7 @@ from timeline.analysis.overlap import (
 from timeline.analysis.path.op_delays import op_delays
 from timeline.analysis.path.path_items import RankPath
 from timeline.analysis.path.rank_path import rank_path
-from timeline.analysis.path.rank_replay import rank_replay
+from timeline.analysis.gains.recording import record_rank
 from timeline.analysis.questions import EVERY_ROW, Questions
 from timeline.analysis.rank_facts import (
     ProfileFacts,
@@ -285,7 +285,7 @@ def _with_answers(
     if asked.every_task or asked.every_call:
         facts = replace(facts, single=single_records(part, asked))
     if asked.estimate:
-        facts = replace(facts, replay=rank_replay(records, collectives.ops.selected))
+        facts = replace(facts, replay=record_rank(records, part.membership, collectives.ops.selected))
     return facts
 
 

@@ -1,0 +1,281 @@
+"""Findings: what to mend first in a run, and how much that wins.
+
+A candidate is a set of parts of the run that take longer than their like. It is replayed with the
+like in their place; what the run is shorter by is its gain. Losses are found one at a time: that
+with the largest gain first, the next ones on top of it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from timeline.analysis.gains.mends import Mends, Part, split_odd
+from timeline.analysis.gains.replay import Played, RecordedRank, Replay
+from timeline.columns.columns import Bool, Int64
+from timeline.columns.group_by import group_by
+from timeline.frozen import dataclass
+from timeline.records.not_given import NO_ID
+
+__all__ = ["Basis", "Cause", "Finding", "FindingKind", "Run", "find_losses"]
+
+NOTABLE = 0.02
+"""A gain of a smaller share of the recording is no finding."""
+PROMISING = 0.015
+"""Parts whose mends on the critical path make up a smaller share are not replayed."""
+ALIKE = 0.9
+"""Candidates that win so much of the largest gain explain the same loss."""
+MOST_FINDINGS = 6
+MOST_REPLAYS = 12
+"""Candidates that are replayed for one finding, the most promising first."""
+MAIN = 2 / 3
+"""A cause makes up so much of a mend of which it is the cause."""
+
+
+class FindingKind(enum.StrEnum):
+    """What is wrong."""
+
+    SLOW_RANK = "slow_rank"
+    SLOW_RANKS = "slow_ranks"
+    SLOW_STEPS = "slow_steps"
+    STARVED = "starved"
+    SLOW_HOSTS = "slow_hosts"
+    SLOW_LINK = "slow_link"
+    PIPELINE = "pipeline"
+    EXPOSED_COMMUNICATION = "exposed_communication"
+    SLOW_OPERATOR = "slow_operator"
+
+
+class Cause(enum.StrEnum):
+    """Why, the most specific first."""
+
+    INPUT = "input"
+    MEMORY = "memory"
+    LINK = "link"
+    FREQUENCY = "frequency"
+    COMPUTING = "computing"
+    COMMUNICATION = "communication"
+    PIPELINE = "pipeline"
+    HOST = "host"
+    UNKNOWN = "unknown"
+
+
+class Basis(enum.StrEnum):
+    """What a gain stands on."""
+
+    REPLAY = "replay"
+    BOUND = "bound"
+
+
+_CAUSES = {
+    Part.COMPUTING: Cause.COMPUTING,
+    Part.COPYING: Cause.COMPUTING,
+    Part.HOST: Cause.HOST,
+    Part.INPUT: Cause.INPUT,
+    Part.TRANSFER: Cause.LINK,
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing to mend.
+
+    ranks: positions, None for all. steps: numbers of steps, None for all. gain_ns: what it wins
+    alone; further_ns: what it wins on top of the findings before it. fault: whether something is
+    worse than its like; else it is a lever, which makes a healthy run faster.
+    """
+
+    kind: FindingKind
+    ranks: tuple[int, ...] | None
+    steps: tuple[int, ...] | None
+    cause: Cause
+    gain_ns: int
+    further_ns: int
+    basis: Basis = Basis.REPLAY
+    fault: bool = True
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run to look for losses in.
+
+    step_times_ns: (steps,) how long each step takes. recording_ns: how long all of it takes.
+    classes: (ranks,) the same number for ranks that do the same work.
+    """
+
+    ranks: Sequence[RecordedRank]
+    steps: Sequence[Int64]
+    step_numbers: Int64
+    step_times_ns: Int64
+    start_ns: int
+    recording_ns: int
+    classes: Sequence[int]
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """What could be mended: less_ns (parts,) by how much less each part would take."""
+
+    kind: FindingKind
+    ranks: tuple[int, ...] | None
+    steps: tuple[int, ...] | None
+    cause: Cause
+    less_ns: Int64
+
+    @property
+    def narrowness(self) -> tuple[float, float, int]:
+        """How narrow an explanation it is, the narrowest the least."""
+        return (
+            float("inf") if self.ranks is None else len(self.ranks),
+            float("inf") if self.steps is None else len(self.steps),
+            [*Cause].index(self.cause),
+        )
+
+
+def find_losses(run: Run) -> list[Finding]:
+    """Return what to mend first, then what to mend next."""
+    replay = Replay(run.ranks, run.start_ns)
+    mends = Mends.of(replay, run.ranks, run.steps, run.classes)
+    search = _Search(run, replay, mends)
+    return search.findings()
+
+
+class _Search:
+    """Looks for losses, one at a time."""
+
+    def __init__(self, run: Run, replay: Replay, mends: Mends) -> None:
+        self._run, self._replay, self._mends = run, replay, mends
+        self._candidates = list(_faults(run, mends))
+
+    def findings(self) -> list[Finding]:
+        found = list[Finding]()
+        mended_ns = np.zeros(len(self._mends.parts), np.int64)
+        now = self._replay.unchanged
+        for _ in range(MOST_FINDINGS):
+            best = self._best(mended_ns, now)
+            if best is None:
+                break
+            candidate, further_ns, played = best
+            gain_ns = further_ns
+            if found:
+                alone = self._replay.play(self._mends.sooner_ns(candidate.less_ns))
+                gain_ns = self._replay.unchanged.total_ns - alone.total_ns
+            found.append(
+                Finding(
+                    candidate.kind,
+                    candidate.ranks,
+                    candidate.steps,
+                    candidate.cause,
+                    gain_ns,
+                    further_ns,
+                )
+            )
+            mended_ns = np.maximum(mended_ns, candidate.less_ns)
+            now = played
+        return found
+
+    def _best(
+        self, mended_ns: Int64, now: Played
+    ) -> tuple[_Candidate, int, Played] | None:
+        """Return the narrowest candidate of those that win nearly the most, None for none."""
+        parts = self._mends.parts
+        on_path = np.zeros(self._mends.nodes, np.bool_)
+        on_path[now.path] = True
+        rows = np.flatnonzero(on_path[parts.node])
+        least_ns = PROMISING * self._run.recording_ns
+        promising = []
+        for candidate in self._candidates:
+            more_ns = candidate.less_ns[rows] - mended_ns[rows]
+            bound_ns = int(np.maximum(more_ns, 0).sum())
+            if bound_ns >= least_ns:
+                promising.append((bound_ns, candidate))
+        promising.sort(key=lambda one: (-one[0], one[1].narrowness))
+        tried = list[tuple[int, _Candidate, Played]]()
+        most_ns = 0
+        for bound_ns, candidate in promising[:MOST_REPLAYS]:
+            if bound_ns < ALIKE * most_ns:
+                break
+            played = self._replay.play(
+                self._mends.sooner_ns(np.maximum(mended_ns, candidate.less_ns))
+            )
+            won_ns = now.total_ns - played.total_ns
+            most_ns = max(most_ns, won_ns)
+            tried.append((won_ns, candidate, played))
+        alike = [one for one in tried if one[0] >= ALIKE * most_ns]
+        if not alike or most_ns < NOTABLE * self._run.recording_ns:
+            return None
+        won_ns, candidate, played = min(alike, key=lambda one: (one[1].narrowness, -one[0]))
+        return candidate, won_ns, played
+
+
+def _faults(run: Run, mends: Mends) -> Iterator[_Candidate]:
+    """Yield what may be worse than its like in a run."""
+    parts, steps = mends.parts, len(run.step_numbers)
+    if len(run.ranks) > 1:
+        yield from _of_ranks(run, mends)
+    odd_steps = split_odd(run.step_times_ns)
+    if odd_steps.any():
+        odd = np.append(odd_steps, False)[parts.step]
+        yield from _of_steps(run, mends, odd, tuple(run.step_numbers[odd_steps].tolist()))
+    late_ns = mends.late_data()
+    if late_ns.any():
+        yield _Candidate(FindingKind.STARVED, None, None, Cause.INPUT, late_ns)
+    stalls_ns = mends.stalls()
+    if stalls_ns.any():
+        yield _Candidate(FindingKind.SLOW_HOSTS, None, None, Cause.HOST, stalls_ns)
+    del steps
+
+
+_TASKS = (Part.COMPUTING, Part.COPYING)
+
+
+def _masks(part: Int64) -> Iterator[tuple[Cause, Bool]]:
+    """Yield what each cause makes longer; of unknown cause is all but transfers."""
+    yield Cause.COMPUTING, np.isin(part, _TASKS)
+    yield Cause.HOST, part == Part.HOST
+    yield Cause.INPUT, part == Part.INPUT
+    yield Cause.UNKNOWN, part != Part.TRANSFER
+
+
+def _of_ranks(run: Run, mends: Mends) -> Iterator[_Candidate]:
+    """Yield what makes one rank slower than its peers, in all steps and in odd ones."""
+    parts = mends.parts
+    least_ns = PROMISING * run.recording_ns
+    for cause, mask in _masks(parts.part):
+        less_ns = np.where(mask, mends.peers_ns, 0)
+        by_rank = np.zeros(len(run.ranks), np.int64)
+        np.add.at(by_rank, parts.rank, less_ns)
+        for rank in np.flatnonzero(by_rank >= least_ns).tolist():
+            its_ns = np.where(parts.rank == rank, less_ns, 0)
+            kind = FindingKind.STARVED if cause is Cause.INPUT else FindingKind.SLOW_RANK
+            yield _Candidate(kind, (rank,), None, cause, its_ns)
+            if not len(run.step_numbers):
+                continue
+            by_step = np.zeros(len(run.step_numbers) + 1, np.int64)
+            np.add.at(by_step, parts.step, its_ns)
+            odd = split_odd(by_step[:-1])
+            if odd.any():
+                numbers = tuple(run.step_numbers[odd].tolist())
+                in_odd_ns = np.where(np.append(odd, False)[parts.step], its_ns, 0)
+                yield _Candidate(kind, (rank,), numbers, cause, in_odd_ns)
+
+
+def _of_steps(
+    run: Run, mends: Mends, odd: Bool, numbers: tuple[int, ...]
+) -> Iterator[_Candidate]:
+    """Yield what makes odd steps slower than the others, on all ranks and on each."""
+    parts = mends.parts
+    beyond_ns = mends.beyond_steps(odd)
+    least_ns = PROMISING * run.recording_ns
+    for cause, mask in _masks(parts.part):
+        less_ns = np.where(mask, beyond_ns, 0)
+        yield _Candidate(FindingKind.SLOW_STEPS, None, numbers, cause, less_ns)
+        if len(run.ranks) == 1:
+            continue
+        by_rank = np.zeros(len(run.ranks), np.int64)
+        np.add.at(by_rank, parts.rank, less_ns)
+        for rank in np.flatnonzero(by_rank >= least_ns).tolist():
+            its_ns = np.where(parts.rank == rank, less_ns, 0)
+            yield _Candidate(FindingKind.SLOW_RANK, (rank,), numbers, cause, its_ns)

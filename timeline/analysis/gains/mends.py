@@ -1,0 +1,341 @@
+"""Mends: by how much less the parts of a run would take if each were like its like.
+
+Like is the median of the same work, told by its name and its turn inside the step: over the other
+ranks that do the same, or over other steps of the same rank. What neither a peer nor another step
+has, such as the copies of a checkpoint, would not be there at all.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+
+import numpy as np
+
+from timeline.analysis.gains.recording import DeviceWork
+from timeline.analysis.gains.replay import RecordedRank, Replay
+from timeline.analysis.path.path_items import PathKind
+from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
+from timeline.columns.group_by import group_by
+from timeline.columns.strings import StringPool
+from timeline.frozen import dataclass
+from timeline.records.not_given import NO_ID
+
+__all__ = ["Mends", "Part", "Parts", "split_odd"]
+
+NO_LIKE = -1
+"""The like of a part that nothing is compared with."""
+STALL_NS = 4_000_000
+"""A host that takes so long from one point to the next stands still."""
+SHORT = 0.2
+"""Data come in time in a call that takes so small a share of the median of such calls."""
+LEAST_GAP = 0.1
+"""Two groups of steps or ranks lie apart by so much of the shorter ones."""
+SPREADS = 5
+"""And by so many times the spread inside the groups."""
+
+
+class Part(enum.IntEnum):
+    """What a part of a run is."""
+
+    COMPUTING = 0
+    COPYING = 1
+    HOST = 2
+    """From one point of the host to the next, or between two tasks whose launches are unknown."""
+    INPUT = 3
+    """While the host waits for data."""
+    TRANSFER = 4
+    """Of a communication op, from its last arrival on."""
+
+
+class Parts(ColumnTable):
+    """What can take less time: one row for each part of a node of a replay.
+
+    node: the node that comes sooner if it takes less. part: a Part. rank: position of the rank.
+    step: the number of the step, the same on all ranks, NO_ID for none. name: code of the strings
+    of all ranks. turn: how often the rank did the same in the step before. time_ns: how long it
+    takes.
+    """
+
+    node: Rows = column(np.intp)
+    part: Codes = column(np.int32)
+    rank: Codes = column(np.int32)
+    step: Int64 = column(np.int64)
+    name: Codes = column(np.int32)
+    turn: Int64 = column(np.int64)
+    time_ns: Int64 = column(np.int64)
+
+
+@dataclass(frozen=True)
+class Mends:
+    """The parts of a run and what each is compared with.
+
+    peers_ns: (parts,) by how much each exceeds the median of other ranks. names: all strings.
+    """
+
+    parts: Parts
+    peers_ns: Int64
+    names: StringPool
+    nodes: int
+
+    @classmethod
+    def of(
+        cls,
+        run: Replay,
+        ranks: Sequence[RecordedRank],
+        steps: Sequence[Int64],
+        classes: Sequence[int],
+    ) -> Mends:
+        """Return the parts of a run.
+
+        Args:
+            run: the run.
+            ranks: its ranks.
+            steps: for each rank, the number of each of its steps, the same on all ranks.
+            classes: for each rank, a number that is the same for ranks that do the same work.
+        """
+        names = StringPool()
+        parts = _parts(run, ranks, steps, names)
+        like_ns = _like_of_others(parts, np.asarray(classes, np.int64)[parts.rank])
+        like_ns = _completed(parts, like_ns)
+        return cls(parts, _excess(parts, like_ns), names, len(run.recorded_ns))
+
+    def beyond_steps(self, odd: Bool) -> Int64:
+        """Return by how much the parts in odd steps exceed the median of the other steps, (parts,).
+
+        odd: (parts,) whether a part lies in an odd step.
+        """
+        parts = self.parts
+        like_ns = _medians(parts, [parts.part, parts.rank, parts.name, parts.turn], ~odd)
+        like_ns[like_ns == NO_LIKE] = 0
+        return np.where(odd, _excess(parts, like_ns), 0)
+
+    def beyond_ranks(self, slow: Bool) -> Int64:
+        """Return by how much the parts of slow ranks exceed the median of the others, (parts,).
+
+        slow: (parts,) whether a part is of a slow rank.
+        """
+        parts = self.parts
+        like_ns = _medians(parts, [parts.part, parts.step, parts.name, parts.turn], ~slow)
+        return np.where(slow, _excess(parts, _completed(parts, like_ns)), 0)
+
+    def late_data(self) -> Int64:
+        """Return by how much the waits for data exceed those in which data were there, (parts,)."""
+        parts = self.parts
+        found = np.zeros(len(parts), np.int64)
+        rows = np.flatnonzero(parts.part == Part.INPUT)
+        if len(rows):
+            time_ns = parts.time_ns[rows]
+            like_ns = int(np.quantile(time_ns, 0.1))
+            if like_ns > SHORT * float(np.median(time_ns)):
+                like_ns = 0
+            found[rows] = np.maximum(time_ns - like_ns, 0)
+        return found
+
+    def stalls(self) -> Int64:
+        """Return by how much stalls of hosts exceed what usually lies at their places, (parts,)."""
+        parts = self.parts
+        found = np.zeros(len(parts), np.int64)
+        rows = np.flatnonzero((parts.part == Part.HOST) & (parts.time_ns > STALL_NS))
+        if len(rows):
+            like_ns = _medians(parts, [parts.part, parts.name, parts.turn], parts.part == Part.HOST)
+            found[rows] = np.maximum(parts.time_ns[rows] - like_ns[rows], 0)
+        return found
+
+    def sooner_ns(self, less_ns: Int64) -> Int64:
+        """Return by how much sooner each node comes if the parts take so much less, (nodes,)."""
+        sooner_ns = np.zeros(self.nodes, np.int64)
+        np.add.at(sooner_ns, self.parts.node, less_ns)
+        return sooner_ns
+
+
+def split_odd(values: Int64) -> Bool:
+    """Return which values lie far above the others, (n,): none, or the upper of two groups.
+
+    The groups lie apart at the largest gap of the values in order, by more than LEAST_GAP of the
+    lower ones and SPREADS times the spread inside the groups. The upper one is no larger.
+    """
+    order = np.sort(values)
+    none = np.zeros(len(values), np.bool_)
+    if len(values) < 3:
+        return none
+    gaps = np.diff(order)
+    at = int(np.argmax(gaps))
+    lower, upper = order[: at + 1], order[at + 1 :]
+    spread = max(float(lower.std()), float(upper.std()))
+    usual = max(float(np.median(lower)), 1.0)
+    if gaps[at] <= LEAST_GAP * usual or gaps[at] <= SPREADS * spread or len(upper) > len(lower):
+        return none
+    return values > lower[-1]
+
+
+def _parts(
+    run: Replay, ranks: Sequence[RecordedRank], steps: Sequence[Int64], names: StringPool
+) -> Parts:
+    """Return the parts of all ranks, in order of rank."""
+    made = []
+    for at, rank in enumerate(ranks):
+        recording = rank.recording
+        codes = names.codes(recording.strings)
+        number = np.append(steps[at], NO_ID)
+        items = slice(int(run.first_item[at]), int(run.first_item[at + 1]))
+        points = slice(int(run.first_point[at]), int(run.first_point[at + 1]))
+        work, host = recording.work, recording.points
+        begins, ends = run.item_start[items], run.item_end[items]
+        length_ns = work.end_ns - work.start_ns
+        tasks = np.flatnonzero(work.collective == NO_ID)
+        ops = np.flatnonzero(work.collective != NO_ID)
+        lags, lag_ns = _lags(work)
+        gap_ns = np.diff(host.time_ns, prepend=run.start_ns)
+        calls = np.flatnonzero(host.waits_for == NO_ID)
+        fetches = np.flatnonzero(host.data_ns > 0)
+        arrived_ns = rank.arrivals.arrived_ns[work.collective[ops]]
+        kinds = [
+            (
+                ends[tasks],
+                np.where(work.kind[tasks] == PathKind.COMPUTING, Part.COMPUTING, Part.COPYING),
+                number[work.step[tasks]],
+                codes[work.name[tasks]],
+                length_ns[tasks],
+            ),
+            (
+                begins[lags],
+                np.full(len(lags), Part.HOST),
+                number[work.step[lags]],
+                codes[work.name[lags]],
+                lag_ns,
+            ),
+            (
+                run.point[points][calls],
+                np.full(len(calls), Part.HOST),
+                number[host.step[calls]],
+                codes[host.name[calls]],
+                (gap_ns - host.data_ns)[calls],
+            ),
+            (
+                run.point[points][fetches],
+                np.full(len(fetches), Part.INPUT),
+                number[host.step[fetches]],
+                codes[host.name[fetches]],
+                host.data_ns[fetches],
+            ),
+            (
+                ends[ops],
+                np.full(len(ops), Part.TRANSFER),
+                number[work.step[ops]],
+                codes[work.name[ops]],
+                np.maximum(work.end_ns[ops] - np.maximum(arrived_ns, work.start_ns[ops]), 0),
+            ),
+        ]
+        node, part, step, name, time_ns = (np.concatenate(its) for its in zip(*kinds, strict=True))
+        order = np.argsort(node, kind="stable")
+        node, part, step, name, time_ns = (its[order] for its in (node, part, step, name, time_ns))
+        made.append(
+            Parts(
+                node,
+                part.astype(np.int32),
+                np.full(len(node), at, np.int32),
+                step,
+                name.astype(np.int32),
+                _turns([part, step, name]),
+                time_ns,
+            )
+        )
+    return Parts.concat(made)
+
+
+def _lags(work: DeviceWork) -> tuple[Rows, Int64]:
+    """Return the items whose launch is not known, and how long after the one before each starts."""
+    rows = np.flatnonzero((work.launch == NO_ID) & (work.before != NO_ID))
+    return rows, work.start_ns[rows] - work.end_ns[work.before[rows]]
+
+
+def _turns(keys: Sequence[Int64]) -> Int64:
+    """Return how many rows with the same keys come before each row."""
+    count = len(keys[0])
+    group = group_by(count, keys).group
+    order = np.argsort(group, kind="stable")
+    opens = np.ones(count, np.bool_)
+    opens[1:] = np.diff(group[order]) != 0
+    first = np.maximum.accumulate(np.where(opens, np.arange(count), 0))
+    turn = np.empty(count, np.int64)
+    turn[order] = np.arange(count) - first
+    return turn
+
+
+def _like_of_others(parts: Parts, work_class: Int64) -> Int64:
+    """Return the median time of the same part of the other ranks, NO_LIKE where none has it.
+
+    A rank has each part once, so that in order of time the others of a part are all but itself.
+    """
+    count = len(parts)
+    if not count:
+        return np.zeros(0, np.int64)
+    in_step = parts.step != NO_ID
+    keys = [parts.part, work_class, parts.step, parts.name, parts.turn]
+    groups = group_by(count, keys)
+    order = np.lexsort((parts.time_ns, groups.group))
+    size = np.bincount(groups.group)
+    first = np.cumsum(size) - size
+    group = groups.group[order]
+    own = np.arange(count) - first[group]
+    others = size[group] - 1
+    sorted_ns = parts.time_ns[order]
+
+    def other(place: Int64) -> Int64:
+        """Return the time of the other at each place, in order of time without the own one."""
+        at = first[group] + place + (place >= own)
+        return sorted_ns[np.minimum(at, count - 1)]
+
+    lower, upper = other(np.maximum(others - 1, 0) // 2), other(others // 2)
+    like_ns = np.empty(count, np.int64)
+    like_ns[order] = np.where(others > 0, (lower + upper) // 2, NO_LIKE)
+    like_ns[~in_step] = NO_LIKE
+    return like_ns
+
+
+def _medians(parts: Parts, keys: Sequence[Int64 | Codes], reference: Bool) -> Int64:
+    """Return the median time of the parts of reference with the same keys, NO_LIKE for none."""
+    count = len(parts)
+    group = group_by(count, keys).group
+    rows = np.flatnonzero(reference)
+    rows = rows[np.lexsort((parts.time_ns[rows], group[rows]))]
+    size = np.bincount(group[rows], minlength=int(group.max(initial=0)) + 1)
+    first = np.cumsum(size) - size
+    time_ns = np.append(parts.time_ns[rows], 0)
+    lower = time_ns[np.minimum(first + np.maximum(size - 1, 0) // 2, len(rows))]
+    upper = time_ns[np.minimum(first + size // 2, len(rows))]
+    medians = np.where(size > 0, (lower + upper) // 2, NO_LIKE)
+    found: Int64 = medians[group]
+    return found
+
+
+def _completed(parts: Parts, like_ns: Int64) -> Int64:
+    """Return the likes, where no other rank has a part with that of other steps of its own rank.
+
+    What no other step has either would not be there; of a run without steps that is not known.
+    """
+    lacks = like_ns == NO_LIKE
+    if not lacks.any():
+        return like_ns
+    in_step = parts.step != NO_ID
+    keys = [parts.part, parts.rank, parts.name, parts.turn]
+    own_ns = _medians(parts, keys, in_step)
+    groups = group_by(len(parts), keys)
+    several = groups.sum(in_step.astype(np.int64))[groups.group] > 1
+    enough = len(np.unique(parts.step[in_step])) >= 3 if in_step.any() else False
+    alone_ns = np.where(in_step & enough, 0, parts.time_ns)
+    return np.where(lacks, np.where(several & (own_ns != NO_LIKE), own_ns, alone_ns), like_ns)
+
+
+def _excess(parts: Parts, like_ns: Int64) -> Int64:
+    """Return by how much parts exceed their likes, no more in a step than all of its kind do.
+
+    Where some take longer and others less, as by chance, only the difference is beyond the like.
+    """
+    beyond_ns = np.where(like_ns == NO_LIKE, 0, parts.time_ns - like_ns)
+    groups = group_by(len(parts), [parts.part, parts.rank, parts.step])
+    longer_ns = np.maximum(beyond_ns, 0)
+    net_ns = np.maximum(groups.sum(beyond_ns), 0)[groups.group]
+    all_ns = np.maximum(groups.sum(longer_ns), 1)[groups.group]
+    return (longer_ns * (net_ns / all_ns)).astype(np.int64)

@@ -1,0 +1,232 @@
+"""Recording: what of one rank is needed to play its run again, found from its records.
+
+The device is a list of items, the host a list of points in time. A point depends on the point
+before it; an item on the item before it on the device and on the point that launched it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field, replace
+
+import numpy as np
+
+from timeline.analysis.idle.call_kinds import names_waiting_for_data
+from timeline.analysis.idle.device_items import DeviceItems
+from timeline.analysis.path.device_order import (
+    before_on_device,
+    item_collectives,
+    item_kinds,
+    ordered_items,
+    waits_for_device,
+)
+from timeline.analysis.step_membership import NO_STEP, Membership
+from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
+from timeline.columns.intervals import covered_until, union
+from timeline.columns.strings import NO_NAME, StringPool
+from timeline.frozen import dataclass
+from timeline.records.clock import ClockMove
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import Records, Spans, Steps
+
+__all__ = ["DeviceWork", "HostPoints", "Recording", "record_rank"]
+
+
+class DeviceWork(Spans):
+    """All compute tasks, copies and communication ops of one rank, in order of start.
+
+    kind: a PathKind. name: code of the strings of the recording. collective: the row of an op among
+    the rank's collectives, NO_ID for tasks. before: the row whose end it needs on the device,
+    always an earlier one, NO_ID for none. launch: the row of the host point at which it was
+    launched, NO_ID where that is not recorded. step: the row of its step, NO_STEP for none.
+    """
+
+    kind: Codes = column(np.int32)
+    name: Codes = column(np.int32)
+    collective: Codes = column(np.int32, NO_ID)
+    before: Codes = column(np.int32, NO_ID)
+    launch: Codes = column(np.int32, NO_ID)
+    step: Codes = column(np.int32, NO_STEP)
+
+
+class HostPoints(ColumnTable):
+    """Points in the time of the host of one rank, in order of time, whatever the thread.
+
+    A launch, the start and the end of a call that waits for the device, the end of a call that
+    waits for data, the edges of a mark of a step. name: code of the strings of the recording: of
+    the item that is launched, else of the call. waits_for: the item whose end a call waits for, at
+    the end of that call, else NO_ID. data_ns: how much of the time since the point before the host
+    waited for data. step: the row of its step, NO_STEP for none.
+    """
+
+    time_ns: Int64 = column(np.int64)
+    name: Codes = column(np.int32)
+    waits_for: Codes = column(np.int32, NO_ID)
+    data_ns: Int64 = column(np.int64, 0)
+    step: Codes = column(np.int32, NO_STEP)
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What of one rank is needed to play its run again; codes are positions in `strings`.
+
+    steps_start_ns, steps_end_ns: (steps,) the marks of its steps, and the latest of the end of the
+    mark and the last end on the device.
+    """
+
+    strings: tuple[str, ...] = ("",)
+    work: DeviceWork = field(default_factory=DeviceWork.empty)
+    points: HostPoints = field(default_factory=HostPoints.empty)
+    steps_start_ns: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    steps_end_ns: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def moved(self, move: ClockMove) -> Recording:
+        """Return the recording on another clock; how long data took stays."""
+        return replace(
+            self,
+            work=self.work.moved(move),
+            points=replace(self.points, time_ns=move.of(self.points.time_ns)),
+            steps_start_ns=move.of(self.steps_start_ns),
+            steps_end_ns=move.of(self.steps_end_ns),
+        )
+
+
+def record_rank(records: Records, membership: Membership, selected: Bool) -> Recording:
+    """Return what of a rank is needed to play its run again.
+
+    Args:
+        records: what is selected of the rank.
+        membership: the step of each record.
+        selected: which of the rank's collectives the ops of the records are.
+    """
+    items = ordered_items(records)
+    if not len(items):
+        return Recording()
+    strings = StringPool()
+    step = _steps_of_items(items, membership)
+    names = strings.translate(items.name, records.strings)
+    points, launch = _host_points(records, items, names, step, strings)
+    work = DeviceWork(
+        items.start_ns,
+        items.end_ns,
+        item_kinds(records, items),
+        names,
+        item_collectives(records, selected, items),
+        before_on_device(records, items).astype(np.int32),
+        launch,
+        step,
+    )
+    starts_ns, ends_ns = _steps_of_user(records.steps, membership)
+    return Recording(tuple(strings), work, points, starts_ns, ends_ns)
+
+
+def _steps_of_items(items: DeviceItems, membership: Membership) -> Codes:
+    step = np.empty(len(items), np.int32)
+    step[items.is_op] = membership.ops[items.row[items.is_op]]
+    step[~items.is_op] = membership.tasks[items.row[~items.is_op]]
+    return step
+
+
+def _steps_of_user(steps: Steps, membership: Membership) -> tuple[Int64, Int64]:
+    """Return the start of the mark of each step, and the last end of its mark and device work."""
+    device_start_ns, device_end_ns = membership.device_start_ns, membership.device_end_ns
+    known = device_start_ns != NO_TIME
+    starts_ns = np.where(known, np.minimum(device_start_ns, steps.start_ns), steps.start_ns)
+    ends_ns = np.where(known, np.maximum(device_end_ns, steps.end_ns), steps.end_ns)
+    return starts_ns, ends_ns
+
+
+@dataclass(frozen=True)
+class _Points:
+    """Host points before they are put in order; item: what is launched or waited for, or NO_ID."""
+
+    time_ns: Int64
+    name: Codes
+    item: Rows
+    waits: bool
+
+
+def _host_points(
+    records: Records, items: DeviceItems, names: Codes, step: Codes, strings: StringPool
+) -> tuple[HostPoints, Codes]:
+    """Return the host points of a rank, and the point at which each item was launched.
+
+    Where a queue lies between the framework and the launch, the host launches by putting into it.
+    """
+    host = records.host
+    queued = (items.launch_end_ns == NO_TIME) | (items.asked != items.launch)
+    launch_ns = np.where(queued, items.asked_ns, items.launch_end_ns)
+    launched = np.flatnonzero(launch_ns != NO_TIME)
+    launch_ns = np.minimum(launch_ns, items.start_ns)[launched]
+    calls, item = _innermost_waits(records, items)
+    fetches = np.flatnonzero(np.isin(host.name, names_waiting_for_data(records.strings)))
+    call_names = strings.translate(host.name[calls], records.strings)
+    marks = np.flatnonzero(records.steps.host)
+    none = np.full(len(calls), NO_ID)
+    kinds = [
+        _Points(launch_ns, names[launched], launched, waits=False),
+        _Points(host.start_ns[calls], call_names, none, waits=False),
+        _Points(host.end_ns[calls], call_names, item, waits=True),
+        _Points(
+            host.end_ns[fetches],
+            strings.translate(host.name[fetches], records.strings),
+            np.full(len(fetches), NO_ID),
+            waits=False,
+        ),
+        *(
+            _Points(
+                times_ns[marks],
+                np.full(len(marks), NO_NAME, np.int32),
+                np.full(len(marks), NO_ID),
+                waits=False,
+            )
+            for times_ns in (records.steps.start_ns, records.steps.end_ns)
+        ),
+    ]
+    time_ns = np.concatenate([one.time_ns for one in kinds])
+    item = np.concatenate([one.item for one in kinds])
+    waits = np.repeat([one.waits for one in kinds], [len(one.time_ns) for one in kinds])
+    order = np.lexsort((~waits, time_ns))
+    time_ns, item, waits = time_ns[order], item[order], waits[order]
+    launch = np.full(len(items), NO_ID, np.int32)
+    is_launch = np.flatnonzero(~waits & (item != NO_ID))
+    launch[item[is_launch]] = is_launch
+    in_data_ns = covered_until(union(host.start_ns[fetches], host.end_ns[fetches]), time_ns)
+    points = HostPoints(
+        time_ns,
+        np.concatenate([one.name for one in kinds])[order],
+        np.where(waits, item, NO_ID).astype(np.int32),
+        np.diff(in_data_ns, prepend=0),
+        _steps_of_points(records.steps, time_ns, is_launch, step[item[is_launch]]),
+    )
+    return points, launch
+
+
+def _innermost_waits(records: Records, items: DeviceItems) -> tuple[Rows, Rows]:
+    """Return the calls that waited for the device and hold no other such call, and their items."""
+    calls, item = waits_for_device(records, items)
+    host = records.host
+    order = np.lexsort((-host.end_ns[calls], host.start_ns[calls], host.thread[calls]))
+    its = calls[order]
+    holds = np.zeros(len(its), np.bool_)
+    holds[:-1] = (host.thread[its[1:]] == host.thread[its[:-1]]) & (
+        host.start_ns[its[1:]] < host.end_ns[its[:-1]]
+    )
+    kept = np.sort(order[~holds])
+    return calls[kept], item[kept]
+
+
+def _steps_of_points(
+    steps: Steps, time_ns: Int64, is_launch: Rows, of_launches: Codes
+) -> Codes:
+    """Return the row of the step of each point, NO_STEP for those behind the last one.
+
+    By the marks on the host, where a step begins at the end of the one before; without such marks,
+    the step of the next launch.
+    """
+    marks = np.flatnonzero(steps.host)
+    if len(marks):
+        marks = marks[np.argsort(steps.end_ns[marks], kind="stable")]
+        at = np.searchsorted(steps.end_ns[marks], time_ns, side="left")
+        return np.append(marks, NO_STEP)[at].astype(np.int32)
+    at = np.searchsorted(is_launch, np.arange(len(time_ns)), side="left")
+    return np.append(of_launches, NO_STEP)[at].astype(np.int32)

@@ -1,0 +1,264 @@
+"""Replay: a run as a net of what waits for what, played again with some of its times changed.
+
+Every node is a moment: the end of a task, the arrival at a communication op and its end, a point of
+the host. It comes at the latest of up to two earlier nodes, each a fixed time later. The formulas:
+
+- An item starts after the item before it on the device and after its launch. The later of both
+  keeps the lag that was recorded, the other is taken to need LEAST_LAG_NS at most.
+- An op ends on each rank as long after its last arrival as recorded.
+- The host goes from point to point in the time that was recorded; a call that waits for an item
+  returns as long after the end of that item as recorded, and LEAST_LAG_NS after it was called at
+  the earliest.
+
+Played without a change, each node comes when it was recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from timeline.analysis.gains.recording import DeviceWork, HostPoints, Recording
+from timeline.analysis.path.op_arrivals import OpArrivals
+from timeline.columns.columns import Bool, Int64, Rows
+from timeline.columns.group_by import group_by
+from timeline.frozen import dataclass
+from timeline.records.not_given import NO_ID
+
+__all__ = ["LEAST_LAG_NS", "Played", "RecordedRank", "Replay"]
+
+LEAST_LAG_NS = 3_000
+"""What lies at most between the end of something and the start of what needs it, where something
+else was later as recorded."""
+_NEVER = -(1 << 62)
+_ORIGIN = 0
+"""The node at which the recording begins."""
+
+
+@dataclass(frozen=True)
+class RecordedRank:
+    """One rank of a run: what it did, and who came last to its ops."""
+
+    recording: Recording
+    arrivals: OpArrivals
+
+
+@dataclass(frozen=True)
+class Played:
+    """When each node comes, (nodes,) in ns since the start of the recording.
+
+    path: the nodes on the critical path, last first.
+    """
+
+    times_ns: Int64
+    path: Rows
+
+    @property
+    def total_ns(self) -> int:
+        """How long the run takes."""
+        return int(self.times_ns[self.path[0]]) if len(self.path) else 0
+
+
+class Replay:
+    """A run that can be played again.
+
+    Nodes are numbered in the order in which they are played. item_start, item_end, point: the nodes
+    at which each item of all ranks begins and ends, the same but for ops, and of each point of
+    their hosts, one rank after the other.
+    first_item, first_point: (ranks + 1,) where those of each rank begin. residual_ns: how far the
+    replay without a change is from the recording.
+
+    Args:
+        ranks: on one clock.
+        start_ns: when the recording begins.
+    """
+
+    def __init__(self, ranks: Sequence[RecordedRank], start_ns: int) -> None:
+        works = [rank.recording.work for rank in ranks]
+        hosts = [rank.recording.points for rank in ranks]
+        self.first_item = np.cumsum([0, *map(len, works)])
+        self.first_point = np.cumsum([0, *map(len, hosts)])
+        self.work = DeviceWork.concat(works)
+        self.host = HostPoints.concat(hosts)
+        self.start_ns = start_ns
+        net = _Net(self, ranks)
+        self.item_start, self.item_end, self.point = net.item_start, net.item_end, net.point
+        self._net = net
+        self.recorded_ns = net.recorded_ns
+        unchanged = self.play()
+        self.unchanged = unchanged
+        self.residual_ns = abs(
+            int(self.recorded_ns.max(initial=0)) - int(unchanged.times_ns.max(initial=0))
+        )
+
+    def play(self, sooner_ns: Int64 | None = None) -> Played:
+        """Play the run.
+
+        sooner_ns: (nodes,) by how much less each node takes after what it waits for.
+        """
+        net = self._net
+        first_ns, second_ns = net.first_ns, net.second_ns
+        if sooner_ns is not None:
+            first_ns = first_ns - np.where(net.first_mended, sooner_ns, 0)
+            second_ns = second_ns - np.where(net.second_mended, sooner_ns, 0)
+        times = [0]
+        came = [_NEVER] * net.groups
+        add = times.append
+        columns = (net.first, first_ns, net.second, second_ns, net.group)
+        for first, after, second, later, group in zip(*(its[1:].tolist() for its in columns), strict=True):
+            # An op ends after its arrivals, which are numbered below zero.
+            moment = (times[first] if first >= 0 else came[-1 - first]) + after
+            if second >= 0 and times[second] + later > moment:
+                moment = times[second] + later
+            add(moment)
+            if group >= 0 and moment > came[group]:
+                came[group] = moment
+        times_ns = np.array(times, np.int64)
+        return Played(times_ns, self._path(times_ns, first_ns, second_ns))
+
+    def _path(self, times_ns: Int64, first_ns: Int64, second_ns: Int64) -> Rows:
+        """Return the nodes that determined the end of the run, last first."""
+        net = self._net
+        last_of_group = np.full(net.groups, NO_ID, np.intp)
+        members = np.flatnonzero(net.group >= 0)
+        members = members[np.argsort(times_ns[members], kind="stable")]
+        last_of_group[net.group[members]] = members  # of several values the last one stays
+        needs = net.first.copy()
+        ends = needs < 0
+        needs[ends] = last_of_group[-1 - needs[ends]]
+        by_second = (net.second >= 0) & (times_ns[net.second] + second_ns == times_ns)
+        by_first = times_ns[needs] + first_ns == times_ns
+        needs = np.where(by_second & ~by_first, net.second, needs).tolist()
+        node, path = int(np.argmax(times_ns)), list[int]()
+        while node != _ORIGIN:
+            path.append(node)
+            node = needs[node]
+        return np.array(path, np.intp)
+
+
+class _Net:
+    """The nodes of a replay in order, and what each waits for.
+
+    first, second: (nodes,) the nodes that each waits for; first is below zero at the end of an op,
+    which waits for all its arrivals, and second NO_ID where there is no other. first_ns, second_ns:
+    how long after them it comes. first_mended, second_mended: whether a mend of the node makes
+    that shorter. group: the op to which a node is the arrival, NO_ID for others; groups: how many
+    ops there are. recorded_ns: when each node came. item_end, item_start, point: the nodes of items
+    and of points of hosts.
+    """
+
+    def __init__(self, run: Replay, ranks: Sequence[RecordedRank]) -> None:
+        work, host = run.work, run.host
+        start_ns, end_ns = work.start_ns - run.start_ns, work.end_ns - run.start_ns
+        point_ns = host.time_ns - run.start_ns
+        ops = _Ops.of(work, ranks, start_ns, end_ns)
+        # Numbers of nodes before they are put in order.
+        item = 1 + np.arange(len(work))
+        point = 1 + len(work) + np.arange(len(host))
+        op_end = 1 + len(work) + len(host) + np.arange(len(ops.rows))
+        item_end = item.copy()
+        item_end[ops.rows] = op_end
+        is_op = np.zeros(len(work), np.bool_)
+        is_op[ops.rows] = True
+        length_ns = np.where(is_op, 0, end_ns - start_ns)
+        op_ns = np.maximum(end_ns[ops.rows], ops.came_ns)
+        node_ns = np.concatenate([[0], start_ns + length_ns, point_ns, end_ns[ops.rows]])
+        order = np.lexsort(
+            (
+                # At one moment, ends come before what they let start.
+                np.concatenate(
+                    [
+                        np.zeros(1, np.int64),
+                        np.full(len(work), 2),
+                        np.ones(len(host), np.int64),
+                        np.where(op_ns > start_ns[ops.rows], 0, 3),
+                    ]
+                ),
+                np.concatenate([[_NEVER], start_ns, point_ns, op_ns]),
+            )
+        )
+        place = np.empty(len(order), np.intp)
+        place[order] = np.arange(len(order))
+        first, second = np.full((2, len(order)), NO_ID, np.intp)
+        items_of, points_of = np.diff(run.first_item), np.diff(run.first_point)
+        first[item] = _nodes(item_end, work.before, np.repeat(run.first_item[:-1], items_of))
+        second[item] = _nodes(point, work.launch, np.repeat(run.first_point[:-1], items_of))
+        first[point] = np.maximum(point - 1, 0)
+        first[point[run.first_point[:-1][points_of > 0]]] = _ORIGIN
+        second[point] = _nodes(item_end, host.waits_for, np.repeat(run.first_item[:-1], points_of))
+        waits = point[second[point] != NO_ID]
+        first[op_end] = item[ops.rows]
+        # What is recorded to come later than the node that waits for it let nothing start.
+        for needs in (first, second):
+            needs[(needs != NO_ID) & (place[needs] >= place)] = NO_ID
+        first, second = np.where(first == NO_ID, second, first), np.where(first == NO_ID, NO_ID, second)
+        first[first == NO_ID] = _ORIGIN
+        ready_ns = node_ns - np.concatenate([[0], length_ns, np.zeros(len(order) - 1 - len(work), np.int64)])
+        first_ns = ready_ns - node_ns[first]
+        second_ns = np.where(second != NO_ID, ready_ns - node_ns[second], 0)
+        both = second != NO_ID
+        later = np.minimum(first_ns, second_ns)
+        for lag_ns in (first_ns, second_ns):
+            lag_ns[both & (lag_ns > later)] = np.minimum(lag_ns[both & (lag_ns > later)], LEAST_LAG_NS)
+        first_ns[item] += length_ns
+        second_ns[item] += length_ns
+        whole = ops.whole
+        first[op_end[whole]] = -1 - ops.group[whole]
+        first_ns[op_end[whole]] = (end_ns[ops.rows] - ops.came_ns)[whole]
+        pinned = ops.pinned
+        second[op_end[pinned]] = _ORIGIN
+        second_ns[op_end[pinned]] = end_ns[ops.rows[pinned]]
+        group = np.full(len(order), NO_ID, np.intp)
+        group[item[ops.rows[whole]]] = ops.group[whole]
+        mended = np.ones(len(order), np.bool_)
+        mended[waits] = False
+        by_second = np.zeros(len(order), np.bool_)
+        by_second[item] = True
+        renumbered = (np.where(needs >= 0, place[needs], needs)[order] for needs in (first, second))
+        self.first, self.second = renumbered
+        self.first_ns, self.second_ns = first_ns[order], second_ns[order]
+        self.first_mended, self.second_mended = mended[order], by_second[order]
+        self.group, self.groups = group[order], int(ops.group.max(initial=NO_ID)) + 1
+        self.recorded_ns = node_ns[order]
+        self.item_end, self.item_start, self.point = place[item_end], place[item], place[point]
+
+
+def _nodes(nodes: Rows, rows: Rows, first: Rows) -> Rows:
+    """Return the nodes of rows that each rank counts from its own first, NO_ID for NO_ID."""
+    return np.where(rows != NO_ID, np.append(nodes, NO_ID)[rows + first], NO_ID)
+
+
+@dataclass(frozen=True)
+class _Ops:
+    """The communication ops of all ranks, (k,) each.
+
+    rows: their items. group: the same for all members of an op. came_ns: the last arrival. whole:
+    whether all members are known, and it ends after all have come. pinned: whether a member is not
+    recorded, so that it is not known whether the op could have ended earlier.
+    """
+
+    rows: Rows
+    group: Rows
+    came_ns: Int64
+    whole: Bool
+    pinned: Bool
+
+    @classmethod
+    def of(
+        cls, work: DeviceWork, ranks: Sequence[RecordedRank], start_ns: Int64, end_ns: Int64
+    ) -> _Ops:
+        rows = np.flatnonzero(work.collective != NO_ID)
+        owner = np.repeat(np.arange(len(ranks)), [len(one.recording.work) for one in ranks])[rows]
+        arrivals = OpArrivals.concat(
+            one.arrivals.take(its[its != NO_ID])
+            for one in ranks
+            for its in (one.recording.work.collective,)
+        )
+        known = arrivals.last != NO_ID
+        last = np.where(known, arrivals.last, owner)
+        last_row = np.where(known, arrivals.last_row, work.collective[rows])
+        groups = group_by(len(rows), [last, last_row])
+        came_ns = groups.greatest(start_ns[rows])[groups.group] if len(rows) else start_ns[rows]
+        whole = known & (end_ns[rows] >= came_ns)
+        return cls(rows, groups.group.astype(np.intp), came_ns, whole, ~known)

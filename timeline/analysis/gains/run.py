@@ -1,0 +1,134 @@
+"""The run that ranks make together: their steps, on one clock, and which of them do the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from timeline.analysis.gains.findings import Run
+from timeline.analysis.gains.recording import Recording
+from timeline.analysis.gains.replay import RecordedRank
+from timeline.analysis.ordinary_steps import number_steps
+from timeline.analysis.path.op_arrivals import op_arrivals
+from timeline.analysis.path.path_items import PathKind
+from timeline.analysis.rank_facts import RankFacts
+from timeline.analysis.waits.waiting import Waiting
+from timeline.columns.columns import Int64
+from timeline.columns.group_by import group_by
+from timeline.columns.strings import StringPool
+from timeline.records.not_given import NO_ID
+
+__all__ = ["gather_run"]
+
+SAME_WORK = 0.8
+"""Ranks do the same work if so many of the tasks of either have a counterpart on the other."""
+
+
+def gather_run(facts: Sequence[RankFacts], waiting: Waiting) -> Run | None:
+    """Return the run that some ranks make, which are on one clock; None where none did anything."""
+    arrivals = op_arrivals([rank.collectives for rank in facts], waiting)
+    ranks = [
+        RecordedRank(rank.replay, its)
+        for rank, its in zip(facts, arrivals, strict=True)
+    ]
+    works = [rank.recording.work for rank in ranks if len(rank.recording.work)]
+    if not works:
+        return None
+    start_ns = min(int(work.start_ns.min()) for work in works)
+    end_ns = max(int(work.end_ns.max()) for work in works)
+    numbers, steps, bounds_ns = _steps(facts)
+    if len(bounds_ns):
+        start_ns, end_ns = min(start_ns, int(bounds_ns[0])), max(end_ns, int(bounds_ns[-1]))
+    start_ns = min([start_ns, *(int(r.recording.points.time_ns[0]) for r in ranks if len(r.recording.points))])
+    if not len(numbers):
+        ranks, steps = _in_sections(ranks)
+    return Run(
+        ranks,
+        steps,
+        numbers,
+        np.diff(bounds_ns),
+        start_ns,
+        end_ns - start_ns,
+        _work_classes([rank.recording for rank in ranks]),
+    )
+
+
+def _steps(facts: Sequence[RankFacts]) -> tuple[Int64, list[Int64], Int64]:
+    """Return the numbers of all steps in order of time, the place of each rank's own among them,
+    and their bounds: the beginning of the first, then the latest end of each over all ranks.
+    """
+    sizes = [len(rank.steps) for rank in facts]
+    iteration = np.concatenate([rank.steps.iteration for rank in facts])
+    if not len(iteration):
+        return iteration, [np.zeros(0, np.int64) for _ in facts], np.zeros(0, np.int64)
+    group = number_steps(facts)
+    starts_ns = np.concatenate([rank.replay.steps_start_ns if len(rank.replay.steps_start_ns) else rank.steps.start_ns for rank in facts])
+    ends_ns = np.concatenate([rank.replay.steps_end_ns if len(rank.replay.steps_end_ns) else rank.steps.end_ns for rank in facts])
+    groups = group_by(len(group), [group])
+    last_ns = groups.greatest(ends_ns)
+    order = np.argsort(last_ns, kind="stable")
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    bounds_ns = np.maximum.accumulate(np.append(starts_ns.min(), last_ns[order]))
+    steps = np.split(place[groups.group], np.cumsum(sizes)[:-1])
+    return iteration[groups.first[order]], steps, bounds_ns
+
+
+def _in_sections(ranks: Sequence[RecordedRank]) -> tuple[list[RecordedRank], list[Int64]]:
+    """Return ranks without steps with a section in their place: what lies between two ops of all.
+
+    What lies before the first such op and after the last one is in no section, for it may have
+    begun earlier on one rank.
+    """
+    owner = np.repeat(np.arange(len(ranks)), [len(rank.arrivals) for rank in ranks])
+    last = np.concatenate([rank.arrivals.last for rank in ranks])
+    last_row = np.concatenate([rank.arrivals.last_row for rank in ranks])
+    ops = group_by(len(last), [last, last_row])
+    shared = (ops.sum(np.ones(len(last), np.int64)) == len(ranks)) & (last[ops.first] != NO_ID)
+    came_ns = np.concatenate([rank.arrivals.arrived_ns for rank in ranks])[ops.first]
+    number = np.full(len(shared), NO_ID, np.int64)
+    rows = np.flatnonzero(shared)
+    number[rows[np.argsort(came_ns[rows], kind="stable")]] = np.arange(len(rows))
+    made, steps = [], []
+    for at, rank in enumerate(ranks):
+        its = number[ops.group[owner == at]]
+        work, points = rank.recording.work, rank.recording.points
+        of_op = np.append(its, NO_ID)[work.collective]
+        marks = np.flatnonzero(of_op != NO_ID)
+        starts_ns = work.start_ns[marks]
+        opened = np.append(of_op[marks], NO_ID)
+        section = opened[np.searchsorted(starts_ns, work.start_ns, side="right") - 1]
+        of_points = opened[np.searchsorted(starts_ns, points.time_ns, side="right") - 1]
+        launches = np.flatnonzero(work.launch != NO_ID)
+        of_points[work.launch[launches]] = section[launches]
+        final = len(rows) - 1
+        section, of_points = (
+            np.where(ids == final, NO_ID, ids).astype(np.int32) for ids in (section, of_points)
+        )
+        recording = replace(
+            rank.recording,
+            work=replace(work, step=section),
+            points=replace(points, step=of_points),
+        )
+        made.append(RecordedRank(recording, rank.arrivals))
+        steps.append(np.arange(len(rows), dtype=np.int64))
+    return made, steps
+
+
+def _work_classes(recordings: Sequence[Recording]) -> list[int]:
+    """Return for each rank the number of the class of ranks that compute the same, as often."""
+    names = StringPool()
+    codes = [names.codes(one.strings)[one.work.name[one.work.kind == PathKind.COMPUTING]] for one in recordings]
+    counts = [np.bincount(its, minlength=len(names)) for its in codes]
+    leaders, found = list[Int64](), list[int]()
+    for its in counts:
+        for number, leader in enumerate(leaders):
+            if np.minimum(its, leader).sum() >= SAME_WORK * np.maximum(its, leader).sum():
+                found.append(number)
+                break
+        else:
+            found.append(len(leaders))
+            leaders.append(its)
+    return found
