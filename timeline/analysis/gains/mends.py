@@ -21,14 +21,14 @@ from timeline.columns.strings import StringPool
 from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID
 
-__all__ = ["Mends", "Part", "Parts", "split_odd"]
+__all__ = ["Mends", "Part", "Parts", "count_turns", "split_odd"]
 
 NO_LIKE = -1
 """The like of a part that nothing is compared with."""
 STALL_NS = 4_000_000
 """A host that takes so long from one point to the next stands still."""
-SHORT = 0.2
-"""Data come in time in a call that takes so small a share of the median of such calls."""
+AT_HAND_NS = 1_000_000
+"""A call that hands over data which are there takes no longer."""
 LEAST_GAP = 0.1
 """Two groups of steps or ranks lie apart by so much of the shorter ones."""
 SPREADS = 5
@@ -127,7 +127,7 @@ class Mends:
         if len(rows):
             time_ns = parts.time_ns[rows]
             like_ns = int(np.quantile(time_ns, 0.1))
-            if like_ns > SHORT * float(np.median(time_ns)):
+            if like_ns > AT_HAND_NS:
                 like_ns = 0
             found[rows] = np.maximum(time_ns - like_ns, 0)
         return found
@@ -237,7 +237,7 @@ def _parts(
                 np.full(len(node), at, np.int32),
                 step,
                 name.astype(np.int32),
-                _turns([part, step, name]),
+                count_turns([part, step, name]),
                 time_ns,
             )
         )
@@ -250,7 +250,7 @@ def _lags(work: DeviceWork) -> tuple[Rows, Int64]:
     return rows, work.start_ns[rows] - work.end_ns[work.before[rows]]
 
 
-def _turns(keys: Sequence[Int64]) -> Int64:
+def count_turns(keys: Sequence[Int64]) -> Int64:
     """Return how many rows with the same keys come before each row."""
     count = len(keys[0])
     group = group_by(count, keys).group
@@ -271,7 +271,6 @@ def _like_of_others(parts: Parts, work_class: Int64) -> Int64:
     count = len(parts)
     if not count:
         return np.zeros(0, np.int64)
-    in_step = parts.step != NO_ID
     keys = [parts.part, work_class, parts.step, parts.name, parts.turn]
     groups = group_by(count, keys)
     order = np.lexsort((parts.time_ns, groups.group))
@@ -290,7 +289,6 @@ def _like_of_others(parts: Parts, work_class: Int64) -> Int64:
     lower, upper = other(np.maximum(others - 1, 0) // 2), other(others // 2)
     like_ns = np.empty(count, np.int64)
     like_ns[order] = np.where(others > 0, (lower + upper) // 2, NO_LIKE)
-    like_ns[~in_step] = NO_LIKE
     return like_ns
 
 
@@ -329,11 +327,12 @@ def _completed(parts: Parts, like_ns: Int64) -> Int64:
 
 
 def _excess(parts: Parts, like_ns: Int64) -> Int64:
-    """Return by how much parts exceed their likes, no more in a step than all of its kind do.
+    """Return by how much parts of steps exceed their likes, no more than all of a kind in a step.
 
     Where some take longer and others less, as by chance, only the difference is beyond the like.
     """
-    beyond_ns = np.where(like_ns == NO_LIKE, 0, parts.time_ns - like_ns)
+    compared = (like_ns != NO_LIKE) & (parts.step != NO_ID)
+    beyond_ns = np.where(compared, parts.time_ns - like_ns, 0)
     groups = group_by(len(parts), [parts.part, parts.rank, parts.step])
     longer_ns = np.maximum(beyond_ns, 0)
     net_ns = np.maximum(groups.sum(beyond_ns), 0)[groups.group]

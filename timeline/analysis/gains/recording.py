@@ -30,13 +30,17 @@ from timeline.records.tables import Records, Spans, Steps
 
 __all__ = ["DeviceWork", "HostPoints", "Recording", "record_rank"]
 
+SOON_NS = 100_000
+"""A host that goes on so soon after an item has ended may have waited for it."""
+
 
 class DeviceWork(Spans):
     """All compute tasks, copies and communication ops of one rank, in order of start.
 
     kind: a PathKind. name: code of the strings of the recording. collective: the row of an op among
     the rank's collectives, NO_ID for tasks. before: the row whose end it needs on the device,
-    always an earlier one, NO_ID for none. launch: the row of the host point at which it was
+    always an earlier one, NO_ID for none; stream_before: the row before it on its stream, which is
+    another one where it seems to wait for another stream. launch: the row of the host point at which it was
     launched, NO_ID where that is not recorded. step: the row of its step, NO_STEP for none.
     """
 
@@ -44,6 +48,7 @@ class DeviceWork(Spans):
     name: Codes = column(np.int32)
     collective: Codes = column(np.int32, NO_ID)
     before: Codes = column(np.int32, NO_ID)
+    stream_before: Codes = column(np.int32, NO_ID)
     launch: Codes = column(np.int32, NO_ID)
     step: Codes = column(np.int32, NO_STEP)
 
@@ -53,8 +58,8 @@ class HostPoints(ColumnTable):
 
     A launch, the start and the end of a call that waits for the device, the end of a call that
     waits for data, the edges of a mark of a step. name: code of the strings of the recording: of
-    the item that is launched, else of the call. waits_for: the item whose end a call waits for, at
-    the end of that call, else NO_ID. data_ns: how much of the time since the point before the host
+    the item that is launched, else of the call. waits_for: the item whose end the host waited for,
+    at the end of the call in which it did, else NO_ID. data_ns: how much of the time since the point before the host
     waited for data. step: the row of its step, NO_STEP for none.
     """
 
@@ -105,18 +110,29 @@ def record_rank(records: Records, membership: Membership, selected: Bool) -> Rec
     step = _steps_of_items(items, membership)
     names = strings.translate(items.name, records.strings)
     points, launch = _host_points(records, items, names, step, strings)
+    before = before_on_device(records, items).astype(np.int32)
     work = DeviceWork(
         items.start_ns,
         items.end_ns,
         item_kinds(records, items),
         names,
         item_collectives(records, selected, items),
-        before_on_device(records, items).astype(np.int32),
+        before,
+        np.where(items.is_op, before, _before_on_stream(items)).astype(np.int32),
         launch,
         step,
     )
     starts_ns, ends_ns = _steps_of_user(records.steps, membership)
     return Recording(tuple(strings), work, points, starts_ns, ends_ns)
+
+
+def _before_on_stream(items: DeviceItems) -> Rows:
+    """Return the row before each on its stream, NO_ID for the first."""
+    order = np.argsort(items.stream, kind="stable")
+    before = np.full(len(items), NO_ID)
+    same = np.flatnonzero(items.stream[order[1:]] == items.stream[order[:-1]])
+    before[order[same + 1]] = order[same]
+    return before
 
 
 def _steps_of_items(items: DeviceItems, membership: Membership) -> Codes:
@@ -190,11 +206,15 @@ def _host_points(
     launch = np.full(len(items), NO_ID, np.int32)
     is_launch = np.flatnonzero(~waits & (item != NO_ID))
     launch[item[is_launch]] = is_launch
+    waits_for = np.where(waits, item, NO_ID)
+    blocked, blocking = _blocked(items, time_ns)
+    free = waits_for[blocked] == NO_ID
+    waits_for[blocked[free]] = blocking[free]
     in_data_ns = covered_until(union(host.start_ns[fetches], host.end_ns[fetches]), time_ns)
     points = HostPoints(
         time_ns,
         np.concatenate([one.name for one in kinds])[order],
-        np.where(waits, item, NO_ID).astype(np.int32),
+        waits_for.astype(np.int32),
         np.diff(in_data_ns, prepend=0),
         _steps_of_points(records.steps, time_ns, is_launch, step[item[is_launch]]),
     )
@@ -213,6 +233,23 @@ def _innermost_waits(records: Records, items: DeviceItems) -> tuple[Rows, Rows]:
     )
     kept = np.sort(order[~holds])
     return calls[kept], item[kept]
+
+
+def _blocked(items: DeviceItems, time_ns: Int64) -> tuple[Rows, Rows]:
+    """Return the points before which the host was blocked by the device, and by which item.
+
+    That is a long way from the point before, all of which one item ran, that ends soon after the
+    item does: a call such as cudaMalloc may wait for the device without being named after it.
+    """
+    way_ns = np.diff(time_ns, prepend=time_ns[:1])
+    rows = np.flatnonzero(way_ns > SOON_NS)
+    by_end = np.argsort(items.end_ns, kind="stable")
+    at = np.searchsorted(items.end_ns[by_end], time_ns[rows], side="right") - 1
+    rows, item = rows[at >= 0], by_end[at[at >= 0]]
+    end_ns = items.end_ns[item]
+    ran_ns = end_ns - np.maximum(items.start_ns[item], time_ns[rows] - way_ns[rows])
+    is_blocked = (time_ns[rows] - end_ns <= SOON_NS) & (10 * ran_ns > 9 * way_ns[rows])
+    return rows[is_blocked], item[is_blocked]
 
 
 def _steps_of_points(

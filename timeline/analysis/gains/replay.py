@@ -4,7 +4,8 @@ Every node is a moment: the end of a task, the arrival at a communication op and
 the host. It comes at the latest of up to two earlier nodes, each a fixed time later. The formulas:
 
 - An item starts after the item before it on the device and after its launch. The later of both
-  keeps the lag that was recorded, the other is taken to need LEAST_LAG_NS at most.
+  keeps the lag that was recorded, the other is taken to need what is usual where it is the later
+  one, and LEAST_LAG_NS at most.
 - An op ends on each rank as long after its last arrival as recorded.
 - The host goes from point to point in the time that was recorded; a call that waits for an item
   returns as long after the end of that item as recorded, and LEAST_LAG_NS after it was called at
@@ -30,7 +31,7 @@ __all__ = ["LEAST_LAG_NS", "Played", "RecordedRank", "Replay"]
 
 LEAST_LAG_NS = 3_000
 """What lies at most between the end of something and the start of what needs it, where something
-else was later as recorded."""
+else was recorded to be later."""
 _NEVER = -(1 << 62)
 _ORIGIN = 0
 """The node at which the recording begins."""
@@ -197,10 +198,9 @@ class _Net:
         ready_ns = node_ns - np.concatenate([[0], length_ns, np.zeros(len(order) - 1 - len(work), np.int64)])
         first_ns = ready_ns - node_ns[first]
         second_ns = np.where(second != NO_ID, ready_ns - node_ns[second], 0)
-        both = second != NO_ID
-        later = np.minimum(first_ns, second_ns)
-        for lag_ns in (first_ns, second_ns):
-            lag_ns[both & (lag_ns > later)] = np.minimum(lag_ns[both & (lag_ns > later)], LEAST_LAG_NS)
+        for nodes in (item, point):
+            rows = nodes[second[nodes] != NO_ID]
+            first_ns[rows], second_ns[rows] = _least_lags(first_ns[rows], second_ns[rows])
         first_ns[item] += length_ns
         second_ns[item] += length_ns
         whole = ops.whole
@@ -222,6 +222,30 @@ class _Net:
         self.group, self.groups = group[order], int(ops.group.max(initial=NO_ID)) + 1
         self.recorded_ns = node_ns[order]
         self.item_end, self.item_start, self.point = place[item_end], place[item], place[point]
+
+
+def _least_lags(first_ns: Int64, second_ns: Int64) -> tuple[Int64, Int64]:
+    """Return how long after each of two needs a node comes at least, from how long it came.
+
+    The need that let it start is the one behind which it came with the usual lag, or the least
+    above that: that lag stays. The other one lets it start with the usual lag, or with its own.
+    """
+    usual_ns = [LEAST_LAG_NS, LEAST_LAG_NS]
+    for _ in range(2):
+        by_first = first_ns - usual_ns[0] <= second_ns - usual_ns[1]
+        usual_ns = [_usual_lag_ns(first_ns[by_first]), _usual_lag_ns(second_ns[~by_first])]
+    by_first = first_ns - usual_ns[0] <= second_ns - usual_ns[1]
+    return (
+        np.where(by_first, first_ns, np.minimum(first_ns, usual_ns[0])),
+        np.where(by_first, np.minimum(second_ns, usual_ns[1]), second_ns),
+    )
+
+
+def _usual_lag_ns(lags_ns: Int64) -> int:
+    """Return how long after what let them start nodes usually come, LEAST_LAG_NS at most."""
+    if not len(lags_ns):
+        return LEAST_LAG_NS
+    return min(LEAST_LAG_NS, max(int(np.median(lags_ns)), 0))
 
 
 def _nodes(nodes: Rows, rows: Rows, first: Rows) -> Rows:

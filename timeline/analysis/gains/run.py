@@ -8,20 +8,23 @@ from dataclasses import replace
 import numpy as np
 
 from timeline.analysis.gains.findings import Run
-from timeline.analysis.gains.recording import Recording
+from timeline.analysis.gains.mends import count_turns
+from timeline.analysis.gains.recording import DeviceWork, Recording
 from timeline.analysis.gains.replay import RecordedRank
 from timeline.analysis.ordinary_steps import number_steps
 from timeline.analysis.path.op_arrivals import op_arrivals
 from timeline.analysis.path.path_items import PathKind
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waits.waiting import Waiting
-from timeline.columns.columns import Int64
+from timeline.columns.columns import Bool, Int64
 from timeline.columns.group_by import group_by
 from timeline.columns.strings import StringPool
 from timeline.records.not_given import NO_ID
 
 __all__ = ["gather_run"]
 
+AT_ONCE_NS = 5_000
+"""What starts so soon after something was let start by it."""
 SAME_WORK = 0.8
 """Ranks do the same work if so many of the tasks of either have a counterpart on the other."""
 
@@ -44,6 +47,7 @@ def gather_run(facts: Sequence[RankFacts], waiting: Waiting) -> Run | None:
     start_ns = min([start_ns, *(int(r.recording.points.time_ns[0]) for r in ranks if len(r.recording.points))])
     if not len(numbers):
         ranks, steps = _in_sections(ranks)
+    ranks = _with_known_order(ranks, steps)
     return Run(
         ranks,
         steps,
@@ -120,7 +124,7 @@ def _in_sections(ranks: Sequence[RecordedRank]) -> tuple[list[RecordedRank], lis
 def _work_classes(recordings: Sequence[Recording]) -> list[int]:
     """Return for each rank the number of the class of ranks that compute the same, as often."""
     names = StringPool()
-    codes = [names.codes(one.strings)[one.work.name[one.work.kind == PathKind.COMPUTING]] for one in recordings]
+    codes = [names.codes(one.strings)[one.work.name[_compared(one.work)]] for one in recordings]
     counts = [np.bincount(its, minlength=len(names)) for its in codes]
     leaders, found = list[Int64](), list[int]()
     for its in counts:
@@ -132,3 +136,62 @@ def _work_classes(recordings: Sequence[Recording]) -> list[int]:
             found.append(len(leaders))
             leaders.append(its)
     return found
+
+
+def _compared(work: DeviceWork) -> Bool:
+    """Return the compute tasks that lie in steps, or all where there are none."""
+    computes: Bool = work.kind == PathKind.COMPUTING
+    in_step = computes & (work.step != NO_ID)
+    return in_step if in_step.any() else computes
+
+
+def _with_known_order(
+    ranks: Sequence[RecordedRank], steps: Sequence[Int64]
+) -> list[RecordedRank]:
+    """Return ranks whose tasks wait for another stream only where that is known.
+
+    What starts late on its stream is taken to wait for what ended last on any other one. Where it
+    was launched just before, its host is explanation enough, unless the same task of another rank
+    or step, which was launched in time, started as soon as the other stream let it.
+    """
+    names = StringPool()
+    works = [rank.recording.work for rank in ranks]
+    name = np.concatenate(
+        [names.codes(rank.recording.strings)[rank.recording.work.name] for rank in ranks]
+    )
+    owner = np.repeat(np.arange(len(ranks)), [len(work) for work in works])
+    step = np.concatenate(
+        [np.append(its, NO_ID)[work.step] for its, work in zip(steps, works, strict=True)]
+    )
+    tasks = group_by(len(name), [name, count_turns([owner, step, name])])
+    waits, just_launched, follows = (
+        np.concatenate(its) for its in zip(*(_starts(rank.recording) for rank in ranks), strict=True)
+    )
+    known = tasks.sum((waits & ~just_launched & follows).astype(np.int64)) > 0
+    alone = waits & just_launched & ~known[tasks.group]
+    return [
+        replace(rank, recording=_without_waits(rank.recording, alone[owner == at]))
+        for at, rank in enumerate(ranks)
+    ]
+
+
+def _starts(recording: Recording) -> tuple[Bool, Bool, Bool]:
+    """Return which items seem to wait for another stream, which were launched just before, and
+    which start as soon as what they seem to wait for has ended.
+    """
+    work = recording.work
+    launched = work.launch != NO_ID
+    launch_ns = np.append(recording.points.time_ns, 0)[work.launch]
+    end_ns = np.append(work.end_ns, 0)[work.before]
+    return (
+        (work.before != work.stream_before) & (work.before != NO_ID),
+        launched & (work.start_ns - launch_ns <= AT_ONCE_NS),
+        work.start_ns - end_ns <= AT_ONCE_NS,
+    )
+
+
+def _without_waits(recording: Recording, alone: Bool) -> Recording:
+    """Return a recording in which some items wait for the one before on their stream alone."""
+    work = recording.work
+    before = np.where(alone, work.stream_before, work.before)
+    return replace(recording, work=replace(work, before=before))
