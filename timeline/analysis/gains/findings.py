@@ -219,13 +219,12 @@ def _faults(run: Run, mends: Mends) -> Iterator[_Candidate]:
     if odd_steps.any():
         odd = np.append(odd_steps, False)[parts.step]
         yield from _of_steps(run, mends, odd, tuple(run.step_numbers[odd_steps].tolist()))
-    late_ns = mends.late_data()
+    late_ns = mends.late_data(int(np.median(run.step_times_ns)) if steps else run.recording_ns)
     if late_ns.any():
         yield _Candidate(FindingKind.STARVED, None, None, Cause.INPUT, late_ns)
     stalls_ns = mends.stalls()
     if stalls_ns.any():
         yield _Candidate(FindingKind.SLOW_HOSTS, None, None, Cause.HOST, stalls_ns)
-    del steps
 
 
 _TASKS = (Part.COMPUTING, Part.COPYING)

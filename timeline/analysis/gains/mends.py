@@ -27,8 +27,9 @@ NO_LIKE = -1
 """The like of a part that nothing is compared with."""
 STALL_NS = 4_000_000
 """A host that takes so long from one point to the next stands still."""
-AT_HAND_NS = 1_000_000
-"""A call that hands over data which are there takes no longer."""
+AT_HAND_NS = 2_000_000
+AT_HAND = 1 / 3
+"""A call that hands over data which are there takes no longer, and no such share of a step."""
 LEAST_GAP = 0.1
 """Two groups of steps or ranks lie apart by so much of the shorter ones."""
 SPREADS = 5
@@ -119,15 +120,18 @@ class Mends:
         like_ns = _medians(parts, [parts.part, parts.step, parts.name, parts.turn], ~slow)
         return np.where(slow, _excess(parts, _completed(parts, like_ns)), 0)
 
-    def late_data(self) -> Int64:
-        """Return by how much the waits for data exceed those in which data were there, (parts,)."""
+    def late_data(self, step_ns: int) -> Int64:
+        """Return by how much the waits for data exceed those in which data were there, (parts,).
+
+        step_ns: how long a step usually takes.
+        """
         parts = self.parts
         found = np.zeros(len(parts), np.int64)
         rows = np.flatnonzero(parts.part == Part.INPUT)
         if len(rows):
             time_ns = parts.time_ns[rows]
             like_ns = int(np.quantile(time_ns, 0.1))
-            if like_ns > AT_HAND_NS:
+            if like_ns > min(AT_HAND_NS, AT_HAND * step_ns):
                 like_ns = 0
             found[rows] = np.maximum(time_ns - like_ns, 0)
         return found
