@@ -32,7 +32,7 @@ __all__ = ["DeviceWork", "HostPoints", "Recording", "record_rank"]
 
 SOON_NS = 100_000
 """A host that goes on so soon after an item has ended may have waited for it."""
-LONG_NS = 1_000_000
+LONG_NS = 200_000
 """A host that makes no call for so long, while the device never rests, is blocked by it."""
 ALL_OF = 0.9
 """What runs for such a share of a time runs all the time."""
@@ -242,23 +242,19 @@ def _innermost_waits(records: Records, items: DeviceItems) -> tuple[Rows, Rows]:
 def _blocked(items: DeviceItems, time_ns: Int64) -> tuple[Rows, Rows]:
     """Return the points before which the host was blocked by the device, and by which item.
 
-    That is a long way from the point before, all of which one item ran, or a very long one in which
-    the device never rested, that ends soon after the item does: a call such as cudaMalloc may wait
-    for the device without being named after it.
+    That is a long way from the point before, in which the device never rested, that ends soon after
+    the item does: a call such as cudaMalloc waits for the device without being named after it.
     """
     way_ns = np.diff(time_ns, prepend=time_ns[:1])
-    rows = np.flatnonzero(way_ns > SOON_NS)
+    rows = np.flatnonzero(way_ns > LONG_NS)
     by_end = np.argsort(items.end_ns, kind="stable")
     at = np.searchsorted(items.end_ns[by_end], time_ns[rows], side="right") - 1
     rows, item = rows[at >= 0], by_end[at[at >= 0]]
     way_ns, until_ns = way_ns[rows], time_ns[rows]
     end_ns = items.end_ns[item]
-    ran_ns = end_ns - np.maximum(items.start_ns[item], until_ns - way_ns)
     busy = union(items.start_ns, items.end_ns)
     busy_ns = covered_until(busy, until_ns) - covered_until(busy, until_ns - way_ns)
-    by_one = ran_ns > ALL_OF * way_ns
-    by_many = (way_ns > LONG_NS) & (busy_ns > ALL_OF * way_ns)
-    is_blocked = (until_ns - end_ns <= SOON_NS) & (by_one | by_many)
+    is_blocked = (until_ns - end_ns <= SOON_NS) & (busy_ns > ALL_OF * way_ns)
     return rows[is_blocked], item[is_blocked]
 
 
