@@ -102,7 +102,8 @@ class Run:
     """A run to look for losses in.
 
     step_times_ns: (steps,) how long each step takes. recording_ns: how long all of it takes.
-    classes: (ranks,) the same number for ranks that do the same work.
+    classes: (ranks,) the same number for ranks that do the same work. stages: (ranks,) the stage of
+    each in its pipeline, NO_ID for none. is_whole: whether all members of all groups are recorded.
     """
 
     ranks: Sequence[RecordedRank]
@@ -112,6 +113,8 @@ class Run:
     start_ns: int
     recording_ns: int
     classes: Sequence[int]
+    stages: Sequence[int]
+    is_whole: bool
 
 
 @dataclass(frozen=True)
@@ -215,6 +218,9 @@ def _faults(run: Run, mends: Mends) -> Iterator[_Candidate]:
     parts, steps = mends.parts, len(run.step_numbers)
     if len(run.ranks) > 1:
         yield from _of_ranks(run, mends)
+        yield from _of_sets(run, mends)
+        yield from _of_stages(run, mends)
+    yield from _of_links(mends)
     odd_steps = split_odd(run.step_times_ns)
     if odd_steps.any():
         odd = np.append(odd_steps, False)[parts.step]
@@ -278,3 +284,73 @@ def _of_steps(
         for rank in np.flatnonzero(by_rank >= least_ns).tolist():
             its_ns = np.where(parts.rank == rank, less_ns, 0)
             yield _Candidate(FindingKind.SLOW_RANK, (rank,), numbers, cause, its_ns)
+
+
+def _of_sets(run: Run, mends: Mends) -> Iterator[_Candidate]:
+    """Yield what makes several ranks slower than all others that do the same work."""
+    parts = mends.parts
+    classes = np.array(run.classes)
+    for cause, mask in _masks(parts.part):
+        by_rank = np.zeros(len(run.ranks), np.int64)
+        counted = mask & (parts.step != NO_ID)
+        np.add.at(by_rank, parts.rank[counted], parts.time_ns[counted])
+        slow = np.zeros(len(run.ranks), np.bool_)
+        for number in set(run.classes):
+            its = np.flatnonzero(classes == number)
+            slow[its] = split_odd(by_rank[its])
+        if np.count_nonzero(slow) < 2:
+            continue
+        less_ns = np.where(mask, mends.beyond_ranks(slow[parts.rank]), 0)
+        ranks = tuple(np.flatnonzero(slow).tolist())
+        yield _Candidate(FindingKind.SLOW_RANKS, ranks, None, cause, less_ns)
+
+
+def _of_stages(run: Run, mends: Mends) -> Iterator[_Candidate]:
+    """Yield what all stages of a pipeline take beyond the mean of them, the slowest one named."""
+    parts, stages = mends.parts, np.array(run.stages)
+    known = np.unique(stages[stages != NO_ID])
+    if len(known) < 2:
+        return
+    computing = parts.part == Part.COMPUTING
+    by_rank = np.zeros(len(run.ranks), np.int64)
+    np.add.at(by_rank, parts.rank[computing], parts.time_ns[computing])
+    by_stage = np.array([np.median(by_rank[stages == stage]) for stage in known])
+    mean_ns = by_stage.mean()
+    of_rank = np.ones(len(run.ranks))
+    for stage, stage_ns in zip(known.tolist(), by_stage.tolist(), strict=True):
+        of_rank[stages == stage] = mean_ns / stage_ns if stage_ns else 1.0
+    less = 1 - of_rank[parts.rank]
+    less_ns = np.where(computing, parts.time_ns * less, 0).astype(np.int64)
+    slowest = tuple(np.flatnonzero(stages == known[int(np.argmax(by_stage))]).tolist())
+    yield _Candidate(FindingKind.PIPELINE, slowest, None, Cause.PIPELINE, less_ns)
+
+
+def _of_links(mends: Mends) -> Iterator[_Candidate]:
+    """Yield what makes the transfers of a group, or of all groups of one rank, slower than others.
+
+    Where several groups that one rank is in are slow, the rank is named, else the whole group.
+    """
+    parts = mends.parts
+    slow_ns = mends.slow_transfers()
+    rows = np.flatnonzero(slow_ns > 0)
+    if not len(rows):
+        return
+    by_group = group_by(len(rows), [parts.group[rows]])
+    total_ns = by_group.sum(slow_ns[rows])
+    members = [
+        frozenset(parts.rank[rows[by_group.group == number]].tolist())
+        for number in range(len(total_ns))
+    ]
+    for number, ranks in enumerate(members):
+        less_ns = np.zeros(len(parts), np.int64)
+        its = rows[by_group.group == number]
+        less_ns[its] = slow_ns[its]
+        yield _Candidate(FindingKind.SLOW_LINK, tuple(sorted(ranks)), None, Cause.LINK, less_ns)
+    slow = [at for at, its in enumerate(total_ns.tolist()) if 10 * its > total_ns.max()]
+    for rank in set[int]().union(*(members[at] for at in slow)):
+        its_groups = [at for at in slow if rank in members[at]]
+        if len(its_groups) > 1:
+            its = rows[np.isin(by_group.group, its_groups)]
+            less_ns = np.zeros(len(parts), np.int64)
+            less_ns[its] = slow_ns[its]
+            yield _Candidate(FindingKind.SLOW_LINK, (rank,), None, Cause.LINK, less_ns)

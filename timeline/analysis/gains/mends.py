@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -53,9 +54,9 @@ class Parts(ColumnTable):
     """What can take less time: one row for each part of a node of a replay.
 
     node: the node that comes sooner if it takes less. part: a Part. rank: position of the rank.
-    step: the number of the step, the same on all ranks, NO_ID for none. name: code of the strings
+    step: the place of the step, the same on all ranks, NO_ID for none. name: code of the strings
     of all ranks. turn: how often the rank did the same in the step before. time_ns: how long it
-    takes.
+    takes. like, group: of a transfer, what the op does, and its communicator.
     """
 
     node: Rows = column(np.intp)
@@ -65,6 +66,8 @@ class Parts(ColumnTable):
     name: Codes = column(np.int32)
     turn: Int64 = column(np.int64)
     time_ns: Int64 = column(np.int64)
+    like: Int64 = column(np.int64, NO_ID)
+    group: Int64 = column(np.int64, NO_ID)
 
 
 @dataclass(frozen=True)
@@ -146,6 +149,28 @@ class Mends:
             found[rows] = np.maximum(parts.time_ns[rows] - like_ns[rows], 0)
         return found
 
+    def slow_transfers(self) -> Int64:
+        """Return by how much transfers exceed those of other groups that do the same, (parts,)."""
+        parts = self.parts
+        found = np.zeros(len(parts), np.int64)
+        rows = np.flatnonzero(parts.part == Part.TRANSFER)
+        time_ns = parts.time_ns[rows]
+        groups = group_by(len(rows), [parts.like[rows], parts.group[rows]])
+        like = parts.like[rows[groups.first]]
+        order = np.lexsort((time_ns, groups.group))
+        size = np.bincount(groups.group, minlength=len(like))
+        middle_ns = time_ns[order][np.cumsum(size) - size + size // 2] if len(rows) else time_ns
+        like_ns = np.full(len(like), NO_LIKE)
+        for code in np.unique(like).tolist():
+            its = np.flatnonzero(like == code)
+            for place, one in enumerate(its.tolist()):
+                others = np.delete(middle_ns[its], place)
+                if len(others):
+                    like_ns[one] = int(np.median(others))
+        of_rows = like_ns[groups.group]
+        found[rows] = np.where(of_rows == NO_LIKE, 0, np.maximum(time_ns - of_rows, 0))
+        return found
+
     def sooner_ns(self, less_ns: Int64) -> Int64:
         """Return by how much sooner each node comes if the parts take so much less, (nodes,)."""
         sooner_ns = np.zeros(self.nodes, np.int64)
@@ -193,7 +218,7 @@ def _parts(
         gap_ns = np.diff(host.time_ns, prepend=run.start_ns)
         calls = np.flatnonzero(host.waits_for == NO_ID)
         fetches = np.flatnonzero(host.data_ns > 0)
-        arrived_ns = rank.arrivals.arrived_ns[work.collective[ops]]
+        arrived_ns = rank.ops.arrived_ns[work.collective[ops]]
         kinds = [
             (
                 ends[tasks],
@@ -232,19 +257,23 @@ def _parts(
             ),
         ]
         node, part, step, name, time_ns = (np.concatenate(its) for its in zip(*kinds, strict=True))
-        order = np.argsort(node, kind="stable")
-        node, part, step, name, time_ns = (its[order] for its in (node, part, step, name, time_ns))
-        made.append(
-            Parts(
-                node,
-                part.astype(np.int32),
-                np.full(len(node), at, np.int32),
-                step,
-                name.astype(np.int32),
-                count_turns([part, step, name]),
-                time_ns,
-            )
+        like, group = np.full((2, len(node)), NO_ID)
+        if len(ops):
+            like[-len(ops) :] = rank.ops.like[work.collective[ops]]
+            group[-len(ops) :] = rank.ops.group[work.collective[ops]]
+        its = Parts(
+            node,
+            part.astype(np.int32),
+            np.full(len(node), at, np.int32),
+            step,
+            name.astype(np.int32),
+            np.zeros(len(node), np.int64),
+            time_ns,
+            like,
+            group,
         )
+        its = its.take(np.argsort(node, kind="stable"))
+        made.append(replace(its, turn=count_turns([its.part, its.step, its.name])))
     return Parts.concat(made)
 
 

@@ -21,13 +21,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from timeline.analysis.gains.recording import DeviceWork, HostPoints, Recording
-from timeline.analysis.path.op_arrivals import OpArrivals
-from timeline.columns.columns import Bool, Int64, Rows
+from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.group_by import group_by
 from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID
 
-__all__ = ["LEAST_LAG_NS", "Played", "RecordedRank", "Replay"]
+__all__ = ["LEAST_LAG_NS", "Played", "RankOps", "RecordedRank", "Replay"]
 
 LEAST_LAG_NS = 3_000
 """What lies at most between the end of something and the start of what needs it, where something
@@ -37,12 +36,27 @@ _ORIGIN = 0
 """The node at which the recording begins."""
 
 
+class RankOps(ColumnTable):
+    """One row per collective of a rank, in the order of its collectives.
+
+    arrived_ns: when the last rank came. last, last_row: position of that rank, and its row among
+    the collectives there; NO_ID where a member is not recorded, so that nobody knows. like: a code
+    of what the op does: kind, size and number of members. group: its communicator.
+    """
+
+    arrived_ns: Int64 = column(np.int64)
+    last: Codes = column(np.int32)
+    last_row: Codes = column(np.int32)
+    like: Int64 = column(np.int64)
+    group: Int64 = column(np.int64)
+
+
 @dataclass(frozen=True)
 class RecordedRank:
     """One rank of a run: what it did, and who came last to its ops."""
 
     recording: Recording
-    arrivals: OpArrivals
+    ops: RankOps
 
 
 @dataclass(frozen=True)
@@ -274,14 +288,13 @@ class _Ops:
     ) -> _Ops:
         rows = np.flatnonzero(work.collective != NO_ID)
         owner = np.repeat(np.arange(len(ranks)), [len(one.recording.work) for one in ranks])[rows]
-        arrivals = OpArrivals.concat(
-            one.arrivals.take(its[its != NO_ID])
+        its = RankOps.concat(
+            one.ops.take(one.recording.work.collective[one.recording.work.collective != NO_ID])
             for one in ranks
-            for its in (one.recording.work.collective,)
         )
-        known = arrivals.last != NO_ID
-        last = np.where(known, arrivals.last, owner)
-        last_row = np.where(known, arrivals.last_row, work.collective[rows])
+        known = its.last != NO_ID
+        last = np.where(known, its.last, owner)
+        last_row = np.where(known, its.last_row, work.collective[rows])
         groups = group_by(len(rows), [last, last_row])
         came_ns = groups.greatest(start_ns[rows])[groups.group] if len(rows) else start_ns[rows]
         whole = known & (end_ns[rows] >= came_ns)

@@ -4,38 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
 from timeline.analysis.gains.findings import Run
 from timeline.analysis.gains.mends import count_turns
 from timeline.analysis.gains.recording import DeviceWork, Recording
-from timeline.analysis.gains.replay import RecordedRank
+from timeline.analysis.gains.replay import RankOps, RecordedRank
 from timeline.analysis.ordinary_steps import number_steps
-from timeline.analysis.path.op_arrivals import op_arrivals
+from timeline.analysis.path.op_arrivals import OpArrivals, op_arrivals
 from timeline.analysis.path.path_items import PathKind
 from timeline.analysis.rank_facts import RankFacts
+from timeline.analysis.waits.collectives import Collectives
+from timeline.analysis.waits.pipeline import measure_bubbles
 from timeline.analysis.waits.waiting import Waiting
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.group_by import group_by
 from timeline.columns.strings import StringPool
-from timeline.records.not_given import NO_ID
+from timeline.records.not_given import NO_ID, NO_TIME
 
 __all__ = ["gather_run"]
 
 AT_ONCE_NS = 5_000
 """What starts so soon after something was let start by it."""
+MOST = 0.9
+"""So many of the ops of a group that is recorded whole take about as long."""
 SAME_WORK = 0.8
 """Ranks do the same work if so many of the tasks of either have a counterpart on the other."""
 
 
 def gather_run(facts: Sequence[RankFacts], waiting: Waiting) -> Run | None:
     """Return the run that some ranks make, which are on one clock; None where none did anything."""
-    arrivals = op_arrivals([rank.collectives for rank in facts], waiting)
-    ranks = [
-        RecordedRank(rank.replay, its)
-        for rank, its in zip(facts, arrivals, strict=True)
-    ]
+    ops, is_whole = _ops_of(facts, waiting)
+    ranks = [RecordedRank(rank.replay, its) for rank, its in zip(facts, ops, strict=True)]
     works = [rank.recording.work for rank in ranks if len(rank.recording.work)]
     if not works:
         return None
@@ -56,7 +58,42 @@ def gather_run(facts: Sequence[RankFacts], waiting: Waiting) -> Run | None:
         start_ns,
         end_ns - start_ns,
         _work_classes([rank.recording for rank in ranks]),
+        _stages(facts, waiting),
+        is_whole,
     )
+
+
+def _ops_of(facts: Sequence[RankFacts], waiting: Waiting) -> tuple[list[RankOps], bool]:
+    """Return the ops of each rank, and whether all members of all of them are recorded.
+
+    Where not every member was read, a group is taken to be whole if its ops of one kind and size
+    take about as long from the last arrival that is known: nine of ten within twice the shortest.
+    """
+    collectives = [rank.collectives for rank in facts]
+    arrivals = op_arrivals(collectives, waiting)
+    sizes = [len(its) for its in arrivals]
+    first = np.cumsum([0, *sizes])
+    every, ops = OpArrivals.concat(arrivals), Collectives.concat([one.ops for one in collectives])
+    owner = np.repeat(np.arange(len(facts)), sizes)
+    last = every.last.copy()
+    op = group_by(len(last), [np.where(last == NO_ID, owner, last), every.last_row])
+    members = op.sum(np.ones(len(last), np.int64))[op.group]
+    known = np.zeros(len(last), np.bool_)
+    waits, pairs = waiting.waits, waiting.pairs
+    known[first[waits.rank] + waits.row] = waits.transfer_ns != NO_TIME
+    known[first[pairs.sender] + pairs.send_row] = True
+    known[first[pairs.receiver] + pairs.receive_row] = True
+    like = group_by(len(last), [ops.kind, ops.size_bytes, members])
+    alike = group_by(len(last), [ops.communicator, like.group])
+    took_ns = np.maximum(ops.end_ns - np.maximum(every.arrived_ns, ops.start_ns), 0)
+    least_ns = alike.least(took_ns)[alike.group]
+    near = alike.sum((took_ns <= 2 * least_ns).astype(np.int64))
+    whole = (near >= MOST * alike.sum(np.ones(len(last), np.int64)))[alike.group]
+    last[~known & ~whole] = NO_ID
+    codes = ops.communicator
+    whole_ops = RankOps(every.arrived_ns, last, every.last_row, like.group, codes)
+    made = [whole_ops[begin:end] for begin, end in pairwise(first.tolist())]
+    return made, not (last == NO_ID).any()
 
 
 def _steps(facts: Sequence[RankFacts]) -> tuple[Int64, list[Int64], Int64]:
@@ -86,12 +123,12 @@ def _in_sections(ranks: Sequence[RecordedRank]) -> tuple[list[RecordedRank], lis
     What lies before the first such op and after the last one is in no section, for it may have
     begun earlier on one rank.
     """
-    owner = np.repeat(np.arange(len(ranks)), [len(rank.arrivals) for rank in ranks])
-    last = np.concatenate([rank.arrivals.last for rank in ranks])
-    last_row = np.concatenate([rank.arrivals.last_row for rank in ranks])
+    owner = np.repeat(np.arange(len(ranks)), [len(rank.ops) for rank in ranks])
+    last = np.concatenate([rank.ops.last for rank in ranks])
+    last_row = np.concatenate([rank.ops.last_row for rank in ranks])
     ops = group_by(len(last), [last, last_row])
     shared = (ops.sum(np.ones(len(last), np.int64)) == len(ranks)) & (last[ops.first] != NO_ID)
-    came_ns = np.concatenate([rank.arrivals.arrived_ns for rank in ranks])[ops.first]
+    came_ns = np.concatenate([rank.ops.arrived_ns for rank in ranks])[ops.first]
     number = np.full(len(shared), NO_ID, np.int64)
     rows = np.flatnonzero(shared)
     number[rows[np.argsort(came_ns[rows], kind="stable")]] = np.arange(len(rows))
@@ -116,7 +153,7 @@ def _in_sections(ranks: Sequence[RecordedRank]) -> tuple[list[RecordedRank], lis
             work=replace(work, step=section),
             points=replace(points, step=of_points),
         )
-        made.append(RecordedRank(recording, rank.arrivals))
+        made.append(RecordedRank(recording, rank.ops))
         steps.append(np.arange(len(rows), dtype=np.int64))
     return made, steps
 
@@ -136,6 +173,16 @@ def _work_classes(recordings: Sequence[Recording]) -> list[int]:
             found.append(len(leaders))
             leaders.append(its)
     return found
+
+
+def _stages(facts: Sequence[RankFacts], waiting: Waiting) -> list[int]:
+    """Return the pipeline stage of each rank, NO_ID where it has none that is known."""
+    bubbles = measure_bubbles(
+        [rank.collectives for rank in facts], [rank.exposed for rank in facts], waiting.pairs
+    )
+    stage = np.full(len(facts), NO_ID)
+    stage[bubbles.rank] = bubbles.stage
+    return stage.tolist()
 
 
 def _compared(work: DeviceWork) -> Bool:
