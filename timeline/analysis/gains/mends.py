@@ -153,7 +153,7 @@ class Mends:
         """Return by how much transfers exceed those of other groups that do the same, (parts,)."""
         parts = self.parts
         found = np.zeros(len(parts), np.int64)
-        rows = np.flatnonzero(parts.part == Part.TRANSFER)
+        rows = np.flatnonzero((parts.part == Part.TRANSFER) & (parts.like != NO_ID))
         time_ns = parts.time_ns[rows]
         groups = group_by(len(rows), [parts.like[rows], parts.group[rows]])
         like = parts.like[rows[groups.first]]

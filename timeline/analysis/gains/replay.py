@@ -41,7 +41,7 @@ class RankOps(ColumnTable):
 
     arrived_ns: when the last rank came. last, last_row: position of that rank, and its row among
     the collectives there; NO_ID where a member is not recorded, so that nobody knows. like: a code
-    of what the op does: kind, size and number of members. group: its communicator.
+    of what the op does: kind, size and number of members, NO_ID where they are not known. group: its communicator.
     """
 
     arrived_ns: Int64 = column(np.int64)

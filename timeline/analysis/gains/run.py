@@ -91,7 +91,8 @@ def _ops_of(facts: Sequence[RankFacts], waiting: Waiting) -> tuple[list[RankOps]
     whole = (near >= MOST * alike.sum(np.ones(len(last), np.int64)))[alike.group]
     last[~known & ~whole] = NO_ID
     codes = ops.communicator
-    whole_ops = RankOps(every.arrived_ns, last, every.last_row, like.group, codes)
+    likes = np.where((ops.size_bytes != NO_ID) & (last != NO_ID), like.group, NO_ID)
+    whole_ops = RankOps(every.arrived_ns, last, every.last_row, likes, codes)
     made = [whole_ops[begin:end] for begin, end in pairwise(first.tolist())]
     return made, not (last == NO_ID).any()
 
