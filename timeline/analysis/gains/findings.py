@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from timeline.columns.group_by import group_by
 from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID
 
-__all__ = ["Basis", "Cause", "Finding", "FindingKind", "Run", "find_losses"]
+__all__ = ["Basis", "Cause", "Finding", "FindingKind", "Findings", "Run", "find_losses"]
 
 NOTABLE = 0.02
 """A gain of a smaller share of the recording is no finding."""
@@ -30,6 +31,14 @@ ALIKE = 0.9
 MOST_FINDINGS = 6
 MOST_REPLAYS = 12
 """Candidates that are replayed for one finding, the most promising first."""
+MOST_ITEMS = 4_000_000
+"""More tasks are not replayed: each is played some twenty times, at a microsecond a time."""
+MOST_RESIDUAL = 0.05
+"""Gains are not reported where the replay without a change is off by a larger share."""
+FAR_MORE = 5
+"""A lever that wins so many times what the largest fault wins comes first."""
+FASTER = 10
+"""The largest operator is taken to become faster by one in so many."""
 MAIN = 2 / 3
 """A cause makes up so much of a mend of which it is the cause."""
 
@@ -83,8 +92,10 @@ class Finding:
     """One thing to mend.
 
     ranks: positions, None for all. steps: numbers of steps, None for all. gain_ns: what it wins
-    alone; further_ns: what it wins on top of the findings before it. fault: whether something is
-    worse than its like; else it is a lever, which makes a healthy run faster.
+    alone; further_ns: what it wins on top of the findings before it. took_ns, less_ns: what the
+    parts that it mends took, on the rank where they took longest, and how much less they would
+    take. name: what ran longest in them. fault: whether something is worse than its like; else it
+    is a lever, which makes a healthy run faster.
     """
 
     kind: FindingKind
@@ -93,8 +104,30 @@ class Finding:
     cause: Cause
     gain_ns: int
     further_ns: int
+    took_ns: int
+    less_ns: int
+    name: str = ""
     basis: Basis = Basis.REPLAY
     fault: bool = True
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What was found in a run, in the order in which to mend it.
+
+    recording_ns: how long the run takes. residual_ns: how far a replay without a change is from it.
+    reason: why no gains are reported, empty where they are. is_whole: whether all members of all
+    groups are recorded, without which gains are at least as large as reported.
+    """
+
+    found: tuple[Finding, ...] = ()
+    recording_ns: int = 0
+    residual_ns: int = 0
+    reason: str = ""
+    is_whole: bool = True
+    classes: tuple[int, ...] = ()
+    step_numbers: tuple[int, ...] = ()
+    step_times_ns: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -126,6 +159,7 @@ class _Candidate:
     steps: tuple[int, ...] | None
     cause: Cause
     less_ns: Int64
+    fault: bool = True
 
     @property
     def narrowness(self) -> tuple[float, float, int]:
@@ -137,50 +171,101 @@ class _Candidate:
         )
 
 
-def find_losses(run: Run) -> list[Finding]:
-    """Return what to mend first, then what to mend next."""
+def find_losses(run: Run) -> Findings:
+    """Return what to mend first in a run, then what to mend next."""
+    items = sum(len(rank.recording.work) for rank in run.ranks)
+    known = Findings(
+        recording_ns=run.recording_ns,
+        is_whole=run.is_whole,
+        classes=tuple(run.classes),
+        step_numbers=tuple(run.step_numbers.tolist()),
+        step_times_ns=tuple(run.step_times_ns.tolist()),
+    )
+    if items > MOST_ITEMS:
+        return replace(known, reason=f"{items} tasks are too many to replay: choose --steps")
     replay = Replay(run.ranks, run.start_ns)
-    mends = Mends.of(replay, run.ranks, run.steps, run.classes)
-    search = _Search(run, replay, mends)
-    return search.findings()
+    known = replace(known, residual_ns=replay.residual_ns)
+    if replay.residual_ns > MOST_RESIDUAL * run.recording_ns:
+        return replace(known, reason="the run cannot be replayed as it was recorded")
+    search = _Search(run, replay, Mends.of(replay, run.ranks, run.steps, run.classes))
+    return replace(known, found=tuple(search.findings()))
 
 
 class _Search:
-    """Looks for losses, one at a time."""
+    """Looks for losses, one at a time, and then for levers."""
 
     def __init__(self, run: Run, replay: Replay, mends: Mends) -> None:
         self._run, self._replay, self._mends = run, replay, mends
-        self._candidates = list(_faults(run, mends))
 
     def findings(self) -> list[Finding]:
+        """Return what is worth mending: faults, then levers, or one that is worth far more."""
+        faults, mended_ns = self._losses(list(_faults(self._run, self._mends)), None)
+        levers, _ = self._losses(list(_levers(self._mends)), mended_ns)
+        if levers and levers[0].gain_ns > FAR_MORE * max((one.gain_ns for one in faults), default=0):
+            return [*levers, *faults]
+        return [*faults, *levers]
+
+    def _losses(
+        self, candidates: Sequence[_Candidate], mended_ns: Int64 | None
+    ) -> tuple[list[Finding], Int64]:
+        """Return losses on top of what is mended, and by how much less the parts then take."""
         found = list[Finding]()
-        mended_ns = np.zeros(len(self._mends.parts), np.int64)
         now = self._replay.unchanged
+        if mended_ns is None:
+            mended_ns = np.zeros(len(self._mends.parts), np.int64)
+        elif mended_ns.any():
+            now = self._replay.play(self._mends.sooner_ns(mended_ns))
         for _ in range(MOST_FINDINGS):
-            best = self._best(mended_ns, now)
+            best = self._best(candidates, mended_ns, now)
             if best is None:
                 break
             candidate, further_ns, played = best
-            gain_ns = further_ns
-            if found:
-                alone = self._replay.play(self._mends.sooner_ns(candidate.less_ns))
-                gain_ns = self._replay.unchanged.total_ns - alone.total_ns
-            found.append(
-                Finding(
-                    candidate.kind,
-                    candidate.ranks,
-                    candidate.steps,
-                    candidate.cause,
-                    gain_ns,
-                    further_ns,
-                )
-            )
+            alone = self._replay.play(self._mends.sooner_ns(candidate.less_ns))
+            gain_ns = self._replay.unchanged.total_ns - alone.total_ns
+            found.append(self._finding(candidate, gain_ns, further_ns))
             mended_ns = np.maximum(mended_ns, candidate.less_ns)
             now = played
-        return found
+        return found, mended_ns
+
+    def _finding(self, candidate: _Candidate, gain_ns: int, further_ns: int) -> Finding:
+        """Return a candidate that wins so much as a finding."""
+        parts, less_ns = self._mends.parts, candidate.less_ns
+        rows = np.flatnonzero(less_ns)
+        by_rank = np.bincount(parts.rank[rows], less_ns[rows], len(self._run.ranks))
+        its = rows[parts.rank[rows] == int(np.argmax(by_rank))]
+        alike = np.isin(parts.part, np.unique(parts.part[its]))
+        alike &= parts.rank == int(np.argmax(by_rank))
+        if candidate.steps is not None:
+            alike &= np.isin(parts.step, np.unique(parts.step[its]))
+        names = np.bincount(parts.name[its], less_ns[its])
+        return Finding(
+            candidate.kind,
+            candidate.ranks,
+            candidate.steps,
+            self._main_cause(candidate),
+            gain_ns,
+            further_ns,
+            int(parts.time_ns[alike].sum()),
+            int(less_ns[its].sum()),
+            self._mends.names[int(np.argmax(names))],
+            fault=candidate.fault,
+        )
+
+    def _main_cause(self, candidate: _Candidate) -> Cause:
+        """Return the cause that makes up most of a candidate of several causes."""
+        if candidate.cause is not Cause.UNKNOWN:
+            return candidate.cause
+        parts = self._mends.parts
+        sums = {
+            cause: int(candidate.less_ns[mask].sum())
+            for cause, mask in _masks(parts.part)
+            if cause is not Cause.UNKNOWN
+        }
+        cause = max(sums, key=sums.__getitem__)
+        return cause if sums[cause] >= MAIN * sum(sums.values()) else Cause.UNKNOWN
 
     def _best(
-        self, mended_ns: Int64, now: Played
+        self, candidates: Sequence[_Candidate], mended_ns: Int64, now: Played
     ) -> tuple[_Candidate, int, Played] | None:
         """Return the narrowest candidate of those that win nearly the most, None for none."""
         parts = self._mends.parts
@@ -189,7 +274,7 @@ class _Search:
         rows = np.flatnonzero(on_path[parts.node])
         least_ns = PROMISING * self._run.recording_ns
         promising = []
-        for candidate in self._candidates:
+        for candidate in candidates:
             more_ns = candidate.less_ns[rows] - mended_ns[rows]
             bound_ns = int(np.maximum(more_ns, 0).sum())
             if bound_ns >= least_ns:
@@ -284,6 +369,24 @@ def _of_steps(
         for rank in np.flatnonzero(by_rank >= least_ns).tolist():
             its_ns = np.where(parts.rank == rank, less_ns, 0)
             yield _Candidate(FindingKind.SLOW_RANK, (rank,), numbers, cause, its_ns)
+
+
+def _levers(mends: Mends) -> Iterator[_Candidate]:
+    """Yield what would make a run without faults faster."""
+    parts = mends.parts
+    exposed_ns = np.minimum(parts.exposed_ns, parts.time_ns)
+    if exposed_ns.any():
+        kind, cause = FindingKind.EXPOSED_COMMUNICATION, Cause.COMMUNICATION
+        yield _Candidate(kind, None, None, cause, exposed_ns, fault=False)
+    computing = np.flatnonzero(parts.part == Part.COMPUTING)
+    if len(computing):
+        by_name = np.bincount(parts.name[computing], parts.time_ns[computing])
+        its = computing[parts.name[computing] == int(np.argmax(by_name))]
+        less_ns = np.zeros(len(parts), np.int64)
+        less_ns[its] = parts.time_ns[its] // FASTER
+        yield _Candidate(
+            FindingKind.SLOW_OPERATOR, None, None, Cause.COMPUTING, less_ns, fault=False
+        )
 
 
 def _of_sets(run: Run, mends: Mends) -> Iterator[_Candidate]:

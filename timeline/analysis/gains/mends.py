@@ -56,7 +56,8 @@ class Parts(ColumnTable):
     node: the node that comes sooner if it takes less. part: a Part. rank: position of the rank.
     step: the place of the step, the same on all ranks, NO_ID for none. name: code of the strings
     of all ranks. turn: how often the rank did the same in the step before. time_ns: how long it
-    takes. like, group: of a transfer, what the op does, and its communicator.
+    takes. like, group, exposed_ns: of a transfer, what the op does, its communicator, and how much
+    of it nothing computed in.
     """
 
     node: Rows = column(np.intp)
@@ -68,6 +69,7 @@ class Parts(ColumnTable):
     time_ns: Int64 = column(np.int64)
     like: Int64 = column(np.int64, NO_ID)
     group: Int64 = column(np.int64, NO_ID)
+    exposed_ns: Int64 = column(np.int64, 0)
 
 
 @dataclass(frozen=True)
@@ -258,9 +260,11 @@ def _parts(
         ]
         node, part, step, name, time_ns = (np.concatenate(its) for its in zip(*kinds, strict=True))
         like, group = np.full((2, len(node)), NO_ID)
-        if len(ops):
-            like[-len(ops) :] = rank.ops.like[work.collective[ops]]
-            group[-len(ops) :] = rank.ops.group[work.collective[ops]]
+        exposed_ns = np.zeros(len(node), np.int64)
+        its_ops = slice(len(node) - len(ops), None)
+        like[its_ops] = rank.ops.like[work.collective[ops]]
+        group[its_ops] = rank.ops.group[work.collective[ops]]
+        exposed_ns[its_ops] = rank.ops.exposed_ns[work.collective[ops]]
         its = Parts(
             node,
             part.astype(np.int32),
@@ -271,6 +275,7 @@ def _parts(
             time_ns,
             like,
             group,
+            exposed_ns,
         )
         its = its.take(np.argsort(node, kind="stable"))
         made.append(replace(its, turn=count_turns([its.part, its.step, its.name])))

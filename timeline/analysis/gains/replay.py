@@ -42,6 +42,7 @@ class RankOps(ColumnTable):
     arrived_ns: when the last rank came. last, last_row: position of that rank, and its row among
     the collectives there; NO_ID where a member is not recorded, so that nobody knows. like: a code
     of what the op does: kind, size and number of members, NO_ID where they are not known. group: its communicator.
+    exposed_ns: how much of its transfer nothing computed in.
     """
 
     arrived_ns: Int64 = column(np.int64)
@@ -49,6 +50,7 @@ class RankOps(ColumnTable):
     last_row: Codes = column(np.int32)
     like: Int64 = column(np.int64)
     group: Int64 = column(np.int64)
+    exposed_ns: Int64 = column(np.int64)
 
 
 @dataclass(frozen=True)

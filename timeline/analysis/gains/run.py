@@ -21,6 +21,7 @@ from timeline.analysis.waits.pipeline import measure_bubbles
 from timeline.analysis.waits.waiting import Waiting
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.group_by import group_by
+from timeline.columns.intervals import IntervalSet, covered_until
 from timeline.columns.strings import StringPool
 from timeline.records.not_given import NO_ID, NO_TIME
 
@@ -90,11 +91,22 @@ def _ops_of(facts: Sequence[RankFacts], waiting: Waiting) -> tuple[list[RankOps]
     near = alike.sum((took_ns <= 2 * least_ns).astype(np.int64))
     whole = (near >= MOST * alike.sum(np.ones(len(last), np.int64)))[alike.group]
     last[~known & ~whole] = NO_ID
-    codes = ops.communicator
     likes = np.where((ops.size_bytes != NO_ID) & (last != NO_ID), like.group, NO_ID)
-    whole_ops = RankOps(every.arrived_ns, last, every.last_row, likes, codes)
+    exposed_ns = np.concatenate(
+        [
+            _covered_ns(rank.exposed, np.maximum(came.arrived_ns, its.ops.start_ns), its.ops.end_ns)
+            for rank, its, came in zip(facts, collectives, arrivals, strict=True)
+        ]
+    )
+    whole_ops = RankOps(every.arrived_ns, last, every.last_row, likes, ops.communicator, exposed_ns)
     made = [whole_ops[begin:end] for begin, end in pairwise(first.tolist())]
     return made, not (last == NO_ID).any()
+
+
+def _covered_ns(intervals: IntervalSet, start_ns: Int64, end_ns: Int64) -> Int64:
+    """Return how much of each stretch of time, which may be empty, the intervals cover."""
+    covered: Int64 = covered_until(intervals, np.maximum(start_ns, end_ns))
+    return covered - covered_until(intervals, start_ns)
 
 
 def _steps(facts: Sequence[RankFacts]) -> tuple[Int64, list[Int64], Int64]:
