@@ -91,8 +91,8 @@ _CAUSES = {
 class Finding:
     """One thing to mend.
 
-    ranks: positions, None for all. steps: numbers of steps, None for all. gain_ns: what it wins
-    alone; further_ns: what it wins on top of the findings before it. took_ns, less_ns: what the
+    ranks: positions, None for all. absent: the number of a rank that is not recorded, in place of
+    ranks. steps: numbers of steps, None for all. gain_ns: what it wins alone; further_ns: what it wins on top of the findings before it. took_ns, less_ns: what the
     parts that it mends took, on the rank where they took longest, and how much less they would
     take. name: what ran longest in them. fault: whether something is worse than its like; else it
     is a lever, which makes a healthy run faster.
@@ -109,6 +109,7 @@ class Finding:
     name: str = ""
     basis: Basis = Basis.REPLAY
     fault: bool = True
+    absent: int | None = None
 
 
 @dataclass(frozen=True)
@@ -160,12 +161,13 @@ class _Candidate:
     cause: Cause
     less_ns: Int64
     fault: bool = True
+    absent: int | None = None
 
     @property
     def narrowness(self) -> tuple[float, float, int]:
         """How narrow an explanation it is, the narrowest the least."""
         return (
-            float("inf") if self.ranks is None else len(self.ranks),
+            float("inf") if self.ranks is None else max(len(self.ranks), 1),
             float("inf") if self.steps is None else len(self.steps),
             [*Cause].index(self.cause),
         )
@@ -249,6 +251,7 @@ class _Search:
             int(less_ns[its].sum()),
             self._mends.names[int(np.argmax(names))],
             fault=candidate.fault,
+            absent=candidate.absent,
         )
 
     def _main_cause(self, candidate: _Candidate) -> Cause:
@@ -305,6 +308,7 @@ def _faults(run: Run, mends: Mends) -> Iterator[_Candidate]:
         yield from _of_ranks(run, mends)
         yield from _of_sets(run, mends)
         yield from _of_stages(run, mends)
+    yield from _of_absent(mends)
     yield from _of_links(mends)
     odd_steps = split_odd(run.step_times_ns)
     if odd_steps.any():
@@ -326,7 +330,7 @@ def _masks(part: Int64) -> Iterator[tuple[Cause, Bool]]:
     yield Cause.COMPUTING, np.isin(part, _TASKS)
     yield Cause.HOST, part == Part.HOST
     yield Cause.INPUT, part == Part.INPUT
-    yield Cause.UNKNOWN, part != Part.TRANSFER
+    yield Cause.UNKNOWN, part < Part.TRANSFER
 
 
 def _of_ranks(run: Run, mends: Mends) -> Iterator[_Candidate]:
@@ -406,6 +410,17 @@ def _of_sets(run: Run, mends: Mends) -> Iterator[_Candidate]:
         less_ns = np.where(mask, mends.beyond_ranks(slow[parts.rank]), 0)
         ranks = tuple(np.flatnonzero(slow).tolist())
         yield _Candidate(FindingKind.SLOW_RANKS, ranks, None, cause, less_ns)
+
+
+def _of_absent(mends: Mends) -> Iterator[_Candidate]:
+    """Yield how long ops wait for each rank that is known and not recorded."""
+    parts = mends.parts
+    absent = parts.part == Part.ABSENCE
+    for rank in np.unique(parts.group[absent]).tolist():
+        less_ns = np.where(absent & (parts.group == rank), parts.time_ns, 0)
+        yield _Candidate(
+            FindingKind.SLOW_RANK, (), None, Cause.UNKNOWN, less_ns, absent=rank
+        )
 
 
 def _of_stages(run: Run, mends: Mends) -> Iterator[_Candidate]:

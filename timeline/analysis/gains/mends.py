@@ -48,6 +48,8 @@ class Part(enum.IntEnum):
     """While the host waits for data."""
     TRANSFER = 4
     """Of a communication op, from its last arrival on."""
+    ABSENCE = 5
+    """Of a communication op, from its last arrival that is recorded to one that is not."""
 
 
 class Parts(ColumnTable):
@@ -57,7 +59,7 @@ class Parts(ColumnTable):
     step: the place of the step, the same on all ranks, NO_ID for none. name: code of the strings
     of all ranks. turn: how often the rank did the same in the step before. time_ns: how long it
     takes. like, group, exposed_ns: of a transfer, what the op does, its communicator, and how much
-    of it nothing computed in.
+    of it nothing computed in; of an absence, group is the rank that is absent.
     """
 
     node: Rows = column(np.intp)
@@ -173,11 +175,16 @@ class Mends:
         found[rows] = np.where(of_rows == NO_LIKE, 0, np.maximum(time_ns - of_rows, 0))
         return found
 
-    def sooner_ns(self, less_ns: Int64) -> Int64:
-        """Return by how much sooner each node comes if the parts take so much less, (nodes,)."""
-        sooner_ns = np.zeros(self.nodes, np.int64)
-        np.add.at(sooner_ns, self.parts.node, less_ns)
-        return sooner_ns
+    def sooner_ns(self, less_ns: Int64) -> tuple[Int64, Int64]:
+        """Return by how much sooner nodes come after each of their needs if parts take less.
+
+        less_ns: (parts,). What comes late for an absent rank comes no sooner for its own members.
+        """
+        is_absence = self.parts.part == Part.ABSENCE
+        first_ns, second_ns = np.zeros((2, self.nodes), np.int64)
+        np.add.at(first_ns, self.parts.node[~is_absence], less_ns[~is_absence])
+        np.add.at(second_ns, self.parts.node, less_ns)
+        return first_ns, second_ns
 
 
 def split_odd(values: Int64) -> Bool:
@@ -220,6 +227,7 @@ def _parts(
         gap_ns = np.diff(host.time_ns, prepend=run.start_ns)
         calls = np.flatnonzero(host.waits_for == NO_ID)
         fetches = np.flatnonzero(host.data_ns > 0)
+        late = ops[_waits_for_absent(rank)]
         arrived_ns = rank.ops.arrived_ns[work.collective[ops]]
         kinds = [
             (
@@ -257,14 +265,22 @@ def _parts(
                 codes[work.name[ops]],
                 np.maximum(work.end_ns[ops] - np.maximum(arrived_ns, work.start_ns[ops]), 0),
             ),
+            (
+                ends[late],
+                np.full(len(late), Part.ABSENCE),
+                number[work.step[late]],
+                codes[work.name[late]],
+                rank.ops.arrived_ns[work.collective[late]] - work.start_ns[late],
+            ),
         ]
         node, part, step, name, time_ns = (np.concatenate(its) for its in zip(*kinds, strict=True))
         like, group = np.full((2, len(node)), NO_ID)
         exposed_ns = np.zeros(len(node), np.int64)
-        its_ops = slice(len(node) - len(ops), None)
+        its_ops = slice(len(node) - len(late) - len(ops), len(node) - len(late))
         like[its_ops] = rank.ops.like[work.collective[ops]]
         group[its_ops] = rank.ops.group[work.collective[ops]]
         exposed_ns[its_ops] = rank.ops.exposed_ns[work.collective[ops]]
+        group[len(node) - len(late) :] = rank.ops.absent[work.collective[late]]
         its = Parts(
             node,
             part.astype(np.int32),
@@ -280,6 +296,15 @@ def _parts(
         its = its.take(np.argsort(node, kind="stable"))
         made.append(replace(its, turn=count_turns([its.part, its.step, its.name])))
     return Parts.concat(made)
+
+
+def _waits_for_absent(rank: RecordedRank) -> Rows:
+    """Return which ops of a rank, in order of their items, wait for a known rank that is absent."""
+    work = rank.recording.work
+    items = np.flatnonzero(work.collective != NO_ID)
+    row = work.collective[items]
+    late = rank.ops.arrived_ns[row] > work.start_ns[items]
+    return np.flatnonzero((rank.ops.absent[row] != NO_ID) & late)
 
 
 def _lags(work: DeviceWork) -> tuple[Rows, Int64]:

@@ -39,15 +39,17 @@ _ORIGIN = 0
 class RankOps(ColumnTable):
     """One row per collective of a rank, in the order of its collectives.
 
-    arrived_ns: when the last rank came. last, last_row: position of that rank, and its row among
-    the collectives there; NO_ID where a member is not recorded, so that nobody knows. like: a code
-    of what the op does: kind, size and number of members, NO_ID where they are not known. group: its communicator.
-    exposed_ns: how much of its transfer nothing computed in.
+    op: the same number on all ranks that take part. known: whether all of those are recorded.
+    arrived_ns: when the last one came, as far as that is known. absent: the number of that rank
+    where it is known and not recorded, else NO_ID. like: a code of what the op does: kind, size and
+    number of members, NO_ID where they are not known. group: its communicator. exposed_ns: how much
+    of its transfer nothing computed in.
     """
 
+    op: Int64 = column(np.int64)
+    known: Bool = column(np.bool_)
     arrived_ns: Int64 = column(np.int64)
-    last: Codes = column(np.int32)
-    last_row: Codes = column(np.int32)
+    absent: Int64 = column(np.int64)
     like: Int64 = column(np.int64)
     group: Int64 = column(np.int64)
     exposed_ns: Int64 = column(np.int64)
@@ -109,16 +111,16 @@ class Replay:
             int(self.recorded_ns.max(initial=0)) - int(unchanged.times_ns.max(initial=0))
         )
 
-    def play(self, sooner_ns: Int64 | None = None) -> Played:
+    def play(self, sooner_ns: tuple[Int64, Int64] | None = None) -> Played:
         """Play the run.
 
-        sooner_ns: (nodes,) by how much less each node takes after what it waits for.
+        sooner_ns: (nodes,) each: by how much less each node takes after its first need, and after
+        its second.
         """
         net = self._net
         first_ns, second_ns = net.first_ns, net.second_ns
         if sooner_ns is not None:
-            first_ns = first_ns - np.where(net.first_mended, sooner_ns, 0)
-            second_ns = second_ns - np.where(net.second_mended, sooner_ns, 0)
+            first_ns, second_ns = first_ns - sooner_ns[0], second_ns - sooner_ns[1]
         times = [0]
         came = [_NEVER] * net.groups
         add = times.append
@@ -159,8 +161,7 @@ class _Net:
 
     first, second: (nodes,) the nodes that each waits for; first is below zero at the end of an op,
     which waits for all its arrivals, and second NO_ID where there is no other. first_ns, second_ns:
-    how long after them it comes. first_mended, second_mended: whether a mend of the node makes
-    that shorter. group: the op to which a node is the arrival, NO_ID for others; groups: how many
+    how long after them it comes. group: the op to which a node is the arrival, NO_ID for others; groups: how many
     ops there are. recorded_ns: when each node came. item_end, item_start, point: the nodes of items
     and of points of hosts.
     """
@@ -169,7 +170,7 @@ class _Net:
         work, host = run.work, run.host
         start_ns, end_ns = work.start_ns - run.start_ns, work.end_ns - run.start_ns
         point_ns = host.time_ns - run.start_ns
-        ops = _Ops.of(work, ranks, start_ns, end_ns)
+        ops = _Ops.of(work, ranks, run)
         # Numbers of nodes before they are put in order.
         item = 1 + np.arange(len(work))
         point = 1 + len(work) + np.arange(len(host))
@@ -204,7 +205,6 @@ class _Net:
         first[point] = np.maximum(point - 1, 0)
         first[point[run.first_point[:-1][points_of > 0]]] = _ORIGIN
         second[point] = _nodes(item_end, host.waits_for, np.repeat(run.first_item[:-1], points_of))
-        waits = point[second[point] != NO_ID]
         first[op_end] = item[ops.rows]
         # What is recorded to come later than the node that waits for it let nothing start.
         for needs in (first, second):
@@ -219,22 +219,18 @@ class _Net:
             first_ns[rows], second_ns[rows] = _least_lags(first_ns[rows], second_ns[rows])
         first_ns[item] += length_ns
         second_ns[item] += length_ns
-        whole = ops.whole
-        first[op_end[whole]] = -1 - ops.group[whole]
-        first_ns[op_end[whole]] = (end_ns[ops.rows] - ops.came_ns)[whole]
-        pinned = ops.pinned
-        second[op_end[pinned]] = _ORIGIN
-        second_ns[op_end[pinned]] = end_ns[ops.rows[pinned]]
+        joint, pinned = ops.joint, ops.pinned
+        first[op_end[joint]] = -1 - ops.group[joint]
+        first_ns[op_end[joint]] = ops.transfer_ns[joint]
+        since = _nodes(op_end, ops.before[pinned], np.zeros(len(pinned), np.intp))
+        since[(since == NO_ID) | (place[since] >= place[op_end[pinned]])] = _ORIGIN
+        second[op_end[pinned]] = since
+        second_ns[op_end[pinned]] = end_ns[ops.rows[pinned]] - node_ns[since]
         group = np.full(len(order), NO_ID, np.intp)
-        group[item[ops.rows[whole]]] = ops.group[whole]
-        mended = np.ones(len(order), np.bool_)
-        mended[waits] = False
-        by_second = np.zeros(len(order), np.bool_)
-        by_second[item] = True
+        group[item[ops.rows[joint]]] = ops.group[joint]
         renumbered = (np.where(needs >= 0, place[needs], needs)[order] for needs in (first, second))
         self.first, self.second = renumbered
         self.first_ns, self.second_ns = first_ns[order], second_ns[order]
-        self.first_mended, self.second_mended = mended[order], by_second[order]
         self.group, self.groups = group[order], int(ops.group.max(initial=NO_ID)) + 1
         self.recorded_ns = node_ns[order]
         self.item_end, self.item_start, self.point = place[item_end], place[item], place[point]
@@ -273,20 +269,24 @@ def _nodes(nodes: Rows, rows: Rows, first: Rows) -> Rows:
 class _Ops:
     """The communication ops of all ranks, (k,) each.
 
-    rows: their items. group: the same for all members of an op. came_ns: the last arrival. whole:
-    whether all members are known, and it ends after all have come. pinned: whether a member is not
-    recorded, so that it is not known whether the op could have ended earlier.
+    rows: their items. group: the same for all members of an op. came_ns: the last arrival that is
+    recorded. transfer_ns: how long after the last arrival of all it ended. joint: whether it ends
+    after all have come, and not before, as a send may. pinned: the joint ones with a member that is
+    not recorded, which comes as long after the op of the group before as recorded. before: the row
+    here of that op, NO_ID for the first.
     """
 
     rows: Rows
     group: Rows
     came_ns: Int64
-    whole: Bool
-    pinned: Bool
+    transfer_ns: Int64
+    joint: Bool
+    pinned: Rows
+    before: Rows
 
     @classmethod
     def of(
-        cls, work: DeviceWork, ranks: Sequence[RecordedRank], start_ns: Int64, end_ns: Int64
+        cls, work: DeviceWork, ranks: Sequence[RecordedRank], run: Replay
     ) -> _Ops:
         rows = np.flatnonzero(work.collective != NO_ID)
         owner = np.repeat(np.arange(len(ranks)), [len(one.recording.work) for one in ranks])[rows]
@@ -294,10 +294,23 @@ class _Ops:
             one.ops.take(one.recording.work.collective[one.recording.work.collective != NO_ID])
             for one in ranks
         )
-        known = its.last != NO_ID
-        last = np.where(known, its.last, owner)
-        last_row = np.where(known, its.last_row, work.collective[rows])
-        groups = group_by(len(rows), [last, last_row])
-        came_ns = groups.greatest(start_ns[rows])[groups.group] if len(rows) else start_ns[rows]
-        whole = known & (end_ns[rows] >= came_ns)
-        return cls(rows, groups.group.astype(np.intp), came_ns, whole, ~known)
+        start_ns, end_ns = work.start_ns[rows], work.end_ns[rows]
+        groups = group_by(len(rows), [its.op])
+        came_ns = groups.greatest(start_ns)[groups.group] if len(rows) else start_ns
+        arrived_ns = np.where(its.known, came_ns, np.maximum(came_ns, its.arrived_ns))
+        joint = end_ns >= arrived_ns
+        order = np.lexsort((start_ns, its.group, owner))
+        before = np.full(len(rows), NO_ID)
+        same = (owner[order[1:]] == owner[order[:-1]]) & (
+            its.group[order[1:]] == its.group[order[:-1]]
+        )
+        before[order[1:][same]] = order[:-1][same]
+        return cls(
+            rows,
+            groups.group.astype(np.intp),
+            came_ns - run.start_ns,
+            end_ns - arrived_ns,
+            joint,
+            np.flatnonzero(joint & ~its.known),
+            before,
+        )

@@ -76,31 +76,44 @@ def _ops_of(facts: Sequence[RankFacts], waiting: Waiting) -> tuple[list[RankOps]
     first = np.cumsum([0, *sizes])
     every, ops = OpArrivals.concat(arrivals), Collectives.concat([one.ops for one in collectives])
     owner = np.repeat(np.arange(len(facts)), sizes)
-    last = every.last.copy()
-    op = group_by(len(last), [np.where(last == NO_ID, owner, last), every.last_row])
-    members = op.sum(np.ones(len(last), np.int64))[op.group]
-    known = np.zeros(len(last), np.bool_)
+    recorded = every.last != NO_ID
+    matched = recorded | (ops.key == NO_ID)
+    op = group_by(
+        len(every),
+        [
+            matched.astype(np.int64),
+            np.where(recorded, every.last, np.where(matched, owner, NO_ID)),
+            np.where(recorded, every.last_row, np.where(matched, np.arange(len(every)), ops.key)),
+        ],
+    )
+    members = op.sum(np.ones(len(every), np.int64))[op.group]
+    known = np.zeros(len(every), np.bool_)
     waits, pairs = waiting.waits, waiting.pairs
     known[first[waits.rank] + waits.row] = waits.transfer_ns != NO_TIME
     known[first[pairs.sender] + pairs.send_row] = True
     known[first[pairs.receiver] + pairs.receive_row] = True
-    like = group_by(len(last), [ops.kind, ops.size_bytes, members])
-    alike = group_by(len(last), [ops.communicator, like.group])
+    like = group_by(len(every), [ops.kind, ops.size_bytes, members])
+    alike = group_by(len(every), [ops.communicator, like.group])
     took_ns = np.maximum(ops.end_ns - np.maximum(every.arrived_ns, ops.start_ns), 0)
-    least_ns = alike.least(took_ns)[alike.group]
-    near = alike.sum((took_ns <= 2 * least_ns).astype(np.int64))
-    whole = (near >= MOST * alike.sum(np.ones(len(last), np.int64)))[alike.group]
-    last[~known & ~whole] = NO_ID
-    likes = np.where((ops.size_bytes != NO_ID) & (last != NO_ID), like.group, NO_ID)
+    near = alike.sum((took_ns <= 2 * alike.least(took_ns)[alike.group]).astype(np.int64))
+    known |= (near >= MOST * alike.sum(np.ones(len(every), np.int64)))[alike.group]
+    known &= recorded
     exposed_ns = np.concatenate(
         [
             _covered_ns(rank.exposed, np.maximum(came.arrived_ns, its.ops.start_ns), its.ops.end_ns)
             for rank, its, came in zip(facts, collectives, arrivals, strict=True)
         ]
     )
-    whole_ops = RankOps(every.arrived_ns, last, every.last_row, likes, ops.communicator, exposed_ns)
-    made = [whole_ops[begin:end] for begin, end in pairwise(first.tolist())]
-    return made, not (last == NO_ID).any()
+    made = RankOps(
+        op.group,
+        known,
+        every.arrived_ns,
+        np.where(recorded, NO_ID, every.last_rank),
+        np.where((ops.size_bytes != NO_ID) & known, like.group, NO_ID),
+        ops.communicator,
+        exposed_ns,
+    )
+    return [made[begin:end] for begin, end in pairwise(first.tolist())], bool(known.all())
 
 
 def _covered_ns(intervals: IntervalSet, start_ns: Int64, end_ns: Int64) -> Int64:
@@ -137,10 +150,10 @@ def _in_sections(ranks: Sequence[RecordedRank]) -> tuple[list[RecordedRank], lis
     begun earlier on one rank.
     """
     owner = np.repeat(np.arange(len(ranks)), [len(rank.ops) for rank in ranks])
-    last = np.concatenate([rank.ops.last for rank in ranks])
-    last_row = np.concatenate([rank.ops.last_row for rank in ranks])
-    ops = group_by(len(last), [last, last_row])
-    shared = (ops.sum(np.ones(len(last), np.int64)) == len(ranks)) & (last[ops.first] != NO_ID)
+    op = np.concatenate([rank.ops.op for rank in ranks])
+    known = np.concatenate([rank.ops.known for rank in ranks])
+    ops = group_by(len(op), [op])
+    shared = (ops.sum(np.ones(len(op), np.int64)) == len(ranks)) & known[ops.first]
     came_ns = np.concatenate([rank.ops.arrived_ns for rank in ranks])[ops.first]
     number = np.full(len(shared), NO_ID, np.int64)
     rows = np.flatnonzero(shared)
