@@ -30,6 +30,7 @@ from timeline.figures.data_tables import (
     data_preparation_table,
     data_queue_table,
 )
+from timeline.figures.findings import ReportedFindings, report_findings
 from timeline.figures.flops_table import flops_table
 from timeline.figures.idle_table import idle_by_call, idle_by_cause
 from timeline.figures.launch_table import launch_table, module_table
@@ -204,6 +205,9 @@ class Figures:
     data_curves: Table = field(default_factory=lambda: Table({}))
     """See `data_curve_table`."""
 
+    findings: ReportedFindings = field(default_factory=ReportedFindings)
+    """What to mend first, where causes are asked for."""
+
     @classmethod
     def of(
         cls, facts: Sequence[RankFacts], waiting: Waiting, path: CriticalPath | None = None
@@ -212,6 +216,8 @@ class Figures:
         ordinary = ordinary_steps(facts)
         memory = memory_tables(facts)
         operator_steps = operator_step_table(facts)
+        critical_path = path_table(CriticalPath() if path is None else path)
+        computing_causes = computing_table(facts)
         return cls(
             overlap=overlap_table(facts, ordinary),
             steps=step_table(facts, ordinary),
@@ -229,8 +235,9 @@ class Figures:
             held_up=find_culprit(facts, waiting, ordinary),
             idle=idle_by_cause(facts),
             idle_calls=idle_by_call(facts),
-            critical_path=path_table(CriticalPath() if path is None else path),
-            computing_causes=computing_table(facts),
+            critical_path=critical_path,
+            computing_causes=computing_causes,
+            findings=report_findings(facts, waiting, critical_path, computing_causes),
             launchers=launch_table(facts),
             modules=module_table(facts),
             task_sums=task_sum_table(facts),

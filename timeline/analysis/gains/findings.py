@@ -160,6 +160,7 @@ class _Candidate:
     steps: tuple[int, ...] | None
     cause: Cause
     less_ns: Int64
+    basis: Basis = Basis.REPLAY
     fault: bool = True
     absent: int | None = None
 
@@ -203,7 +204,8 @@ class _Search:
         """Return what is worth mending: faults, then levers, or one that is worth far more."""
         faults, mended_ns = self._losses(list(_faults(self._run, self._mends)), None)
         levers, _ = self._losses(list(_levers(self._mends)), mended_ns)
-        if levers and levers[0].gain_ns > FAR_MORE * max((one.gain_ns for one in faults), default=0):
+        most_ns = FAR_MORE * max((one.gain_ns for one in faults), default=0)
+        if levers and levers[0].basis is Basis.REPLAY and levers[0].gain_ns > most_ns:
             return [*levers, *faults]
         return [*faults, *levers]
 
@@ -250,6 +252,7 @@ class _Search:
             int(parts.time_ns[alike].sum()),
             int(less_ns[its].sum()),
             self._mends.names[int(np.argmax(names))],
+            basis=candidate.basis,
             fault=candidate.fault,
             absent=candidate.absent,
         )
@@ -265,7 +268,8 @@ class _Search:
             if cause is not Cause.UNKNOWN
         }
         cause = max(sums, key=sums.__getitem__)
-        return cause if sums[cause] >= MAIN * sum(sums.values()) else Cause.UNKNOWN
+        most = MAIN * sum(sums.values())
+        return cause if sums[cause] and sums[cause] >= most else Cause.UNKNOWN
 
     def _best(
         self, candidates: Sequence[_Candidate], mended_ns: Int64, now: Played
@@ -391,6 +395,9 @@ def _levers(mends: Mends) -> Iterator[_Candidate]:
         yield _Candidate(
             FindingKind.SLOW_OPERATOR, None, None, Cause.COMPUTING, less_ns, fault=False
         )
+    hosts_ns = np.where(parts.part == Part.HOST, parts.time_ns, 0)
+    kind, basis = FindingKind.SLOW_HOSTS, Basis.BOUND
+    yield _Candidate(kind, None, None, Cause.HOST, hosts_ns, basis=basis, fault=False)
 
 
 def _of_sets(run: Run, mends: Mends) -> Iterator[_Candidate]:

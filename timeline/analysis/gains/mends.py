@@ -147,7 +147,8 @@ class Mends:
         """Return by how much stalls of hosts exceed what usually lies at their places, (parts,)."""
         parts = self.parts
         found = np.zeros(len(parts), np.int64)
-        rows = np.flatnonzero((parts.part == Part.HOST) & (parts.time_ns > STALL_NS))
+        is_stall = (parts.part == Part.HOST) & (parts.time_ns > STALL_NS)
+        rows = np.flatnonzero(is_stall & (parts.step != NO_ID))
         if len(rows):
             like_ns = _medians(parts, [parts.part, parts.name, parts.turn], parts.part == Part.HOST)
             found[rows] = np.maximum(parts.time_ns[rows] - like_ns[rows], 0)

@@ -1,0 +1,428 @@
+"""What to mend first, in words and numbers: the findings of a run as they are reported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import field
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from timeline.analysis.gains.findings import (
+    Basis,
+    Cause,
+    Finding,
+    FindingKind,
+    Findings,
+    find_losses,
+)
+from timeline.analysis.gains.run import gather_run
+from timeline.analysis.rank_facts import RankFacts
+from timeline.analysis.waits.waiting import Waiting
+from timeline.columns.group_by import group_by
+from timeline.figures.table import Table
+from timeline.frozen import dataclass
+from timeline.units import spell_count, spell_like, spell_share, spell_short
+
+__all__ = ["ReportedFinding", "ReportedFindings", "report_findings"]
+
+MOST_NAMED = 8
+"""More ranks, steps or runs of them are not named one by one."""
+TIMES = 2
+"""What takes so many times as long is said to, what takes less to take so many percent longer."""
+
+
+@dataclass(frozen=True)
+class ReportedFinding:
+    """A finding as it is reported.
+
+    ranks, steps: their numbers, None for all. gain_share, further_share: of the recording.
+    evidence: the names and numbers that the sentence uses.
+    """
+
+    kind: FindingKind
+    ranks: tuple[int, ...] | None
+    steps: tuple[int, ...] | None
+    cause: Cause
+    gain_ns: int
+    gain_share: float
+    further_ns: int
+    further_share: float
+    basis: Basis
+    fault: bool
+    evidence: dict[str, Any]
+    sentence: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the finding under the names of the report."""
+        return {
+            "kind": self.kind.value,
+            "ranks": None if self.ranks is None else list(self.ranks),
+            "steps": None if self.steps is None else list(self.steps),
+            "cause": self.cause.value,
+            "gain_ns": self.gain_ns,
+            "gain_share": round(self.gain_share, 6),
+            "further_ns": self.further_ns,
+            "further_share": round(self.further_share, 6),
+            "basis": self.basis.value,
+            "fault": self.fault,
+            "evidence": self.evidence,
+            "sentence": self.sentence,
+        }
+
+
+@dataclass(frozen=True)
+class ReportedFindings:
+    """The findings of a run, in the order in which to mend it.
+
+    recording_ns: how long the run takes. residual_ns: how far a replay without a change is from it.
+    reason: why no gains are reported, empty where they are.
+    """
+
+    found: tuple[ReportedFinding, ...] = ()
+    recording_ns: int = 0
+    residual_ns: int = 0
+    reason: str = "what ran is not recorded task by task"
+
+    @property
+    def first_rank(self) -> int | None:
+        """The rank of the first fault that is of one rank, None where none is."""
+        for one in self.found:
+            if one.fault and one.ranks is not None and len(one.ranks) == 1:
+                return one.ranks[0]
+        return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what the gains stand on, under the names of the report."""
+        return {
+            "recording_ns": self.recording_ns,
+            "residual_ns": self.residual_ns,
+            "reason": self.reason or None,
+        }
+
+
+def report_findings(
+    facts: Sequence[RankFacts], waiting: Waiting, path: Table, computing: Table
+) -> ReportedFindings:
+    """Find what to mend in a run, and say so.
+
+    Args:
+        facts: of ranks on one clock.
+        waiting: of these ranks.
+        path: `Figures.critical_path`.
+        computing: `Figures.computing_causes`.
+    """
+    run = gather_run(facts, waiting) if facts else None
+    if run is None:
+        return ReportedFindings()
+    losses = find_losses(run)
+    told = _Words([rank.rank for rank in facts], losses, path, computing)
+    return ReportedFindings(
+        tuple(told.report(finding) for finding in losses.found),
+        losses.recording_ns,
+        losses.residual_ns,
+        losses.reason,
+    )
+
+
+@dataclass(frozen=True)
+class _Words:
+    """What findings are said with: numbers of ranks, and the tables that tell more of them."""
+
+    numbers: Sequence[int]
+    losses: Findings
+    path: Table
+    computing: Table
+    before: list[ReportedFinding] = field(default_factory=list)
+    """Those that were reported so far, faults first."""
+
+    def report(self, finding: Finding) -> ReportedFinding:
+        """Return a finding with its evidence and its sentence."""
+        whole_ns = max(self.losses.recording_ns, 1)
+        ranks = self._ranks(finding)
+        evidence = self._evidence(finding, ranks)
+        cause = finding.cause
+        if cause is Cause.COMPUTING and evidence.get("computing_cause") == "frequency":
+            cause = Cause.FREQUENCY
+        what = _SENTENCES[finding.kind](_Told(finding, ranks, evidence, self))
+        made = ReportedFinding(
+            finding.kind,
+            ranks,
+            finding.steps,
+            cause,
+            finding.gain_ns,
+            finding.gain_ns / whole_ns,
+            finding.further_ns,
+            finding.further_ns / whole_ns,
+            finding.basis,
+            finding.fault,
+            evidence,
+            f"{what}{self._gain(finding)}.",
+        )
+        self.before.append(made)
+        return made
+
+    def _ranks(self, finding: Finding) -> tuple[int, ...] | None:
+        if finding.absent is not None:
+            return (finding.absent,)
+        if finding.ranks is None:
+            return None
+        return tuple(sorted(self.numbers[at] for at in finding.ranks))
+
+    def _evidence(self, finding: Finding, ranks: tuple[int, ...] | None) -> dict[str, Any]:
+        """Return the names and numbers that a sentence uses."""
+        losses = self.losses
+        steps = len(losses.step_numbers) if finding.steps is None else len(finding.steps)
+        found = dict[str, Any](
+            took_ns=finding.took_ns, less_ns=finding.less_ns, steps=steps, name=finding.name
+        )
+        if finding.absent is not None:
+            found["profiled"] = False
+        if finding.ranks is not None and len(finding.ranks) == 1:
+            own = losses.classes[finding.ranks[0]]
+            found["peers"] = losses.classes.count(own) - 1
+        if finding.steps is not None:
+            times = dict(zip(losses.step_numbers, losses.step_times_ns, strict=True))
+            others = [ns for step, ns in times.items() if step not in finding.steps]
+            if others:
+                found["step_ns"] = round(median(times[step] for step in finding.steps))
+                found["other_step_ns"] = round(median(others))
+        if call := self._longest_call(finding, ranks):
+            found["call"], found["call_ns"] = call
+        if finding.cause is Cause.COMPUTING and ranks is not None and len(ranks) == 1:
+            rows = [row for row in self.computing.to_dicts() if row["rank"] == ranks[0]]
+            if rows and rows[0]["cause"] is not None:
+                found["computing_cause"] = rows[0]["cause"]
+                found["frequency_mhz"] = rows[0]["frequency_mhz"]
+                found["peer_frequency_mhz"] = rows[0]["peer_frequency_mhz"]
+                found["operator"] = rows[0]["type"]
+        return found
+
+    def _longest_call(
+        self, finding: Finding, ranks: tuple[int, ...] | None
+    ) -> tuple[str, int] | None:
+        """Return the host call that takes most of the critical path where hosts are to blame."""
+        if finding.cause not in (Cause.HOST, Cause.UNKNOWN) or not len(self.path):
+            return None
+        rows = self.path["kind"] == "host"
+        if ranks is not None:
+            rows &= np.isin(np.ma.filled(self.path["rank"], -1), ranks)
+        if finding.steps is not None:
+            rows &= np.isin(np.ma.filled(self.path["step"], -1), finding.steps)
+        its = self.path.take(np.flatnonzero(rows))
+        if not len(its):
+            return None
+        names, which = np.unique(its["name"].astype(str), return_inverse=True)
+        groups = group_by(len(its), [which.reshape(-1)])
+        total_ns = groups.sum(np.ma.filled(its["call_ns"], 0))
+        at = int(np.argmax(total_ns))
+        return (str(names[at]), int(total_ns[at])) if names[at] and total_ns[at] else None
+
+    def _gain(self, finding: Finding) -> str:
+        """Return what mending wins, as the end of a sentence."""
+        whole_ns = self.losses.recording_ns
+        least = "" if self.losses.is_whole else "at least "
+        if finding.basis is Basis.BOUND:
+            least = "at most "
+        alone = spell_share(finding.gain_ns, whole_ns)
+        if not finding.fault:
+            return f" would make the run {least}{alone} shorter"
+        further = spell_share(finding.further_ns, whole_ns)
+        first = next((one for one in self.before if one.fault), None)
+        if first is None or further == alone:
+            return f": without that, the run would be {least}{alone} shorter"
+        return f": {least}{alone} to win alone, {further} once what stands above is mended"
+
+
+@dataclass(frozen=True)
+class _Told:
+    """One finding, as sentences need it."""
+
+    finding: Finding
+    ranks: tuple[int, ...] | None
+    evidence: dict[str, Any]
+    words: _Words
+
+    @property
+    def rank(self) -> str:
+        """The ranks, as the subject of a sentence."""
+        if self.ranks is None:
+            return _all_of(len(self.words.numbers))
+        if len(self.ranks) == 1:
+            missing = ", which is not in this profile," if self.finding.absent is not None else ""
+            return f"Rank {self.ranks[0]}{missing}"
+        return f"Ranks {_listed(self.ranks)}"
+
+    @property
+    def in_steps(self) -> str:
+        """Where only some steps are concerned, which."""
+        steps = self.finding.steps
+        if steps is None:
+            return ""
+        return f" in step{'s' if len(steps) > 1 else ''} {_listed(steps)}"
+
+    @property
+    def per_step(self) -> str:
+        """How much longer it takes, in each step that is concerned."""
+        steps = self.evidence["steps"]
+        each = spell_short(round(self.finding.less_ns / max(steps, 1)))
+        return f"{each} per step" if steps > 1 else each
+
+    @property
+    def longer(self) -> str:
+        """By how much longer it takes than its like."""
+        took_ns, like_ns = self.finding.took_ns, self.finding.took_ns - self.finding.less_ns
+        if like_ns <= 0:
+            return f"{spell_short(took_ns)} longer"
+        if took_ns >= TIMES * like_ns:
+            return f"{took_ns / like_ns:.1f} times as long"
+        return f"{took_ns / like_ns - 1:.0%} longer"
+
+    @property
+    def than(self) -> str:
+        """What it is compared with."""
+        peers, ranks = self.evidence.get("peers", 0), len(self.words.numbers)
+        more = " as" if "times" in self.longer else " than"
+        if self.finding.steps is not None or not peers:
+            return ""
+        if peers == ranks - 1:
+            return f"{more} rank {self._other}" if peers == 1 else f"{more} the other {peers}"
+        return f"{more} the {spell_count(peers, 'rank')} that do the same work"
+
+    @property
+    def _other(self) -> int:
+        return next(rank for rank in self.words.numbers if rank not in (self.ranks or ()))
+
+    @property
+    def in_call(self) -> str:
+        """The host call that takes most of the time, where it is known."""
+        call = self.evidence.get("call")
+        return f" (in {call})" if call else ""
+
+
+def _slow_rank(told: _Told) -> str:
+    evidence = told.evidence
+    if told.finding.absent is not None:
+        return f"{told.rank} comes last, {told.per_step}"
+    if told.finding.cause is Cause.COMPUTING:
+        why = ""
+        if evidence.get("computing_cause") == "frequency":
+            own, peers = evidence["frequency_mhz"] / 1000, evidence["peer_frequency_mhz"] / 1000
+            why = f", at {own:.2f} instead of {peers:.2f} GHz"
+        return f"{told.rank} computes {told.longer}{told.than}{told.in_steps}{why}"
+    if told.finding.cause is Cause.HOST:
+        return f"{told.rank}'s host falls behind{told.in_steps}, {told.per_step}{told.in_call}"
+    return f"{told.rank} takes {told.per_step} longer{told.in_steps}{told.in_call}"
+
+
+def _slow_ranks(told: _Told) -> str:
+    others = len(told.words.numbers) - len(told.ranks or ())
+    if told.finding.cause is Cause.COMPUTING:
+        as_than = "as" if "times" in told.longer else "than"
+        return f"{told.rank} compute {told.longer} {as_than} the other {others}"
+    if told.finding.cause is Cause.HOST:
+        return f"The hosts of {told.rank.lower()} fall behind, {told.per_step}{told.in_call}"
+    return f"{told.rank} take {told.per_step} longer than the other {others}"
+
+
+def _slow_steps(told: _Told) -> str:
+    steps, evidence = told.finding.steps or (), told.evidence
+    took_ns, other_ns = evidence.get("step_ns", 0), max(evidence.get("other_step_ns", 0), 1)
+    takes = "takes" if len(steps) == 1 else "take"
+    longer = (
+        f"{took_ns / other_ns:.0f} times as long"
+        if took_ns >= TIMES * other_ns
+        else f"{took_ns / other_ns - 1:.0%} longer"
+    )
+    why = {
+        Cause.COMPUTING: "all ranks compute longer" if len(told.words.numbers) > 1 else "computing",
+        Cause.INPUT: "data come late",
+        Cause.HOST: f"the host is busy{told.in_call}",
+    }.get(told.finding.cause, f"host and device take longer{told.in_call}")
+    step = "Step" if len(steps) == 1 else "Steps"
+    return f"{step} {_listed(steps)} {takes} {longer} ({why})"
+
+
+def _starved(told: _Told) -> str:
+    evidence = told.evidence
+    steps = max(evidence["steps"], 1)
+    each_ns = round(told.finding.less_ns / steps)
+    if told.ranks is not None:
+        return f"{told.rank} waits {told.per_step} longer for data{told.in_steps}"
+    whole_ns = round(told.words.losses.recording_ns / steps)
+    waits = f"{spell_like(each_ns, whole_ns)} of "
+    waits += f"every {spell_short(whole_ns)}" if steps > 1 else spell_short(whole_ns)
+    wait = "waits" if len(told.words.numbers) == 1 else "wait"
+    return f"Input-bound: {told.rank[0].lower()}{told.rank[1:]} {wait} {waits} for data"
+
+
+def _slow_hosts(told: _Told) -> str:
+    if not told.finding.fault:
+        return "Host-bound: launching in time"
+    one = len(told.words.numbers) == 1
+    hosts = "The host stands" if one else "Hosts stand"
+    return f"{hosts} still, {told.per_step}{told.in_call}"
+
+
+def _slow_link(told: _Told) -> str:
+    whose = f"Transfers of {told.rank[0].lower()}{told.rank[1:]}"
+    like = " as others of their size" if "times" in told.longer else " than others of their size"
+    return f"{whose} take {told.longer}{like}"
+
+
+def _pipeline(told: _Told) -> str:
+    steps = max(told.evidence["steps"], 1)
+    took_ns, even_ns = told.finding.took_ns, told.finding.took_ns - told.finding.less_ns
+    took, even = (spell_like(round(ns / steps), round(took_ns / steps)) for ns in (took_ns, even_ns))
+    return f"{told.rank} limit the pipeline: they compute {took} per step, {even} were stages even"
+
+
+def _exposed(told: _Told) -> str:
+    return "Communication-bound: hiding all communication behind computing"
+
+
+def _slow_operator(told: _Told) -> str:
+    return f"Compute-bound: kernels like {told.finding.name} that are 10% faster"
+
+
+_SENTENCES = {
+    FindingKind.SLOW_RANK: _slow_rank,
+    FindingKind.SLOW_RANKS: _slow_ranks,
+    FindingKind.SLOW_STEPS: _slow_steps,
+    FindingKind.STARVED: _starved,
+    FindingKind.SLOW_HOSTS: _slow_hosts,
+    FindingKind.SLOW_LINK: _slow_link,
+    FindingKind.PIPELINE: _pipeline,
+    FindingKind.EXPOSED_COMMUNICATION: _exposed,
+    FindingKind.SLOW_OPERATOR: _slow_operator,
+}
+
+
+def _all_of(ranks: int) -> str:
+    return "The rank" if ranks == 1 else f"All {ranks} ranks"
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    """Return numbers as a list with runs, cut where it is long.
+
+    >>> _listed((1, 2, 3, 7))
+    '1-3, 7'
+    """
+    runs = list(_runs(sorted(numbers)))
+    named = [str(first) if first == last else f"{first}-{last}" for first, last in runs]
+    if len(named) <= MOST_NAMED:
+        return ", ".join(named)
+    rest = sum(last - first + 1 for first, last in runs[MOST_NAMED:])
+    return f"{', '.join(named[:MOST_NAMED])} and {rest} more"
+
+
+def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield the first and last number of each run of numbers, which ascend."""
+    first = last = numbers[0]
+    for number in numbers[1:]:
+        if number != last + 1:
+            yield first, last
+            first = number
+        last = number
+    yield first, last
