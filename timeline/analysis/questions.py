@@ -22,8 +22,8 @@ CAUSE_LAYERS = HOST_LAYERS | {Layer.COMMUNICATION, Layer.ARROWS}
 class Questions:
     """What facts of ranks are to tell beyond what they always do; each answer takes time or memory.
 
-    causes: why devices wait and idle, whose work they do, and what determined each step. estimate:
-    what gains are estimated of. named_operators: how many operators of a rank are told apart by
+    causes: why devices wait and idle, whose work they do, what determined each step, and what to
+    mend first. named_operators: how many operators of a rank are told apart by
     name, the others by type. operator_steps: how long types of operators ran in each step; where
     the profiler tells it, it is told anyway. every_run: each operator and its shapes in each step,
     however many. every_task, every_call: the device tasks and the host calls themselves.
@@ -34,7 +34,6 @@ class Questions:
     """
 
     causes: bool = False
-    estimate: bool = False
     named_operators: int = 0
     operator_steps: bool = False
     every_run: bool = False

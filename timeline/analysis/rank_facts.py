@@ -14,11 +14,11 @@ from timeline.analysis.chosen_detail import count_detail_rows, detail_omission
 from timeline.analysis.contents import find_graphs, find_steps, is_monotonic
 from timeline.analysis.cut import device_span_ns, host_span_ns
 from timeline.analysis.data_queues import with_queue_sums
+from timeline.analysis.gains.recording import Recording
 from timeline.analysis.idle.idle_sums import IdleTimes
 from timeline.analysis.memory_peaks import MemoryPeaks
 from timeline.analysis.overlap import FreeParts, OverlapTotals
 from timeline.analysis.path.path_items import RankPath
-from timeline.analysis.gains.recording import Recording
 from timeline.analysis.questions import Questions
 from timeline.analysis.recorded_steps import RecordedSteps
 from timeline.analysis.selected_rank import SelectedRank
@@ -147,7 +147,7 @@ class RankFacts:
     path: RankPath = field(default_factory=RankPath)
     """What can lie on the critical path, where causes are asked for, until that is known."""
     replay: Recording = field(default_factory=Recording)
-    """What its run can be played again with, where gains are to be estimated."""
+    """What its run can be played again with, where causes are asked for."""
     work: RankWork = field(default_factory=RankWork)
     """What it computes in a step, where causes are asked for."""
     launchers: LauncherFigures = field(default_factory=LauncherFigures)
@@ -160,8 +160,6 @@ class RankFacts:
     """For a comparison, the same of the ordinary steps alone, as far as the rank tells which those
     are; None where they are all. Its collectives are those of the rank, of which others are
     selected."""
-    fetching_ns: int = 0
-    """How long its host waited for data, where causes are asked for; 0 where no such call is."""
     profiler_tables: ProfilerTables = field(default_factory=ProfilerTables)
     """What of the small tables beside the capture is selected."""
     framework: FrameworkSums | None = None

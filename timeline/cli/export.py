@@ -72,7 +72,6 @@ def _export(asked: argparse.Namespace, views: ViewOptions, prints: PrintOptions)
     report = export(
         asked.path,
         selection=selection,
-        estimate=prints.json,
         operator_steps=prints.json,
         progress=shown_progress(prints),
         **keywords,

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from timeline.analysis.path.estimates import gain_of_culprit_ns
 from timeline.analysis.questions import Questions
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import DrawOptions
@@ -76,7 +75,6 @@ def export(
     output: str | os.PathLike[str] | None = None,
     *,
     selection: Selection | None = None,
-    estimate: bool = False,
     operator_steps: bool = True,
     **keywords: Unpack[ExportKeywords],
 ) -> ExportReport:
@@ -88,7 +86,6 @@ def export(
             not given, where an earlier answer under that name is replaced.
         selection: which part; all if not given. Or its keywords instead:
         ranks, graphs, steps, window, layers: as for a Selection.
-        estimate: estimate what would be won if the rank that holds up the others were as fast.
         operator_steps: tell how long types of operators ran in each step, which takes a twentieth
             of the time; a page has it anyway.
         kind: summary has steps and overlap, detail every task too.
@@ -121,7 +118,7 @@ def export(
     with open_if_path(profile, keywords) as source:
         source.check_open()
         try:
-            asked = Questions(estimate=estimate, operator_steps=operator_steps)
+            asked = Questions(operator_steps=operator_steps)
             return _write_export(source, drawn, options, asked)
         finally:
             source.progress.finish()
@@ -166,7 +163,7 @@ def _write_export(
                     highlights=highlights_of(found.verdict, len(joined.ranks)),
                 ),
                 workers.encoders(),
-                telling_steps(joined.facts, found.verdict.notable_culprit, options.exact_steps),
+                telling_steps(joined.facts, found.verdict.culprit, options.exact_steps),
                 lambda exact: draw_exact_again(joined, workers, exact.windows_ns),
             )
         return _finish(written, joined, found, selection, options, profile, warnings, target)
@@ -228,7 +225,6 @@ def _questions(
     return replace(
         asked,
         causes=options.causes,
-        estimate=asked.estimate and options.causes,
         named_operators=most_names(ranks) if options.report else 0,
         operator_steps=asked.operator_steps or options.report is not None,
         most_allocations=_most_allocations(selection, options),
@@ -394,9 +390,6 @@ def _report(
         resolutions=tuple(resolution_row(layer) for layer in written.kept.layers),
         limited_by=written.kept.limited_by,
         exact_steps=exact_steps(written.kept, [facts.rank for facts in joined.facts]),
-        estimated_gain_ns=gain_of_culprit_ns(joined.facts, joined.waiting, found.verdict.culprit)
-        if any(request.questions.estimate for request in joined.requests)
-        else None,
         see_why=found.see_why,
         by_layer=options.groups_by_layer,
         slowest_start_ns=_slowest_start_ns(found.verdict, joined.facts),

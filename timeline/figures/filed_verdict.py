@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.analysis.idle.idle_sums import MOST_CALLS
-from timeline.analysis.waits.culprit import HeldUp
 from timeline.figures.class_pairs import are_classes
 from timeline.figures.comparison import Comparison
 from timeline.figures.filed_tables import comparison_fault, verdict_fault
@@ -133,7 +132,7 @@ class FiledVerdict:
             "idle": _idle_causes(figures.idle),
             "idle_calls": _idle_calls(figures.idle_calls),
         }
-        shown = replace(figures, **empty, held_up=HeldUp())
+        shown = replace(figures, **empty, culprit=None)
         said = tuple(_shortened(verdict.sentences()))
         few = _with_few_waiters(verdict)
         return cls(version, kind, said, _spelled(see_why), few, shown, notes=_first_of(notes))
@@ -290,11 +289,11 @@ _PARTS = ("verdict", "figures", "comparison")
 
 def _with_few_waiters(verdict: Verdict) -> Verdict:
     """The verdict with the first of those that wait for the culprit."""
-    held_up, culprit = verdict.held_up, verdict.held_up.culprit
+    culprit = verdict.culprit
     if culprit is None:
         return verdict
     few = replace(culprit, waiters=culprit.waiters[:MOST_WAITERS])
-    return replace(verdict, held_up=replace(held_up, culprit=few))
+    return replace(verdict, culprit=few)
 
 
 def _not_profiled(waited_for: Table) -> Table:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,11 +19,15 @@ from timeline.analysis.gains.findings import (
 )
 from timeline.analysis.gains.run import gather_run
 from timeline.analysis.rank_facts import RankFacts
+from timeline.analysis.waits.culprit import Culprit, find_culprit
 from timeline.analysis.waits.waiting import Waiting
 from timeline.columns.group_by import group_by
 from timeline.figures.table import Table
 from timeline.frozen import dataclass
 from timeline.units import spell_count, spell_like, spell_share, spell_short
+
+if TYPE_CHECKING:
+    from timeline.figures.starvation import Starved
 
 __all__ = ["ReportedFinding", "ReportedFindings", "report_findings"]
 
@@ -86,12 +90,33 @@ class ReportedFindings:
     reason: str = "what ran is not recorded task by task"
 
     @property
-    def first_rank(self) -> int | None:
-        """The rank of the first fault that is of one rank, None where none is."""
-        for one in self.found:
-            if one.fault and one.ranks is not None and len(one.ranks) == 1:
-                return one.ranks[0]
-        return None
+    def knows_input(self) -> bool:
+        """Whether any finding is about data that come late."""
+        return any(one.cause is Cause.INPUT for one in self.found)
+
+    def with_starved(self, starved: Starved) -> ReportedFindings:
+        """Return the findings with a rank whose device idles for data, in order of gain."""
+        steps, period_ns = max(starved.steps, 1), starved.period_ns
+        waited, whole = spell_like(starved.data_ns, period_ns), spell_like(period_ns, period_ns)
+        every = f"every {whole}" if starved.of_steps else whole
+        made = ReportedFinding(
+            FindingKind.STARVED,
+            (starved.rank,),
+            None,
+            Cause.INPUT,
+            starved.data_ns * steps,
+            starved.share,
+            starved.data_ns * steps,
+            starved.share,
+            Basis.BOUND,
+            True,
+            {"data_ns": starved.data_ns, "period_ns": period_ns},
+            f"Input-bound: rank {starved.rank} waits {waited} of {every} for data: at most "
+            f"{spell_share(starved.share, 1)} to win.",
+        )
+        larger = [one for one in self.found if one.fault and one.gain_share >= made.gain_share]
+        rest = [one for one in self.found if one not in larger]
+        return replace(self, found=(*larger, made, *rest))
 
     def to_dict(self) -> dict[str, Any]:
         """Return what the gains stand on, under the names of the report."""
@@ -104,8 +129,8 @@ class ReportedFindings:
 
 def report_findings(
     facts: Sequence[RankFacts], waiting: Waiting, path: Table, computing: Table
-) -> ReportedFindings:
-    """Find what to mend in a run, and say so.
+) -> tuple[ReportedFindings, Culprit | None]:
+    """Find what to mend in a run, and the rank to blame first, None where none is.
 
     Args:
         facts: of ranks on one clock.
@@ -115,15 +140,16 @@ def report_findings(
     """
     run = gather_run(facts, waiting) if facts else None
     if run is None:
-        return ReportedFindings()
+        return ReportedFindings(), None
     losses = find_losses(run)
     told = _Words([rank.rank for rank in facts], losses, path, computing)
-    return ReportedFindings(
+    reported = ReportedFindings(
         tuple(told.report(finding) for finding in losses.found),
         losses.recording_ns,
         losses.residual_ns,
         losses.reason,
     )
+    return reported, find_culprit(facts, waiting, losses)
 
 
 @dataclass(frozen=True)
@@ -374,7 +400,9 @@ def _slow_link(told: _Told) -> str:
 def _pipeline(told: _Told) -> str:
     steps = max(told.evidence["steps"], 1)
     took_ns, even_ns = told.finding.took_ns, told.finding.took_ns - told.finding.less_ns
-    took, even = (spell_like(round(ns / steps), round(took_ns / steps)) for ns in (took_ns, even_ns))
+    took, even = (
+        spell_like(round(ns / steps), round(took_ns / steps)) for ns in (took_ns, even_ns)
+    )
     return f"{told.rank} limit the pipeline: they compute {took} per step, {even} were stages even"
 
 

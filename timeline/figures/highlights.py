@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from timeline.analysis.gains.findings import Cause
 from timeline.figures.comparison import Comparison, most_waited_for
 from timeline.figures.verdict import Verdict
 from timeline.tracks.root_rows import IDLES_FOR_DATA, SLOWS_OTHERS, Highlights, RunRank, SlowStep
@@ -14,10 +15,10 @@ __all__ = ["highlights_of", "remarks_of_comparison"]
 
 def highlights_of(verdict: Verdict, ranks: int) -> Highlights:
     """What a verdict on so many ranks points at; a rank that is alone is not told apart."""
-    culprit, slowest = verdict.notable_culprit, verdict.step_extreme
+    culprit, slowest = verdict.culprit, verdict.step_extreme
     remarks = dict[RunRank, str]()
     if culprit is not None and culprit.profiled and ranks > 1:
-        is_starved = verdict.starved is not None
+        is_starved = culprit.cause is Cause.INPUT
         remarks["", culprit.rank] = IDLES_FOR_DATA if is_starved else SLOWS_OTHERS
     step = None if slowest is None else SlowStep(slowest.graph, slowest.slowest)
     return Highlights(remarks, step, verdict.telling_ranks)

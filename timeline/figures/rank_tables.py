@@ -8,7 +8,7 @@ from dataclasses import field, replace
 from timeline.analysis.ordinary_steps import ordinary_steps
 from timeline.analysis.path.critical_path import CriticalPath
 from timeline.analysis.rank_facts import RankFacts
-from timeline.analysis.waits.culprit import HeldUp, find_culprit
+from timeline.analysis.waits.culprit import Culprit
 from timeline.analysis.waits.waiting import Basis, Waiting
 from timeline.figures.advice import Advice, advice_table
 from timeline.figures.check_tables import check_table, unused_table
@@ -124,8 +124,8 @@ class Figures:
     exposed_steps: Table = field(default_factory=lambda: Table({}))
     """A row for each of `steps`: waiting_ns and transfer_ns, what its exposed communication
     consists of as far as that is known; masked where nothing of it is."""
-    held_up: HeldUp = field(default_factory=HeldUp)
-    """Who holds up the others in ordinary steps."""
+    culprit: Culprit | None = None
+    """The rank that the first finding names."""
     idle: Table = field(default_factory=lambda: Table({}))
     """Why devices idle, a row per rank, step and cause, see `idle_by_cause`."""
     idle_calls: Table = field(default_factory=lambda: Table({}))
@@ -218,52 +218,70 @@ class Figures:
         operator_steps = operator_step_table(facts)
         critical_path = path_table(CriticalPath() if path is None else path)
         computing_causes = computing_table(facts)
-        return cls(
-            overlap=overlap_table(facts, ordinary),
-            steps=step_table(facts, ordinary),
-            operators=operator_table(facts),
-            longest_ops=longest_op_table(facts),
-            waiting=waiting_table(facts, waiting.stragglers),
-            collectives=collective_table(facts, waiting.waits),
-            links=link_table(facts),
-            checks=check_table(facts),
-            unused=unused_table(facts),
-            basis=waiting.basis,
-            waited_for=waited_for_table(facts, waiting.waited_for),
-            exposed=exposed_table(facts, waiting.waits, ordinary),
-            exposed_steps=exposed_step_table(facts, waiting.waits),
-            held_up=find_culprit(facts, waiting, ordinary),
-            idle=idle_by_cause(facts),
-            idle_calls=idle_by_call(facts),
-            critical_path=critical_path,
-            computing_causes=computing_causes,
-            findings=report_findings(facts, waiting, critical_path, computing_causes),
-            launchers=launch_table(facts),
-            modules=module_table(facts),
-            task_sums=task_sum_table(facts),
-            memory=memory_table(facts),
-            lengths=length_table(facts),
-            pipeline=pipeline_table(facts, waiting.pairs, ordinary),
-            flops=flops_table(facts),
-            data_preparation=data_preparation_table(facts),
-            data_queues=data_queue_table(facts),
-            data_pipeline=data_pipeline_table(facts),
-            data_curves=data_curve_table(facts),
-            operator_sums=operator_sum_table(facts),
-            operator_details=operator_detail_table(facts),
-            operator_steps=operator_steps,
-            told_operator_steps=told_operator_step_table(facts, operator_steps),
-            framework=framework_table(facts),
-            step_trace=step_trace_table(facts),
-            parallel=parallel_table(facts),
-            parallel_times=parallel_times_table(facts),
-            memory_graphs=memory.graphs,
-            memory_operators=memory.operators,
-            memory_tensors=memory.tensors,
-            framework_operators=framework_operator_table(facts),
-            framework_modules=framework_module_table(facts),
-            work_classes=class_table(facts),
-        ).with_advice()
+        findings, culprit = report_findings(facts, waiting, critical_path, computing_causes)
+        return (
+            cls(
+                overlap=overlap_table(facts, ordinary),
+                steps=step_table(facts, ordinary),
+                operators=operator_table(facts),
+                longest_ops=longest_op_table(facts),
+                waiting=waiting_table(facts, waiting.stragglers),
+                collectives=collective_table(facts, waiting.waits),
+                links=link_table(facts),
+                checks=check_table(facts),
+                unused=unused_table(facts),
+                basis=waiting.basis,
+                waited_for=waited_for_table(facts, waiting.waited_for),
+                exposed=exposed_table(facts, waiting.waits, ordinary),
+                exposed_steps=exposed_step_table(facts, waiting.waits),
+                culprit=culprit,
+                idle=idle_by_cause(facts),
+                idle_calls=idle_by_call(facts),
+                critical_path=critical_path,
+                computing_causes=computing_causes,
+                findings=findings,
+                launchers=launch_table(facts),
+                modules=module_table(facts),
+                task_sums=task_sum_table(facts),
+                memory=memory_table(facts),
+                lengths=length_table(facts),
+                pipeline=pipeline_table(facts, waiting.pairs, ordinary),
+                flops=flops_table(facts),
+                data_preparation=data_preparation_table(facts),
+                data_queues=data_queue_table(facts),
+                data_pipeline=data_pipeline_table(facts),
+                data_curves=data_curve_table(facts),
+                operator_sums=operator_sum_table(facts),
+                operator_details=operator_detail_table(facts),
+                operator_steps=operator_steps,
+                told_operator_steps=told_operator_step_table(facts, operator_steps),
+                framework=framework_table(facts),
+                step_trace=step_trace_table(facts),
+                parallel=parallel_table(facts),
+                parallel_times=parallel_times_table(facts),
+                memory_graphs=memory.graphs,
+                memory_operators=memory.operators,
+                memory_tensors=memory.tensors,
+                framework_operators=framework_operator_table(facts),
+                framework_modules=framework_module_table(facts),
+                work_classes=class_table(facts),
+            )
+            .with_starved()
+            .with_advice()
+        )
+
+    def with_starved(self) -> Figures:
+        """Return the figures with the rank that idles for data among the findings.
+
+        What hosts wait for data is found by replaying the run; what else says that data come late,
+        as idle time and step traces do, only tells how much is lost.
+        """
+        from timeline.figures.starvation import find_starved  # which is made of these figures
+
+        starved = None if self.findings.knows_input else find_starved(self)
+        if starved is None:
+            return self
+        return replace(self, findings=self.findings.with_starved(starved))
 
     def with_advice(self) -> Figures:
         """The figures with what they advise."""

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from timeline.analysis.idle.idle_sums import CAUSES, IdleCause
-from timeline.analysis.waits.culprit import Culprit
-from timeline.analysis.waits.lateness import Cause, Lateness
 from timeline.columns.columns import Int64
 from timeline.columns.distinct import distinct_values
 from timeline.figures.data_advice import mean_intervals
@@ -18,7 +16,7 @@ from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.frozen import dataclass
 
-__all__ = ["LEAST_SHARE", "find_starved"]
+__all__ = ["LEAST_SHARE", "Starved", "find_starved"]
 
 LEAST_SHARE = 0.5
 """A device idles for data if it waits for data for this share at least of the time from one step to
@@ -29,7 +27,7 @@ _LATE = {Bottleneck.PROCESSING.value, Bottleneck.SENDING.value}
 
 
 @dataclass(frozen=True)
-class _Loss:
+class Starved:
     """Where a rank loses time in a mean step, in it and up to the next.
 
     data_ns: the device waits for data. most_ns: the largest of all other losses. period_ns: from
@@ -55,8 +53,8 @@ class _Loss:
         return self.share >= least and self.data_ns > self.most_ns
 
 
-def find_starved(figures: Figures) -> Culprit | None:
-    """The rank whose device idles longest for data, None where none is said to idle for it.
+def find_starved(figures: Figures) -> Starved | None:
+    """Return the rank whose device idles longest for data, None where none idles for it.
 
     A device idles for data if that takes LEAST_SHARE at least of the time from one step to the
     next, or LEAST_SHARE_OF_LATE where queues say that data is late, and more than each other loss:
@@ -64,50 +62,26 @@ def find_starved(figures: Figures) -> Culprit | None:
     time whose cause is waiting for data; where queues say that data is late, or there are no tasks,
     the interval of the step trace, if that is longer. A rank in whose queues there was data does
     not idle for it.
-
-    Where others wait still longer for a rank, or for that rank because of its input, who holds up
-    whom tells more: then None.
     """
     bottlenecks = {
         row["rank"]: row["bottleneck"]
         for row in figures.data_preparation.to_dicts()
         if row["bottleneck"] is not None
     }
-    found: dict[int, _Loss] = {loss.rank: loss for loss in _by_idle_time(figures)}
+    found: dict[int, Starved] = {loss.rank: loss for loss in _by_idle_time(figures)}
     for loss in _by_interval(figures):
         known = found.get(loss.rank)
         if known is None:
             found[loss.rank] = loss
         elif bottlenecks.get(loss.rank) in _LATE and loss.data_ns > known.data_ns:
-            found[loss.rank] = _Loss(
+            found[loss.rank] = Starved(
                 loss.rank, loss.data_ns, max(loss.most_ns, known.most_ns), loss.period_ns, 0
             )
     starved = [loss for loss in found.values() if loss.is_told(bottlenecks.get(loss.rank))]
-    if not starved:
-        return None
-    worst = max(starved, key=lambda loss: (loss.data_ns, -loss.rank))
-    known_culprit = figures.held_up.culprit
-    if known_culprit is not None:
-        waited_ns = round(known_culprit.share * known_culprit.step_ns)
-        is_it = known_culprit.rank == worst.rank and known_culprit.cause is Cause.INPUT
-        if is_it or waited_ns >= worst.data_ns:
-            return None
-    return Culprit(
-        worst.rank,
-        True,
-        Cause.INPUT,
-        None,
-        worst.share,
-        worst.steps,
-        ordinary=worst.steps,
-        step_ns=worst.period_ns,
-        ranks=len(found),
-        of_steps=worst.of_steps,
-        lateness=Lateness(Cause.INPUT, idle_cause=IdleCause.WAITING_FOR_DATA),
-    )
+    return max(starved, key=lambda loss: (loss.data_ns, -loss.rank)) if starved else None
 
 
-def _by_idle_time(figures: Figures) -> Iterator[_Loss]:
+def _by_idle_time(figures: Figures) -> Iterator[Starved]:
     """The losses of each rank of whose idle time causes are known."""
     means = mean_steps(figures)
     if not len(means) or not len(figures.idle):
@@ -119,7 +93,7 @@ def _by_idle_time(figures: Figures) -> Iterator[_Loss]:
         other_ns = np.maximum(other_ns, np.ma.filled(means[name], 0))
     period_ns = means["span_ns"] + means["between_ns"]
     yield from map(
-        _Loss,
+        Starved,
         *(
             column.tolist()
             for column in (
@@ -169,7 +143,7 @@ def _mean_idle_ns(figures: Figures, means: Table) -> Int64:
     return np.where(steps > 0, in_steps_ns, all_ns).astype(np.int64)
 
 
-def _by_interval(figures: Figures) -> Iterator[_Loss]:
+def _by_interval(figures: Figures) -> Iterator[Starved]:
     """The interval of the step trace of each rank, beside what it communicates alone."""
     alone_ns: dict[int, int] = {}
     if len(figures.parallel_times):
@@ -184,7 +158,7 @@ def _by_interval(figures: Figures) -> Iterator[_Loss]:
         rank, interval_ns = mean["rank"], mean["interval_ns"]
         step_ns = rest_ns.get(rank, 0)
         period_ns = max(mean["total_ns"] or 0, interval_ns + step_ns)
-        yield _Loss(rank, interval_ns, alone_ns.get(rank, 0), period_ns, 0)
+        yield Starved(rank, interval_ns, alone_ns.get(rank, 0), period_ns, 0)
 
 
 def _rest_of_steps_ns(step_trace: Table) -> dict[int, int]:

@@ -8,28 +8,27 @@ What those hold is summed for each rank: device time of ranks and steps in
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from timeline.analysis.gains.findings import Cause
 from timeline.analysis.ordinary_steps import has_several_graphs
-from timeline.analysis.waits.culprit import Culprit, HeldUp
+from timeline.analysis.waits.culprit import Culprit
 from timeline.analysis.waits.waiting import Basis
 from timeline.columns.columns import Bool, Int64
 from timeline.figures import verdict_words as words
 from timeline.figures.advice import worst_of_each
-from timeline.figures.bound_table import COPIES, WAITING
-from timeline.figures.bounds import Bound, bounds_sentence, find_bounds
 from timeline.figures.data_advice import ABOUT_DATA, STEP_INTERVAL, STEP_INTERVAL_OF_RANKS
-from timeline.figures.idle_words import MeanIdle, idle_sentence, mean_idle
+from timeline.figures.findings import ReportedFindings
+from timeline.figures.idle_words import idle_sentence, mean_idle
 from timeline.figures.mean_step import MeanStep, mean_steps
 from timeline.figures.pipeline_table import pipeline_sentences
 from timeline.figures.rank_tables import Figures
 from timeline.figures.renamed_keys import with_renamed_keys
-from timeline.figures.starvation import find_starved
 from timeline.figures.table import Table
 from timeline.figures.time_tables import extent_ns
 from timeline.figures.untimed_words import untimed_sentences
@@ -90,17 +89,15 @@ class Verdict:
     `Figures.steps` and `Figures.exposed_steps`; of all, if no step has any.
     step_extreme: of ordinary steps. operators, collectives: the types that took longest over all
     ranks, with their share of all computing or communicating. stragglers: a row per rank that kept
-    others waiting in collectives, who cost most first. basis: what that stands on. held_up: who
-    holds up the others. mean: where a mean ordinary step goes, None where no rank did anything;
-    mean_steps: the same, a row per rank. ends: at which step device tasks end, where steps are
-    marked beyond. idle: why devices idle. bounds: what could be won at most. computing: by rank,
-    the row of `Figures.computing_causes` of one that computes longer than others. used_ranks,
+    others waiting in collectives, who cost most first. basis: what that stands on. findings: what
+    to mend first. culprit: the rank that the first of them names. mean: where a mean ordinary step
+    goes, None where no rank did anything; mean_steps: the same, a row per rank. ends: at which step
+    device tasks end, where steps are marked beyond. idle: why devices idle. used_ranks,
     unused_ranks: how many ranks did anything, and how many nothing; step_count: how many steps did,
     measured_steps: how many of them are in steps. rank_means: of the columns of mean_steps over its
-    ranks, None where no rank tells it. bubbles: what is to be said of a pipeline. starved: the rank
-    whose device idles for data, where that stands first. data_advice, advice: what the small tables
-    beside timelines advise, of data and of all else. untimed: what those tell where no rank did
-    anything at a known time.
+    ranks, None where no rank tells it. bubbles: what is to be said of a pipeline. data_advice,
+    advice: what the small tables beside timelines advise, of data and of all else. untimed: what
+    those say where no rank did anything at a known time.
     """
 
     ranks: Table
@@ -111,20 +108,18 @@ class Verdict:
     collectives: Table
     stragglers: Table
     basis: Basis
-    held_up: HeldUp
+    findings: ReportedFindings
+    culprit: Culprit | None
     mean: MeanStep | None
     mean_steps: Table
     ends: str | None
     idle: str | None
-    bounds: tuple[Bound, ...]
-    computing: Mapping[int, Mapping[str, Any]]
     used_ranks: int = 0
     unused_ranks: int = 0
     step_count: int = 0
     rank_means: dict[str, int | None] = field(default_factory=dict)
     bubbles: tuple[str, ...] = ()
     measured_steps: int = 0
-    starved: Culprit | None = None
     data_advice: tuple[str, ...] = ()
     advice: tuple[str, ...] = ()
     untimed: tuple[str, ...] = ()
@@ -144,16 +139,17 @@ class Verdict:
         communication = totals["communication"] == 1
         mean, means = MeanStep.of(figures), mean_steps(figures)
         idle = None if mean is None else mean_idle(figures, between_ns=mean.between_ns)
-        starved = find_starved(figures)
         between = None if mean is None else words.between_sentence(mean)
-        late = starved or figures.held_up.culprit
-        told = list(worst_of_each(figures.all_advice(), None if late is None else late.rank))
-        # What passes between steps is told once, by what tells most of it.
-        if starved or between or any(one.about == STEP_INTERVAL_OF_RANKS for one in told):
+        culprit = figures.culprit
+        told = list(worst_of_each(figures.all_advice(), None if culprit is None else culprit.rank))
+        # What passes between steps is said once, by what says most of it.
+        is_input = [one for one in figures.findings.found if one.cause is Cause.INPUT]
+        if is_input or between or any(one.about == STEP_INTERVAL_OF_RANKS for one in told):
             told = [one for one in told if one.about != STEP_INTERVAL]
-        if starved is not None:
-            of_ranks = STEP_INTERVAL_OF_RANKS, starved.rank
-            told = [one for one in told if (one.about, one.rank) != of_ranks]
+        blamed = {rank for one in is_input for rank in one.ranks or ()}
+        told = [
+            one for one in told if one.about != STEP_INTERVAL_OF_RANKS or one.rank not in blamed
+        ]
         return cls(
             figures.overlap,
             measured,
@@ -163,7 +159,8 @@ class Verdict:
             _longest(totals, communication),
             _stragglers(figures.waiting),
             figures.basis,
-            figures.held_up,
+            figures.findings,
+            culprit,
             mean,
             means,
             words.ends_sentence(figures.steps),
@@ -175,50 +172,32 @@ class Verdict:
                 span_ns=mean.period_ns,
                 computing=mean.computing_ns > 0,
             ),
-            () if mean is None else find_bounds(figures, _lost(mean, idle)),
-            {
-                row["rank"]: row
-                for row in figures.computing_causes.to_dicts()
-                if row["cause"] is not None
-            },
             len(means),
             len(figures.overlap) - len(means),
             len(steps),
             {name: _mean_of(column) for name, column in means.columns.items()},
             tuple(pipeline_sentences(figures.pipeline, _filed_stages(figures.parallel))),
             len(measured),
-            starved,
             tuple(one.text for one in told if one.about in ABOUT_DATA),
             tuple(one.text for one in told if one.about not in ABOUT_DATA),
             () if mean is not None else tuple(untimed_sentences(figures)),
         )
 
     @property
-    def culprit(self) -> Culprit | None:
-        """The rank whose device idles for data, or else that holds up the others, if it is one."""
-        return self.held_up.culprit if self.starved is None else self.starved
-
-    @property
-    def notable_culprit(self) -> Culprit | None:
-        """The culprit, where others wait for it notably, or it for data."""
-        culprit = self.culprit
-        return None if culprit is None or culprit.share < words.HARDLY else culprit
-
-    @property
     def slow_rank(self) -> int | None:
-        """The culprit, where others wait for it notably.
+        """Return the rank that the first finding names.
 
-        Where nothing tells who waits for whom, the rank whose steps take notably longer.
+        Where nothing can be found, the rank whose steps take notably longer.
         """
         if self.culprit is not None:
-            return None if self.notable_culprit is None else self.notable_culprit.rank
+            return self.culprit.rank
         return self._slowest_by_steps
 
     @property
     def _slowest_by_steps(self) -> int | None:
-        """The rank whose steps take notably longer, where nothing tells who waits for whom."""
+        """Return the rank whose steps take notably longer, where no run could be replayed."""
         extreme = self.rank_extreme
-        if extreme is None or self.held_up.waited_ns or extreme.spread < NOTABLE:
+        if extreme is None or not self.findings.reason or extreme.spread < NOTABLE:
             return None
         return extreme.slowest
 
@@ -226,9 +205,10 @@ class Verdict:
     def telling_ranks(self) -> tuple[int, ...]:
         """The ranks to look at: the culprit, if it is profiled, and who waits longest for it.
 
-        Without a culprit, the rank on which the slowest step was slowest; none where nothing tells.
+        Without a culprit, those of the first finding, or the rank on which the slowest step was
+        slowest; none where nothing is known.
         """
-        culprit, step, rank = self.notable_culprit, self.step_extreme, self.rank_extreme
+        culprit, step, rank = self.culprit, self.step_extreme, self.rank_extreme
         if culprit is not None:
             waits = tuple(waiter.rank for waiter in culprit.waiters[:1])
             return (culprit.rank, *waits) if culprit.profiled else waits
@@ -237,49 +217,36 @@ class Verdict:
         return () if rank is None else (rank.slowest,)
 
     def sentences(self) -> Iterator[str]:
-        """The answers for people, the most telling first."""
-        if self.starved is not None:
-            yield words.starved_sentence(self.starved)
-            yield from self.data_advice
-        # That ranks hardly wait comes first only where nothing is wrong.
-        waits = () if self.mean is None else tuple(self._who_holds_up())
-        wait_notably = self.held_up.share >= words.HARDLY or self.notable_culprit is not None
-        if wait_notably:
-            yield from waits
-        if self.starved is None:
-            yield from self.data_advice
+        """Yield the answers for people, the most telling first."""
+        found = [one.sentence for one in self.findings.found]
+        yield from found[:1]
+        yield from self.data_advice
         yield from self.advice
-        if not wait_notably:
-            yield from waits
         yield from self.untimed
         if self.mean is not None:
+            if not found and not self.findings.reason:
+                yield words.nothing_sentence(self.mean, self._longest_operator())
             yield from self._where_time_goes(self.mean)
+            if self.findings.recording_ns and self.findings.reason:
+                yield f"What could be won is not known: {self.findings.reason}."
+        for number, sentence in enumerate(found[1:], 2):
+            yield f"{number}. {sentence}"
+        if any(one.ranks is None or len(one.ranks) != 1 for one in self.findings.found[:1]):
+            yield from filter(None, [words.basis_sentence(self.basis)])
+
+    def _longest_operator(self) -> str:
+        """Return the type of operator that takes longest, with its share; empty for none."""
+        row = next(iter(self.operators.to_dicts()), None)
+        return "" if row is None else f"{row['type']} {row['share']:.0%} of computing"
 
     def _where_time_goes(self, mean: MeanStep) -> Iterator[str]:
         """What a mean step consists of, what could be won, and what takes longest."""
         yield words.step_sentence(mean)
         yield from self.bubbles
         yield from self._outside()
-        between, bounds = words.between_sentence(mean), bounds_sentence(self.bounds)
-        yield from filter(None, [between, self.idle, bounds, self.ends])
+        yield from filter(None, [words.between_sentence(mean), self.idle, self.ends])
         yield from self._slowest_step()
-        if self.held_up.culprit is None:
-            yield from self._slowest_rank()
-        else:
-            yield from filter(None, [words.waits_longest_sentence(self.held_up.culprit)])
-
-    def _who_holds_up(self) -> Iterator[str]:
-        """The rank that holds up the others and why; or how long ranks wait for no single one."""
-        culprit = self.held_up.culprit
-        if culprit is None:
-            yield from filter(None, [words.no_culprit_sentence(self.held_up)])
-        else:
-            yield words.culprit_sentence(culprit)
-            is_told = self.starved is not None and self.starved.rank == culprit.rank
-            if culprit.share >= words.HARDLY and not is_told:
-                yield words.cause_sentence(culprit, self.computing.get(culprit.rank))
-        if self.held_up.waited_ns:
-            yield from filter(None, [words.basis_sentence(self.basis)])
+        yield from self._slowest_rank()
 
     def _outside(self) -> Iterator[str]:
         """What the profiler counts as free beside the time that shares are of."""
@@ -334,21 +301,14 @@ class Verdict:
             "stragglers": self.stragglers.to_dicts(),
             "waiting_basis": {**asdict(self.basis), "share": round(self.basis.share, 6)},
             "culprit": None if self.culprit is None else self.culprit.to_dict(),
+            "findings": [one.to_dict() for one in self.findings.found],
+            "replay": self.findings.to_dict(),
         }
 
 
 def _filed_stages(parallel: Table) -> int | None:
     """How many stages a file says that the pipeline has."""
     return next((row["stages"] for row in parallel.to_dicts()), None)
-
-
-def _lost(mean: MeanStep, idle: MeanIdle | None) -> set[str]:
-    """What is told to be lost in a mean step: of nothing else it is said what could be won."""
-    parts = {WAITING: mean.waiting_ns, COPIES: mean.copies_ns}
-    lost = {name for name, part_ns in parts.items() if words.percent(part_ns or 0, mean.span_ns)}
-    if idle is not None:
-        lost |= {cause for cause, _ in idle.told(mean.period_ns)}
-    return lost
 
 
 def _outside(row: dict[str, Any], *, several: bool) -> Iterator[str]:

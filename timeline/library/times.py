@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from timeline.declarations import with_keywords
@@ -109,11 +108,15 @@ class TimeTables(OpenProfile):
         Raises:
             TimelineError: as `overlap`.
         """
-        from timeline.analysis.path.estimates import estimated_gain_ns
+        from timeline.analysis.gains.findings import estimate_gain_ns
+        from timeline.analysis.gains.run import gather_run
 
-        chosen = self._chosen(selection, keywords)
-        known = read_known(*self._reader, chosen, replace(ALWAYS_ASKED, estimate=True))
-        return estimated_gain_ns(known.facts, known.waiting, rank)
+        known = read_known(*self._reader, self._chosen(selection, keywords), ALWAYS_ASKED)
+        numbers = [facts.rank for facts in known.facts]
+        run = gather_run(known.facts, known.waiting)
+        if run is None or rank not in numbers or len(numbers) < 2:
+            return None
+        return estimate_gain_ns(run, numbers.index(rank))
 
     @with_keywords(SelectionKeywords, Selection)
     def step_trace(

@@ -16,6 +16,7 @@ from timeline.analysis.chosen_detail import ChosenDetail, with_chosen_detail
 from timeline.analysis.cut import Cut, cut, cut_steps, cut_window
 from timeline.analysis.drawn_records import drawn_records, omissions_of_drawn
 from timeline.analysis.filed_times import filed_totals, with_filed_times
+from timeline.analysis.gains.recording import Recording, record_rank
 from timeline.analysis.idle.idle_causes import measure_idle
 from timeline.analysis.idle.idle_sums import IdleCause
 from timeline.analysis.idle.lost_kernels import with_lost_kernels
@@ -33,7 +34,6 @@ from timeline.analysis.overlap import (
 from timeline.analysis.path.op_delays import op_delays
 from timeline.analysis.path.path_items import RankPath
 from timeline.analysis.path.rank_path import rank_path
-from timeline.analysis.gains.recording import record_rank
 from timeline.analysis.questions import EVERY_ROW, Questions
 from timeline.analysis.rank_facts import (
     ProfileFacts,
@@ -45,7 +45,6 @@ from timeline.analysis.selected_rank import DrawOptions, SelectedRank
 from timeline.analysis.single_records import single_records
 from timeline.analysis.step_membership import NO_STEP, Membership
 from timeline.analysis.waits.collectives import RankCollectives, rank_collectives
-from timeline.analysis.waits.lateness import fetching_ns
 from timeline.analysis.work.computed_work import computed_work
 from timeline.analysis.work.launching_operators import launcher_figures, with_launchers
 from timeline.analysis.work.operator_steps import operator_steps
@@ -284,8 +283,6 @@ def _with_answers(
         facts = replace(facts, allocated=allocated_memory(records, asked.most_allocations))
     if asked.every_task or asked.every_call:
         facts = replace(facts, single=single_records(part, asked))
-    if asked.estimate:
-        facts = replace(facts, replay=record_rank(records, part.membership, collectives.ops.selected))
     return facts
 
 
@@ -352,8 +349,9 @@ def _with_causes(facts: RankFacts, part: Cut, collectives: RankCollectives) -> R
         facts.step_totals.computing_ns,
         facts.overlap_ns["computing_ns"],
     )
-    path = RankPath()
+    path, recording = RankPath(), Recording()
     if not facts.not_recorded:
+        recording = record_rank(records, part.membership, collectives.ops.selected)
         path = rank_path(records, collectives.ops.selected, facts.device_end_ns)
     computing_ns, host_ns = op_delays(path.items, len(collectives.ops))
     ops = replace(collectives.ops, computing_before_ns=computing_ns, host_before_ns=host_ns)
@@ -363,7 +361,7 @@ def _with_causes(facts: RankFacts, part: Cut, collectives: RankCollectives) -> R
         work=work,
         launchers=launcher_figures(records),
         path=path,
-        fetching_ns=fetching_ns(records),
+        replay=recording,
     )
 
 

@@ -67,8 +67,6 @@ class ExportReport:
     exact_steps: tuple[ExactStep, ...] = ()
     """Steps in which nothing is merged, where anything else is."""
     csv: CsvFile | None = None
-    estimated_gain_ns: int | None = None
-    """How much earlier the selection would end if the culprit were as fast as the others."""
     see_why: str = ""
     """The command that shows why the slowest is slow; empty where there is none."""
     by_layer: bool = False
@@ -92,7 +90,7 @@ class ExportReport:
             "removed": [str(part) for part in self.removed],
             "csv": None if self.csv is None else self.csv.to_dict(),
             "ranks": [rank.to_dict() for rank in self.ranks],
-            "verdict": self._verdict_dict(),
+            "verdict": self.verdict.to_dict(),
             "overlap": [row.to_dict() for row in self.overlap],
             "waiting": waiting_dicts(self.figures.waiting, self.figures.waited_for),
             "collectives": self.figures.collectives.to_dicts(),
@@ -123,12 +121,6 @@ class ExportReport:
             "memory_graphs": self.figures.memory_graphs.to_dicts(),
             "advice": self.figures.advice.to_dicts(),
         }
-
-    def _verdict_dict(self) -> dict[str, Any]:
-        verdict = self.verdict.to_dict()
-        if verdict["culprit"] is not None:
-            verdict["culprit"]["estimated_gain_ns"] = self.estimated_gain_ns
-        return verdict
 
     def step_times(self) -> Table:
         """The times of each rank and step, in the columns of step_trace_time.csv."""

@@ -81,7 +81,7 @@ def view_of(report: ExportReport) -> View:
 
 def _note(report: ExportReport, shown_ns: tuple[int, int] | None) -> Iterator[Command]:
     """Mark the longest wait for the culprit, in view if there is one; answers are there by then."""
-    culprit = report.verdict.notable_culprit
+    culprit = report.verdict.culprit
     if culprit is None:
         return
     first_ns, last_ns = shown_ns or (0, 0)
@@ -99,7 +99,7 @@ def _answers(report: ExportReport) -> tuple[Command, ...]:
     asked = [
         (WHY_IDLE, len(report.figures.idle) > 0),
         (SLOW_STEPS, report.verdict.step_extreme is not None),
-        (WHO_HOLDS_UP, report.verdict.notable_culprit is not None),
+        (WHO_HOLDS_UP, report.verdict.culprit is not None),
     ]
     return answers([question for question, has_answer in asked if has_answer])
 

@@ -15,12 +15,21 @@ import numpy as np
 
 from timeline.analysis.gains.mends import Mends, Part, split_odd
 from timeline.analysis.gains.replay import Played, RecordedRank, Replay
-from timeline.columns.columns import Bool, Int64
+from timeline.columns.columns import Bool, Codes, Int64
 from timeline.columns.group_by import group_by
 from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID
 
-__all__ = ["Basis", "Cause", "Finding", "FindingKind", "Findings", "Run", "find_losses"]
+__all__ = [
+    "Basis",
+    "Cause",
+    "Finding",
+    "FindingKind",
+    "Findings",
+    "Run",
+    "estimate_gain_ns",
+    "find_losses",
+]
 
 NOTABLE = 0.02
 """A gain of a smaller share of the recording is no finding."""
@@ -92,10 +101,11 @@ class Finding:
     """One thing to mend.
 
     ranks: positions, None for all. absent: the number of a rank that is not recorded, in place of
-    ranks. steps: numbers of steps, None for all. gain_ns: what it wins alone; further_ns: what it wins on top of the findings before it. took_ns, less_ns: what the
-    parts that it mends took, on the rank where they took longest, and how much less they would
-    take. name: what ran longest in them. fault: whether something is worse than its like; else it
-    is a lever, which makes a healthy run faster.
+    ranks. steps: numbers of steps, None for all. gain_ns: what it wins alone; further_ns: what it
+    wins on top of the findings before it. took_ns, less_ns: what the parts that it mends took, on
+    the rank where they took longest, and how much less they would take. name: what ran longest in
+    them. fault: whether something is worse than its like; else it is a lever, which makes a healthy
+    run faster.
     """
 
     kind: FindingKind
@@ -194,6 +204,18 @@ def find_losses(run: Run) -> Findings:
     return replace(known, found=tuple(search.findings()))
 
 
+def estimate_gain_ns(run: Run, rank: int) -> int:
+    """Return how much shorter a run would be if one rank were as fast as its peers.
+
+    rank: its position.
+    """
+    replay = Replay(run.ranks, run.start_ns)
+    mends = Mends.of(replay, run.ranks, run.steps, run.classes)
+    its = (mends.parts.rank == rank) & (mends.parts.part < Part.TRANSFER)
+    played = replay.play(mends.sooner_ns(np.where(its, mends.peers_ns, 0)))
+    return replay.unchanged.total_ns - played.total_ns
+
+
 class _Search:
     """Looks for losses, one at a time, and then for levers."""
 
@@ -202,23 +224,34 @@ class _Search:
 
     def findings(self) -> list[Finding]:
         """Return what is worth mending: faults, then levers, or one that is worth far more."""
-        faults, mended_ns = self._losses(list(_faults(self._run, self._mends)), None)
-        levers, _ = self._losses(list(_levers(self._mends)), mended_ns)
+        faults, mended_ns = self._losses(list(_faults(self._run, self._mends)))
+        levers = self._gains_of_levers(mended_ns)
         most_ns = FAR_MORE * max((one.gain_ns for one in faults), default=0)
         if levers and levers[0].basis is Basis.REPLAY and levers[0].gain_ns > most_ns:
             return [*levers, *faults]
         return [*faults, *levers]
 
-    def _losses(
-        self, candidates: Sequence[_Candidate], mended_ns: Int64 | None
-    ) -> tuple[list[Finding], Int64]:
-        """Return losses on top of what is mended, and by how much less the parts then take."""
+    def _gains_of_levers(self, mended_ns: Int64) -> list[Finding]:
+        """Return what levers win, alone and on top of what is mended, the largest first."""
+        unchanged, found = self._replay.unchanged, list[Finding]()
+        now = self._replay.play(self._mends.sooner_ns(mended_ns)) if mended_ns.any() else unchanged
+        for lever in _levers(self._mends):
+            alone, further = (
+                before.total_ns - self._replay.play(self._mends.sooner_ns(less_ns)).total_ns
+                for before, less_ns in (
+                    (unchanged, lever.less_ns),
+                    (now, np.maximum(mended_ns, lever.less_ns)),
+                )
+            )
+            if max(alone, further) >= NOTABLE * self._run.recording_ns:
+                found.append(self._finding(lever, alone, further))
+        return sorted(found, key=lambda one: -one.further_ns)
+
+    def _losses(self, candidates: Sequence[_Candidate]) -> tuple[list[Finding], Int64]:
+        """Return losses, each on top of those before, and by how much less the parts then take."""
         found = list[Finding]()
         now = self._replay.unchanged
-        if mended_ns is None:
-            mended_ns = np.zeros(len(self._mends.parts), np.int64)
-        elif mended_ns.any():
-            now = self._replay.play(self._mends.sooner_ns(mended_ns))
+        mended_ns = np.zeros(len(self._mends.parts), np.int64)
         for _ in range(MOST_FINDINGS):
             best = self._best(candidates, mended_ns, now)
             if best is None:
@@ -329,7 +362,7 @@ def _faults(run: Run, mends: Mends) -> Iterator[_Candidate]:
 _TASKS = (Part.COMPUTING, Part.COPYING)
 
 
-def _masks(part: Int64) -> Iterator[tuple[Cause, Bool]]:
+def _masks(part: Codes) -> Iterator[tuple[Cause, Bool]]:
     """Yield what each cause makes longer; of unknown cause is all but transfers."""
     yield Cause.COMPUTING, np.isin(part, _TASKS)
     yield Cause.HOST, part == Part.HOST
@@ -360,9 +393,7 @@ def _of_ranks(run: Run, mends: Mends) -> Iterator[_Candidate]:
                 yield _Candidate(kind, (rank,), numbers, cause, in_odd_ns)
 
 
-def _of_steps(
-    run: Run, mends: Mends, odd: Bool, numbers: tuple[int, ...]
-) -> Iterator[_Candidate]:
+def _of_steps(run: Run, mends: Mends, odd: Bool, numbers: tuple[int, ...]) -> Iterator[_Candidate]:
     """Yield what makes odd steps slower than the others, on all ranks and on each."""
     parts = mends.parts
     beyond_ns = mends.beyond_steps(odd)
@@ -425,9 +456,7 @@ def _of_absent(mends: Mends) -> Iterator[_Candidate]:
     absent = parts.part == Part.ABSENCE
     for rank in np.unique(parts.group[absent]).tolist():
         less_ns = np.where(absent & (parts.group == rank), parts.time_ns, 0)
-        yield _Candidate(
-            FindingKind.SLOW_RANK, (), None, Cause.UNKNOWN, less_ns, absent=rank
-        )
+        yield _Candidate(FindingKind.SLOW_RANK, (), None, Cause.UNKNOWN, less_ns, absent=rank)
 
 
 def _of_stages(run: Run, mends: Mends) -> Iterator[_Candidate]:

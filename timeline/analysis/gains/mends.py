@@ -205,7 +205,8 @@ def split_odd(values: Int64) -> Bool:
     usual = max(float(np.median(lower)), 1.0)
     if gaps[at] <= LEAST_GAP * usual or gaps[at] <= SPREADS * spread or len(upper) > len(lower):
         return none
-    return values > lower[-1]
+    upper_ones: Bool = values > lower[-1]
+    return upper_ones
 
 
 def _parts(
@@ -314,7 +315,7 @@ def _lags(work: DeviceWork) -> tuple[Rows, Int64]:
     return rows, work.start_ns[rows] - work.end_ns[work.before[rows]]
 
 
-def count_turns(keys: Sequence[Int64]) -> Int64:
+def count_turns(keys: Sequence[Int64 | Codes | Rows]) -> Int64:
     """Return how many rows with the same keys come before each row."""
     count = len(keys[0])
     group = group_by(count, keys).group
@@ -335,7 +336,7 @@ def _like_of_others(parts: Parts, work_class: Int64) -> Int64:
     count = len(parts)
     if not count:
         return np.zeros(0, np.int64)
-    keys = [parts.part, work_class, parts.step, parts.name, parts.turn]
+    keys: list[Int64 | Codes] = [parts.part, work_class, parts.step, parts.name, parts.turn]
     groups = group_by(count, keys)
     order = np.lexsort((parts.time_ns, groups.group))
     size = np.bincount(groups.group)
@@ -348,7 +349,8 @@ def _like_of_others(parts: Parts, work_class: Int64) -> Int64:
     def other(place: Int64) -> Int64:
         """Return the time of the other at each place, in order of time without the own one."""
         at = first[group] + place + (place >= own)
-        return sorted_ns[np.minimum(at, count - 1)]
+        found: Int64 = sorted_ns[np.minimum(at, count - 1)]
+        return found
 
     lower, upper = other(np.maximum(others - 1, 0) // 2), other(others // 2)
     like_ns = np.empty(count, np.int64)
@@ -381,7 +383,7 @@ def _completed(parts: Parts, like_ns: Int64) -> Int64:
     if not lacks.any():
         return like_ns
     in_step = parts.step != NO_ID
-    keys = [parts.part, parts.rank, parts.name, parts.turn]
+    keys: list[Int64 | Codes] = [parts.part, parts.rank, parts.name, parts.turn]
     own_ns = _medians(parts, keys, in_step)
     groups = group_by(len(parts), keys)
     several = groups.sum(in_step.astype(np.int64))[groups.group] > 1

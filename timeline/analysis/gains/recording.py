@@ -44,8 +44,9 @@ class DeviceWork(Spans):
     kind: a PathKind. name: code of the strings of the recording. collective: the row of an op among
     the rank's collectives, NO_ID for tasks. before: the row whose end it needs on the device,
     always an earlier one, NO_ID for none; stream_before: the row before it on its stream, which is
-    another one where it seems to wait for another stream. launch: the row of the host point at which it was
-    launched, NO_ID where that is not recorded. step: the row of its step, NO_STEP for none.
+    another one where it seems to wait for another stream. launch: the row of the host point at
+    which it was launched, NO_ID where that is not recorded. step: the row of its step, NO_STEP for
+    none.
     """
 
     kind: Codes = column(np.int32)
@@ -63,8 +64,8 @@ class HostPoints(ColumnTable):
     A launch, the start and the end of a call that waits for the device, the end of a call that
     waits for data, the edges of a mark of a step. name: code of the strings of the recording: of
     the item that is launched, else of the call. waits_for: the item whose end the host waited for,
-    at the end of the call in which it did, else NO_ID. data_ns: how much of the time since the point before the host
-    waited for data. step: the row of its step, NO_STEP for none.
+    at the end of the call in which it did, else NO_ID. data_ns: how much of the time since the
+    point before the host waited for data. step: the row of its step, NO_STEP for none.
     """
 
     time_ns: Int64 = column(np.int64)
@@ -258,9 +259,7 @@ def _blocked(items: DeviceItems, time_ns: Int64) -> tuple[Rows, Rows]:
     return rows[is_blocked], item[is_blocked]
 
 
-def _steps_of_points(
-    steps: Steps, time_ns: Int64, is_launch: Rows, of_launches: Codes
-) -> Codes:
+def _steps_of_points(steps: Steps, time_ns: Int64, is_launch: Rows, of_launches: Codes) -> Codes:
     """Return the row of the step of each point, NO_STEP for those behind the last one.
 
     By the marks on the host, where a step begins at the end of the one before; without such marks,

@@ -125,7 +125,9 @@ class Replay:
         came = [_NEVER] * net.groups
         add = times.append
         columns = (net.first, first_ns, net.second, second_ns, net.group)
-        for first, after, second, later, group in zip(*(its[1:].tolist() for its in columns), strict=True):
+        for first, after, second, later, group in zip(
+            *(its[1:].tolist() for its in columns), strict=True
+        ):
             # An op ends after its arrivals, which are numbered below zero.
             moment = (times[first] if first >= 0 else came[-1 - first]) + after
             if second >= 0 and times[second] + later > moment:
@@ -161,9 +163,9 @@ class _Net:
 
     first, second: (nodes,) the nodes that each waits for; first is below zero at the end of an op,
     which waits for all its arrivals, and second NO_ID where there is no other. first_ns, second_ns:
-    how long after them it comes. group: the op to which a node is the arrival, NO_ID for others; groups: how many
-    ops there are. recorded_ns: when each node came. item_end, item_start, point: the nodes of items
-    and of points of hosts.
+    how long after them it comes. group: the op to which a node is the arrival, NO_ID for others;
+    groups: how many ops there are. recorded_ns: when each node came. item_end, item_start, point:
+    the nodes of items and of points of hosts.
     """
 
     def __init__(self, run: Replay, ranks: Sequence[RecordedRank]) -> None:
@@ -209,9 +211,11 @@ class _Net:
         # What is recorded to come later than the node that waits for it let nothing start.
         for needs in (first, second):
             needs[(needs != NO_ID) & (place[needs] >= place)] = NO_ID
-        first, second = np.where(first == NO_ID, second, first), np.where(first == NO_ID, NO_ID, second)
+        alone = first == NO_ID
+        first, second = np.where(alone, second, first), np.where(alone, NO_ID, second)
         first[first == NO_ID] = _ORIGIN
-        ready_ns = node_ns - np.concatenate([[0], length_ns, np.zeros(len(order) - 1 - len(work), np.int64)])
+        ready_ns = node_ns.copy()
+        ready_ns[item] -= length_ns
         first_ns = ready_ns - node_ns[first]
         second_ns = np.where(second != NO_ID, ready_ns - node_ns[second], 0)
         for nodes in (item, point):
@@ -260,7 +264,7 @@ def _usual_lag_ns(lags_ns: Int64) -> int:
     return min(LEAST_LAG_NS, max(int(np.median(lags_ns)), 0))
 
 
-def _nodes(nodes: Rows, rows: Rows, first: Rows) -> Rows:
+def _nodes(nodes: Rows, rows: Rows | Codes, first: Rows) -> Rows:
     """Return the nodes of rows that each rank counts from its own first, NO_ID for NO_ID."""
     return np.where(rows != NO_ID, np.append(nodes, NO_ID)[rows + first], NO_ID)
 
@@ -285,9 +289,7 @@ class _Ops:
     before: Rows
 
     @classmethod
-    def of(
-        cls, work: DeviceWork, ranks: Sequence[RecordedRank], run: Replay
-    ) -> _Ops:
+    def of(cls, work: DeviceWork, ranks: Sequence[RecordedRank], run: Replay) -> _Ops:
         rows = np.flatnonzero(work.collective != NO_ID)
         owner = np.repeat(np.arange(len(ranks)), [len(one.recording.work) for one in ranks])[rows]
         its = RankOps.concat(

@@ -47,7 +47,8 @@ def gather_run(facts: Sequence[RankFacts], waiting: Waiting) -> Run | None:
     numbers, steps, bounds_ns = _steps(facts)
     if len(bounds_ns):
         start_ns, end_ns = min(start_ns, int(bounds_ns[0])), max(end_ns, int(bounds_ns[-1]))
-    start_ns = min([start_ns, *(int(r.recording.points.time_ns[0]) for r in ranks if len(r.recording.points))])
+    hosts = [rank.recording.points for rank in ranks if len(rank.recording.points)]
+    start_ns = min([start_ns, *(int(points.time_ns[0]) for points in hosts)])
     if not len(numbers):
         ranks, steps = _in_sections(ranks)
     ranks = _with_known_order(ranks, steps)
@@ -131,8 +132,7 @@ def _steps(facts: Sequence[RankFacts]) -> tuple[Int64, list[Int64], Int64]:
     if not len(iteration):
         return iteration, [np.zeros(0, np.int64) for _ in facts], np.zeros(0, np.int64)
     group = number_steps(facts)
-    starts_ns = np.concatenate([rank.replay.steps_start_ns if len(rank.replay.steps_start_ns) else rank.steps.start_ns for rank in facts])
-    ends_ns = np.concatenate([rank.replay.steps_end_ns if len(rank.replay.steps_end_ns) else rank.steps.end_ns for rank in facts])
+    starts_ns, ends_ns = (np.concatenate(its) for its in zip(*map(_marks, facts), strict=True))
     groups = group_by(len(group), [group])
     last_ns = groups.greatest(ends_ns)
     order = np.argsort(last_ns, kind="stable")
@@ -141,6 +141,13 @@ def _steps(facts: Sequence[RankFacts]) -> tuple[Int64, list[Int64], Int64]:
     bounds_ns = np.maximum.accumulate(np.append(starts_ns.min(), last_ns[order]))
     steps = np.split(place[groups.group], np.cumsum(sizes)[:-1])
     return iteration[groups.first[order]], steps, bounds_ns
+
+
+def _marks(rank: RankFacts) -> tuple[Int64, Int64]:
+    """Return when the steps of a rank begin and end, as marked where it was not recorded."""
+    if len(rank.replay.steps_start_ns):
+        return rank.replay.steps_start_ns, rank.replay.steps_end_ns
+    return rank.steps.start_ns, rank.steps.end_ns
 
 
 def _in_sections(ranks: Sequence[RecordedRank]) -> tuple[list[RecordedRank], list[Int64]]:
@@ -218,9 +225,7 @@ def _compared(work: DeviceWork) -> Bool:
     return in_step if in_step.any() else computes
 
 
-def _with_known_order(
-    ranks: Sequence[RecordedRank], steps: Sequence[Int64]
-) -> list[RecordedRank]:
+def _with_known_order(ranks: Sequence[RecordedRank], steps: Sequence[Int64]) -> list[RecordedRank]:
     """Return ranks whose tasks wait for another stream only where that is known.
 
     What starts late on its stream is taken to wait for what ended last on any other one. Where it
@@ -238,7 +243,8 @@ def _with_known_order(
     )
     tasks = group_by(len(name), [name, count_turns([owner, step, name])])
     waits, just_launched, follows = (
-        np.concatenate(its) for its in zip(*(_starts(rank.recording) for rank in ranks), strict=True)
+        np.concatenate(its)
+        for its in zip(*(_starts(rank.recording) for rank in ranks), strict=True)
     )
     known = tasks.sum((waits & ~just_launched & follows).astype(np.int64)) > 0
     alone = waits & just_launched & ~known[tasks.group]

@@ -57,7 +57,7 @@ def render_export_page(report: ExportReport) -> bytes:
 
 def _culprit(report: ExportReport) -> str:
     """How the first sentence begins where it blames a rank; empty where it does not."""
-    culprit = report.verdict.notable_culprit
+    culprit = report.verdict.culprit
     return "" if culprit is None else f"Rank {culprit.rank}"
 
 
@@ -130,7 +130,7 @@ def _rank_note(report: ExportReport, rank: int | None) -> str:
     """Why the steps of a rank are drawn first."""
     culprit, extreme = report.verdict.culprit, report.verdict.rank_extreme
     if culprit is not None and culprit.rank == rank:
-        return "which holds up the others" if culprit.waiters else "which waits for data"
+        return "which is to be mended first"
     if culprit is not None and rank in [waiter.rank for waiter in culprit.waiters[:1]]:
         return "which waits longest"
     return "the slowest" if extreme is not None and extreme.slowest == rank else ""

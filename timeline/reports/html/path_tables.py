@@ -1,4 +1,4 @@
-"""The tables of a page on what determined how long steps took, and the largest possible gain."""
+"""The tables of a page on what determined how long steps took."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from timeline.analysis.idle.idle_sums import IdleCause
 from timeline.columns.group_by import group_by
-from timeline.figures.bound_table import COPIES, HOST, WAITING, bound_table
 from timeline.figures.path_table import path_parts
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
@@ -28,34 +26,14 @@ from timeline.units import spell_count
 __all__ = ["path_tables"]
 
 MOST_ROWS = 24
-_CAUSES = {
-    WAITING: "Waiting",
-    COPIES: "Copies",
-    HOST: "Everything the host does",
-    **{cause.value: cause.label for cause in IdleCause},
-}
 
 
 def path_tables(figures: Figures) -> Iterator[PageTable]:
-    """What is on the critical path of all steps, and the bounds of what is won, if any is known."""
+    """What is on the critical path of all steps."""
     if not len(figures.critical_path):
         return
     parts = path_parts(figures.critical_path)
     yield _kinds(parts)
-    bounds = bound_table(figures)
-    bounds = bounds.take(bounds["at_most_ns"] > 0) if len(bounds) else bounds
-    if len(bounds):
-        causes = [_CAUSES[cause] for cause in bounds["cause"].tolist()]
-        yield page_table(
-            "bounds",
-            "Largest possible gain",
-            [
-                text_column("With none of", np.array(causes, object)),
-                time_column("At most", bounds["at_most_ns"]),
-                share_column("Share of path", bounds["at_most_ns"], bounds["path_ns"]),
-            ],
-            "Over ordinary steps. Time gained from one cause may be lost to another.",
-        )
     yield _parts(parts)
 
 
