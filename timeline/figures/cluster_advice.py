@@ -130,14 +130,17 @@ def _rates(flops: Table) -> Iterator[Advice]:
 
 
 def _links(links: Table) -> Iterator[Advice]:
-    """The slowest link of each kind, of those between two ranks that moved anything."""
+    """Yield the slowest link of each kind among those that moved about as much.
+
+    Short messages are slow on any link, so sizes are compared that are equal in powers of two.
+    """
     if not len(links):
         return
-    kinds: dict[str, list[Row]] = {}
+    kinds: dict[tuple[str, int], list[Row]] = {}
     for row in links.to_dicts():
         if row["source_rank"] != row["target_rank"] and row["size_bytes"] and row["total_ns"]:
-            kinds.setdefault(row["link"], []).append(row)
-    for kind, rows in kinds.items():
+            kinds.setdefault((row["link"], row["size_bytes"].bit_length()), []).append(row)
+    for (kind, _), rows in kinds.items():
         for at, share, mean in _furthest([row["bandwidth_gb_s"] for row in rows], above=False):
             yield _slow_link(kind, rows[at], share, mean)
 
