@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from timeline.analysis.gains.findings import (
+    FASTER,
     Basis,
     Cause,
     Finding,
@@ -22,6 +23,7 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waits.culprit import Culprit, find_culprit
 from timeline.analysis.waits.waiting import Waiting
 from timeline.columns.group_by import group_by
+from timeline.figures.short_names import shortened
 from timeline.figures.table import Table
 from timeline.frozen import dataclass
 from timeline.units import spell_count, spell_like, spell_share, spell_short
@@ -33,6 +35,8 @@ __all__ = ["ReportedFinding", "ReportedFindings", "report_findings"]
 
 MOST_NAMED = 8
 """More ranks, steps or runs of them are not named one by one."""
+MOST_CHARACTERS = 60
+"""Names of kernels and calls are cut to so many."""
 TIMES = 2
 """What takes so many times as long is said to, what takes less to take so many percent longer."""
 
@@ -324,7 +328,7 @@ class _Told:
     def in_call(self) -> str:
         """The host call that takes most of the time, where it is known."""
         call = self.evidence.get("call")
-        return f" (in {call})" if call else ""
+        return f" (in {shortened([call], MOST_CHARACTERS)[0]})" if call else ""
 
 
 def _slow_rank(told: _Told) -> str:
@@ -411,7 +415,9 @@ def _exposed(told: _Told) -> str:
 
 
 def _slow_operator(told: _Told) -> str:
-    return f"Compute-bound: kernels like {told.finding.name} that are 10% faster"
+    (name,) = shortened([told.finding.name], MOST_CHARACTERS)
+    share = spell_share(told.finding.less_ns * FASTER, told.finding.took_ns)
+    return f"Compute-bound: {name} takes {share} of computing, and made 10% faster"
 
 
 _SENTENCES = {
@@ -428,7 +434,7 @@ _SENTENCES = {
 
 
 def _all_of(ranks: int) -> str:
-    return "The rank" if ranks == 1 else f"All {ranks} ranks"
+    return "The rank" if ranks == 1 else "Both ranks" if ranks == 2 else f"All {ranks} ranks"
 
 
 def _listed(numbers: Sequence[int]) -> str:

@@ -20,6 +20,8 @@ __all__ = [
 
 HARDLY = 0.01
 """Ranks that wait a smaller share of a step hardly wait: nobody holds them up."""
+BUSY = 0.8
+"""A device that is busy for such a share of the time has hardly anything to wait for."""
 MOSTLY_TOLD = 0.9
 """Of a smaller share of communication it is said how much tells who waits for whom."""
 
@@ -33,9 +35,11 @@ def nothing_sentence(mean: MeanStep, longest: str) -> str:
     longest: the type of operator that takes longest, empty for none.
     """
     busy_ns = mean.computing_ns + mean.exposed_ns + mean.copies_ns
-    kernels = f"; {longest}" if longest else ""
     busy = spell_share(busy_ns, mean.period_ns)
-    return f"Nothing to mend is worth 2% of the run: device busy {busy}{kernels}."
+    if busy_ns < BUSY * mean.period_ns:
+        return f"Device busy {busy} of the time, and no single loss is worth 2% of the run."
+    kernels = f"; {longest}" if longest else ""
+    return f"Device busy {busy}: only faster kernels help{kernels}."
 
 
 def basis_sentence(basis: Basis) -> str | None:

@@ -21,6 +21,7 @@ from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID
 
 __all__ = [
+    "FASTER",
     "Basis",
     "Cause",
     "Finding",
@@ -235,7 +236,7 @@ class _Search:
         """Return what levers win, alone and on top of what is mended, the largest first."""
         unchanged, found = self._replay.unchanged, list[Finding]()
         now = self._replay.play(self._mends.sooner_ns(mended_ns)) if mended_ns.any() else unchanged
-        for lever in _levers(self._mends):
+        for lever in _levers(self._mends, len(self._run.ranks)):
             alone, further = (
                 before.total_ns - self._replay.play(self._mends.sooner_ns(less_ns)).total_ns
                 for before, less_ns in (
@@ -245,7 +246,9 @@ class _Search:
             )
             if max(alone, further) >= NOTABLE * self._run.recording_ns:
                 found.append(self._finding(lever, alone, further))
-        return sorted(found, key=lambda one: -one.further_ns)
+        # That a single rank waits for others may be all of its communication.
+        bound = (FindingKind.EXPOSED_COMMUNICATION, Basis.BOUND)
+        return sorted(found, key=lambda one: ((one.kind, one.basis) == bound, -one.further_ns))
 
     def _losses(self, candidates: Sequence[_Candidate]) -> tuple[list[Finding], Int64]:
         """Return losses, each on top of those before, and by how much less the parts then take."""
@@ -410,13 +413,17 @@ def _of_steps(run: Run, mends: Mends, odd: Bool, numbers: tuple[int, ...]) -> It
             yield _Candidate(FindingKind.SLOW_RANK, (rank,), numbers, cause, its_ns)
 
 
-def _levers(mends: Mends) -> Iterator[_Candidate]:
-    """Yield what would make a run without faults faster."""
+def _levers(mends: Mends, ranks: int) -> Iterator[_Candidate]:
+    """Yield what would make a run without faults faster.
+
+    Where no other rank tells when it came, a part of communication may be waiting: a bound.
+    """
     parts = mends.parts
     exposed_ns = np.minimum(parts.exposed_ns, parts.time_ns)
     if exposed_ns.any():
         kind, cause = FindingKind.EXPOSED_COMMUNICATION, Cause.COMMUNICATION
-        yield _Candidate(kind, None, None, cause, exposed_ns, fault=False)
+        basis = Basis.REPLAY if ranks > 1 else Basis.BOUND
+        yield _Candidate(kind, None, None, cause, exposed_ns, basis=basis, fault=False)
     computing = np.flatnonzero(parts.part == Part.COMPUTING)
     if len(computing):
         by_name = np.bincount(parts.name[computing], parts.time_ns[computing])

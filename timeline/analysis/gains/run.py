@@ -69,7 +69,9 @@ def _ops_of(facts: Sequence[RankFacts], waiting: Waiting) -> tuple[list[RankOps]
     """Return the ops of each rank, and whether all members of all of them are recorded.
 
     Where not every member was read, a group is taken to be whole if its ops of one kind and size
-    take about as long from the last arrival that is known: nine of ten within twice the shortest.
+    take about as long from the last arrival that is known: nine of ten within twice the shortest
+    of those that are as large or larger. What takes longer is no transfer alone: a member that is
+    not recorded came late.
     """
     collectives = [rank.collectives for rank in facts]
     arrivals = op_arrivals(collectives, waiting)
@@ -96,9 +98,10 @@ def _ops_of(facts: Sequence[RankFacts], waiting: Waiting) -> tuple[list[RankOps]
     like = group_by(len(every), [ops.kind, ops.size_bytes, members])
     alike = group_by(len(every), [ops.communicator, like.group])
     took_ns = np.maximum(ops.end_ns - np.maximum(every.arrived_ns, ops.start_ns), 0)
-    near = alike.sum((took_ns <= 2 * alike.least(took_ns)[alike.group]).astype(np.int64))
-    known |= (near >= MOST * alike.sum(np.ones(len(every), np.int64)))[alike.group]
-    known &= recorded
+    least_ns = _least_of_larger(ops, took_ns)
+    near = alike.sum((took_ns <= 2 * least_ns).astype(np.int64))
+    is_alike = (near >= MOST * alike.sum(np.ones(len(every), np.int64)))[alike.group]
+    known = recorded & (known | is_alike)
     exposed_ns = np.concatenate(
         [
             _covered_ns(rank.exposed, np.maximum(came.arrived_ns, its.ops.start_ns), its.ops.end_ns)
@@ -112,9 +115,25 @@ def _ops_of(facts: Sequence[RankFacts], waiting: Waiting) -> tuple[list[RankOps]
         np.where(recorded, NO_ID, every.last_rank),
         np.where((ops.size_bytes != NO_ID) & known, like.group, NO_ID),
         ops.communicator,
-        exposed_ns,
+        np.where(is_alike, exposed_ns, 0),
     )
-    return [made[begin:end] for begin, end in pairwise(first.tolist())], bool(known.all())
+    by_rank = [made[begin:end] for begin, end in pairwise(first.tolist())]
+    return by_rank, bool((known & (is_alike | (ops.size_bytes != NO_ID))).all())
+
+
+def _least_of_larger(ops: Collectives, took_ns: Int64) -> Int64:
+    """Return the shortest time of ops of the same group and kind that are no smaller, (ops,)."""
+    order = np.lexsort((took_ns, -ops.size_bytes, ops.kind, ops.communicator))
+    least_ns = took_ns.copy()
+    kinds = group_by(len(order), [ops.communicator, ops.kind]).group[order]
+    sizes = ops.size_bytes[order]
+    bounds = np.flatnonzero(np.diff(kinds)) + 1
+    for rows, its in zip(np.split(order, bounds), np.split(sizes, bounds), strict=True):
+        upto_ns = np.minimum.accumulate(took_ns[rows])
+        # Of equal sizes the shortest comes first, and counts for all.
+        first = np.searchsorted(-its, -its, side="left")
+        least_ns[rows] = np.minimum(upto_ns, upto_ns[first]) if len(rows) else upto_ns
+    return least_ns
 
 
 def _covered_ns(intervals: IntervalSet, start_ns: Int64, end_ns: Int64) -> Int64:
