@@ -26,7 +26,7 @@ from timeline.columns.group_by import group_by
 from timeline.figures.short_names import shortened
 from timeline.figures.table import Table
 from timeline.frozen import dataclass
-from timeline.units import spell_count, spell_like, spell_share, spell_short
+from timeline.units import spell_count, spell_like, spell_number, spell_share, spell_short
 
 if TYPE_CHECKING:
     from timeline.figures.starvation import Starved
@@ -144,7 +144,9 @@ def report_findings(
     """
     run = gather_run(facts, waiting) if facts else None
     if run is None:
-        return ReportedFindings(), None
+        items = sum(rank.replay.items for rank in facts)
+        reason = f"{spell_number(items)} tasks are too many to replay, choose --steps"
+        return ReportedFindings(reason=reason) if items else ReportedFindings(), None
     losses = find_losses(run)
     told = _Words([rank.rank for rank in facts], losses, path, computing)
     reported = ReportedFindings(

@@ -227,7 +227,7 @@ class Verdict:
             if not found and not self.findings.reason:
                 yield words.nothing_sentence(self.mean, self._longest_operator())
             yield from self._where_time_goes(self.mean)
-            if self.findings.recording_ns and self.findings.reason:
+            if self.findings.reason and self.used_ranks and not self.untimed:
                 yield f"What could be won is not known: {self.findings.reason}."
         for number, sentence in enumerate(found[1:], 2):
             yield f"{number}. {sentence}"

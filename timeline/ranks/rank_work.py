@@ -16,7 +16,7 @@ from timeline.analysis.chosen_detail import ChosenDetail, with_chosen_detail
 from timeline.analysis.cut import Cut, cut, cut_steps, cut_window
 from timeline.analysis.drawn_records import drawn_records, omissions_of_drawn
 from timeline.analysis.filed_times import filed_totals, with_filed_times
-from timeline.analysis.gains.recording import Recording, record_rank
+from timeline.analysis.gains.recording import MOST_ITEMS, Recording, record_rank
 from timeline.analysis.idle.idle_causes import measure_idle
 from timeline.analysis.idle.idle_sums import IdleCause
 from timeline.analysis.idle.lost_kernels import with_lost_kernels
@@ -278,7 +278,7 @@ def _with_answers(
         )
         facts = replace(facts, operator_steps=steps)
     if asked.causes:
-        facts = _with_causes(facts, part, collectives)
+        facts = _with_causes(facts, part, collectives, request)
     if asked.allocations:
         facts = replace(facts, allocated=allocated_memory(records, asked.most_allocations))
     if asked.every_task or asked.every_call:
@@ -338,7 +338,9 @@ def _with_sums(facts: RankFacts, part: Cut, request: RankRequest) -> RankFacts:
     return replace(facts, framework=sum_framework(part.records, rules))
 
 
-def _with_causes(facts: RankFacts, part: Cut, collectives: RankCollectives) -> RankFacts:
+def _with_causes(
+    facts: RankFacts, part: Cut, collectives: RankCollectives, request: RankRequest
+) -> RankFacts:
     """The facts with what tells whose work a rank does, and what determines when it is done."""
     records = part.records
     if not len(records.tasks) and not len(records.ops):
@@ -351,7 +353,8 @@ def _with_causes(facts: RankFacts, part: Cut, collectives: RankCollectives) -> R
     )
     path, recording = RankPath(), Recording()
     if not facts.not_recorded:
-        recording = record_rank(records, part.membership, collectives.ops.selected)
+        most = MOST_ITEMS // max(request.ranks, 1)
+        recording = record_rank(records, part.membership, collectives.ops.selected, most)
         path = rank_path(records, collectives.ops.selected, facts.device_end_ns)
     computing_ns, host_ns = op_delays(path.items, len(collectives.ops))
     ops = replace(collectives.ops, computing_before_ns=computing_ns, host_before_ns=host_ns)

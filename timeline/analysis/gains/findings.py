@@ -41,8 +41,6 @@ ALIKE = 0.9
 MOST_FINDINGS = 6
 MOST_REPLAYS = 12
 """Candidates that are replayed for one finding, the most promising first."""
-MOST_ITEMS = 4_000_000
-"""More tasks are not replayed: each is played some twenty times, at a microsecond a time."""
 MOST_RESIDUAL = 0.05
 """Gains are not reported where the replay without a change is off by a larger share."""
 FAR_MORE = 5
@@ -187,7 +185,6 @@ class _Candidate:
 
 def find_losses(run: Run) -> Findings:
     """Return what to mend first in a run, then what to mend next."""
-    items = sum(len(rank.recording.work) for rank in run.ranks)
     known = Findings(
         recording_ns=run.recording_ns,
         is_whole=run.is_whole,
@@ -195,8 +192,6 @@ def find_losses(run: Run) -> Findings:
         step_numbers=tuple(run.step_numbers.tolist()),
         step_times_ns=tuple(run.step_times_ns.tolist()),
     )
-    if items > MOST_ITEMS:
-        return replace(known, reason=f"{items} tasks are too many to replay: choose --steps")
     replay = Replay(run.ranks, run.start_ns)
     known = replace(known, residual_ns=replay.residual_ns)
     if replay.residual_ns > MOST_RESIDUAL * run.recording_ns:

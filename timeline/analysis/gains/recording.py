@@ -28,8 +28,11 @@ from timeline.records.clock import ClockMove
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Records, Spans, Steps
 
-__all__ = ["DeviceWork", "HostPoints", "Recording", "record_rank"]
+__all__ = ["MOST_ITEMS", "DeviceWork", "HostPoints", "Recording", "record_rank"]
 
+MOST_ITEMS = 2_000_000
+"""More tasks of a run are not held and replayed: each is played some twenty times, at a microsecond
+a time."""
 SOON_NS = 100_000
 """A host that goes on so soon after an item has ended may have waited for it."""
 LONG_NS = 200_000
@@ -79,6 +82,7 @@ class HostPoints(ColumnTable):
 class Recording:
     """What of one rank is needed to play its run again; codes are positions in `strings`.
 
+    items: how many items there are, also where they are too many to be held, and work is empty.
     steps_start_ns, steps_end_ns: (steps,) the marks of its steps, and the latest of the end of the
     mark and the last end on the device.
     """
@@ -88,6 +92,7 @@ class Recording:
     points: HostPoints = field(default_factory=HostPoints.empty)
     steps_start_ns: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
     steps_end_ns: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    items: int = 0
 
     def moved(self, move: ClockMove) -> Recording:
         """Return the recording on another clock; how long data took stays."""
@@ -100,17 +105,18 @@ class Recording:
         )
 
 
-def record_rank(records: Records, membership: Membership, selected: Bool) -> Recording:
+def record_rank(records: Records, membership: Membership, selected: Bool, most: int) -> Recording:
     """Return what of a rank is needed to play its run again.
 
     Args:
         records: what is selected of the rank.
         membership: the step of each record.
         selected: which of the rank's collectives the ops of the records are.
+        most: how many items may be held of the rank.
     """
     items = ordered_items(records)
-    if not len(items):
-        return Recording()
+    if not 0 < len(items) <= most:
+        return Recording(items=len(items))
     strings = StringPool()
     step = _steps_of_items(items, membership)
     names = strings.translate(items.name, records.strings)
@@ -128,7 +134,7 @@ def record_rank(records: Records, membership: Membership, selected: Bool) -> Rec
         step,
     )
     starts_ns, ends_ns = _steps_of_user(records.steps, membership)
-    return Recording(tuple(strings), work, points, starts_ns, ends_ns)
+    return Recording(tuple(strings), work, points, starts_ns, ends_ns, len(items))
 
 
 def _before_on_stream(items: DeviceItems) -> Rows:

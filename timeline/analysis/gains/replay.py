@@ -16,11 +16,12 @@ Played without a change, each node comes when it was recorded.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from timeline.analysis.gains.recording import DeviceWork, HostPoints, Recording
+from timeline.columns.chunks import chunks
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.group_by import group_by
 from timeline.frozen import dataclass
@@ -125,9 +126,7 @@ class Replay:
         came = [_NEVER] * net.groups
         add = times.append
         columns = (net.first, first_ns, net.second, second_ns, net.group)
-        for first, after, second, later, group in zip(
-            *(its[1:].tolist() for its in columns), strict=True
-        ):
+        for first, after, second, later, group in _rows(columns):
             # An op ends after its arrivals, which are numbered below zero.
             moment = (times[first] if first >= 0 else came[-1 - first]) + after
             if second >= 0 and times[second] + later > moment:
@@ -238,6 +237,13 @@ class _Net:
         self.group, self.groups = group[order], int(ops.group.max(initial=NO_ID)) + 1
         self.recorded_ns = node_ns[order]
         self.item_end, self.item_start, self.point = place[item_end], place[item], place[point]
+
+
+def _rows(columns: Sequence[Int64 | Rows]) -> Iterator[tuple[int, ...]]:
+    """Yield the rows of columns behind the first, of which few are held as numbers of Python."""
+    for chunk in chunks(len(columns[0])):
+        begin = max(chunk.start, 1)
+        yield from zip(*(its[begin : chunk.stop].tolist() for its in columns), strict=True)
 
 
 def _least_lags(first_ns: Int64, second_ns: Int64) -> tuple[Int64, Int64]:

@@ -36,11 +36,14 @@ SAME_WORK = 0.8
 
 
 def gather_run(facts: Sequence[RankFacts], waiting: Waiting) -> Run | None:
-    """Return the run that some ranks make, which are on one clock; None where none did anything."""
+    """Return the run that some ranks make, which are on one clock.
+
+    None where none did anything, and where one did too much to be held.
+    """
     ops, is_whole = _ops_of(facts, waiting)
     ranks = [RecordedRank(rank.replay, its) for rank, its in zip(facts, ops, strict=True)]
     works = [rank.recording.work for rank in ranks if len(rank.recording.work)]
-    if not works:
+    if not works or any(rank.replay.items > len(rank.replay.work) for rank in facts):
         return None
     start_ns = min(int(work.start_ns.min()) for work in works)
     end_ns = max(int(work.end_ns.max()) for work in works)
