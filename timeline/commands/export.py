@@ -145,7 +145,7 @@ def _write_export(
             layers = selection.layers_of(options.kind)
             before = (*profile.notes, *workers.left_out())
             warnings = (*before, *warnings_of(joined, selection, layers))
-            found = _find(joined, profile, options, (*before, *joined.notes))
+            found = _find(joined, profile, selection, options, (*before, *joined.notes))
             written = fit(
                 joined.ranks,
                 lambda chosen: draw_again(joined, workers, chosen),
@@ -187,12 +187,17 @@ class _Found:
 
 
 def _find(
-    joined: JoinedRanks, profile: Profile, options: ExportOptions, notes: tuple[str, ...]
+    joined: JoinedRanks,
+    profile: Profile,
+    selection: Selection,
+    options: ExportOptions,
+    notes: tuple[str, ...],
 ) -> _Found:
     """Find what is slow before anything is written: the file says it too."""
-    figures = Figures.of(joined.facts, joined.waiting, joined.path)
+    every_rank = {source.identity.rank for source in profile.sources}
+    figures = Figures.of(joined.facts, joined.waiting, joined.path, every_rank)
     verdict = Verdict.of(figures)
-    command = see_why(profile.path, options.kind, profile.reading, verdict)
+    command = see_why(profile.path, selection, options.kind, profile.reading, verdict)
     return _Found(figures, verdict, command, notes)
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from timeline.declarations import spelled_flags
+from timeline.errors import spell_ids
 from timeline.printable import command_line
-from timeline.selection import Kind
+from timeline.selection import Kind, Selection
 
 if TYPE_CHECKING:
     from timeline.figures.verdict import Verdict
@@ -19,17 +20,25 @@ COMMANDS = ("compare", "show")
 """First words of a command line that are no path."""
 
 
-def see_why(path: Path, kind: Kind, reading: ReadingOptions, verdict: Verdict) -> str:
-    """The command that shows in detail the slowest step of the ranks that tell why it is slow.
+def see_why(
+    path: Path, selection: Selection, kind: Kind, reading: ReadingOptions, verdict: Verdict
+) -> str:
+    """Return the command that shows in detail a step in which the first finding is to be seen.
 
-    path: of the profile, as given. Empty where nothing is slow, and of a detail.
+    All ranks that were selected are, as who waits for whom is known only where all members of a
+    group are read; without steps, only those that tell most. Empty where nothing is slow, and of a
+    detail. path: of the profile, as given.
     """
-    slowest = verdict.step_extreme
-    if kind is not Kind.SUMMARY or (slowest is None and verdict.culprit is None):
+    step = verdict.telling_step
+    if kind is not Kind.SUMMARY or (step is None and verdict.culprit is None):
         return ""
-    words = ["tlexport", typed_path(path), "--ranks", ",".join(map(str, verdict.telling_ranks))]
-    if slowest is not None:
-        words += ["--steps", str(slowest.slowest)]
+    words, ranks = ["tlexport", typed_path(path)], selection.ranks
+    if step is None:
+        ranks = frozenset(verdict.telling_ranks) or ranks
+    if ranks is not None:
+        words += ["--ranks", spell_ids(ranks, most=len(ranks)).replace(", ", ",")]
+    if step is not None:
+        words += ["--steps", str(step)]
     return command_line([*words, *spelled_flags(reading), "--kind", "detail"])
 
 

@@ -50,7 +50,8 @@ def find_verdict(
         asked = Questions(causes=keywords.get("causes", True))
         measured = source._measure(selection, keywords, asked)
         verdict = Verdict.of(measured.figures)
-        command = see_why(source.path, Kind.SUMMARY, source.reading, verdict)
+        chosen = source._chosen(selection, keywords)
+        command = see_why(source.path, chosen, Kind.SUMMARY, source.reading, verdict)
         notes = (*source.notes, *measured.notes)
         return FiledVerdict.of_export(
             __version__, Kind.SUMMARY.value, verdict, measured.figures, command, notes

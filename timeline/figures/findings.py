@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import field, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -132,7 +132,11 @@ class ReportedFindings:
 
 
 def report_findings(
-    facts: Sequence[RankFacts], waiting: Waiting, path: Table, computing: Table
+    facts: Sequence[RankFacts],
+    waiting: Waiting,
+    path: Table,
+    computing: Table,
+    every_rank: Collection[int] = (),
 ) -> tuple[ReportedFindings, Culprit | None]:
     """Find what to mend in a run, and the rank to blame first, None where none is.
 
@@ -141,6 +145,7 @@ def report_findings(
         waiting: of these ranks.
         path: `Figures.critical_path`.
         computing: `Figures.computing_causes`.
+        every_rank: those of the profile, selected or not.
     """
     run = gather_run(facts, waiting) if facts else None
     if run is None:
@@ -148,7 +153,7 @@ def report_findings(
         reason = f"{spell_number(items)} tasks are too many to replay, choose --steps"
         return ReportedFindings(reason=reason) if items else ReportedFindings(), None
     losses = find_losses(run)
-    told = _Words([rank.rank for rank in facts], losses, path, computing)
+    told = _Words([rank.rank for rank in facts], losses, path, computing, every_rank)
     reported = ReportedFindings(
         tuple(told.report(finding) for finding in losses.found),
         losses.recording_ns,
@@ -166,6 +171,7 @@ class _Words:
     losses: Findings
     path: Table
     computing: Table
+    every_rank: Collection[int]
     before: list[ReportedFinding] = field(default_factory=list)
     """Those that were reported so far, faults first."""
 
@@ -210,7 +216,7 @@ class _Words:
             took_ns=finding.took_ns, less_ns=finding.less_ns, steps=steps, name=finding.name
         )
         if finding.absent is not None:
-            found["profiled"] = False
+            found["profiled"] = finding.absent in self.every_rank
         if finding.ranks is not None and len(finding.ranks) == 1:
             own = losses.classes[finding.ranks[0]]
             found["peers"] = losses.classes.count(own) - 1
@@ -282,8 +288,11 @@ class _Told:
         if self.ranks is None:
             return _all_of(len(self.words.numbers))
         if len(self.ranks) == 1:
-            missing = ", which is not in this profile," if self.finding.absent is not None else ""
-            return f"Rank {self.ranks[0]}{missing}"
+            if self.finding.absent is None:
+                return f"Rank {self.ranks[0]}"
+            selected = self.ranks[0] in self.words.every_rank
+            where = "selected" if selected else "in this profile"
+            return f"Rank {self.ranks[0]}, which is not {where},"
         return f"Ranks {_listed(self.ranks)}"
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import field, replace
 
 from timeline.analysis.ordinary_steps import ordinary_steps
@@ -210,15 +210,24 @@ class Figures:
 
     @classmethod
     def of(
-        cls, facts: Sequence[RankFacts], waiting: Waiting, path: CriticalPath | None = None
+        cls,
+        facts: Sequence[RankFacts],
+        waiting: Waiting,
+        path: CriticalPath | None = None,
+        every_rank: Collection[int] = (),
     ) -> Figures:
-        """The figures of some ranks, which are on one clock."""
+        """Return the figures of some ranks, which are on one clock.
+
+        every_rank: those of the profile, selected or not.
+        """
         ordinary = ordinary_steps(facts)
         memory = memory_tables(facts)
         operator_steps = operator_step_table(facts)
         critical_path = path_table(CriticalPath() if path is None else path)
         computing_causes = computing_table(facts)
-        findings, culprit = report_findings(facts, waiting, critical_path, computing_causes)
+        findings, culprit = report_findings(
+            facts, waiting, critical_path, computing_causes, every_rank
+        )
         return (
             cls(
                 overlap=overlap_table(facts, ordinary),

@@ -216,6 +216,17 @@ class Verdict:
             return (step.rank,)
         return () if rank is None else (rank.slowest,)
 
+    @property
+    def telling_step(self) -> int | None:
+        """The step to look at: the first that the first finding is of, else the slowest.
+
+        None where there are no steps.
+        """
+        for one in self.findings.found[:1]:
+            if one.steps:
+                return one.steps[0]
+        return None if self.step_extreme is None else self.step_extreme.slowest
+
     def sentences(self) -> Iterator[str]:
         """Yield the answers for people, the most telling first."""
         found = [one.sentence for one in self.findings.found]
