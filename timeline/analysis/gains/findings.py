@@ -231,9 +231,9 @@ class _Search:
         """Return what levers win, alone and on top of what is mended, the largest first."""
         unchanged, found = self._replay.unchanged, list[Finding]()
         now = self._replay.play(self._mends.sooner_ns(mended_ns)) if mended_ns.any() else unchanged
-        for lever in _levers(self._mends, len(self._run.ranks)):
+        for lever in _levers(self._mends, is_whole=self._run.is_whole):
             alone, further = (
-                before.total_ns - self._replay.play(self._mends.sooner_ns(less_ns)).total_ns
+                before.total_ns - self._play_lever(lever, less_ns).total_ns
                 for before, less_ns in (
                     (unchanged, lever.less_ns),
                     (now, np.maximum(mended_ns, lever.less_ns)),
@@ -241,9 +241,16 @@ class _Search:
             )
             if max(alone, further) >= NOTABLE * self._run.recording_ns:
                 found.append(self._finding(lever, alone, further))
-        # That a single rank waits for others may be all of its communication.
+        # Where members are not recorded, all of communication may be waiting for them.
         bound = (FindingKind.EXPOSED_COMMUNICATION, Basis.BOUND)
         return sorted(found, key=lambda one: ((one.kind, one.basis) == bound, -one.further_ns))
+
+    def _play_lever(self, lever: _Candidate, less_ns: Int64) -> Played:
+        """Play the run with a lever; for a bound, ranks that are not recorded are in time."""
+        sooner_ns = self._mends.sooner_ns(less_ns)
+        if lever.basis is Basis.BOUND:
+            sooner_ns[1][self._replay.pinned] += self._run.recording_ns
+        return self._replay.play(sooner_ns)
 
     def _losses(self, candidates: Sequence[_Candidate]) -> tuple[list[Finding], Int64]:
         """Return losses, each on top of those before, and by how much less the parts then take."""
@@ -408,16 +415,16 @@ def _of_steps(run: Run, mends: Mends, odd: Bool, numbers: tuple[int, ...]) -> It
             yield _Candidate(FindingKind.SLOW_RANK, (rank,), numbers, cause, its_ns)
 
 
-def _levers(mends: Mends, ranks: int) -> Iterator[_Candidate]:
+def _levers(mends: Mends, *, is_whole: bool) -> Iterator[_Candidate]:
     """Yield what would make a run without faults faster.
 
-    Where no other rank tells when it came, a part of communication may be waiting: a bound.
+    Where members are not recorded, a part of what seems to be transfer is waiting: a bound.
     """
     parts = mends.parts
     exposed_ns = np.minimum(parts.exposed_ns, parts.time_ns)
     if exposed_ns.any():
         kind, cause = FindingKind.EXPOSED_COMMUNICATION, Cause.COMMUNICATION
-        basis = Basis.REPLAY if ranks > 1 else Basis.BOUND
+        basis = Basis.REPLAY if is_whole else Basis.BOUND
         yield _Candidate(kind, None, None, cause, exposed_ns, basis=basis, fault=False)
     computing = np.flatnonzero(parts.part == Part.COMPUTING)
     if len(computing):

@@ -85,7 +85,8 @@ class Replay:
 
     Nodes are numbered in the order in which they are played. item_start, item_end, point: the nodes
     at which each item of all ranks begins and ends, the same but for ops, and of each point of
-    their hosts, one rank after the other.
+    their hosts, one rank after the other. pinned: the nodes at which ops end that wait for a member
+    which is not recorded.
     first_item, first_point: (ranks + 1,) where those of each rank begin. residual_ns: how far the
     replay without a change is from the recording.
 
@@ -105,6 +106,7 @@ class Replay:
         net = _Net(self, ranks)
         self.item_start, self.item_end, self.point = net.item_start, net.item_end, net.point
         self._net = net
+        self.pinned = net.pinned
         self.recorded_ns = net.recorded_ns
         unchanged = self.play()
         self.unchanged = unchanged
@@ -236,6 +238,7 @@ class _Net:
         self.first_ns, self.second_ns = first_ns[order], second_ns[order]
         self.group, self.groups = group[order], int(ops.group.max(initial=NO_ID)) + 1
         self.recorded_ns = node_ns[order]
+        self.pinned = place[op_end[pinned]]
         self.item_end, self.item_start, self.point = place[item_end], place[item], place[point]
 
 

@@ -16,13 +16,14 @@ from timeline.analysis.ordinary_steps import number_steps
 from timeline.analysis.path.op_arrivals import OpArrivals, op_arrivals
 from timeline.analysis.path.path_items import PathKind
 from timeline.analysis.rank_facts import RankFacts
-from timeline.analysis.waits.collectives import Collectives
+from timeline.analysis.waits.collectives import Collectives, RankCollectives, kind_numbers
 from timeline.analysis.waits.pipeline import measure_bubbles
 from timeline.analysis.waits.waiting import Waiting
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.group_by import group_by
 from timeline.columns.intervals import IntervalSet, covered_until
 from timeline.columns.strings import StringPool
+from timeline.records.collective_kinds import POINT_TO_POINT
 from timeline.records.not_given import NO_ID, NO_TIME
 
 __all__ = ["gather_run"]
@@ -82,29 +83,30 @@ def _ops_of(facts: Sequence[RankFacts], waiting: Waiting) -> tuple[list[RankOps]
     first = np.cumsum([0, *sizes])
     every, ops = OpArrivals.concat(arrivals), Collectives.concat([one.ops for one in collectives])
     owner = np.repeat(np.arange(len(facts)), sizes)
-    recorded = every.last != NO_ID
-    matched = recorded | (ops.key == NO_ID)
+    waits, pairs = waiting.waits, waiting.pairs
+    known, paired = np.zeros((2, len(every)), np.bool_)
+    rows = first[waits.rank] + waits.row
+    known[rows], paired[rows] = waits.transfer_ns != NO_TIME, waits.last_profiled
+    for rows in (first[pairs.sender] + pairs.send_row, first[pairs.receiver] + pairs.receive_row):
+        known[rows] = paired[rows] = True
+    by_key = ~paired & (ops.key != NO_ID)
     op = group_by(
         len(every),
         [
-            matched.astype(np.int64),
-            np.where(recorded, every.last, np.where(matched, owner, NO_ID)),
-            np.where(recorded, every.last_row, np.where(matched, np.arange(len(every)), ops.key)),
+            by_key.astype(np.int64),
+            np.where(by_key, NO_ID, np.where(paired, every.last, owner)),
+            np.where(by_key, ops.key, np.where(paired, every.last_row, np.arange(len(every)))),
         ],
     )
     members = op.sum(np.ones(len(every), np.int64))[op.group]
-    known = np.zeros(len(every), np.bool_)
-    waits, pairs = waiting.waits, waiting.pairs
-    known[first[waits.rank] + waits.row] = waits.transfer_ns != NO_TIME
-    known[first[pairs.sender] + pairs.send_row] = True
-    known[first[pairs.receiver] + pairs.receive_row] = True
+    is_missing = members < np.concatenate([_least_members(one) for one in collectives])
     like = group_by(len(every), [ops.kind, ops.size_bytes, members])
     alike = group_by(len(every), [ops.communicator, like.group])
     took_ns = np.maximum(ops.end_ns - np.maximum(every.arrived_ns, ops.start_ns), 0)
     least_ns = _least_of_larger(ops, took_ns)
     near = alike.sum((took_ns <= 2 * least_ns).astype(np.int64))
     is_alike = (near >= MOST * alike.sum(np.ones(len(every), np.int64)))[alike.group]
-    known = recorded & (known | is_alike)
+    known = (known | is_alike) & ~is_missing & (every.last != NO_ID)
     exposed_ns = np.concatenate(
         [
             _covered_ns(rank.exposed, np.maximum(came.arrived_ns, its.ops.start_ns), its.ops.end_ns)
@@ -115,13 +117,24 @@ def _ops_of(facts: Sequence[RankFacts], waiting: Waiting) -> tuple[list[RankOps]
         op.group,
         known,
         every.arrived_ns,
-        np.where(recorded, NO_ID, every.last_rank),
+        np.where(every.last == NO_ID, every.last_rank, NO_ID),
         np.where((ops.size_bytes != NO_ID) & known, like.group, NO_ID),
         ops.communicator,
-        np.where(is_alike, exposed_ns, 0),
+        exposed_ns,
     )
     by_rank = [made[begin:end] for begin, end in pairwise(first.tolist())]
     return by_rank, bool((known & (is_alike | (ops.size_bytes != NO_ID))).all())
+
+
+def _least_members(rank: RankCollectives) -> Int64:
+    """Return how many ranks take part in each op of a rank at least, (ops,)."""
+    least = np.zeros(len(rank.strings), np.int64)
+    for label, view in rank.arrivals.views.items():
+        group = view.group
+        least[label] = max(group.size, len(group.members), len(view.peers) + 1)
+    found: Int64 = least[rank.ops.group]
+    found[np.isin(rank.ops.kind, kind_numbers(POINT_TO_POINT))] = 2
+    return found
 
 
 def _least_of_larger(ops: Collectives, took_ns: Int64) -> Int64:
