@@ -264,6 +264,8 @@ class _Words:
         if finding.basis is Basis.BOUND:
             least = "at most "
         alone = spell_share(finding.gain_ns, whole_ns)
+        if finding.kind is FindingKind.EXPOSED_COMMUNICATION and finding.basis is Basis.BOUND:
+            return f", the run would be {least}{alone} shorter"
         if not finding.fault:
             return f" would make the run {least}{alone} shorter"
         further = spell_share(finding.further_ns, whole_ns)
@@ -422,6 +424,8 @@ def _pipeline(told: _Told) -> str:
 
 
 def _exposed(told: _Told) -> str:
+    if told.finding.basis is Basis.BOUND:
+        return "Communication-bound, or waiting for ranks that are not read: without it"
     return "Communication-bound: hiding all communication behind computing"
 
 

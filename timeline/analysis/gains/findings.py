@@ -241,9 +241,14 @@ class _Search:
             )
             if max(alone, further) >= NOTABLE * self._run.recording_ns:
                 found.append(self._finding(lever, alone, further))
+        found.sort(key=lambda one: -one.further_ns)
         # Where members are not recorded, all of communication may be waiting for them.
-        bound = (FindingKind.EXPOSED_COMMUNICATION, Basis.BOUND)
-        return sorted(found, key=lambda one: ((one.kind, one.basis) == bound, -one.further_ns))
+        unsure = [one for one in found if one.kind is FindingKind.EXPOSED_COMMUNICATION]
+        others = [one for one in found if one not in unsure]
+        if not self._run.is_whole and others and unsure:
+            if unsure[0].further_ns <= FAR_MORE * others[0].further_ns:
+                return [*others, *unsure]
+        return found
 
     def _play_lever(self, lever: _Candidate, less_ns: Int64) -> Played:
         """Play the run with a lever; for a bound, ranks that are not recorded are in time."""
