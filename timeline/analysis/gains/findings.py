@@ -245,9 +245,9 @@ class _Search:
         # Where members are not recorded, all of communication may be waiting for them.
         unsure = [one for one in found if one.kind is FindingKind.EXPOSED_COMMUNICATION]
         others = [one for one in found if one not in unsure]
-        if not self._run.is_whole and others and unsure:
-            if unsure[0].further_ns <= FAR_MORE * others[0].further_ns:
-                return [*others, *unsure]
+        most_ns = FAR_MORE * max((one.further_ns for one in others), default=0)
+        if not self._run.is_whole and any(one.further_ns <= most_ns for one in unsure):
+            return [*others, *unsure]
         return found
 
     def _play_lever(self, lever: _Candidate, less_ns: Int64) -> Played:
