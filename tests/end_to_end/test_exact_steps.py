@@ -127,7 +127,7 @@ def test_the_slowest_step_of_the_culprit_comes_first(
         assert set(steps) <= {3, 7}
         assert 7 in steps
         return
-    culprit = report.verdict.notable_culprit
+    culprit = report.verdict.culprit
     if culprit is not None and culprit.profiled:
         assert all(culprit.rank in ranks for ranks in steps.values())
     assert report.verdict.step_extreme is not None

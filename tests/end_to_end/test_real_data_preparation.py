@@ -103,6 +103,6 @@ def test_runs_that_wait_for_data_say_so_first(
     """Between steps devices wait for data, which takes more time than anything else is lost in."""
     verdict = report_on(name, tmp_path)["verdict"]
     culprit = verdict["culprit"]
-    assert (culprit["rank"], culprit["cause"], culprit["waited_ns"]) == (rank, "input", None)
+    assert (culprit["rank"], culprit["cause"], culprit["waited_ns"]) == (rank, "input", 0)
     assert culprit["share"] == pytest.approx(share, abs=0.001)
-    assert verdict["sentences"][0].startswith(f"Rank {rank} waits for data")
+    assert verdict["sentences"][0].startswith(f"Input-bound: rank {rank} waits ")

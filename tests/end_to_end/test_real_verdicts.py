@@ -33,17 +33,15 @@ def test_no_device_is_called_idle_where_compute_tasks_are_missing(tmp_path: Path
     assert "Waiting for data: 90.35 ms per step" in said
 
 
-def test_ranks_that_wait_in_receives_are_not_said_to_hardly_wait(tmp_path: Path) -> None:
-    """Half of a step is spent in receives: that ranks hardly wait is said of collectives alone.
-
-    It does not come before what they do wait for.
-    """
+def test_what_tables_alone_tell_of_a_pipeline_is_said_without_findings(tmp_path: Path) -> None:
+    """Half of a step is spent in receives; without tasks nothing can be replayed."""
     report = export_of("mindspore-cluster-steps", tmp_path)
     said = list(report.verdict.sentences())
-    hardly = [line.startswith("Ranks hardly wait in collectives: ") for line in said]
-    slow = [line.startswith("Pipeline stages wait for each other") for line in said]
-    assert 0 <= slow.index(True) < hardly.index(True)
+    assert any(line.startswith("Pipeline stages wait for each other") for line in said)
     assert any(line.startswith("Ranks wait 50% of a step in receives") for line in said)
+    verdict = report.to_dict()["verdict"]
+    assert verdict["findings"] == []
+    assert verdict["replay"]["reason"] == "what ran is not recorded task by task"
 
 
 def test_steps_without_device_tasks_are_counted_and_not_told_one_by_one(tmp_path: Path) -> None:

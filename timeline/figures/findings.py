@@ -100,7 +100,7 @@ class ReportedFindings:
 
     def with_starved(self, starved: Starved) -> ReportedFindings:
         """Return the findings with a rank whose device idles for data, in order of gain."""
-        steps, period_ns = max(starved.steps, 1), starved.period_ns
+        period_ns = starved.period_ns
         waited, whole = spell_like(starved.data_ns, period_ns), spell_like(period_ns, period_ns)
         every = f"every {whole}" if starved.of_steps else whole
         made = ReportedFinding(
@@ -108,9 +108,9 @@ class ReportedFindings:
             (starved.rank,),
             None,
             Cause.INPUT,
-            starved.data_ns * steps,
+            starved.lost_ns,
             starved.share,
-            starved.data_ns * steps,
+            starved.lost_ns,
             starved.share,
             Basis.BOUND,
             True,
@@ -449,7 +449,7 @@ _SENTENCES = {
 
 
 def _all_of(ranks: int) -> str:
-    return "The rank" if ranks == 1 else "Both ranks" if ranks == 2 else f"All {ranks} ranks"
+    return {1: "The rank", 2: "Both ranks"}.get(ranks, f"All {ranks} ranks")
 
 
 def _listed(numbers: Sequence[int]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import field, replace
 
+from timeline.analysis.gains.findings import Cause
 from timeline.analysis.ordinary_steps import ordinary_steps
 from timeline.analysis.path.critical_path import CriticalPath
 from timeline.analysis.rank_facts import RankFacts
@@ -290,7 +291,20 @@ class Figures:
         starved = None if self.findings.knows_input else find_starved(self)
         if starved is None:
             return self
-        return replace(self, findings=self.findings.with_starved(starved))
+        findings, culprit = self.findings.with_starved(starved), self.culprit
+        if culprit is None or culprit.share < starved.share:
+            waiters = culprit.waiters if culprit and culprit.rank == starved.rank else ()
+            culprit = Culprit(
+                starved.rank,
+                True,
+                Cause.INPUT,
+                sum(waiter.waited_ns for waiter in waiters),
+                starved.share,
+                starved.lost_ns,
+                max(starved.steps, 1),
+                waiters,
+            )
+        return replace(self, findings=findings, culprit=culprit)
 
     def with_advice(self) -> Figures:
         """The figures with what they advise."""

@@ -45,6 +45,11 @@ class Starved:
     def share(self) -> float:
         return self.data_ns / max(self.period_ns, 1)
 
+    @property
+    def lost_ns(self) -> int:
+        """How long the device waits for data in all of these steps."""
+        return self.data_ns * max(self.steps, 1)
+
     def is_told(self, bottleneck: str | None) -> bool:
         """Whether it is, given what limits the preparation of data of the rank."""
         if bottleneck == Bottleneck.NONE.value:

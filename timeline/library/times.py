@@ -101,9 +101,9 @@ class TimeTables(OpenProfile):
         """How many ns earlier the selection would end if a rank were as fast as the others.
 
         The run is played again, with each task of the rank, and what its host does between two
-        launches, no longer than the median of the other ranks. That is an estimate: within 5% where
-        simulated clusters tell the truth, and unproven beyond. None where a rank came last to some
-        collective that is not profiled, and without other ranks.
+        launches, no longer than the median of the other ranks. That is an estimate: within 1% of
+        the run where simulated clusters tell the truth, and unproven beyond. None for a rank that
+        is not selected, and without other ranks.
 
         Raises:
             TimelineError: as `overlap`.

@@ -312,7 +312,7 @@ def _waits_for_absent(rank: RecordedRank) -> Rows:
 def _lags(work: DeviceWork) -> tuple[Rows, Int64]:
     """Return the items whose launch is not known, and how long after the one before each starts."""
     rows = np.flatnonzero((work.launch == NO_ID) & (work.before != NO_ID))
-    return rows, work.start_ns[rows] - work.end_ns[work.before[rows]]
+    return rows, np.maximum(work.start_ns[rows] - work.end_ns[work.before[rows]], 0)
 
 
 def count_turns(keys: Sequence[Int64 | Codes | Rows]) -> Int64:

@@ -183,7 +183,8 @@ class _Net:
         is_op = np.zeros(len(work), np.bool_)
         is_op[ops.rows] = True
         length_ns = np.where(is_op, 0, end_ns - start_ns)
-        op_ns = np.maximum(end_ns[ops.rows], ops.came_ns)
+        # An op ends behind all arrivals at that moment, where it does not end without them.
+        op_last_ns = np.where(ops.joint, ops.came_ns, start_ns[ops.rows])
         node_ns = np.concatenate([[0], start_ns + length_ns, point_ns, end_ns[ops.rows]])
         order = np.lexsort(
             (
@@ -193,10 +194,10 @@ class _Net:
                         np.zeros(1, np.int64),
                         np.full(len(work), 2),
                         np.ones(len(host), np.int64),
-                        np.where(op_ns > start_ns[ops.rows], 0, 3),
+                        np.where(end_ns[ops.rows] > op_last_ns, 0, 3),
                     ]
                 ),
-                np.concatenate([[_NEVER], start_ns, point_ns, op_ns]),
+                np.concatenate([[_NEVER], start_ns, point_ns, end_ns[ops.rows]]),
             )
         )
         place = np.empty(len(order), np.intp)
