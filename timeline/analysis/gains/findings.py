@@ -17,6 +17,7 @@ from timeline.analysis.gains.mends import Mends, Part, split_odd
 from timeline.analysis.gains.replay import Played, RecordedRank, Replay
 from timeline.columns.columns import Bool, Codes, Int64
 from timeline.columns.group_by import group_by
+from timeline.columns.strings import NO_NAME
 from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID
 
@@ -431,7 +432,7 @@ def _levers(mends: Mends, *, is_whole: bool) -> Iterator[_Candidate]:
         kind, cause = FindingKind.EXPOSED_COMMUNICATION, Cause.COMMUNICATION
         basis = Basis.REPLAY if is_whole else Basis.BOUND
         yield _Candidate(kind, None, None, cause, exposed_ns, basis=basis, fault=False)
-    computing = np.flatnonzero(parts.part == Part.COMPUTING)
+    computing = np.flatnonzero((parts.part == Part.COMPUTING) & (parts.name != NO_NAME))
     if len(computing):
         by_name = np.bincount(parts.name[computing], parts.time_ns[computing])
         its = computing[parts.name[computing] == int(np.argmax(by_name))]
@@ -440,7 +441,8 @@ def _levers(mends: Mends, *, is_whole: bool) -> Iterator[_Candidate]:
         yield _Candidate(
             FindingKind.SLOW_OPERATOR, None, None, Cause.COMPUTING, less_ns, fault=False
         )
-    hosts_ns = np.where(parts.part == Part.HOST, parts.time_ns, 0)
+    # Between tasks whose launches are not known there may be anything.
+    hosts_ns = np.where((parts.part == Part.HOST) & parts.on_host, parts.time_ns, 0)
     kind, basis = FindingKind.SLOW_HOSTS, Basis.BOUND
     yield _Candidate(kind, None, None, Cause.HOST, hosts_ns, basis=basis, fault=False)
 

@@ -59,7 +59,8 @@ class Parts(ColumnTable):
     step: the place of the step, the same on all ranks, NO_ID for none. name: code of the strings
     of all ranks. turn: how often the rank did the same in the step before. time_ns: how long it
     takes. like, group, exposed_ns: of a transfer, what the op does, its communicator, and how much
-    of it nothing computed in; of an absence, group is the rank that is absent.
+    of it nothing computed in; of an absence, group is the rank that is absent. on_host:
+    whether it lies between points of the host.
     """
 
     node: Rows = column(np.intp)
@@ -72,6 +73,7 @@ class Parts(ColumnTable):
     like: Int64 = column(np.int64, NO_ID)
     group: Int64 = column(np.int64, NO_ID)
     exposed_ns: Int64 = column(np.int64, 0)
+    on_host: Bool = column(np.bool_, 0)
 
 
 @dataclass(frozen=True)
@@ -294,6 +296,7 @@ def _parts(
             like,
             group,
             exposed_ns,
+            np.isin(node, run.point[points]),
         )
         its = its.take(np.argsort(node, kind="stable"))
         made.append(replace(its, turn=count_turns([its.part, its.step, its.name])))
