@@ -30,6 +30,8 @@ __all__ = ["gather_run"]
 
 AT_ONCE_NS = 5_000
 """What starts so soon after something was let start by it."""
+SHORTEST = 0.1
+"""The lags of the fastest launches, by which others are judged."""
 MOST = 0.9
 """So many of the ops of a group that is recorded whole take about as long."""
 SAME_WORK = 0.8
@@ -297,9 +299,12 @@ def _starts(recording: Recording) -> tuple[Bool, Bool, Bool]:
     launched = work.launch != NO_ID
     launch_ns = np.append(recording.points.time_ns, 0)[work.launch]
     end_ns = np.append(work.end_ns, 0)[work.before]
+    lags_ns = work.start_ns - launch_ns
+    # What a queue or a driver takes in any case lies between a launch and its task.
+    usual_ns = int(np.quantile(lags_ns[launched], SHORTEST)) if launched.any() else 0
     return (
         (work.before != work.stream_before) & (work.before != NO_ID),
-        launched & (work.start_ns - launch_ns <= AT_ONCE_NS),
+        launched & (lags_ns <= usual_ns + AT_ONCE_NS),
         work.start_ns - end_ns <= AT_ONCE_NS,
     )
 
