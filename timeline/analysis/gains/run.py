@@ -106,8 +106,8 @@ def _ops_of(facts: Sequence[RankFacts], waiting: Waiting) -> tuple[list[RankOps]
     alike = group_by(len(every), [ops.communicator, like.group])
     took_ns = np.maximum(ops.end_ns - np.maximum(every.arrived_ns, ops.start_ns), 0)
     least_ns = _least_of_larger(ops, took_ns)
-    near = alike.sum((took_ns <= 2 * least_ns).astype(np.int64))
-    is_alike = (near >= MOST * alike.sum(np.ones(len(every), np.int64)))[alike.group]
+    near = alike.sum((ops.selected & (took_ns <= 2 * least_ns)).astype(np.int64))
+    is_alike = (near >= MOST * alike.sum(ops.selected.astype(np.int64)))[alike.group]
     known = (known | is_alike) & ~is_missing & (every.last != NO_ID)
     exposed_ns = np.concatenate(
         [
@@ -125,7 +125,8 @@ def _ops_of(facts: Sequence[RankFacts], waiting: Waiting) -> tuple[list[RankOps]
         exposed_ns,
     )
     by_rank = [made[begin:end] for begin, end in pairwise(first.tolist())]
-    return by_rank, bool((known & (is_alike | (ops.size_bytes != NO_ID))).all())
+    is_whole = known & (is_alike | (ops.size_bytes != NO_ID))
+    return by_rank, bool(is_whole[ops.selected].all())
 
 
 def _least_members(rank: RankCollectives) -> Int64:
