@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import at_most
 from tests.support.trace_json_reading import (
     ALL_LAYERS,
     BIG_IDS,
@@ -136,7 +137,7 @@ def given_args(draw: st.DrawFn, table: Given) -> list[EventObject]:
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("table", GIVEN, ids=lambda table: table.table)
-@settings(max_examples=60)
+@settings(max_examples=at_most(60))
 @given(st.data())
 def test_columns_hold_what_the_args_give(write: Writer, table: Given, data: st.DataObject) -> None:
     """Whatever the args of the other events of the lane are, and whichever are held together."""

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.deadline import deadline
@@ -372,7 +372,6 @@ def test_a_damaged_place_is_named_by_its_offset(
 
 
 @given(st.data())
-@settings(max_examples=100)
 def test_random_damage_is_told_and_never_a_traceback(
     write: Callable[[bytes], Path], data: st.DataObject
 ) -> None:
