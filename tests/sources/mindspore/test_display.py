@@ -18,6 +18,7 @@ from simulator.simulation import make_run
 from simulator.writers.mindspore.display import write_mindspore_display
 from simulator.writers.mindspore.text import device_ns, reduce_names
 from tests.support.drawn_slices import drawn_slices, loaded_export
+from tests.support.examples import at_most
 from tests.support.places import DATA
 from tests.support.profile_shelf import ProfileShelf
 from tests.support.read_profiles import lost_rows, records_of
@@ -269,7 +270,7 @@ def event(number: int, **fields: Any) -> dict[str, Any]:
 
 
 @given(st.integers(0, 40), st.data())
-@settings(max_examples=50)
+@settings(max_examples=at_most(50))
 def test_any_prefix_gives_its_events(
     tmp_path_factory: pytest.TempPathFactory, count: int, data: st.DataObject
 ) -> None:

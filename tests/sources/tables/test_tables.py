@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from simulator.model import Collective, Kernel, RankRun, Step, Task
 from simulator.overlap import expected_overlap, overlap_segments
 from tests.support.drawn_slices import drawn_slices
+from tests.support.examples import at_most
 from tests.support.expected_picture import OWN_NAMES
 from tests.support.found_profiles import only
 from tests.support.perfetto_sql import TraceProcessor
@@ -633,7 +634,7 @@ CELLS = st.text(
 ) | (st.sampled_from(["a,b", 'a""b', '"', "1,2;3,4", ""]))
 
 
-@settings(max_examples=60)
+@settings(max_examples=at_most(60))
 @given(
     rows=st.lists(st.lists(CELLS, min_size=3, max_size=3), max_size=12),
     ends=st.sampled_from(["\n", "\r\n"]),
@@ -663,7 +664,7 @@ def test_cells_are_those_of_the_csv_module(
     assert found == [[row[0] for row in kept], [row[2] for row in kept]]
 
 
-@settings(max_examples=60)
+@settings(max_examples=at_most(60))
 @given(st.lists(st.integers(-5, 10**19) | st.sampled_from(["N/A", "", "7.0", "12\t", "x"])))
 def test_ids_are_read_exactly(
     tmp_path_factory: pytest.TempPathFactory, values: list[int | str]
