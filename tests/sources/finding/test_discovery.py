@@ -378,16 +378,19 @@ def test_slices_are_one_export(shelf: ProfileShelf) -> None:
 
 def sliced(path: Path, stamps: list[int]) -> None:
     """Cut an export into slices, each with the stamp of when it was written."""
-    kind, suffix = path.name.partition("_2")[0], path.suffix
-    text = path.read_text(encoding="utf-8")
-    rows = json.loads(text) if suffix == ".json" else text.splitlines(keepends=True)
-    head = [row for row in rows if row["ph"] == "M"] if suffix == ".json" else rows[:1]
-    rest = [row for row in rows if row not in head]
+    kind, text = path.name.partition("_2")[0], path.read_text(encoding="utf-8")
+    if path.suffix == ".json":
+        events = json.loads(text)
+        head = [json.dumps(event) for event in events if event["ph"] == "M"]
+        rest = [json.dumps(event) for event in events if event["ph"] != "M"]
+    else:
+        lines = text.splitlines(keepends=True)
+        head, rest = lines[:1], lines[1:]
     size = len(rest) // len(stamps) + 1
     for number, stamp in enumerate(stamps):
         part = head + rest[number * size : (number + 1) * size]
-        written = json.dumps(part) if suffix == ".json" else "".join(part)
-        target = path.with_name(f"{kind}_slice_{number}_{stamp}{suffix}")
+        written = f"[{','.join(part)}]" if path.suffix == ".json" else "".join(part)
+        target = path.with_name(f"{kind}_slice_{number}_{stamp}{path.suffix}")
         target.write_text(written, encoding="utf-8", newline="")
     path.unlink()
 
