@@ -44,6 +44,8 @@ __all__ = ["ANY_TRACE", "GRAPH_TIMELINE", "MINDSTUDIO", "TRACE_VIEW"]
 _TRACE_VIEW = "trace_view.json"
 _STEP_TABLE = "step_trace_time.csv"
 _TRACE = compile_late(r"msprof(?:_slice|_\d+)+\.json")
+_DISPLAY = compile_late(r"(?:ascend_)?timeline_display_\d+\.json")
+"""What MindSpore left beside its text, which is read as that."""
 _TRACE_OF_DEVICE = compile_late(r"msprof_\d+(?:_\d{1,10}){1,2}(?:_slice_\d+)?\.json")
 """Device, graph where there is one, and iteration: CANN before 7."""
 _PART_OF_EXPORT = compile_late(
@@ -115,7 +117,8 @@ TRACE_VIEW = Format(
 
 
 def _recognise_any_trace(folder: Folder) -> Iterator[Capture | Lookalike]:
-    for path in (folder.path / name for name in folder.names if has_json_name(name)):
+    names = (name for name in folder.names if has_json_name(name))
+    for path in (folder.path / name for name in names if not _DISPLAY.fullmatch(without_gz(name))):
         if kind_of_json(path) is JsonKind.NPU_TRACE:
             if _PART_OF_EXPORT.fullmatch(path.name):
                 yield Lookalike(path, JsonKind.NPU_TRACE.value)
