@@ -184,6 +184,22 @@ def test_display_that_is_a_trace_view(shelf: ProfileShelf, tmp_path: Path) -> No
     assert int(found.tasks.start_ns.min()) > 10**18, "wall time"
 
 
+def test_displays_beside_what_tells_several_ranks(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """Files of ranks around a display say nothing of it: it is read as the rank in its name."""
+    profile = shelf.get("torch-text", ranks=2)
+    for rank, capture in enumerate(profile.captures):
+        trace = next(capture.rglob("trace_view.json"))
+        shutil.copy(trace, tmp_path / f"ascend_timeline_display_{rank}.json")
+        info = tmp_path / f"profiler_info_{rank}.json"
+        info.write_text(f'{{"rank_id": {rank}}}', encoding="utf-8")
+    found = discover(tmp_path)
+    assert [(one.layout, one.identity.rank) for one in found.sources] == [
+        ("MindSpore text", 0),
+        ("MindSpore text", 1),
+    ]
+    assert not [note for note in found.notes if "profiler_info" in note]
+
+
 # -- what the size limit cut off ---------------------------------------------------------------
 
 
