@@ -34,6 +34,8 @@ wait "$browser"
 # Types are checked while the first tests wait for other processes.
 .venv/bin/mypy &
 types=$!
+# Assertions are rewritten once, not by both processes that run tests.
+.venv/bin/pytest --collect-only --quiet "$@" >/dev/null || true  # what is wrong is told below
 PATH="$PWD/.venv/bin:$PATH" .venv/bin/pytest --numprocesses 2 --dist loadfile \
     --no-loadscope-reorder "$@"
 wait "$types"

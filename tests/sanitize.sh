@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
-cp -r timeline tests examples pyproject.toml "$copy"
+cp -rp timeline tests examples pyproject.toml "$copy"  # with the times that compiled ones name
 cd "$copy"
 find timeline -name '*.so' -delete
 include=$("$python" -c 'import sysconfig; print(sysconfig.get_paths()["include"])')

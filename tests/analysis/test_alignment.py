@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import at_most
 from tests.support.simulated_cluster import Cluster, simulate
 from timeline.analysis.alignment import align
 from timeline.analysis.clocks import JoinedClock, RankClock, join_clocks
@@ -37,7 +38,7 @@ def _off_by(cluster: Cluster) -> Int64:
     ops=st.integers(12, 40),
     seed=st.integers(0, 1 << 30),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=at_most(60), deadline=None)
 def test_offsets_are_found_within_the_noise(ranks: int, width: int, ops: int, seed: int) -> None:
     """Rows and columns of a grid of ranks, late ranks, lost ops: every offset is found."""
     noise_ns = 1500
@@ -190,7 +191,7 @@ def _at_microseconds(cluster: Cluster, ops: int) -> list[RankCollectives]:
 
 
 @given(seed=st.integers(0, 1 << 30), ranks=st.integers(2, 8))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=at_most(40), deadline=None)
 def test_few_rounded_ends_move_no_clock(seed: int, ranks: int) -> None:
     """Three AllReduces of integer microseconds cannot tell clocks that are off by less."""
     group = tuple(range(ranks))

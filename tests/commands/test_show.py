@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import timeline
+from tests.support.examples import at_most
 from tests.support.profile_shelf import Profile, ProfileShelf
 from tests.support.run_command import Command
 from timeline.errors import SourceError, TimelineError
@@ -189,7 +190,7 @@ def test_files_without_a_verdict(command: Command, profile: Profile) -> None:
     assert "no trace that tlexport wrote" in refused(b"Hello")
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=at_most(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_damaged_files(suffix: str, profile: Profile, tmp_path: Path, data: st.DataObject) -> None:

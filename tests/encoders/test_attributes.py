@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
+from tests.support.examples import at_most
 from timeline.columns.strings import StringPool
 from timeline.encoders.attributes import MOST_BYTES, read_attributes
 from timeline.encoders.formats import FORMATS, Format
@@ -103,7 +104,7 @@ def test_cut_files(form: Format, tmp_path: Path) -> None:
     assert told > 10
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=at_most(80), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_damaged_files(form: Format, tmp_path: Path, data: st.DataObject) -> None:
     """Whatever bytes a file has, it is read or refused."""
@@ -118,7 +119,7 @@ def test_damaged_files(form: Format, tmp_path: Path, data: st.DataObject) -> Non
         assert str(tmp_path) in str(error)
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     beginning=st.sampled_from(
         [

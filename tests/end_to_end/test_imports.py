@@ -93,8 +93,7 @@ def _modules() -> list[Module]:
 
 
 MODULES = _modules()
-NAMES = [module.name or timeline.__name__ for module in MODULES]
-every_module = pytest.mark.parametrize("module", MODULES, ids=NAMES)
+"""All of them; a test looks at one after the other and lists those that break its rule."""
 
 
 SOMETIMES = (
@@ -171,28 +170,33 @@ def test_nothing_is_loaded_that_is_not_chosen(
     assert ran.stdout.splitlines()[-1] == needed
 
 
-@every_module
-def test_only_sources_open_files(module: Module) -> None:
+def test_only_sources_open_files() -> None:
     """A profile is opened by its readers and by nothing else; encoders open what they write.
 
     The viewer opens what was written, to serve it, and the queries that belong to it; processes
     open the room for what they pass on, and options the file that is their value.
     """
-    opened = [call for name, call in module.calls() if name in OPENERS]
     others = ("viewer.serving", "viewer.queries", "ranks.shared_columns", "options")
-    if module.part in ("sources", "encoders") or module.name in others:
-        return
-    foreign = [call for call in opened if "devnull" not in ast.dump(call)]
-    assert not foreign, f"{module.name} opens a file in line {foreign[0].lineno}"
+    foreign = [
+        f"{module.name} opens a file in line {call.lineno}"
+        for module in MODULES
+        if module.part not in ("sources", "encoders") and module.name not in others
+        for name, call in module.calls()
+        if name in OPENERS and "devnull" not in ast.dump(call)
+    ]
+    assert foreign == []
 
 
-@every_module
-def test_only_encoders_write_files(module: Module) -> None:
+def test_only_encoders_write_files() -> None:
     """Encoders change the file system, but for private copies: databases, archives, columns."""
-    writes = {name for name, _ in module.calls() if name in WRITERS}
-    if module.part == "encoders":
-        return
-    assert writes <= PRIVATE_COPIES.get(module.name, frozenset())
+    foreign = [
+        f"{module.name} calls {name} in line {call.lineno}"
+        for module in MODULES
+        if module.part != "encoders"
+        for name, call in module.calls()
+        if name in WRITERS - PRIVATE_COPIES.get(module.name, frozenset())
+    ]
+    assert foreign == []
 
 
 def test_sources_open_for_reading_only() -> None:
@@ -213,44 +217,44 @@ RUNS_CODE = frozenset({"ctypes", "marshal", "pickle", "runpy", "shelve"})
 RUN_BY = {"process": {"ctypes"}, "ranks.shared_columns": {"pickle"}}
 
 
-@every_module
-def test_nothing_of_a_profile_is_run_or_sent(module: Module) -> None:
+def test_nothing_of_a_profile_is_run_or_sent() -> None:
     """The viewer alone opens sockets; only what processes pass to each other is unpickled.
 
     Methods of dataclasses are compiled, of the names of their fields. The C library is called
     directly to set how it hands out memory.
     """
-    imported = set[str]()
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.Import):
-            imported |= {one.name for one in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            imported.add(node.module or "")
-    if module.part != "viewer":
-        assert not imported & NETWORK
-    assert imported & RUNS_CODE == RUN_BY.get(module.name, set())
-    if module.name != "frozen":
-        called = {name for name, _ in module.calls()}
-        assert not called & {"eval", "exec", "system", "popen", "Popen"}
+    for module in MODULES:
+        imported = set[str]()
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Import):
+                imported |= {one.name for one in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                imported.add(node.module or "")
+        if module.part != "viewer":
+            assert not imported & NETWORK, module.name
+        assert imported & RUNS_CODE == RUN_BY.get(module.name, set()), module.name
+        if module.name != "frozen":
+            called = {name for name, _ in module.calls()}
+            assert not called & {"eval", "exec", "system", "popen", "Popen"}, module.name
 
 
-@every_module
-def test_opens_with_one_sentence(module: Module) -> None:
+def test_opens_with_one_sentence() -> None:
     """The first paragraph of a module is one sentence that says what it is for."""
-    docstring = ast.get_docstring(module.tree)
-    assert docstring, f"{module.name} has no docstring"
-    opening = " ".join(docstring.split("\n\n")[0].split())
-    assert opening.endswith("."), opening
-    assert not re.search(r"[.!?] +[A-Z]", opening), opening
+    for module in MODULES:
+        docstring = ast.get_docstring(module.tree)
+        assert docstring, f"{module.name} has no docstring"
+        opening = " ".join(docstring.split("\n\n")[0].split())
+        assert opening.endswith("."), f"{module.name}: {opening}"
+        assert not re.search(r"[.!?] +[A-Z]", opening), f"{module.name}: {opening}"
 
 
-@every_module
-def test_exported_names_exist(module: Module) -> None:
+def test_exported_names_exist() -> None:
     """Every name in `__all__` is there, once."""
-    loaded = importlib.import_module(".".join(filter(None, (timeline.__name__, module.name))))
-    names = getattr(loaded, "__all__", [])
-    assert len(names) == len(set(names))
-    assert [name for name in names if not hasattr(loaded, name)] == []
+    for module in MODULES:
+        loaded = importlib.import_module(".".join(filter(None, (timeline.__name__, module.name))))
+        names = getattr(loaded, "__all__", [])
+        assert len(names) == len(set(names)), module.name
+        assert [name for name in names if not hasattr(loaded, name)] == [], module.name
 
 
 def test_the_package_exports_its_errors() -> None:

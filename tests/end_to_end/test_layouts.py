@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -40,16 +39,18 @@ SWITCHES = 1
 Layouts = dict[str, ReadLayout]
 
 
-@pytest.mark.parametrize(("first", "second"), list(itertools.combinations(COMPARABLE, 2)))
-def test_both_hold_the_same(layouts: Layouts, first: str, second: str) -> None:
+@pytest.mark.parametrize("first", COMPARABLE[:-1])
+def test_both_hold_the_same(layouts: Layouts, first: str) -> None:
     """Tasks, communication, steps, calls, counters and overlap, to the nanosecond on wall time.
 
     What one of them holds in part lies within what the other holds of it.
     """
-    one, other = layouts[first], layouts[second]
-    assert one.ranks.keys() == other.ranks.keys() == {0, 1}
-    for rank in one.ranks:
-        same_rank(one, other, rank)
+    one = layouts[first]
+    for second in COMPARABLE[COMPARABLE.index(first) + 1 :]:
+        other = layouts[second]
+        assert one.ranks.keys() == other.ranks.keys() == {0, 1}, second
+        for rank in one.ranks:
+            same_rank(one, other, rank)
 
 
 @pytest.mark.parametrize("first", ["torch-db", "mindstudio", "op-summary", "msprof-sqlite"])

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import at_most
 from tests.support.grown_records import Shape, grown_profile
 from tests.support.limited_exports import (
     LEAST_LIMIT,
@@ -240,7 +241,7 @@ def small_sizes(draw: st.DrawFn) -> Sizes:
     st.sampled_from(SUFFIXES),
     st.sampled_from([Fit.COARSEN, Fit.STEPS, Fit.SPLIT]),
 )
-@settings(max_examples=40)
+@settings(max_examples=at_most(40))
 def test_any_limit_is_kept_or_refused(
     tmp_path_factory: pytest.TempPathFactory,
     sizes: Sizes,

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import at_most
 from tests.support.made_figures import made_report
 from tests.support.profile_shelf import ProfileShelf
 from timeline import export
@@ -105,7 +106,7 @@ def test_a_comparison_of_more_kinds_than_are_kept() -> None:
     assert "512 ranks: the " in filed_text(fewer, DISPLAYS[0])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=at_most(60), deadline=None)
 @given(
     ranks=st.integers(1, 40),
     steps=st.integers(1, 12),
@@ -127,7 +128,7 @@ def test_any_size_is_kept(ranks: int, steps: int, word: str, most_bytes: int) ->
         assert kept.get(name, 0) + found.left_out.get(name, 0) == rows, name
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=at_most(80), deadline=None)
 @given(
     column=st.one_of(
         st.lists(st.integers(-(2**63), 2**63 - 1) | st.none(), min_size=1),

@@ -9,6 +9,7 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import example, given, settings
 
+from tests.support.examples import at_most
 from timeline.figures.operator_pairs import RunOperators, pair_operators
 from timeline.figures.table import Table
 
@@ -30,7 +31,7 @@ def _table(rows: Sequence[tuple[str, str, str, int, int]]) -> Table:
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=at_most(60))
 @given(_operators, _operators)
 @example(  # what has no shapes in both runs, and other shapes in each, are told by the same name
     [("X", "a", "", 1, 5), ("X", "a", "b", 1, 5)], [("X", "a", "", 1, 5), ("X", "a", "c", 1, 5)]

@@ -18,6 +18,7 @@ from tests.support.coarse_reference import (
     parents,
     thinned,
 )
+from tests.support.examples import at_most
 from tests.support.random_tracks import (
     COARSEST,
     flat_slices,
@@ -74,7 +75,7 @@ def test_merging_follows_the_rule(data: st.DataObject, slices: Slices) -> None:
 
 
 @given(some_slices())
-@settings(max_examples=50)
+@settings(max_examples=at_most(50))
 def test_count_and_busy_time_are_kept_at_every_power(slices: Slices) -> None:
     length_ns = slices.end_ns - slices.start_ns
     wanted = sums_by_name(slices.name, np.ones(len(slices), np.int64), length_ns)
@@ -176,7 +177,7 @@ def slice_at(slices: Slices, row: int) -> tuple[int, int, str, dict[str, int]]:
 
 
 @given(some_slices())
-@settings(max_examples=50)
+@settings(max_examples=at_most(50))
 def test_the_exact_resolution_changes_nothing(slices: Slices) -> None:
     coarse = merged_at(slices, Resolution(EXACT))
     assert coarse.row.tolist() == list(range(len(slices)))
@@ -303,7 +304,7 @@ def same_columns(one: Coarse, other: Coarse) -> None:
 
 
 @given(some_slices())
-@settings(max_examples=30)
+@settings(max_examples=at_most(30))
 def test_merging_step_by_step_is_merging_once(slices: Slices) -> None:
     """Through all powers in turn."""
     coarse = as_coarse(slices)
@@ -600,7 +601,7 @@ def test_merged_args_are_default_args() -> None:
 
 
 @given(st.data(), some_slices())
-@settings(max_examples=30)
+@settings(max_examples=at_most(30))
 def test_labels_are_in_a_pool_of_their_own(data: st.DataObject, slices: Slices) -> None:
     """So tracks that share one may be drawn at once; what is drawn can be merged again."""
     before = list(slices.strings)

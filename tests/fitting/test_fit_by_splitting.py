@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.coarse_reference import parents
+from tests.support.examples import at_most
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import ProfileShelf
 from tests.support.random_intervals import EPOCH_NS
@@ -164,7 +165,7 @@ def test_samples_lie_in_one_part_each(cut: tuple[list[Track], list[int]]) -> Non
 
 
 @given(tracks_and_cuts())
-@settings(max_examples=50)
+@settings(max_examples=at_most(50))
 def test_every_part_has_all_rows(cut: tuple[list[Track], list[int]]) -> None:
     """Names, order, descriptions and ranks, whether or not a row holds anything there."""
     made, moments = cut

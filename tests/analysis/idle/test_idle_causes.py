@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.made_launches import Arrow, Call, Op, Step, Task, made_records
@@ -302,7 +302,6 @@ def measured(made: Records) -> Measured:
     return Measured(member, overlap, apart.totals(), measure_idle(made, member, overlap, apart))
 
 
-@settings(max_examples=200)
 @given(made=records())
 def test_each_idle_nanosecond_has_its_cause_and_call(made: Records) -> None:
     """Of the selection and of each step: sums, gaps and calls are those of every nanosecond."""

@@ -10,6 +10,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import at_most
 from tests.support.random_records import Sizes, random_records
 from tests.support.simulated_cluster import COMPUTE_NS, TRANSFER_NS, Cluster, simulate
 from timeline.analysis.path.critical_path import (
@@ -99,7 +100,7 @@ def _rank(draw: st.DrawFn, own: int, ops: Sequence[int]) -> PathRank:
 
 
 @given(_ranks(), st.lists(st.integers(0, LAST + 80), min_size=2, max_size=5))
-@settings(max_examples=120, deadline=None)
+@settings(deadline=None)
 def test_paths_of_any_items_are_whole_and_end(ranks: list[PathRank], moments: list[int]) -> None:
     """Whatever is claimed of items, each path adds up to its time, without gap or overlap."""
     ends_ns = np.sort(np.array(moments, np.int64))
@@ -145,7 +146,7 @@ def _sums(segments: Segments) -> dict[tuple[int, PathKind], int]:
     late=st.integers(100_000, 900_000),
     seed=st.integers(0, 1 << 30),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=at_most(40), deadline=None)
 def test_the_path_lies_on_the_rank_that_is_always_late(
     ranks: int, ops: int, late: int, seed: int
 ) -> None:
@@ -170,7 +171,7 @@ def test_the_path_lies_on_the_rank_that_is_always_late(
     ops=st.integers(1, 6),
     seed=st.integers(0, 1 << 30),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=at_most(40), deadline=None)
 def test_every_rank_change_is_to_the_rank_that_came_last(
     ranks: int, width: int, ops: int, seed: int
 ) -> None:
@@ -188,7 +189,7 @@ def test_every_rank_change_is_to_the_rank_that_came_last(
 
 
 @given(st.integers(0, 1 << 20), st.integers(1, 6), st.integers(1, 60), st.integers(0, 4))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=at_most(40), deadline=None)
 def test_paths_of_random_records_are_whole(seed: int, steps: int, tasks: int, ops: int) -> None:
     """Steps of random records, read as one rank and as several that share nothing, add up."""
     sizes = Sizes(steps=steps, tasks=tasks, ops=ops, calls=30, samples=0)

@@ -49,7 +49,7 @@ def _nested(draw: st.DrawFn) -> list[tuple[int, int, int]]:
     st.lists(st.tuples(st.integers(0, 3), st.integers(1, LAST)), min_size=1, max_size=12),
     st.integers(1, 4),
 )
-@settings(max_examples=150, deadline=None)
+@settings(deadline=None)
 def test_the_longest_call_of_each_stretch_is_found(
     calls: list[tuple[int, int, int]],
     edges: list[int],

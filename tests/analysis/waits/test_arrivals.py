@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import at_most
 from tests.support.simulated_cluster import NOTIFY_NS, TRANSFER_NS, Cluster, simulate
 from timeline.analysis.waits.collectives import RankCollectives, rank_collectives
 from timeline.analysis.waits.group_members import (
@@ -50,7 +51,7 @@ def collectives_of(records: Records, profiled: frozenset[int]) -> RankCollective
     late=st.dictionaries(st.integers(0, 7), st.integers(0, 3_000_000), max_size=3),
     seed=st.integers(0, 1 << 30),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=at_most(80), deadline=None)
 def test_the_last_rank_is_named_whether_it_was_profiled_or_not(
     profiled: set[int], late: Mapping[int, int], seed: int
 ) -> None:

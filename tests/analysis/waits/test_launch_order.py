@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import at_most
 from timeline.analysis.alignment import align
 from timeline.analysis.waits.collectives import (
     Collectives,
@@ -147,7 +148,7 @@ held_parts = st.builds(Held, st.integers(0, 12), st.integers(0, 12), st.integers
     offset_ns=st.sampled_from([0, 50_000, 10_000_000_000]),
     steps=st.booleans(),
 )
-@settings(max_examples=60)
+@settings(max_examples=at_most(60))
 def test_pairs_are_true_or_none(
     held: list[Held], seed: int, kinds: tuple[str, ...], offset_ns: int, steps: bool
 ) -> None:
@@ -161,7 +162,7 @@ def test_pairs_are_true_or_none(
 
 
 @given(held=st.lists(held_parts, min_size=2, max_size=4), seed=st.integers(0, 1 << 30))
-@settings(max_examples=60)
+@settings(max_examples=at_most(60))
 def test_few_ops_make_no_false_waits(held: list[Held], seed: int) -> None:
     """Of a short run ranks may hold none in common, or so few that nothing can be told."""
     whole = run(len(held), 13, kinds=("all_reduce",), seed=seed)
@@ -169,7 +170,7 @@ def test_few_ops_make_no_false_waits(held: list[Held], seed: int) -> None:
 
 
 @given(lost=st.lists(st.integers(0, 59), min_size=2, max_size=4), seed=st.integers(0, 1 << 30))
-@settings(max_examples=40)
+@settings(max_examples=at_most(40))
 def test_records_lost_in_between_make_no_false_waits(lost: list[int], seed: int) -> None:
     """A profiler that drops records shifts all behind them."""
     held = [Held(lost=(number,)) for number in lost]
@@ -184,7 +185,7 @@ def test_records_lost_in_between_make_no_false_waits(lost: list[int], seed: int)
     kinds=st.sampled_from([KINDS, ("all_reduce",)]),
     numbered=st.booleans(),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=at_most(60), deadline=None)
 def test_a_lost_record_loses_one_op(
     lost: list[list[int]],
     seed: int,

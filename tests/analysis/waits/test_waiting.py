@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import at_most
 from tests.support.simulated_cluster import COMPUTE_NS, TRANSFER_NS, simulate
 from timeline.analysis.waits.collectives import RankCollectives
 from timeline.analysis.waits.waiting import Waiting, measure_waiting
@@ -42,7 +43,7 @@ def _waits_by_name(
     ops=st.integers(1, 12),
     seed=st.integers(0, 1 << 30),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=at_most(60), deadline=None)
 def test_the_last_arrival_and_all_waits_are_exact(
     ranks: int, width: int, ops: int, seed: int
 ) -> None:

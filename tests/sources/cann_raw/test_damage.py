@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.writers.cann_raw import MAGIC, change_device_info, track_record
+from tests.support.examples import at_most
 from tests.support.profile_shelf import ProfileShelf, change_fields
 from tests.support.raw_device import Device, read
 from tests.support.read_profiles import lost_rows
@@ -263,7 +264,7 @@ def test_any_bytes_are_read_or_refused(shelf: ProfileShelf, tmp_path: Path, layo
     device = Device(shelf.copy(layout, tmp_path / "run", ranks=1))
     source = device.source()
 
-    @settings(max_examples=50)
+    @settings(max_examples=at_most(50))
     @given(
         logs=st.fixed_dictionaries({log: anything(log) for log in LOGS}),
         cut=st.integers(0, 200),

@@ -23,6 +23,7 @@ from simulator.writers.cann_raw import (
     raw_tasks,
     v6_tasks,
 )
+from tests.support.examples import at_most
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import ProfileShelf, change_fields
 from tests.support.raw_device import only_source, read
@@ -224,7 +225,7 @@ def test_times_that_are_no_whole_nanoseconds(shelf: ProfileShelf) -> None:
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=at_most(60))
 @given(
     ticks=st.lists(st.integers(0, 2**64 - 1) | st.integers(10**12, 10**13), min_size=1),
     megahertz=st.sampled_from(

@@ -24,6 +24,7 @@ from simulator.writers.companions.mindspore_host import (
     write_host_timeline,
     write_mindspore_host,
 )
+from tests.support.examples import at_most
 from tests.support.loaded_picture import LoadedPicture
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import Profile, ProfileShelf, change_fields, change_json
@@ -384,7 +385,7 @@ NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\n\r\ufeff"), m
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=at_most(40))
 @given(st.lists(st.tuples(NAMES.filter(bool), RUNS), max_size=5))
 def test_operators_are_read_as_they_were_written(
     tmp_path_factory: pytest.TempPathFactory,

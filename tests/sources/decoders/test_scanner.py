@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import at_most
 from tests.support.other_readings import in_small_parts
 from tests.support.profile_shelf import ProfileShelf
 from timeline.columns.strings import StringPool
@@ -38,7 +39,7 @@ pytestmark = pytest.mark.skipif(
     not is_compiled(), reason="the package was built without a compiler"
 )
 
-EXAMPLES = int(os.environ.get("SCANNER_EXAMPLES", "120"))
+EXAMPLES = int(os.environ.get("SCANNER_EXAMPLES", at_most(120)))
 """Files that each test makes up."""
 Read = Counter[Any] | str
 """The rows of all tables with what they are, or why a file cannot be read."""
@@ -504,7 +505,8 @@ def test_a_file_that_breaks_off_anywhere_reads_alike(
 def test_whole_profiles_read_alike(
     layout: str, shelf: ProfileShelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for path in sorted(shelf.get(layout).path.rglob("*.json")):
+    """Those of one rank: what other ranks hold is alike."""
+    for path in sorted(shelf.get(layout, ranks=1).path.rglob("*.json")):
         if b'"ph"' in path.read_bytes():
             check_alike(path, monkeypatch)
 

@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from simulator.archives import tar_of, zip_of
+from tests.support.examples import at_most
 from tests.support.profile_shelf import tree_state
 from timeline.cli.main import main
 from timeline.errors import SourceError
@@ -474,7 +475,7 @@ def test_no_archive(
 
 
 @in_each_format
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=at_most(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 255)), max_size=6))
 @example(changes=[(0, 0)])
 def test_any_damage_is_told_or_harmless(

@@ -30,6 +30,7 @@ from tests.support.profile_shelf import (
     tiny_run,
 )
 from timeline.errors import RankIdentityError, UsageError
+from timeline.records.profiler_tables.cluster import ParallelTimes
 from timeline.records.tables import OmissionCode
 from timeline.records.vendor import Measure
 from timeline.sources.finding.discovery import discover
@@ -270,6 +271,41 @@ def test_sums_of_all_devices_are_not_compared_with_one(tmp_path: Path) -> None:
         for source in discover(worker).sources
     ]
     assert measured == [[], [Measure.COLLECTIVE]]
+
+
+@pytest.mark.parametrize("name", ["step_trace_time.csv", "analysis.db"])
+def test_step_tables_alone_are_split_by_device(tmp_path: Path, name: str) -> None:
+    """Sums of steps that name devices are of a rank each; ops that name none are counted."""
+    output = tmp_path / "host_1_20250109120000_ascend_pt/ASCEND_PROFILER_OUTPUT"
+    output.mkdir(parents=True)
+    sums = [(device, step, 1000.5 + device, 20.25) for device in (0, 1) for step in (1, 2)]
+    rows = [(*one, 10.25, 30.0) for one in sums]
+    if name == "analysis.db":
+        with closing(sqlite3.connect(output / name)) as connection, connection:
+            connection.execute(
+                "CREATE TABLE StepTraceTime (deviceId, step, computing, communication, "
+                "communication_not_overlapped, free)"
+            )
+            connection.executemany("INSERT INTO StepTraceTime VALUES (?, ?, ?, ?, ?, ?)", rows)
+    else:
+        header = "Device_id,Step,Computing,Communication,Communication(Not Overlapped),Free"
+        lines = [header, *(",".join(map(str, row)) for row in rows)]
+        (output / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    times = {"Elapse Time(ms)": 1.5, "Start Timestamp(us)": 1736424000129323.25}
+    ops = {
+        "step1": {"collective": {"hcom_allReduce__123_0_1@1": {"Communication Time Info": times}}}
+    }
+    (output / "communication.json").write_text(json.dumps(ops), encoding="utf-8")
+    sources = discover(tmp_path).sources
+    assert [source.identity.rank for source in sources] == [0, 1]
+    for source in sources:
+        records = read(source)
+        (table,) = (one for one in records.profiler_tables.tables.values() if len(one) == 2)
+        assert isinstance(table, ParallelTimes)
+        assert table.computing_ns.tolist() == [1_000_500 + 1000 * source.identity.rank] * 2
+        assert records.steps.iteration.tolist() == [1, 2]
+        (lost,) = records.omissions
+        assert "ops of several devices" in lost.reason and not len(records.ops)
 
 
 def test_tables_alone_are_split_by_device(tmp_path: Path) -> None:

@@ -376,6 +376,106 @@ def test_slices_are_one_export(shelf: ProfileShelf) -> None:
         assert np.unique(left.tasks.stream).tolist() == np.unique(right.tasks.stream).tolist()
 
 
+def sliced(path: Path, stamps: list[int]) -> None:
+    """Cut an export into slices, each with the stamp of when it was written."""
+    kind, text = path.name.partition("_2")[0], path.read_text(encoding="utf-8")
+    if path.suffix == ".json":
+        events = json.loads(text)
+        head = [json.dumps(event) for event in events if event["ph"] == "M"]
+        rest = [json.dumps(event) for event in events if event["ph"] != "M"]
+    else:
+        lines = text.splitlines(keepends=True)
+        head, rest = lines[:1], lines[1:]
+    size = len(rest) // len(stamps) + 1
+    for number, stamp in enumerate(stamps):
+        part = head + rest[number * size : (number + 1) * size]
+        written = f"[{','.join(part)}]" if path.suffix == ".json" else "".join(part)
+        target = path.with_name(f"{kind}_slice_{number}_{stamp}{path.suffix}")
+        target.write_text(written, encoding="utf-8", newline="")
+    path.unlink()
+
+
+@pytest.mark.parametrize(
+    "stamps",
+    [
+        [20250109120100, 20250109120104, 20250109120107],
+        [20250109120107, 20250109120104, 20250109120105, 20250109120111],
+    ],
+    ids=["in order", "by several processes"],
+)
+def test_slices_have_the_stamps_of_when_they_were_written(
+    shelf: ProfileShelf, tmp_path: Path, stamps: list[int]
+) -> None:
+    """Slices of one export with different stamps are all read, of the trace and of its table."""
+    profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1)
+    (whole,) = discover(shelf.get("mindstudio", ranks=1).path).sources
+    sliced(only(profile.captures[0], "msprof_2*.json"), stamps)
+    sliced(only(profile.captures[0], "op_summary_*.csv"), stamps)
+    (source,) = discover(profile.path).sources
+    records = read(source)
+    assert overlap_ns(records) == expected_overlap(profile.run, 0)
+    assert len(records.tasks) == len(read(whole).tasks)
+    assert records.warnings == read(whole).warnings
+
+
+@pytest.mark.parametrize("slices", [1, 2, 5], ids=["whole", "fewer", "more"])
+def test_slices_of_an_older_export_are_left_out(
+    shelf: ProfileShelf, tmp_path: Path, slices: int
+) -> None:
+    """An older export of three slices adds nothing to a newer one of another number."""
+    profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1)
+    trace = only(profile.captures[0], "msprof_2*.json")
+    again = trace.with_name("msprof_20250109130000.json")
+    shutil.copy(trace, again)
+    sliced(trace, [20250109120100, 20250109120104, 20250109120107])
+    if slices > 1:
+        sliced(again, [20250109130000 + 4 * number for number in range(slices)])
+    (source,) = discover(profile.path).sources
+    traces = [path.name for path in source.files if path.name.startswith("msprof")]
+    assert len(traces) == slices
+    assert all("_2025010913" in name for name in traces)
+    assert overlap_ns(read(source)) == expected_overlap(profile.run, 0)
+
+
+def test_each_iteration_may_be_an_export_of_its_own(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """Exports of an iteration each are read together, in the newest version of each."""
+    profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1)
+    trace = only(profile.captures[0], "msprof_2*.json")
+    sliced(trace, [20250109120100, 20250109120104, 20250109120107])
+    for path in trace.parent.glob("msprof_slice_*"):
+        _, _, number, stamp = path.stem.split("_")
+        renamed = path.rename(path.with_name(f"msprof_0_1_{int(number) + 1}_{stamp}.json"))
+        shutil.copy(renamed, path.with_name(f"msprof_0_1_{int(number) + 1}_20240109120100.json"))
+    (source,) = discover(profile.path).sources
+    assert overlap_ns(read(source)) == expected_overlap(profile.run, 0)
+
+
+@pytest.mark.parametrize("name", ["msprof_0_1", "msprof_0_1_20230809120100", "msprof_0"])
+def test_a_timeline_of_one_device_without_graphs(
+    shelf: ProfileShelf, tmp_path: Path, name: str
+) -> None:
+    """CANN 6 leaves the model out of names where there is no step trace, and may slice them."""
+    profile = shelf.copy("mindspore-2.1", tmp_path / "run", ranks=1)
+    timeline = only(profile.captures[0], "device_*/timeline")
+    whole = overlap_ns(read(discover(profile.path).sources[0]))
+    kept = timeline / "msprof_0_1_1.json"
+    for path in [*timeline.iterdir()]:
+        if path != kept:
+            path.unlink()
+    (source,) = discover(profile.path).sources
+    of_iteration = overlap_ns(read(source))
+    assert of_iteration != whole
+    sliced(kept.rename(timeline / f"{name}_2.json"), [1, 2])
+    for number in (0, 1):
+        sliced_name = f"{name.removesuffix('_20230809120100')}_slice_{number}"
+        stamp = "_20230809120100" if "_2023" in name else ""
+        found = only(timeline, f"*_slice_{number}_{number + 1}.json")
+        found.rename(timeline / f"{sliced_name}{stamp}.json")
+    (source,) = discover(profile.path).sources
+    assert source.layout == "device_N/timeline"
+    assert overlap_ns(read(source)) == of_iteration
+
+
 @pytest.mark.parametrize(
     "name", ["msprof_0_{}", "msprof_0_1_1_{}", "msprof_slice_0_{}", "msprof_0_slice_0_{}"]
 )

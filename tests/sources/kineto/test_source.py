@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from simulator.model import RankRun
 from simulator.overlap import expected_overlap
 from simulator.writers.kineto import STREAMS, launching_operators, memory_samples, write_kineto
+from tests.support.examples import at_most
 from tests.support.kineto_traces import CALL, KERNEL, Write, read, spelled
 from tests.support.loaded_picture import LoadedPicture
 from tests.support.other_readings import in_small_parts
@@ -341,7 +342,7 @@ def test_records_do_not_depend_on_the_size_of_blocks(
     assert pieces == whole
 
 
-@settings(max_examples=60)
+@settings(max_examples=at_most(60))
 @given(
     start_ns=st.integers(0, 10**17),
     length_ns=st.integers(0, 10**12),

@@ -18,6 +18,7 @@ from simulator.simulation import make_run
 from simulator.writers.mindspore.display import write_mindspore_display
 from simulator.writers.mindspore.text import device_ns, reduce_names
 from tests.support.drawn_slices import drawn_slices, loaded_export
+from tests.support.examples import at_most
 from tests.support.places import DATA
 from tests.support.profile_shelf import ProfileShelf
 from tests.support.read_profiles import lost_rows, records_of
@@ -183,6 +184,22 @@ def test_display_that_is_a_trace_view(shelf: ProfileShelf, tmp_path: Path) -> No
     assert int(found.tasks.start_ns.min()) > 10**18, "wall time"
 
 
+def test_displays_beside_what_tells_several_ranks(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """Files of ranks around a display say nothing of it: it is read as the rank in its name."""
+    profile = shelf.get("torch-text", ranks=2)
+    for rank, capture in enumerate(profile.captures):
+        trace = next(capture.rglob("trace_view.json"))
+        shutil.copy(trace, tmp_path / f"ascend_timeline_display_{rank}.json")
+        info = tmp_path / f"profiler_info_{rank}.json"
+        info.write_text(f'{{"rank_id": {rank}}}', encoding="utf-8")
+    found = discover(tmp_path)
+    assert [(one.layout, one.identity.rank) for one in found.sources] == [
+        ("MindSpore text", 0),
+        ("MindSpore text", 1),
+    ]
+    assert not [note for note in found.notes if "profiler_info" in note]
+
+
 # -- what the size limit cut off ---------------------------------------------------------------
 
 
@@ -269,7 +286,7 @@ def event(number: int, **fields: Any) -> dict[str, Any]:
 
 
 @given(st.integers(0, 40), st.data())
-@settings(max_examples=50)
+@settings(max_examples=at_most(50))
 def test_any_prefix_gives_its_events(
     tmp_path_factory: pytest.TempPathFactory, count: int, data: st.DataObject
 ) -> None:

@@ -16,6 +16,7 @@ from simulator.overlap import expected_overlap
 from simulator.writers.mindspore.raw import hardware_record, numbered_kernels, training_record
 from simulator.writers.mindspore.text import STREAM_SHIFT, device_ns
 from tests.support.drawn_slices import drawn_slices
+from tests.support.examples import at_most
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import ProfileShelf
 from tests.support.read_profiles import lost_rows
@@ -145,7 +146,7 @@ def test_found_from_one_slice(shelf: ProfileShelf) -> None:
 @given(
     st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1), st.integers(0, 2)), max_size=40),
 )
-@settings(max_examples=50)
+@settings(max_examples=at_most(50))
 def test_first_start_pairs_with_first_end(
     tmp_path_factory: pytest.TempPathFactory, marks: list[tuple[int, int, int]]
 ) -> None:

@@ -28,6 +28,7 @@ from simulator.writers.mindspore.text import (
 from simulator.writers.trace_json.mindspore import write_mindspore_timeline
 from simulator.writers.trace_json.mindstudio import write_mindstudio
 from tests.support.drawn_slices import drawn_slices, loaded_export
+from tests.support.examples import at_most
 from tests.support.places import DATA
 from tests.support.profile_shelf import ProfileShelf, change_fields
 from tests.support.read_profiles import lost_rows, records_of
@@ -495,7 +496,7 @@ def test_header_alone_is_no_error(tmp_path: Path) -> None:
         max_size=40,
     )
 )
-@settings(max_examples=40)
+@settings(max_examples=at_most(40))
 def test_device_tasks_survive_the_text(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, int, int, int]]
 ) -> None:

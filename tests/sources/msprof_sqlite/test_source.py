@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from simulator.writers.msprof_sqlite import DEVICE_MONOTONIC_NS, TICK_NS, DeviceCounter
 from tests.support.drawn_slices import loaded_export
+from tests.support.examples import at_most
 from tests.support.loaded_picture import LoadedPicture
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import Profile, ProfileShelf, change_fields, tree_state
@@ -733,7 +734,7 @@ CELLS = st.one_of(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=at_most(40))
 @given(st.lists(CELLS, max_size=20), st.sampled_from(["INTEGER", "REAL", "TEXT", "NUMERIC", ""]))
 def test_cells_may_hold_anything(
     tmp_path_factory: pytest.TempPathFactory, cells: list[Any], kind: str

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from simulator.model import Collective, Kernel, RankRun, Step, Task
 from simulator.overlap import expected_overlap, overlap_segments
 from tests.support.drawn_slices import drawn_slices
+from tests.support.examples import at_most
 from tests.support.expected_picture import OWN_NAMES
 from tests.support.found_profiles import only
 from tests.support.perfetto_sql import TraceProcessor
@@ -594,25 +595,57 @@ def test_communication_kernels_are_tasks(shelf: ProfileShelf, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("in_ns", [True, False])
-def test_starts_without_a_unit(shelf: ProfileShelf, tmp_path: Path, in_ns: bool) -> None:
-    """CANN before mid-2023 wrote nanoseconds; microseconds are told by kernels that must fit."""
-    profile = shelf.copy("op-summary", tmp_path / "run", ranks=1)
+@pytest.mark.parametrize("layout", ["op-summary", "kernel-details", "mindstudio", "torch-text"])
+def test_starts_without_a_unit(
+    shelf: ProfileShelf, tmp_path: Path, layout: str, in_ns: bool
+) -> None:
+    """Writers before mid-2023 wrote nanoseconds; microseconds are told by kernels that must fit."""
+    profile = shelf.copy(layout, tmp_path / "run", ranks=1)
     for path in profile.path.rglob("task_time_*.csv"):
         path.unlink()
     whole = read_one(profile.path)
-    (path,) = profile.path.rglob("op_summary_*.csv")
+    (path,) = [*profile.path.rglob("op_summary_*.csv"), *profile.path.rglob("kernel_details.csv")]
     with path.open(encoding="utf-8", newline="") as file:
         header, *rows = csv.reader(file)
-    at = header.index("Task Start Time(us)")
-    header[at] = "Task Start Time"
+    at = next(place for place, name in enumerate(header) if name.endswith("Start Time(us)"))
+    header[at] = header[at].removesuffix("(us)")
     for row in rows if in_ns else ():
         row[at] = row[at].replace(".", "")
+    if layout in ("kernel-details", "torch-text"):
+        kept = [place for place, name in enumerate(header) if name not in ("Stream ID", "Task ID")]
+        header, *rows = [[row[place] for place in kept] for row in (header, *rows)]
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([header, *rows])
     found = read_one(profile.path)
     assert len(found.tasks) > 0
-    for name in ("start_ns", "end_ns"):
+    for name in ("start_ns", "end_ns", "compute"):
         assert getattr(found.tasks, name).tolist() == getattr(whole.tasks, name).tolist()
+    assert found.warnings == whole.warnings
+
+
+@pytest.mark.parametrize("layout", ["mindstudio", "torch-text"])
+def test_rows_of_another_name_and_length_are_found_by_their_ids(
+    shelf: ProfileShelf, tmp_path: Path, layout: str
+) -> None:
+    """A row with the stream, the task id and the start of a task is its row; ids alone repeat."""
+    profile = shelf.copy(layout, tmp_path / "run", ranks=1)
+    whole = read_one(profile.path)
+    (path,) = [*profile.path.rglob("op_summary_*.csv"), *profile.path.rglob("kernel_details.csv")]
+    with path.open(encoding="utf-8", newline="") as file:
+        header, *rows = csv.reader(file)
+    name, length, task = (
+        next(place for place, text in enumerate(header) if text in texts)
+        for texts in (("Name", "Op Name"), ("Duration(us)", "Task Duration(us)"), ("Task ID",))
+    )
+    for row in rows:
+        if row[task].isdigit():
+            row[name], row[length] = f"scope/{row[name]}", str(float(row[length]) + 1)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+    found = read_one(profile.path)
+    assert found.tasks.compute.tolist() == whole.tasks.compute.tolist()
+    assert names_of(found, found.tasks.op_type) == names_of(whole, whole.tasks.op_type)
+    assert found.warnings == whole.warnings
 
 
 def test_ops_of_ranks_have_one_name_wherever_a_launch_was_found(shelf: ProfileShelf) -> None:
@@ -633,7 +666,7 @@ CELLS = st.text(
 ) | (st.sampled_from(["a,b", 'a""b', '"', "1,2;3,4", ""]))
 
 
-@settings(max_examples=60)
+@settings(max_examples=at_most(60))
 @given(
     rows=st.lists(st.lists(CELLS, min_size=3, max_size=3), max_size=12),
     ends=st.sampled_from(["\n", "\r\n"]),
@@ -663,7 +696,7 @@ def test_cells_are_those_of_the_csv_module(
     assert found == [[row[0] for row in kept], [row[2] for row in kept]]
 
 
-@settings(max_examples=60)
+@settings(max_examples=at_most(60))
 @given(st.lists(st.integers(-5, 10**19) | st.sampled_from(["N/A", "", "7.0", "12\t", "x"])))
 def test_ids_are_read_exactly(
     tmp_path_factory: pytest.TempPathFactory, values: list[int | str]

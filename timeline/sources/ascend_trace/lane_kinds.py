@@ -12,6 +12,7 @@ from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.lane_names import LaneNames
 from timeline.sources.common.overlap_analysis import OVERLAP_PROCESS
 from timeline.sources.decoders.event_values import LaneKey
+from timeline.sources.decoders.exported_values import text
 from timeline.sources.decoders.trace_events import Metadata
 
 __all__ = [
@@ -21,8 +22,8 @@ __all__ = [
     "LaneMeaning",
 ]
 
-LaneMeaning = tuple[str, str, str]
-"""Process, thread and communication group: all that decides how a lane is read."""
+LaneMeaning = tuple[str, str, str, str]
+"""Process, its label, thread and communication group: all that decides how a lane is read."""
 
 HARDWARE = "Ascend Hardware"
 COMMUNICATION = frozenset({"HCCL", "Communication"})
@@ -33,6 +34,7 @@ _STREAM = compile_late(r"Stream ([0-9]{1,9})")
 _PLANE = compile_late(r"Plane ([0-9]{1,9})")
 _MODEL = compile_late(r"(?:Step Trace\()?Model ID\)?:\s*([0-9]{1,10})\)?")
 _GROUP = compile_late(r"(.+?) Communication")
+_OF_DEVICE = compile_late(r"[ND]PU\b")
 
 
 class LaneKind(enum.Enum):
@@ -43,6 +45,8 @@ class LaneKind(enum.Enum):
     PLANE = enum.auto()
     OPS = enum.auto()
     HOST = enum.auto()
+    OTHER = enum.auto()
+    """What msprof labels as of a device and no table holds, as missions of CCUs, or blocks."""
     DERIVED = enum.auto()
     """Overlap Analysis: recomputed from records, never drawn; it tells the rule of free time, and
     what computes where tasks do not."""
@@ -52,17 +56,25 @@ class LaneKind(enum.Enum):
 class AscendLanes(LaneNames):
     """What the names of an Ascend trace tell of its lanes."""
 
+    labels: dict[object, str] = field(default_factory=dict)
+    """Whether a process is of the CPU, an NPU or a DPU."""
     _heads: dict[object, _Heads] | None = field(default=None, init=False, compare=False)
     """By process, while no further name is known."""
 
     def add(self, event: Metadata) -> None:
-        """See `LaneNames.add`."""
+        """See `LaneNames.add`; take labels as well."""
         super().add(event)
+        if event.name == "process_labels" and event.args:
+            self.labels[event.pid] = text(event.args.labels)
         self._heads = None
 
-    def with_more(self, more: LaneNames) -> AscendLanes:
+    def with_more(self, more: AscendLanes) -> AscendLanes:
         """These names, and others for what has none of these."""
-        return AscendLanes({**more.processes, **self.processes}, {**more.threads, **self.threads})
+        return AscendLanes(
+            {**more.processes, **self.processes},
+            {**more.threads, **self.threads},
+            {**more.labels, **self.labels},
+        )
 
     def known(self, key: LaneKey) -> bool:
         """Whether a lane has the names that decide what it is; host threads need none."""
@@ -74,7 +86,7 @@ class AscendLanes(LaneNames):
         """What is known of a lane so far."""
         process = self.process(key[0])
         group = self.group(key) if process in COMMUNICATION else ""
-        return process, self.threads.get(key, ""), group
+        return process, self.labels.get(key[0], ""), self.threads.get(key, ""), group
 
     def kind(self, key: LaneKey) -> LaneKind:
         """What the events of a lane are."""
@@ -87,7 +99,7 @@ class AscendLanes(LaneNames):
             return LaneKind.STREAM
         if process in COMMUNICATION:
             return LaneKind.PLANE if _PLANE.fullmatch(thread) else LaneKind.OPS
-        return LaneKind.HOST
+        return LaneKind.OTHER if _OF_DEVICE.match(self.labels.get(key[0], "")) else LaneKind.HOST
 
     def stream(self, key: LaneKey) -> int | None:
         """The stream id of a hardware lane, or None where its name gives none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
@@ -177,6 +178,7 @@ class _Reader:
             self._format, strings, counters=self._every_counter or wanted.frequency
         )
         self._damages = [LossLog(path) for path in files.paths]
+        self._unread = Counter[str]()
 
     def read(self) -> None:
         """Read all events."""
@@ -298,6 +300,9 @@ class _Reader:
         if self._held.others:
             reason, code = "trace events of a phase that is not drawn", OmissionCode.NOT_DRAWN
             found.append(Omission(reason, self._held.others, rank, loss=True, code=code))
+        for process, rows in sorted(self._unread.items()):
+            reason = f"events of {process}, which labels call a part of the device"
+            found.append(Omission(reason, rows, rank, loss=True, code=OmissionCode.NOT_DRAWN))
         found += self._counters.omissions(rank)
         return (*found, *(lost for damage in self._damages for lost in damage.omissions(rank)))
 
@@ -334,6 +339,9 @@ class _Reader:
             )
             tables.steps.add(steps)
             tables.parts.add(parts)
+        if kind is LaneKind.OTHER:
+            for key, rows in zip(keys, lanes.counts, strict=True):
+                self._unread[names.process(key[0])] += rows
         if kind is LaneKind.DERIVED:
             tables.overlap.add(collect_overlap_events(lanes))
         if kind is LaneKind.HOST:

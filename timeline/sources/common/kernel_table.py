@@ -21,9 +21,10 @@ from timeline.columns.columns import (
     sort_rows,
 )
 from timeline.columns.constant import constant
-from timeline.columns.distinct import distinct
+from timeline.columns.distinct import distinct, distinct_pairs
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.frozen import dataclass
+from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import Omission, Tasks
 from timeline.records.task_kinds import COMMUNICATION_KERNELS
@@ -54,8 +55,11 @@ __all__ = [
 COMMUNICATION_CORES = frozenset({"HCCL", "COMMUNICATION"})
 """Rows of communication: the older and the newer spelling."""
 
+_NO_UNIT = ("Task Start Time", "Start Time")
+"""What msprof and torch_npu called starts before mid-2023: nanoseconds, or microseconds as well."""
+
 DESCRIPTION: ColumnNames = {
-    "start": ("Start Time(us)", "Task Start Time(us)", "task_start(us)", "Task Start Time"),
+    "start": ("Start Time(us)", "Task Start Time(us)", "task_start(us)", *_NO_UNIT),
     "name": ("Name", "Op Name", "kernel_name"),
     "core": ("Accelerator Core", "Task Type", "kernel_type"),
     "device": ("Device_id",),
@@ -71,11 +75,12 @@ ARGS: ColumnNames = {
     "context": ("Context ID",),
 }
 """The rest of that, which only `--args all` shows."""
+PLACE: ColumnNames = {"stream": ("Stream ID", "stream_id"), "task": ("Task ID", "task_id")}
+"""Which task a row is, among those that start then."""
 EXECUTION: ColumnNames = {
     "duration": ("Duration(us)", "Task Duration(us)", "task_time(us)"),
     "stop": ("task_stop(us)",),
-    "stream": ("Stream ID", "stream_id"),
-    "task": ("Task ID", "task_id"),
+    **PLACE,
     "graph": ("Model ID",),
     "iteration": ("Step Id", "Step ID"),
 }
@@ -164,21 +169,23 @@ def read_kernel_rows(
 
 
 def _starts_in_ns(block: Block) -> bool:
-    """Return whether starts are nanoseconds: those of CANN before mid-2023, whose name has no unit.
+    """Return whether starts are nanoseconds, where the name of their column has no unit.
 
-    Some of those tables have microseconds all the same. Kernels of one stream follow each other, so
-    starts in which the kernels would not have had the time to run are no nanoseconds.
+    Kernels of one stream, or of one type of core where no streams are given, follow each other: so
+    starts in which the kernels would not have had the time to run are microseconds.
     """
-    if "Task Start Time" not in block.header or "Task Start Time(us)" in block.header:
+    named = DESCRIPTION["start"][: -len(_NO_UNIT)]
+    if any(name in block.header for name in named):
         return False
     starts = [int(whole) for whole, _, _ in map(_split_ns, block.cells("start")) if whole.isdigit()]
-    if "duration" not in block or not starts:
+    lengths = block.cells("duration" if "duration" in block else "length")
+    if not starts or min(starts) >= EARLIEST_WALL_NS:
         return True
-    _, lengths_ns = interval_ns([b"0"] * len(block), [c or b"0" for c in block.cells("duration")])
+    _, lengths_ns = interval_ns([b"0"] * len(block), [cell or b"0" for cell in lengths])
     lengths_ns = lengths_ns[lengths_ns != NO_TIME]
-    streams = len(distinct(block.integers("stream", NO_ID))) if "stream" in block else 1
+    lanes = len(set(block.cells("stream" if "stream" in block else "core")))
     run_ns = int(lengths_ns.sum()) - int(lengths_ns.max(initial=0))
-    return run_ns <= streams * (max(starts) - min(starts))
+    return run_ns <= lanes * (max(starts) - min(starts))
 
 
 def _split_ns(cell: bytes) -> tuple[bytes, bytes, bytes]:
@@ -253,7 +260,7 @@ def read_kernel_table(
     Raises:
         SourceError: a file cannot be read, or has no column of start times.
     """
-    wanted = {**DESCRIPTION, **LENGTH, **SHAPES, **ARGS}
+    wanted = {**DESCRIPTION, **LENGTH, **PLACE, **SHAPES, **ARGS}
     damages = [LossLog(path) for path in paths]
     parts = [
         read_kernel_rows(TableFile(path), strings, wanted, damage)
@@ -297,17 +304,22 @@ def move_table(table: KernelTable, by_ns: int) -> KernelTable:
 def match_tasks(tasks: Tasks, table: KernelTable) -> Rows:
     """Return the row of each task, (n,) rows, -1 for none, by the key that finds most rows.
 
-    That are names, else both edges: MindSpore puts its own operator before the name of the kernel.
-    Names repeat, so a row starts as its task does.
+    That are names, stream and task, or both edges: MindSpore puts its own operator before the name
+    of the kernel, and tables of level 0 have no ids. Names and ids repeat, so a row starts as its
+    task does.
     """
     if not len(table):
         return np.full(len(tasks), -1, np.intp)
     named = match_rows(tasks.name, tasks.start_ns, table.name, table.start_ns)
+    ids = (np.concatenate([getattr(one, key) for one in (tasks, table)]) for key in PLACE)
+    _, place = distinct_pairs(*ids)
+    placed = match_rows(place[: len(tasks)], tasks.start_ns, place[len(tasks) :], table.start_ns)
+    placed = np.where(tasks.task == NO_ID, -1, placed)
     alike = np.zeros(len(tasks), np.int64), np.zeros(len(table), np.int64)
     row = match_rows(alike[0], tasks.start_ns, alike[1], table.start_ns)
     off_ns = np.abs(table.end_ns[np.maximum(row, 0)] - tasks.end_ns)
     at_edges = np.where(off_ns <= 2 * MATCH_TOLERANCE_NS, row, -1)
-    return max(named, at_edges, key=lambda rows: len(distinct(rows[rows >= 0])))
+    return max(named, placed, at_edges, key=lambda rows: len(distinct(rows[rows >= 0])))
 
 
 def describe_tasks(tasks: Tasks, table: KernelTable, row: Rows) -> Tasks:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -32,8 +31,6 @@ OPERATOR_TABLE = compile_late(r"(?:kernel_details|op_summary|task_time)(?:_slice
 """Tables of operators and tasks."""
 _FRAMEWORKS = {"_ascend_pt": "torch_npu", "_ascend_ms": "mindspore"}
 """Whose profiler leaves captures in directories that end so."""
-_STAMP = compile_late(r"_(\d{14})$")
-"""When an export was made, at the end of its name."""
 
 
 def plain_name_of_table(name: str) -> str:
@@ -61,9 +58,7 @@ def find_device_table_directories(capture: Capture) -> tuple[Path, ...]:
 
 
 def find_newest_export(output: Path, kind: str, suffix: str) -> tuple[Path, ...]:
-    """The files of a kind from the newest export in a directory, its slices in their order.
-
-    A kind is what stands before the stamp in a name, and the suffix what stands behind the point.
+    """Return the files of a kind from the newest export in a directory, as `select_newest_export`.
 
     Raises:
         SourceError: the directory cannot be read.
@@ -72,28 +67,45 @@ def find_newest_export(output: Path, kind: str, suffix: str) -> tuple[Path, ...]
 
 
 def select_newest_export(files: Mapping[str, Path], kind: str, suffix: str) -> tuple[Path, ...]:
-    """The files of a kind from the newest export; exporting again leaves the older ones there.
+    """Return the files of a kind from the newest export; exporting again leaves the older ones.
 
-    A file's time is the stamp in its name, never its modification time; slices of one export
-    share a stamp.
+    msprof stamps each file when it is written, so slices and iterations of one export may differ:
+    the newest of each name counts, as where msprof collects them (`get_newest_file_list`). Names of
+    iterations and names without do not mix, since what has no iteration holds all of them.
 
     Args:
         files: what lies in a directory, by plain name.
+        kind: what stands before ids, slice and stamp in a name. suffix: what follows the point.
     """
-    by_stamp: dict[str, list[Path]] = defaultdict(list)
-    pattern = re.compile(rf"{kind}(?:_slice|_\d+)+\.{suffix}")
+    pattern = re.compile(
+        rf"{kind}(?=_)((?:_\d+)*?)(?:_slice_(\d{{1,9}}))?(?:_(\d{{14}}))?\.{suffix}"
+    )
+    exports: dict[tuple[int, ...], _Slices] = {}
+    newest = "", 0
     for name, path in files.items():
-        if pattern.fullmatch(name):
-            match = _STAMP.search(name.removesuffix(f".{suffix}"))
-            by_stamp[match[1] if match else ""].append(path)
-    if not by_stamp:
-        return ()
-    return tuple(sorted(by_stamp[max(by_stamp)], key=_slice_order))
+        if match := pattern.fullmatch(name):
+            ids, number, stamp = match.groups("")
+            slices = exports.setdefault(tuple(map(int, ids.split("_")[1:])), {})
+            slices.setdefault(int(number or 0), []).append((stamp, path))
+            newest = max(newest, (stamp, ids.count("_")))
+    chosen = [slices for ids, slices in sorted(exports.items()) if len(ids) == newest[1]]
+    return tuple(path for slices in chosen for path in _newest_slices(slices))
 
 
-def _slice_order(path: Path) -> tuple[int, str]:
-    match = re.search(r"_slice_([0-9]{1,9})", path.name)
-    return (int(match[1]) if match else -1, path.name)
+_Slices = dict[int, list[tuple[str, Path]]]
+"""Files with their stamps, by the number of the slice; what is not sliced is slice 0."""
+
+
+def _newest_slices(slices: _Slices) -> list[Path]:
+    """Return the newest file of each slice, without what only older exports had.
+
+    Each export has a first slice. Processes write slices in any order, so the newest export began
+    with the oldest file among those slices of which there are as many as exports.
+    """
+    count = len(slices[min(slices)])
+    newest = {number: max(files) for number, files in sorted(slices.items())}
+    began = min(newest[number][0] for number, files in slices.items() if len(files) >= count)
+    return [path for stamp, path in newest.values() if stamp >= began]
 
 
 def raw_error(directory: Path) -> SourceError:

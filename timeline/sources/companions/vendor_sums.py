@@ -96,7 +96,7 @@ def read_step_sums(path: Path, device: int | None, damage: LossLog) -> ParallelT
 
 
 def find_busy_devices(directory: Path) -> list[int]:
-    """Return the devices that computed or communicated, as step_trace_time.csv says, ascending.
+    """Return the devices that computed or communicated, as the table of steps says, ascending.
 
     None where there is no table, or one that names no devices, which is of one.
 
@@ -108,6 +108,16 @@ def find_busy_devices(directory: Path) -> list[int]:
         if _DEVICE in block:
             busy = [block.reals(name)[0] > 0 for name in ("Computing", "Communication")]
             found |= {*block.integers(_DEVICE, NO_ID)[busy[0] | busy[1]].tolist()}
+    if path is None and (path := find_file(directory, "analysis.db")):
+        from timeline.sources.decoders.sqlite import open_database
+
+        with open_database(path) as database:
+            if database.has("StepTraceTime", "deviceId", "computing", "communication"):
+                times = database.floats("StepTraceTime", {"computing": 0.0, "communication": 0.0})
+                devices = database.integers("StepTraceTime", {"deviceId": NO_ID})["deviceId"]
+                found |= {
+                    *devices[(times["computing"] > 0) | (times["communication"] > 0)].tolist()
+                }
     return sorted(found - {NO_ID})
 
 

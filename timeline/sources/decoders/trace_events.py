@@ -51,10 +51,11 @@ class Counter(msgspec.Struct, gc=False, tag_field="ph", tag="C"):
 
 class _MetadataArgs(msgspec.Struct, gc=False):
     name: Value = None
+    labels: Value = None
 
 
 class Metadata(msgspec.Struct, gc=False, tag_field="ph", tag="M"):
-    """The name of a process or thread."""
+    """The name of a process or thread, or the labels of a process."""
 
     name: str = ""
     pid: int | str | float = 0

@@ -19,7 +19,6 @@ from timeline.sources.capture import (
 )
 from timeline.sources.common.identity import (
     identify_all_devices,
-    identify_device,
     identify_each_device,
 )
 from timeline.sources.common.msprof_files import OPERATOR_TABLE, has_file_named
@@ -81,6 +80,10 @@ def _identify(capture: Capture, root: Root) -> list[Claim]:
     """Return a claim for each device that a framework's table of steps names."""
     if capture.device is not None:
         return identify_all_devices(capture, root)
+    return _identify_step_tables(capture, root)
+
+
+def _identify_step_tables(capture: Capture, root: Root) -> list[Claim]:
     from timeline.sources.companions.vendor_sums import find_busy_devices
 
     return identify_each_device(capture, root, find_busy_devices)
@@ -112,7 +115,7 @@ def _step_tables_in(directory: Path, names: Iterable[str]) -> list[Capture]:
 def _read_step_tables(claim: Claim, identity: Identity) -> Source:
     from timeline.sources.tables.step_tables import StepTablesSource
 
-    return StepTablesSource(identity, claim.clock, claim.capture.content)
+    return StepTablesSource(identity, claim.clock, claim.capture.content, claim.several)
 
 
 STEP_TABLES = Format(
@@ -120,7 +123,7 @@ STEP_TABLES = Format(
     kind=FormatKind.SUMS,
     recognise=lambda folder: _step_tables_in(folder.path, folder.names),
     recognise_file=_file_of_step_tables,
-    identify=identify_device,
+    identify=_identify_step_tables,
     read_with=_read_step_tables,
     table_directories=_table_directories,
     lies_beside=True,

@@ -36,12 +36,13 @@ class StepTablesSource:
     """step_trace_time.csv and communication.json, or analysis.db, which holds both.
 
     Communication ops have the times that the profiler noted, to a quarter of a microsecond. Steps
-    have none: see `_place_steps`.
+    have none: see `_place_steps`. Ops of several devices do not say of which, so none has any.
     """
 
     identity: Identity
     clock: Clock
     directory: Path
+    several_devices: bool = False
     layout: str = STEP_TABLES.name
 
     @property
@@ -65,18 +66,21 @@ class StepTablesSource:
 
         A file that cannot be read is counted, and a warning says so.
         """
-        rank = self.identity.rank
+        rank, device = self.identity.rank, self.identity.device
         builder = TablesBuilder(rank)
         strings = builder.strings
         sums, measured = ParallelTimes.empty(), MeasuredOps.empty()
         warnings: list[str] = []
         if self._steps is not None:
             with builder.reading(self._steps, warnings) as damage:
-                sums = _read_sums(self._steps, damage)
+                sums = _read_sums(self._steps, device if self.several_devices else None, damage)
         ops = CommunicationOps.empty()
         if self._ops is not None:
             with builder.reading(self._ops, warnings) as damage:
                 measured = _read_ops(self._ops, strings, damage)
+                if self.several_devices:
+                    damage.add("ops of several devices, which none names", "op 1", len(measured))
+                    measured = MeasuredOps.empty()
                 ops = _ops_of(measured, strings, damage)
         steps = _place_steps(sums, ops)
         untimed = len(steps) > 0 and not len(ops)
@@ -101,13 +105,13 @@ class StepTablesSource:
         )
 
 
-def _read_sums(path: Path, damage: LossLog) -> ParallelTimes:
-    """The sums of steps that have one row."""
+def _read_sums(path: Path, device: int | None, damage: LossLog) -> ParallelTimes:
+    """Read the sums of steps that have one row of a device, or of all."""
     if path.suffix == ".db":
         with open_database(path) as database:
-            sums = read_step_table(database, None)
+            sums = read_step_table(database, device)
     else:
-        sums = read_step_sums(path, None, damage)
+        sums = read_step_sums(path, device, damage)
     _, which, count = np.unique(sums.step, return_inverse=True, return_counts=True)
     shared = np.flatnonzero(count[which] > 1)
     if len(shared):

@@ -44,8 +44,13 @@ __all__ = ["ANY_TRACE", "GRAPH_TIMELINE", "MINDSTUDIO", "TRACE_VIEW"]
 _TRACE_VIEW = "trace_view.json"
 _STEP_TABLE = "step_trace_time.csv"
 _TRACE = compile_late(r"msprof(?:_slice|_\d+)+\.json")
-_TRACE_OF_GRAPH = compile_late(r"msprof_\d+_\d+_\d+\.json")
-_PART_OF_EXPORT = compile_late(r"(?:hccl|task_time|msprof_tx|msprof)_[0-9_]+\.json(?:\.gz)?")
+_DISPLAY = compile_late(r"(?:ascend_)?timeline_display_\d+\.json")
+"""What MindSpore left beside its text, which is read as that."""
+_TRACE_OF_DEVICE = compile_late(r"msprof_\d+(?:_\d{1,10}){1,2}(?:_slice_\d+)?\.json")
+"""Device, graph where there is one, and iteration: CANN before 7."""
+_PART_OF_EXPORT = compile_late(
+    r"(?:hccl|task_time|msprof_tx|msprof)(?:_slice|_\d+)+\.json(?:\.gz)?"
+)
 """What msprof exports in many files, which are no trace of a rank one by one."""
 
 
@@ -112,7 +117,8 @@ TRACE_VIEW = Format(
 
 
 def _recognise_any_trace(folder: Folder) -> Iterator[Capture | Lookalike]:
-    for path in (folder.path / name for name in folder.names if has_json_name(name)):
+    names = (name for name in folder.names if has_json_name(name))
+    for path in (folder.path / name for name in names if not _DISPLAY.fullmatch(without_gz(name))):
         if kind_of_json(path) is JsonKind.NPU_TRACE:
             if _PART_OF_EXPORT.fullmatch(path.name):
                 yield Lookalike(path, JsonKind.NPU_TRACE.value)
@@ -161,7 +167,7 @@ def _recognise_mindstudio(folder: Folder) -> list[Capture]:
         return folder.captures_of(MINDSTUDIO, output) if has_file_named(output, _TRACE) else []
     names = map(without_gz, folder.names)
     is_loose = folder.kind is FolderKind.LOOSE and any(
-        _TRACE.fullmatch(name) and not _TRACE_OF_GRAPH.fullmatch(name) for name in names
+        _TRACE.fullmatch(name) and not _TRACE_OF_DEVICE.fullmatch(name) for name in names
     )
     return [Capture(MINDSTUDIO, folder.directory, folder.path)] if is_loose else []
 
@@ -205,10 +211,10 @@ def _recognise_graph_timeline(folder: Folder) -> list[Capture]:
         return [
             Capture(GRAPH_TIMELINE, folder.directory, content, device)
             for device, content in contents
-            if has_file_named(content, _TRACE_OF_GRAPH)
+            if has_file_named(content, _TRACE)
         ]
     is_loose = folder.kind is FolderKind.LOOSE and any(
-        map(_TRACE_OF_GRAPH.fullmatch, map(without_gz, folder.names))
+        map(_TRACE_OF_DEVICE.fullmatch, map(without_gz, folder.names))
     )
     return [Capture(GRAPH_TIMELINE, folder.directory, folder.path)] if is_loose else []
 

@@ -12,7 +12,7 @@ from timeline.errors import SourceError
 from timeline.frozen import dataclass
 from timeline.patterns import compile_late
 from timeline.records.joining import join_records
-from timeline.records.not_given import NO_ID
+from timeline.records.not_given import NO_GRAPH, NO_ID
 from timeline.records.tables import Records
 from timeline.sources.ascend_trace.reader import (
     TraceFiles,
@@ -33,15 +33,15 @@ from timeline.sources.common.losses import LossLog
 from timeline.sources.common.msprof_files import find_newest_export
 from timeline.sources.common.overlap_analysis import VendorOverlap
 from timeline.sources.common.step_table import distinct_parts, distinct_steps, read_step_table
-from timeline.sources.files.opened import files_by_name, find_file, without_gz
+from timeline.sources.files.opened import find_file, without_gz
 from timeline.sources.source import Clock, Identity, ReadRequest
 from timeline.sources.trace_json.format import GRAPH_TIMELINE, MINDSTUDIO, TRACE_VIEW
 from timeline.units import spell_count, spell_duration
 
 __all__ = ["GraphTimelineSource", "MindStudioSource", "TraceViewSource"]
 
-_TIMELINE_NAME = compile_late(r"msprof_([0-9]{1,10})_([0-9]{1,10})_([0-9]{1,10})\.json")
-_STEP_TRACE_NAME = compile_late(r"step_trace_([0-9]{1,10})_([0-9]{1,10})_([0-9]{1,10})\.json")
+_OF_ITERATION = compile_late(r"\D+\d+_(\d{1,10})_(\d{1,10})(?:_slice_\d+)?(?:_\d{14})?\.json")
+"""Device, graph and iteration in the name of a trace of that iteration only."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,7 @@ class MindStudioSource:
         return (*self._traces(), *self._step_traces(), *self._tables("op_summary", "csv"))
 
     def _traces(self) -> tuple[Path, ...]:
-        names = find_newest_export(self.output, "msprof", "json")
-        return tuple(path for path in names if not path.name.startswith("msprof_tx_"))
+        return self._tables("msprof", "json")
 
     def _step_traces(self) -> tuple[Path, ...]:
         return self._tables("step_trace", "json") or self._tables("step_trace", "csv")
@@ -135,7 +134,7 @@ class MindStudioSource:
 
 @dataclass(frozen=True)
 class GraphTimelineSource:
-    """`PROF_*/device_N/timeline` of MindSpore 2.0 to 2.2: a file per graph and iteration."""
+    """`PROF_*/device_N/timeline` of CANN before 7: files per iteration, or of all of them."""
 
     identity: Identity
     clock: Clock
@@ -145,42 +144,35 @@ class GraphTimelineSource:
     @property
     def files(self) -> tuple[Path, ...]:
         """The msprof and step-trace files; hccl and task_time files repeat parts of them."""
-        return (*(path for path, _, _ in self._traces()), *self._step_traces())
+        parts = (*self._files("msprof").values(), *self._step_traces().values())
+        return tuple(path for paths in parts for path in paths)
 
-    def _traces(self) -> list[tuple[Path, int, int]]:
-        return sorted(
-            (
-                (path, int(match[2]), int(match[3]))
-                for name, path in files_by_name(self.output).items()
-                if (match := _TIMELINE_NAME.fullmatch(name))
-            ),
-            key=lambda found: found[1:],
-        )
+    def _files(self, kind: str) -> dict[tuple[int, int], list[Path]]:
+        """Return the newest export by graph and iteration, ascending; slices are together."""
+        found: dict[tuple[int, int], list[Path]] = defaultdict(list)
+        for path in find_newest_export(self.output, kind, "json"):
+            match = _OF_ITERATION.fullmatch(without_gz(path.name))
+            found[(int(match[1]), int(match[2])) if match else (NO_GRAPH, NO_ID)].append(path)
+        return dict(sorted(found.items()))
 
-    def _step_traces(self) -> list[Path]:
-        """One step trace per graph: each holds all iterations of its graph."""
-        by_graph: dict[int, list[tuple[int, Path]]] = defaultdict(list)
-        for name, path in files_by_name(self.output).items():
-            if match := _STEP_TRACE_NAME.fullmatch(name):
-                by_graph[int(match[2])].append((int(match[3]), path))
-        return [max(by_graph[graph])[1] for graph in sorted(by_graph)]
+    def _step_traces(self) -> dict[int, list[Path]]:
+        """Return one step trace per graph: each holds all iterations of its graph."""
+        return {graph: paths for (graph, _), paths in self._files("step_trace").items()}
 
     def read(self, wanted: ReadRequest) -> Records:
         """See `Source.read`."""
         device = NO_ID if self.identity.device is None else self.identity.device
-        strings, rank = StringPool(), self.identity.rank
-        parts = [
-            read_trace(TraceFiles((path,), device, graph, iteration), rank, strings, wanted)
-            for path, graph, iteration in self._traces()
+        files = [
+            TraceFiles(tuple(paths), device, graph, iteration)
+            for (graph, iteration), paths in self._files("msprof").items()
         ]
-        for path in self._step_traces():
-            match = _STEP_TRACE_NAME.fullmatch(without_gz(path.name))
-            assert match is not None
-            files = TraceFiles((path,), device, int(match[2]))
-            parts.append(read_trace(files, rank, strings, wanted))
-        if not parts:
+        if not files:
             raise SourceError(self.output, "holds no msprof_*.json file.")
-        return _finish(join_records(parts), [], None, VendorOverlap.empty())
+        for graph, paths in self._step_traces().items():
+            files.append(TraceFiles(tuple(paths), device, graph))
+        strings, rank = StringPool(), self.identity.rank
+        records = join_records([read_trace(one, rank, strings, wanted) for one in files])
+        return _finish(records, [], None, VendorOverlap.empty())
 
 
 def _finish(
