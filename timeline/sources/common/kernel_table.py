@@ -24,9 +24,10 @@ from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.frozen import dataclass
+from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import Omission, Tasks
-from timeline.records.task_kinds import COMMUNICATION_KERNELS
+from timeline.records.task_kinds import drive_communication, have_type
 from timeline.sources.common.decimals import interval_ns, moments_ns
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.csv_blocks import Block, ColumnNames, read_blocks
@@ -54,8 +55,13 @@ __all__ = [
 COMMUNICATION_CORES = frozenset({"HCCL", "COMMUNICATION"})
 """Rows of communication: the older and the newer spelling."""
 
+_NO_UNIT = ("Task Start Time", "Start Time")
+"""Starts in the tables of mid-2023, of msprof and of torch_npu, which handed on those of msprof."""
+_MOST_AT_ONCE = 32
+"""Kernels that run at once where nothing tells their streams: in the wrong unit it is 1000."""
+
 DESCRIPTION: ColumnNames = {
-    "start": ("Start Time(us)", "Task Start Time(us)", "task_start(us)", "Task Start Time"),
+    "start": ("Start Time(us)", "Task Start Time(us)", "task_start(us)", *_NO_UNIT),
     "name": ("Name", "Op Name", "kernel_name"),
     "core": ("Accelerator Core", "Task Type", "kernel_type"),
     "device": ("Device_id",),
@@ -166,17 +172,21 @@ def read_kernel_rows(
 def _starts_in_ns(block: Block) -> bool:
     """Return whether starts are nanoseconds: those of CANN before mid-2023, whose name has no unit.
 
-    Some of those tables have microseconds all the same. Kernels of one stream follow each other, so
-    starts in which the kernels would not have had the time to run are no nanoseconds.
+    Some of those tables have microseconds all the same. Wall time tells by its size. Kernels of one
+    stream follow each other, so starts in which the kernels would not have had the time to run are
+    no nanoseconds.
     """
-    if "Task Start Time" not in block.header or "Task Start Time(us)" in block.header:
+    names = DESCRIPTION["start"]
+    if next(name for name in names if name in block.header) not in _NO_UNIT:
         return False
     starts = [int(whole) for whole, _, _ in map(_split_ns, block.cells("start")) if whole.isdigit()]
-    if "duration" not in block or not starts:
+    length = next((key for key in ("duration", "length") if key in block), None)
+    if length is None or not starts or max(starts) > EARLIEST_WALL_NS:
         return True
-    _, lengths_ns = interval_ns([b"0"] * len(block), [c or b"0" for c in block.cells("duration")])
+    _, lengths_ns = interval_ns([b"0"] * len(block), [c or b"0" for c in block.cells(length)])
     lengths_ns = lengths_ns[lengths_ns != NO_TIME]
-    streams = len(distinct(block.integers("stream", NO_ID))) if "stream" in block else 1
+    with_stream = "stream" in block
+    streams = len(distinct(block.integers("stream", NO_ID))) if with_stream else _MOST_AT_ONCE
     run_ns = int(lengths_ns.sum()) - int(lengths_ns.max(initial=0))
     return run_ns <= streams * (max(starts) - min(starts))
 
@@ -222,18 +232,9 @@ def _rows_of(block: Block, file: TableFile, strings: StringPool, *, in_ns: bool)
         if value != absent:
             columns.setdefault(key, constant(value, len(block), np.int64))
     rows = KernelTable.of(len(block), columns)
-    communicates = np.isin(rows.core, _codes(strings, COMMUNICATION_CORES))
-    if not communicates.any():
-        return rows
-    names = distinct(rows.name[communicates]).tolist()
-    kernels = [code for code in names if strings[code].endswith(COMMUNICATION_KERNELS)]
-    is_op = communicates & ~np.isin(rows.name, np.array(kernels, np.int32))
-    return replace(rows, communicates=communicates, is_op=is_op)
-
-
-def _codes(strings: StringPool, names: frozenset[str]) -> Codes:
-    found = [code for name in sorted(names) if (code := strings.find(name)) is not None]
-    return np.array(found, np.int32)
+    of_communication = have_type(COMMUNICATION_CORES, rows.core, strings)
+    drives = drive_communication(rows.name, strings)
+    return replace(rows, communicates=of_communication | drives, is_op=of_communication & ~drives)
 
 
 MATCH_TOLERANCE_NS = 1
