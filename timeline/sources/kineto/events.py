@@ -28,7 +28,7 @@ from timeline.sources.decoders.trace_events import (
 from timeline.sources.source import ReadRequest
 
 __all__ = [
-    "COLLECTIVE",
+    "COLLECTIVES",
     "KINETO",
     "LAUNCHING",
     "KinetoArgs",
@@ -41,8 +41,13 @@ __all__ = [
     "tell_of_collectives",
 ]
 
-COLLECTIVE = "collective_comm"
-"""Category of collectives that a profiler plug-in records as such (mspti of NPUs)."""
+_COLLECTIVE = "collective_comm"
+COLLECTIVES = frozenset({_COLLECTIVE, "Communication"})
+"""Categories of collectives that a profiler plug-in (mspti of NPUs) or msMonitor records as such.
+
+msMonitor writes the events of mspti as a trace (chrome_trace_exporter.py), whose categories are
+Kernel, Communication, AclAPI, NodeAPI, RuntimeAPI and Overlap.
+"""
 _LAUNCH_MARK = "privateuse1_runtime"
 """Category of the calls of other accelerators; those of mspti have no length and no correlation."""
 
@@ -74,8 +79,11 @@ _TABLES = {
     "musa_sync": KinetoTable.DEVICE,
     "runtime": KinetoTable.RUNTIME,
     "hpu_op": KinetoTable.RUNTIME,
+    "aclapi": KinetoTable.RUNTIME,
+    "nodeapi": KinetoTable.RUNTIME,
+    "runtimeapi": KinetoTable.RUNTIME,
     "mtia_ccp_events": KinetoTable.KERNEL,
-    COLLECTIVE: KinetoTable.DEVICE,
+    **dict.fromkeys(COLLECTIVES, KinetoTable.DEVICE),
     "cpu_op": KinetoTable.HOST,
     "operator": KinetoTable.HOST,
     "user_annotation": KinetoTable.HOST,
@@ -84,6 +92,7 @@ _TABLES = {
     "gpu_user_annotation": KinetoTable.ANNOTATION,
     "trace": KinetoTable.PROFILER,
     "xpu_scope_profiler": KinetoTable.PROFILER,
+    "overlap": KinetoTable.PROFILER,
 }
 _OF_RUNTIME = ("_runtime", "_driver")
 """How categories of calls of a runtime end, which every vendor names after itself."""
@@ -116,6 +125,8 @@ class KinetoArgs(
         "external_small": "external id",
         "communicator": "commName",
         "stream_id": "streamId",
+        "device_id": "deviceId",
+        "correlation_id": "correlationId",
     },
 ):
     """The args of kernels, copies, calls of the runtime, operators and collectives."""
@@ -141,6 +152,8 @@ class KinetoArgs(
     external_small: Value = None
     communicator: Value = None
     stream_id: Value = None
+    device_id: Value = None
+    correlation_id: Value = None
     rank: Value = None
 
 
@@ -221,7 +234,7 @@ def tables_of(events: EventRows) -> Int64:
     launch.
     """
     table = events.by_category(np.int64, _table_of_category).copy()
-    rows = np.flatnonzero(events.by_category(np.bool_, lambda one: one == COLLECTIVE))
+    rows = np.flatnonzero(events.by_category(np.bool_, lambda one: one == _COLLECTIVE))
     placed = [events.at(rows).are_given(arg) for arg in ("stream", "stream_id", "device")]
     table[rows[~np.any(placed, axis=0)]] = KinetoTable.UNKNOWN
     rows = np.flatnonzero(table == KinetoTable.KERNEL)
