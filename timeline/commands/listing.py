@@ -53,6 +53,12 @@ class ListedRank:
         return f"monotonic of {host}" if self.contents.monotonic else "wall"
 
 
+def _unclear_line(source: UnclearCapture) -> str:
+    """What is wrong with a capture; most errors begin with its path, or that of a file in it."""
+    where = "" if source.problem.startswith(str(source.path)) else f"{source.path} "
+    return f"not clear: {where}{source.problem}"
+
+
 @dataclass(frozen=True)
 class Listing:
     """All ranks of the newest run of a profile, all runs, and what is wrong with the others.
@@ -92,7 +98,7 @@ class Listing:
             *(self._run_lines() if several else ()),
             *(("", "newest run:") if several and newest else ()),
             *newest,
-            *(f"not clear: {source.path} {source.problem}" for source in self.unclear),
+            *map(_unclear_line, self.unclear),
             *(self._rules() if newest else ()),
             *self.notes,
         ]

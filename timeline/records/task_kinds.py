@@ -12,12 +12,13 @@ from timeline.columns.distinct import distinct
 from timeline.columns.strings import NO_NAME, StringPool
 
 __all__ = [
-    "COMMUNICATION_KERNELS",
     "COPY_TYPES",
     "GPU_KERNEL_TYPES",
     "UNCOUNTED_TYPES",
     "Unit",
     "compute_by_type",
+    "drive_communication",
+    "ends_as_communication",
     "have_type",
     "may_compute",
     "run_on_ai_cpu",
@@ -68,8 +69,12 @@ KERNEL = "KERNEL_"
 UNTOLD_TYPES = frozenset({"", "Other"})
 """What writers call types that they do not know."""
 
-COMMUNICATION_KERNELS = ("AivKernel", "AicpuKernel")
-"""How kernels are called that run communication: each is a task, and its op is another record."""
+_COMMUNICATION_KERNELS = ("AivKernel", "AicpuKernel")
+"""How the names of kernels end that run communication, whatever core they run on.
+
+Each is a task, and its op is another record. msprof counts none as computing (SepOneTask of
+overlap_analysis_processor.cpp, filter_aiv_communication of its Python).
+"""
 
 GPU_KERNEL_TYPES = frozenset({"kernel", "mtia_ccp_events"})
 """Types of kernels in PyTorch's traces of GPUs, in small letters."""
@@ -133,7 +138,17 @@ def compute_by_type(types: Codes, strings: StringPool, names: Codes | None = Non
     named = (names != types) & (names != NO_NAME)
     kernels = _are_types(types, strings, lambda kind: kind.startswith(KERNEL))
     found: Bool = (on_core & (named | ~kernels)) | (run_on_ai_cpu(types, strings) & named)
-    return found & ~_are_types(names, strings, lambda name: name.endswith(COMMUNICATION_KERNELS))
+    return found & ~drive_communication(names, strings)
+
+
+def ends_as_communication(name: str) -> bool:
+    """Whether a kernel is called as those are that run communication."""
+    return name.endswith(_COMMUNICATION_KERNELS)
+
+
+def drive_communication(names: Codes, strings: StringPool) -> Bool:
+    """Which tasks are called as the kernels that run communication: they do not compute."""
+    return _are_types(names, strings, ends_as_communication)
 
 
 def run_on_ai_cpu(types: Codes, strings: StringPool) -> Bool:

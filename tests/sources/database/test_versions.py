@@ -22,10 +22,11 @@ from tests.support.places import DATA
 from tests.support.profile_shelf import Profile, ProfileShelf
 from timeline.analysis.invalid_rows import drop_invalid_rows
 from timeline.commands.export import export
+from timeline.layers import Layer
 from timeline.options import Args
 from timeline.records.tables import Records
 from timeline.reports.export_report import ExportReport
-from timeline.selection import DETAIL_LAYERS, Kind
+from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind
 from timeline.sources.finding.discovery import discover
 from timeline.sources.source import ReadRequest
 
@@ -89,10 +90,10 @@ def drawn(path: Path, target: Path) -> tuple[ExportReport, list[Shown]]:
     return report, list(loaded.by_id.values())
 
 
-def records_of(path: Path) -> Records:
+def records_of(path: Path, layers: frozenset[Layer] = DETAIL_LAYERS) -> Records:
     """What is read of rank 0."""
     first = min(discover(path).sources, key=lambda one: one.identity.rank)
-    return drop_invalid_rows(first.read(ReadRequest(DETAIL_LAYERS)))
+    return drop_invalid_rows(first.read(ReadRequest(layers)))
 
 
 def texts(records: Records, table: str, column: str) -> list[str]:
@@ -314,3 +315,38 @@ def test_a_real_database_of_the_lowest_level(tmp_path: Path) -> None:
         "ForeachAddList"
     }
     assert "N/A" not in spelled(slices)
+
+
+@pytest.mark.parametrize("layers", [DETAIL_LAYERS, SUMMARY_LAYERS])
+@pytest.mark.parametrize("kind", ["COMMUNICATION", "AI_VECTOR_CORE"])
+def test_kernels_of_communication_do_not_compute(
+    shelf: ProfileShelf, tmp_path: Path, layers: frozenset[Layer], kind: str
+) -> None:
+    """Collectives on vector cores have rows among the operators, and are none."""
+
+    def expand(database: sqlite3.Connection) -> None:
+        name, core = string_id(database, "hcom_allReduce_AivKernel"), string_id(database, kind)
+        database.execute(
+            "UPDATE COMPUTE_TASK_INFO SET name = ?, taskType = ? WHERE globalTaskId = "
+            "(SELECT MIN(globalTaskId) FROM COMPUTE_TASK_INFO)",
+            (name, core),
+        )
+
+    whole = records_of(shelf.get("torch-db").path, layers)
+    found = records_of(changed(shelf, tmp_path / "run", expand).path, layers)
+    assert len(found.tasks) == len(whole.tasks)
+    assert found.tasks.compute.sum() == whole.tasks.compute.sum() - 1
+
+
+@pytest.mark.parametrize("in_bytes", [True, False])
+def test_bandwidths_are_gigabytes(shelf: ProfileShelf, tmp_path: Path, in_bytes: bool) -> None:
+    """msprof wrote GB/s, and writes bytes a second since 2025."""
+
+    def write(database: sqlite3.Connection) -> None:
+        table = "COMMUNICATION_TASK_INFO"
+        if "bandwidth" not in [row[1] for row in database.execute(f"PRAGMA table_info({table})")]:
+            database.execute(f"ALTER TABLE {table} ADD COLUMN bandwidth NUMERIC")
+        database.execute(f"UPDATE {table} SET bandwidth = ?", (22.5e9 if in_bytes else 22.5,))
+
+    planes = records_of(changed(shelf, tmp_path / "run", write).path).planes
+    assert set(planes.bandwidth.tolist()) == {22.5}

@@ -77,6 +77,21 @@ def test_traces_of_npus_beside_each_other_are_ranks(shelf: ProfileShelf, tmp_pat
         assert overlap_ns(read(source)) == expected_overlap(profile.run, rank)
 
 
+def test_traces_beside_a_loose_trace_view_are_named(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """Its name stands for a whole directory, so the others there are not read, which is said."""
+    trace = only(shelf.get("torch-text").captures[0], "trace_view.json")
+    for name in ("trace_view.json", "trace_view (1).json", "trace_view (2).json"):
+        shutil.copyfile(trace, tmp_path / name)
+    (tmp_path / "config.json").write_text('{"layers": 3}', encoding="utf-8")
+    found = discover(tmp_path)
+    assert len(found.sources) == 1
+    (note,) = [one for one in found.notes if "not read" in one]
+    assert "trace_view (1).json and 1 more were not read" in note
+    (tmp_path / "trace_view (1).json").unlink()
+    (tmp_path / "trace_view (2).json").unlink()
+    assert not [one for one in discover(tmp_path).notes if "not read" in one]
+
+
 @pytest.mark.parametrize("times", ["strings", "numbers"])
 def test_a_long_head_of_host_calls_does_not_hide_the_npu(tmp_path: Path, times: str) -> None:
     """torch_npu writes its rows and arrows behind host calls, which look like those of PyTorch."""

@@ -49,6 +49,8 @@ KINDS = {
     ("any.pkl", pickle.dumps({"segments": []}, protocol=2)): "memory snapshot",
     ("ms_service_host-1.db", database("Mstx", "Meta")): "msServiceProfiler",
     ("viz.json", trace({"name": "f", "cat": "FEE"})): "VizTracer",
+    ("npu.json", trace({"name": "mm", "pid": "NPU functions"})): "autograd.profiler",
+    ("gpu.json", trace({"name": "mm", "pid": "CPU functions"})): "autograd.profiler",
     ("any.trace.json.gz", gzip.compress(JAX)): "XProf",
     ("host.xplane.pb", PLANES): "XProf",
     ("host.pb", PLANES): "XProf",

@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timeline.sources.finding.runs import SAME_RUN_NS, Session, are_certain, group_sessions
+from timeline.sources.capture import NO_EXTENT, Capture, Claim, Evidence, Extent, Part
+from timeline.sources.finding.runs import (
+    SAME_RUN_NS,
+    Session,
+    are_certain,
+    group_into_runs,
+    group_sessions,
+)
+from timeline.sources.kineto.format import KINETO
 
 SECOND_NS = 10**9
 START_NS = 1_700_000_000 * SECOND_NS
@@ -188,3 +197,24 @@ def test_ten_thousand_ranks_are_one_run_at_once() -> None:
     assert len(group_sessions(held)) == 1
     later = [session(rank / 1000 + 40, rank, lasts_s=30, device=rank) for rank in range(10_000)]
     assert len(group_sessions(held + later)) == 2
+
+
+def test_a_file_of_many_ranks_is_asked_once() -> None:
+    """The ranks that were merged into one file were taken at one time."""
+    asked: list[Capture] = []
+
+    def recorded_time(capture: Capture) -> Extent:
+        asked.append(capture)
+        return NO_EXTENT[0], 10**18
+
+    one = replace(KINETO, recorded_time=recorded_time)
+    capture = Capture(one, Path("/merged.json"), Path("/merged.json"))
+    claims = [
+        Claim(
+            capture, (Evidence(rank, "its label"),), part=Part(f"TP{rank}", processes=((rank, 1),))
+        )
+        for rank in range(9)
+    ]
+    (run,) = group_into_runs(claims)
+    assert run.ranks == tuple(range(9))
+    assert len(asked) == 1

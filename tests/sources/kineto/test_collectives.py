@@ -272,3 +272,13 @@ def test_collectives_that_are_recorded_as_such(write: Write, layers: frozenset[L
     assert spelled(records, records.ops.group) == ["Group hcom_0", "Group b"]
     assert (records.ops.end_ns - records.ops.start_ns).tolist() == [3000, 3000]
     assert not records.warnings
+
+
+def test_calls_of_a_library_of_collectives_are_on_the_host(write: Write) -> None:
+    """XPUs record what oneCCL did on the host, on a thread, in the category of collectives."""
+    host = CALL | {"cat": "collective_comm", "name": "xccl::allreduce"}
+    events = [host | {"ts": 4, "args": {"Communicator_id": 4403}}, KERNEL, CALL]
+    records = read(write(events))
+    assert not len(records.ops)
+    assert len(records.tasks) == 1
+    assert "xccl::allreduce" in spelled(records, records.host.name)

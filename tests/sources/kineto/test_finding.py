@@ -426,6 +426,17 @@ def test_a_listing_refuses_nothing(tmp_path: Path, capsys: pytest.CaptureFixture
     assert any("old.json" in line for line in lines)
 
 
+def test_a_capture_that_is_not_clear_is_named_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The error of a file begins with its path."""
+    written_at(tmp_path / "whole.json", 0, 3)
+    (tmp_path / "r.pt.trace.json").touch()
+    assert main([str(tmp_path), "--list"]) == 0
+    (line,) = [one for one in capsys.readouterr().out.splitlines() if "not clear" in one]
+    assert line.startswith(f"not clear: {tmp_path / 'r.pt.trace.json'}: is empty.")
+
+
 def test_a_time_of_endless_digits_is_no_moment(tmp_path: Path) -> None:
     """Python makes no number of so many, and no clock counts so far."""
     path = write(tmp_path / "trace.pt.trace.json")

@@ -298,3 +298,43 @@ def test_ranks_that_nobody_has_are_no_ranks(traces: list[Path], tmp_path: Path) 
     path = tmp_path / "merged.json"
     path.write_text(json.dumps(documents(traces)[0] | {"traceEvents": events}))
     assert all(rank >= 0 for rank in ranks_of(path))
+
+
+def of_msmonitor(device: int, number: int) -> list[Event]:
+    """A kernel of 500 us, more on later devices, and a collective, as msMonitor exports them."""
+    at, length = number * 1000 + 10.0, 500.0 + 100 * device
+    pid = 1_000_000 + 6 * device
+    own: Event = {"ph": "X", "pid": pid}
+    args = {"deviceId": device, "streamId": 2, "correlationId": 10 + number}
+    group = {"deviceId": device, "streamId": 7, "commName": "hcom_0", "correlationId": 90}
+    call = {"ph": "X", "cat": "AclAPI", "name": "aclnnMatmul", "pid": 777, "tid": 778}
+    span = {"name": "Computing", "cat": "Overlap", "tid": 0, "ts": at, "dur": length}
+    return [
+        call | {"ts": at - 8, "dur": 4.0, "args": {"correlationId": 10 + number}},
+        own | {"name": "MatMul", "cat": "Kernel", "tid": 2, "ts": at, "dur": length, "args": args},
+        own
+        | {"name": "hcom_allReduce_", "cat": "Communication", "tid": 7, "args": group}
+        | {"ts": at + length + 5, "dur": 50.0},
+        own | span | {"pid": pid + 5, "args": {"deviceId": device}},
+    ]
+
+
+@pytest.mark.parametrize("devices", [(3,), (0, 1)])
+def test_traces_of_msmonitor(tmp_path: Path, devices: Sequence[int]) -> None:
+    """Their zero is at the end of the file, and each device is a rank with launches and ops."""
+    events = [
+        one for number in range(6) for device in devices for one in of_msmonitor(device, number)
+    ]
+    document = {"traceEvents": events, "metadata": {"pid": 777, "traceStartNs": 10**18}}
+    (tmp_path / "trace.json").write_text(json.dumps(document), encoding="utf-8")
+    sources = discover(tmp_path).sources
+    assert [source.identity.rank for source in sources] == list(range(len(devices)))
+    for device, source in zip(devices, sources, strict=True):
+        records = read(source)
+        computing = records.tasks.take(records.tasks.compute)
+        lengths_ns = computing.end_ns - computing.start_ns
+        assert lengths_ns.tolist() == [500_000 + 100_000 * device] * 6
+        assert computing.start_ns[0] == 10**18 + 10_000
+        assert (computing.launch_ns == computing.start_ns - 8_000).all()
+        assert (records.ops.end_ns - records.ops.start_ns).tolist() == [50_000] * 6
+        assert not records.warnings

@@ -542,6 +542,32 @@ def test_tasks_of_mtia_compute(write: Write) -> None:
     assert records.tasks.launch_ns.tolist() == [1000]
 
 
+@pytest.mark.parametrize("vendor", ["musa", "xpu", "vendor-of-tomorrow"])
+def test_calls_of_any_runtime_launch(write: Write, vendor: str) -> None:
+    """Vendors name the categories of their runtime and driver after themselves."""
+    for kind in ("runtime", "driver"):
+        records = read(write([KERNEL, CALL | {"cat": f"{vendor}_{kind}"}]))
+        assert records.tasks.launch_ns.tolist() == [1000]
+
+
+def test_waits_of_musa_and_events_are_on_the_device(write: Write) -> None:
+    """They neither compute nor are they of an unknown category."""
+    on_stream = {"stream": 7, "device": 0}
+    waits = [KERNEL | {"cat": cat, "args": on_stream} for cat in ("musa_sync", "cuda_event")]
+    records = read(write([KERNEL, CALL, *waits]))
+    assert records.tasks.compute.tolist() == [True, False, False]
+    assert not records.warnings
+
+
+def test_measurements_of_a_kernel_are_no_kernel(write: Write) -> None:
+    """XPUs write each kernel they measure twice, the second time with metrics for a launch."""
+    args = {"kernel_id": 1, "queue": "0x1", "GpuTime::ns": 5000}
+    again = KERNEL | {"name": "metrics: gemm", "ts": 9.999, "dur": 5.002, "args": args}
+    own = KERNEL | {"name": "metrics: of_a_model", "ts": 20}
+    records = read(write([KERNEL, again, again | {"cat": "xpu_scope_profiler"}, own, CALL]))
+    assert spelled(records, records.tasks.name) == ["gemm", "metrics: of_a_model"]
+
+
 def test_calls_without_length_or_correlation_launch_nothing(write: Write) -> None:
     """Marks of mspti stand where the kernel starts, so they are no calls and tell no launch."""
     mark = {"ph": "X", "cat": "privateuse1_runtime", "name": "MatMul", "pid": 1, "tid": 1}

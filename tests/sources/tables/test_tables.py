@@ -581,13 +581,14 @@ def test_columns_of_level_0(shelf: ProfileShelf, tmp_path: Path) -> None:
     assert set(bare.context.tolist()) == {NO_CONTEXT}
 
 
-def test_communication_kernels_are_tasks(shelf: ProfileShelf, tmp_path: Path) -> None:
-    """A communication row that runs on the vector cores is drawn on its stream and computes not."""
+@pytest.mark.parametrize("core", ["COMMUNICATION", "AI_VECTOR_CORE"])
+def test_communication_kernels_are_tasks(shelf: ProfileShelf, tmp_path: Path, core: str) -> None:
+    """A row that runs communication on vector cores is drawn on its stream and computes not."""
     profile = shelf.copy("op-summary", tmp_path / "run", ranks=1)
     whole = read_one(profile.path)
     path = next(iter(profile.path.rglob("op_summary_*.csv")))
     data = changed_cell("Op Name", "hcom_allReduce_AivKernel", 1)(path.read_bytes())
-    path.write_bytes(changed_cell("Task Type", "COMMUNICATION", 1)(data))
+    path.write_bytes(changed_cell("Task Type", core, 1)(data))
     records = read_one(profile.path)
     assert len(records.ops) == len(whole.ops)
     assert len(records.tasks) == len(whole.tasks)
@@ -645,6 +646,31 @@ def test_rows_of_another_name_and_length_are_found_by_their_ids(
     found = read_one(profile.path)
     assert found.tasks.compute.tolist() == whole.tasks.compute.tolist()
     assert names_of(found, found.tasks.op_type) == names_of(whole, whole.tasks.op_type)
+    assert found.warnings == whole.warnings
+
+
+@pytest.mark.parametrize("in_ns", [True, False])
+@pytest.mark.parametrize("layout", ["kernel-details", "torch-text"])
+def test_starts_without_a_unit_of_torch_npu(
+    shelf: ProfileShelf, tmp_path: Path, layout: str, in_ns: bool
+) -> None:
+    """torch_npu of mid-2023 hands on starts of msprof, without unit and streams, as Start Time."""
+    profile = shelf.copy(layout, tmp_path / "run", ranks=1)
+    whole = read_one(profile.path)
+    (path,) = profile.path.rglob("kernel_details.csv")
+    with path.open(encoding="utf-8", newline="") as file:
+        header, *rows = csv.reader(file)
+    at = header.index("Start Time(us)")
+    for row in rows if in_ns else ():
+        row[at] = row[at].replace(".", "")
+    kept = [n for n, name in enumerate(header) if name not in ("Stream ID", "Task ID")]
+    header[at] = "Start Time"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([row[n] for n in kept] for row in [header, *rows])
+    found = read_one(profile.path)
+    assert len(found.tasks) > 0
+    for name in ("start_ns", "end_ns", "compute"):
+        assert getattr(found.tasks, name).tolist() == getattr(whole.tasks, name).tolist()
     assert found.warnings == whole.warnings
 
 

@@ -44,9 +44,9 @@ _JSON = compile_late(r".+\.json(?:\.(?:gz|bz2|xz))?", re.DOTALL | re.IGNORECASE)
 _MOMENT = compile_late(rb'"ts"\s*:\s*"?([1-9][0-9]{0,18})(?![0-9])')
 _CATEGORY = compile_late(
     rb'"cat"\s*:\s*"(?:cpu_op|user_annotation|python_function|cuda_runtime|cuda_driver|kernel'
-    rb'|gpu_memcpy|gpu_memset|Operator|Runtime|Kernel|Memcpy|Memset)"'
+    rb'|gpu_memcpy|gpu_memset|Operator|Runtime|Kernel|Memcpy|Memset|(?:Acl|Node|Runtime)API)"'
 )
-"""What PyTorch calls its events, the oldest versions with capitals."""
+"""What PyTorch calls its events, the oldest versions with capitals, and msMonitor calls."""
 _OF_ASCEND = compile_late(
     rb'"(?:Ascend Hardware|CANN|Overlap Analysis|HCCL|NPU|async_npu|async_mindspore|HostToDevice'
     rb'|Physic Stream Id)"'

@@ -27,7 +27,7 @@ from timeline.frozen import dataclass
 from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import Omission, Tasks
-from timeline.records.task_kinds import COMMUNICATION_KERNELS
+from timeline.records.task_kinds import drive_communication, have_type
 from timeline.sources.common.decimals import interval_ns, moments_ns
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.csv_blocks import Block, ColumnNames, read_blocks
@@ -229,18 +229,9 @@ def _rows_of(block: Block, file: TableFile, strings: StringPool, *, in_ns: bool)
         if value != absent:
             columns.setdefault(key, constant(value, len(block), np.int64))
     rows = KernelTable.of(len(block), columns)
-    communicates = np.isin(rows.core, _codes(strings, COMMUNICATION_CORES))
-    if not communicates.any():
-        return rows
-    names = distinct(rows.name[communicates]).tolist()
-    kernels = [code for code in names if strings[code].endswith(COMMUNICATION_KERNELS)]
-    is_op = communicates & ~np.isin(rows.name, np.array(kernels, np.int32))
-    return replace(rows, communicates=communicates, is_op=is_op)
-
-
-def _codes(strings: StringPool, names: frozenset[str]) -> Codes:
-    found = [code for name in sorted(names) if (code := strings.find(name)) is not None]
-    return np.array(found, np.int32)
+    of_communication = have_type(COMMUNICATION_CORES, rows.core, strings)
+    drives = drive_communication(rows.name, strings)
+    return replace(rows, communicates=of_communication | drives, is_op=of_communication & ~drives)
 
 
 MATCH_TOLERANCE_NS = 1

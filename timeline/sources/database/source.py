@@ -41,7 +41,12 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.records.task_kinds import COPY_TYPES, compute_by_type
+from timeline.records.task_kinds import (
+    COPY_TYPES,
+    compute_by_type,
+    drive_communication,
+    ends_as_communication,
+)
 from timeline.records.vendor import UnusedFile
 from timeline.sources.common.communication_marks import find_marked_ops
 from timeline.sources.common.compute_tasks import remark_on_ai_cpu_tasks
@@ -92,6 +97,10 @@ _NEEDED = {
 """Columns without which a table says nothing; those of times are asked for where they are read."""
 
 
+_MOST_GIGABYTES = 1e6
+"""No link moves as much in a second: msprof of 2025 (db_assembler.cpp) writes bytes, not GB."""
+
+
 @dataclass(frozen=True)
 class DatabaseSource:
     """`ascend_pytorch_profiler_R.db`, `ascend_mindspore_profiler_R.db` and `msprof_*.db`."""
@@ -138,8 +147,12 @@ class _Reader:
         self.communication_rule = self._communication_rule()
         # Where steps are not marked they are found by the names of operators.
         # Those of HCCL tasks may be known of the device task alone.
+        # Kernels that run communication are told from those that compute by their names.
         self.named = (
-            wanted.with_names or not len(self.steps) or Layer.COMMUNICATION in wanted.layers
+            wanted.with_names
+            or not len(self.steps)
+            or Layer.COMMUNICATION in wanted.layers
+            or any(map(ends_as_communication, self.names.by_id.values()))
         )
         operators = "COMPUTE_TASK_INFO"
         self.operators_unknown = not (database.count(operators) or database.is_lost(operators))
@@ -308,6 +321,9 @@ class _Reader:
             row = filter_in_place(row, stays)
             raw = {name: filter_in_place(values, stays) for name, values in raw.items()}
         tasks = replace(_unnamed_tasks(raw, row), **self._names_of(raw, codes, row))
+        if self.named:
+            drives = drive_communication(tasks.name, self.strings)
+            tasks = replace(tasks, compute=tasks.compute & ~drives)
         if self.operators_unknown:
             tasks = self._with_compute_by_type(tasks, self.names.codes(raw["taskType"]))
         copy = map_values(raw["taskType"], lambda types: np.isin(types, copying))
@@ -568,8 +584,10 @@ class _Reader:
         table, column = "COMMUNICATION_TASK_INFO", "bandwidth"
         if not self.database.has(table, column):
             return {}
-        gigabytes = self.database.floats(table, {column: -1.0})[column][known]
-        return {column: np.where(gigabytes < 0, np.nan, gigabytes)}
+        gigabytes = self.database.floats(table, {column: -1.0})[column]
+        if gigabytes.max(initial=0) > _MOST_GIGABYTES:
+            gigabytes = gigabytes / 1e9
+        return {column: np.where(gigabytes < 0, np.nan, gigabytes)[known]}
 
     def _steps(self) -> Steps:
         """ProfilerStep windows; they are host time."""

@@ -249,11 +249,30 @@ class _Walk:
             yield from _captures_alone(Folder(FolderKind.MSPROF, *place, devices, free=devices))
             return
         folder = Folder(FolderKind.LOOSE, directory, directory, names, directories)
-        yield from _captures_alone(folder) or self._captures_beside(folder)
+        alone = _captures_alone(folder)
+        yield from alone or self._captures_beside(folder)
+        self._note_traces_beside(folder, alone)
         for other in NAMED_BESIDE:
             if own := [name for name in names if other.is_of(name)]:
                 more = f" and {len(own) - 1} more" if len(own) > 1 else ""
                 self.remarks.append(f"{directory / own[0]}{more} is {other.what}. {other.do}")
+
+    def _note_traces_beside(self, folder: Folder, alone: Sequence[Capture]) -> None:
+        """Note traces of ranks beside one whose name stands for its whole directory."""
+        traces = [
+            one for one in formats.FORMATS if one.lies_beside and one.kind is FormatKind.EXPORT
+        ]
+        whole = {one.name for one in traces} & {one.format.name for one in alone}
+        if not whole:
+            return
+        found = [one for known in traces for one in known.recognise(folder)]
+        names = [one.content.name for one in found if isinstance(one, Capture)]
+        if others := sorted(one for one in names if without_gz(one) not in whole):
+            more = f" and {len(others) - 1} more were" if len(others) > 1 else " was"
+            self.remarks.append(
+                f"{folder.path / others[0]}{more} not read, because {min(whole)} lies beside. "
+                "Pass one as PATH, or give each trace a directory of its own."
+            )
 
     def _captures_beside(self, folder: Folder) -> list[Capture]:
         """The captures of all formats that lie beside others; nothing else looks like one then."""

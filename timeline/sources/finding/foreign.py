@@ -57,11 +57,13 @@ class Foreign:
 
 
 _SHOW = "Pass the profile that it was made of; for what it says: tlexport show {path}"
+_KINETO = "Record the run with torch.profiler, or torch_npu.profiler on NPUs, and pass its trace."
 _SNAPSHOT = "Open it at https://pytorch.org/memory_viz, or pass a trace of the profiler."
 _SERVICE = "Parse it with msserviceprofiler, or pass the profile of its NPUs."
 _VIZ = "a trace of VizTracer, of Python on the host alone"
 _OF_NSYS = r"CUPTI_ACTIVITY_KIND_\w+|META_DATA_EXPORT|TARGET_INFO_NSYS\w+"
 _NSYS_JSON = rb'\A\{"data":\s*\[|"(?:Cuda|Nvtx|TraceProcess|OSRuntime)Event":'
+_AUTOGRAD = rb'"pid":\s*"(?:CPU|CUDA|NPU|XPU|PrivateUse1) functions"'
 _HATCHET = rb'"frame":\s*\{[^{}]*"ROOT"|"cat":\s*"triton"'
 _PLANES = rb'"/(?:device|host):\w+|\A\n[\x00-\xff]{1,40}?/(?:device|host):'
 _OF_SERVICE = r"(?:ms_service|ascend_service_profiler)_.*\.db|ms_service_profiler.*"
@@ -92,6 +94,7 @@ _FOREIGN = (
     Foreign("a trace of rocprof", _ROCM, rb'CPU HIP API"|"BeginNs"|\A"?Index"?,"?KernelName"?,'),
     Foreign("a profile of Proton (Triton)", _ELSEWHERE.format("proton-viewer"), _HATCHET),
     Foreign("a memory snapshot of PyTorch", _SNAPSHOT, rb"\A\x80[\x02-\x05].*(?:segments|_traces)"),
+    Foreign("a trace of torch.autograd.profiler without Kineto", _KINETO, _AUTOGRAD),
     Foreign("data of msServiceProfiler", _SERVICE, tables="Mstx", name=_OF_SERVICE),
     Foreign(_VIZ, _ELSEWHERE.format("vizviewer"), rb'"viztracer_metadata"|"cat":\s*"FEE"'),
     Foreign(

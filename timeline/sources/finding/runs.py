@@ -7,12 +7,12 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
-from itertools import takewhile
+from itertools import compress, takewhile
 from pathlib import Path
 
 from timeline.errors import RankIdentityError, spell_ids
 from timeline.frozen import dataclass
-from timeline.sources.capture import NO_EXTENT, Claim, Extent
+from timeline.sources.capture import NO_EXTENT, Capture, Claim, Extent
 from timeline.sources.files.remote_path import path_as_shown
 from timeline.sources.finding.times import named_time, read_time, recorded_time
 
@@ -92,7 +92,8 @@ def group_into_runs(claims: Sequence[Claim], *, with_times: bool = False) -> lis
     groups, extents = _group_by_times(claims)
     if extents == _times_in_names(claims):
         # Names tell the order, and not the wall time.
-        extents = [recorded_time(claim) if with_times else NO_EXTENT for claim in claims]
+        no_times = [NO_EXTENT] * len(claims)
+        extents = _ask_once(recorded_time, claims) if with_times else no_times
     return [
         replace(
             _run([claims[at] for at in members], [extents[at] for at in members], claims),
@@ -153,12 +154,25 @@ def _ever_better_times(claims: Sequence[Claim]) -> Iterator[list[Extent]]:
     named = _times_in_names(claims)
     if named is not None:
         yield named
-    recorded = [recorded_time(claim) for claim in claims]
-    yield list(recorded)
-    for at, (claim, (_, end_ns)) in enumerate(zip(claims, recorded, strict=True)):
-        if end_ns is None and (read := read_time(claim)) != NO_EXTENT:
-            recorded[at] = read
+    recorded = _ask_once(recorded_time, claims)
     yield recorded
+    are_open = [end_ns is None for _, end_ns in recorded]
+    read = iter(_ask_once(read_time, list(compress(claims, are_open))))
+    better = [next(read) if is_open else NO_EXTENT for is_open in are_open]
+    yield [
+        extent if other == NO_EXTENT else other
+        for extent, other in zip(recorded, better, strict=True)
+    ]
+
+
+def _ask_once(ask: Callable[[Claim], Extent], claims: Sequence[Claim]) -> list[Extent]:
+    """When captures were taken; the ranks that were merged into one file are asked together."""
+    found: dict[tuple[Capture, int | None], Extent] = {}
+    for claim in claims:
+        if (claim.capture, claim.device) not in found:
+            whole = claim if claim.device is not None else replace(claim, part=None)
+            found[claim.capture, claim.device] = ask(whole)
+    return [found[claim.capture, claim.device] for claim in claims]
 
 
 def _times_in_names(claims: Sequence[Claim]) -> list[Extent] | None:

@@ -18,9 +18,10 @@ from timeline.records.collective_kinds import (
 )
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import CommunicationOps, Tasks
+from timeline.records.task_kinds import have_type
 from timeline.sources.decoders.event_rows import EventRows
 from timeline.sources.decoders.exported_values import Value, number, text
-from timeline.sources.kineto.events import COLLECTIVE, tell_of_collectives
+from timeline.sources.kineto.events import COLLECTIVES, tell_of_collectives
 from timeline.sources.kineto.kernel_kinds import (
     Communication,
     communication_of,
@@ -153,7 +154,7 @@ def find_communicating(tasks: Tasks, strings: StringPool) -> Rows:
     told = [
         communication_of(strings[kernel], strings[by]) is not None for kernel, by in pairs.tolist()
     ]
-    found = tasks.task_type == strings.code(COLLECTIVE)
+    found = have_type(COLLECTIVES, tasks.task_type, strings)
     found[kernels] |= np.array(told, np.bool_)[which]
     return np.flatnonzero(found)
 
@@ -173,7 +174,7 @@ def build_ops(
         told: (n,) what the trace says of each.
     """
     kernels = [strings[code] for code in tasks.name.tolist()]
-    recorded = (tasks.task_type == strings.code(COLLECTIVE)).tolist()
+    recorded = have_type(COLLECTIVES, tasks.task_type, strings).tolist()
     kinds = [
         Communication("HCCL", kernel)
         if is_op

@@ -28,7 +28,7 @@ from timeline.sources.decoders.trace_events import (
 from timeline.sources.source import ReadRequest
 
 __all__ = [
-    "COLLECTIVE",
+    "COLLECTIVES",
     "KINETO",
     "LAUNCHING",
     "KinetoArgs",
@@ -41,8 +41,13 @@ __all__ = [
     "tell_of_collectives",
 ]
 
-COLLECTIVE = "collective_comm"
-"""Category of collectives that a profiler plug-in records as such (mspti of NPUs)."""
+_COLLECTIVE = "collective_comm"
+COLLECTIVES = frozenset({_COLLECTIVE, "Communication"})
+"""Categories of collectives that a profiler plug-in (mspti of NPUs) or msMonitor records as such.
+
+msMonitor writes the events of mspti as a trace (chrome_trace_exporter.py), whose categories are
+Kernel, Communication, AclAPI, NodeAPI, RuntimeAPI and Overlap.
+"""
 _LAUNCH_MARK = "privateuse1_runtime"
 """Category of the calls of other accelerators; those of mspti have no length and no correlation."""
 
@@ -70,17 +75,15 @@ _TABLES = {
     "gpu_memset": KinetoTable.DEVICE,
     "memset": KinetoTable.DEVICE,
     "cuda_sync": KinetoTable.DEVICE,
-    "cuda_runtime": KinetoTable.RUNTIME,
-    "cuda_driver": KinetoTable.RUNTIME,
+    "cuda_event": KinetoTable.DEVICE,
+    "musa_sync": KinetoTable.DEVICE,
     "runtime": KinetoTable.RUNTIME,
-    "xpu_runtime": KinetoTable.RUNTIME,
-    "xpu_driver": KinetoTable.RUNTIME,
-    "mtia_runtime": KinetoTable.RUNTIME,
+    "hpu_op": KinetoTable.RUNTIME,
+    "aclapi": KinetoTable.RUNTIME,
+    "nodeapi": KinetoTable.RUNTIME,
+    "runtimeapi": KinetoTable.RUNTIME,
     "mtia_ccp_events": KinetoTable.KERNEL,
-    COLLECTIVE: KinetoTable.DEVICE,
-    "glow_runtime": KinetoTable.RUNTIME,
-    _LAUNCH_MARK: KinetoTable.RUNTIME,
-    "privateuse1_driver": KinetoTable.RUNTIME,
+    **dict.fromkeys(COLLECTIVES, KinetoTable.DEVICE),
     "cpu_op": KinetoTable.HOST,
     "operator": KinetoTable.HOST,
     "user_annotation": KinetoTable.HOST,
@@ -88,7 +91,14 @@ _TABLES = {
     "python": KinetoTable.HOST,
     "gpu_user_annotation": KinetoTable.ANNOTATION,
     "trace": KinetoTable.PROFILER,
+    "xpu_scope_profiler": KinetoTable.PROFILER,
+    "overlap": KinetoTable.PROFILER,
 }
+_OF_RUNTIME = ("_runtime", "_driver")
+"""How categories of calls of a runtime end, which every vendor names after itself."""
+_METRICS = "metrics: "
+"""What XPUs write before the name of a kernel, a second time and without its correlation, beside
+what they measured of it (XpuptiScopeProfilerHandlers.cpp)."""
 LAUNCHING = frozenset({"ac2g", "async", "async_gpu", "async_cpu_to_gpu"})
 """Flows from a call of the runtime to what it launched; their id is the correlation of both."""
 
@@ -115,6 +125,8 @@ class KinetoArgs(
         "external_small": "external id",
         "communicator": "commName",
         "stream_id": "streamId",
+        "device_id": "deviceId",
+        "correlation_id": "correlationId",
     },
 ):
     """The args of kernels, copies, calls of the runtime, operators and collectives."""
@@ -140,6 +152,8 @@ class KinetoArgs(
     external_small: Value = None
     communicator: Value = None
     stream_id: Value = None
+    device_id: Value = None
+    correlation_id: Value = None
     rank: Value = None
 
 
@@ -214,10 +228,18 @@ def format_for(wanted: ReadRequest) -> EventFormat[Any]:
 def tables_of(events: EventRows) -> Int64:
     """The `KinetoTable` of each interval, (n,).
 
-    What names a stream ran on a device, whatever its category. Calls without a length or a
-    correlation stand at the start of what they launched, and are marks that tell no launch.
+    What names a stream ran on a device, whatever its category; a collective that names none is the
+    call of a library where its process is one of the host, as those of oneCCL are. Calls without
+    a length or a correlation stand at the start of what they launched, and are marks that tell no
+    launch.
     """
     table = events.by_category(np.int64, _table_of_category).copy()
+    rows = np.flatnonzero(events.by_category(np.bool_, lambda one: one == _COLLECTIVE))
+    placed = [events.at(rows).are_given(arg) for arg in ("stream", "stream_id", "device")]
+    table[rows[~np.any(placed, axis=0)]] = KinetoTable.UNKNOWN
+    rows = np.flatnonzero(table == KinetoTable.KERNEL)
+    rows = rows[events.at(rows).by_name(np.bool_, lambda name: name.startswith(_METRICS))]
+    table[rows[~events.at(rows).are_given("correlation")]] = KinetoTable.PROFILER
     unknown = np.flatnonzero(table == KinetoTable.UNKNOWN)
     if len(unknown):
         on_device = events.at(unknown).are_given("stream")
@@ -236,6 +258,8 @@ def is_known_category(category: str) -> bool:
 
 
 def _table_of_category(category: str) -> int:
+    if category.endswith(_OF_RUNTIME):
+        return KinetoTable.RUNTIME
     return _TABLES.get(category) or _TABLES.get(category.lower()) or KinetoTable.UNKNOWN
 
 

@@ -39,6 +39,8 @@ __all__ = [
 MOST_HEAD_BYTES = 1 << 24
 """What stands before the events grows with the number of process groups."""
 _DISTRIBUTED, _BASE = b"distributedInfo", b"baseTimeNanoseconds"
+_OF_MSMONITOR, _BEGUN = b"metadata", "traceStartNs"
+"""Where msMonitor (chrome_trace_exporter.py) has the wall time at which its times are zero."""
 _RANKS = compile_late(rb'"(rank|world_size)"\s*:\s*(\d{1,9})\b')
 
 
@@ -80,6 +82,8 @@ def read_header(path: Path) -> KinetoHeader:
     """
     values, damaged = _read_values(path, _DISTRIBUTED, _BASE)
     info, base = _distributed(values), values.get(_BASE.decode())
+    if base is None and isinstance(own := values.get(_OF_MSMONITOR.decode()), dict):
+        base = own.get(_BEGUN)
     rank, world = _place_in(info)
     base_ns = base if isinstance(base, int) else 0
     return KinetoHeader(rank, base_ns, world, _groups_in(info), damaged)
@@ -94,7 +98,7 @@ def _read_values(path: Path, *keys: bytes) -> tuple[dict[str, Any], tuple[str, .
     head = _head(path)
     # A bare list of events has no other values.
     if EVENTS in head and not head.keys() >= {*keys}:
-        head = tail_values(path, keys) | head
+        head = tail_values(path, (*keys, _OF_MSMONITOR)) | head
     return _decoded(head)
 
 
@@ -118,8 +122,12 @@ _LABELLED = compile_late(
 _ON_ONE_PROCESS = (
     compile_late(rb'"cat"\s*:\s*"[a-z0-9]+_(?:runtime|driver)"[^{}]*?' + _PID),
     compile_late(rb'"cat"\s*:\s*"kernel"[^{}]*?' + _PID),
+    compile_late(rb'"(?:deviceId"\s*:\s*|name"\s*:\s*"Device )([0-9]+)'),
 )
-"""What has one pid in a trace of one rank: calls that launch, and kernels."""
+"""What has one pid in a trace of one rank: calls that launch, and kernels; and one device.
+
+Devices are looked for as msMonitor names them.
+"""
 _OF_ONE_PROCESS = (compile_late(rb'"name"\s*:\s*"stream '), compile_late(rb'"labels"\s*:\s*"CPU"'))
 """The same of names that are given to a process behind its pid: of its streams, and of the host."""
 _LONGEST_EVENT = 300

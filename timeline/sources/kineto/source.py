@@ -78,7 +78,7 @@ from timeline.sources.kineto.tables import (
     MemoryChanges,
     RuntimeCalls,
     clip_overruns,
-    correlations,
+    correlation_ids,
     device_ids,
     device_table,
     external_ids,
@@ -253,7 +253,7 @@ class _Reader:
         device = device_ids(events)
         other = (device != self._device) & (device != NO_ID)
         if other.any():
-            self._elsewhere.append(correlations(events.at(other).ids(NO_ID, "correlation")))
+            self._elsewhere.append(correlation_ids(events.at(other)))
         return events.at(~other)
 
     def _add_instants(self, instants: EventRows) -> None:

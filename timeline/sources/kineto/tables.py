@@ -16,7 +16,7 @@ from timeline.columns.strings import NO_NAME, StringPool
 from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import RUNTIME, Allocations, FlowEnd, Flows, HostEvents, Spans, Tasks
-from timeline.records.task_kinds import COPY_TYPES, have_type
+from timeline.records.task_kinds import COPY_TYPES, drive_communication, have_type
 from timeline.sources.common.counter_events import CounterEvents
 from timeline.sources.common.launch_arrows import build_arrows
 from timeline.sources.decoders.event_columns import ArgValues
@@ -32,6 +32,7 @@ __all__ = [
     "RuntimeCalls",
     "ThreadIntervals",
     "clip_overruns",
+    "correlation_ids",
     "correlations",
     "device_ids",
     "device_table",
@@ -59,7 +60,7 @@ _LAYERS = {
 
 def device_ids(events: EventRows) -> Int64:
     """The device of each event; where it names none, its pid, which is the number of a device."""
-    return events.ids(events.processes(NO_ID), "device", "device_inside")
+    return events.ids(events.processes(NO_ID), "device", "device_inside", "device_id")
 
 
 def device_table(events: EventRows, table: KinetoTable, *, every_arg: bool) -> Tasks:
@@ -74,10 +75,10 @@ def device_table(events: EventRows, table: KinetoTable, *, every_arg: bool) -> T
     columns: dict[str, Any] = {
         "device": device_ids(events),
         "stream": np.where((stream < 0) | (stream == _NOT_A_STREAM), NO_ID, stream),
-        "connection": correlations(events.ids(NO_ID, "correlation")),
+        "connection": correlation_ids(events),
         "name": names,
         "task_type": kinds,
-        "compute": constant(table is KinetoTable.KERNEL, count, np.bool_),
+        "compute": ~drive_communication(names, strings) & (table is KinetoTable.KERNEL),
         "copy": have_type(COPY_TYPES, kinds, strings),
     }
     if every_arg:
@@ -137,6 +138,11 @@ def correlations(ids: Int64) -> Int64:
     return np.where(ids > 0, ids, NO_ID)
 
 
+def correlation_ids(events: EventRows) -> Int64:
+    """The correlation id of each event, NO_ID for none."""
+    return correlations(events.ids(NO_ID, "correlation", "correlation_id"))
+
+
 def external_ids(events: EventRows) -> Int64:
     """The External id of each event, which numbers an operator or a call, NO_ID for none."""
     return correlations(events.ids(NO_ID, "external", "external_small"))
@@ -158,7 +164,7 @@ def host_table(events: EventRows, table: KinetoTable, wanted: ReadRequest) -> Ho
         | {
             "layer": layers,
             "name": events.names(),
-            "connection": correlations(events.ids(NO_ID, "correlation"))
+            "connection": correlation_ids(events)
             if is_runtime
             else constant(NO_ID, count, np.int64),
         }

@@ -15,9 +15,9 @@ from timeline.records.ids import IDS
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import Tasks
 from timeline.records.task_kinds import (
-    COMMUNICATION_KERNELS,
     COPY_TYPES,
     compute_by_type,
+    drive_communication,
     have_type,
 )
 from timeline.sources.common.decimals import whole_number
@@ -221,11 +221,8 @@ class _Operators:
     @cached_property
     def computes(self) -> Bool:
         """Which are neither communication nor kernels that drive it."""
-        kinds = self._strings.codes_where(text in _COMMUNICATION_KINDS for text in self._strings)
-        drivers = self._strings.codes_where(
-            text.endswith(COMMUNICATION_KERNELS) for text in self._strings
-        )
-        return ~(np.isin(self.texts["task_type"], kinds) | np.isin(self.texts["op_name"], drivers))
+        of_communication = have_type(_COMMUNICATION_KINDS, self.texts["task_type"], self._strings)
+        return ~(of_communication | drive_communication(self.texts["op_name"], self._strings))
 
 
 def _strip_quotes(codes: Codes, strings: StringPool) -> Codes:
