@@ -170,5 +170,5 @@ def test_a_slow_rank_with_lost_kernels_is_not_said_to_launch_late(
         trace["traceEvents"].remove(event)
     packed.write_bytes(gzip.compress(json.dumps(trace).encode()))
     found = command.report(tmp_path)["verdict"]["findings"]
-    assert [one["ranks"] for one in found if one["fault"]][0] == [1]
+    assert next(one["ranks"] for one in found if one["fault"]) == [1]
     assert not [one for one in found if one["fault"] and one["cause"] == "host"]
