@@ -1,7 +1,8 @@
-"""Proves on simulated clusters and real captures that the verdict names who holds up the others."""
+"""Proves on simulated clusters and real captures that the first finding is what is wrong."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import timeline
-from tests.support.faulty_clusters import CAUSES, faulty_clusters, reported
+from simulator.parallelism import Parallelism
+from simulator.scenario import Scenario
+from tests.support.faulty_clusters import CAUSES, Cluster, faulty_clusters, reported
 from tests.support.places import DATA
 
 pytestmark = pytest.mark.sweep
@@ -19,21 +22,95 @@ few = settings(max_examples=4, deadline=None)
 """Each example simulates, writes and reads a profile."""
 
 
+WITHIN = 0.03
+"""What a gain may be off, as a share of the run."""
+NOTABLE = 0.03
+"""A fault that costs a smaller share of the run may not be found."""
+SHAPES = (
+    # ranks, tensor, stages, micro batches
+    (2, 1, 1, 1),
+    (8, 1, 1, 1),
+    (4, 2, 1, 1),
+    (8, 2, 1, 1),
+    (4, 1, 2, 4),
+    (8, 2, 2, 4),
+    (8, 1, 4, 4),
+)
+LAYOUTS = ("torch-db", "torch-text", "kineto")
+COMPARABLE = ((8, 2, 1, 1), (4, 1, 2, 4), (8, 2, 2, 4), (8, 1, 4, 4))
+"""Shapes in which some group of the same kind has no link of a given rank."""
+
+
+def clusters(cause: str, layout: str) -> st.SearchStrategy[Cluster]:
+    """Clusters of any shape in which one rank has a fault."""
+
+    @st.composite
+    def made(draw: st.DrawFn) -> Cluster:
+        shapes = COMPARABLE if cause == "link" else SHAPES
+        ranks, tensor, stages, micro_batches = draw(st.sampled_from(shapes))
+        batched = layout != "kineto" and draw(st.booleans())
+        cluster = draw(faulty_clusters(cause, least_ranks=ranks, most_ranks=ranks))
+        parallelism = Parallelism(tensor, stages, micro_batches, batched)
+        return replace(
+            cluster,
+            profiled=None,
+            parallelism=parallelism if parallelism.named else None,
+            ops_per_step=draw(st.sampled_from([12, 24])),
+        )
+
+    return made()
+
+
+def faults(verdict: dict[str, Any]) -> list[dict[str, Any]]:
+    return [one for one in verdict["findings"] if one["fault"]]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("cause", CAUSES)
 @given(st.data())
 @few
-def test_the_faulty_rank_is_the_culprit(cause: str, data: st.DataObject) -> None:
-    """By its rank and its cause, in the first sentence too; among two, links cannot be compared."""
-    cluster = data.draw(faulty_clusters(cause))
-    if cause == "link" and cluster.ranks < 3:
-        return
+def test_the_first_finding_is_the_fault_and_wins_the_truth(
+    cause: str, layout: str, data: st.DataObject
+) -> None:
+    """Its rank, and what the same cluster takes less that is made again without the fault.
+
+    That cluster has no fault of one rank. A slow link is one of a pair where only the groups of
+    that pair are slow. Kineto does not tell how large sends are, nor when frequencies change, and
+    hosts launch late there without all of that being told: then less is won, never more.
+    """
+    cluster = data.draw(clusters(cause, layout))
     run = cluster.run()
-    verdict = reported(run)["verdict"]
     ((rank, _),) = run.truth.causes
-    culprit = verdict["culprit"]
-    assert (culprit["rank"], culprit["profiled"], culprit["cause"]) == (rank, True, cause)
-    assert culprit["steps"] == 4
-    assert verdict["sentences"][0].startswith(f"Rank {rank} holds up ")
+    verdict = reported(run, layout)["verdict"]
+    healthy = reported(cluster.healthy_run(), layout)["verdict"]
+    whole_ns = verdict["replay"]["recording_ns"]
+    truth = 1 - healthy["replay"]["recording_ns"] / whole_ns
+    alone = [one for one in faults(healthy) if len(one["ranks"] or ()) == 1]
+    assert all(one["gain_share"] < 0.05 for one in alone)
+    assert verdict["replay"]["residual_ns"] == 0
+    if truth < NOTABLE:
+        return
+    first = faults(verdict)[0]
+    assert rank in first["ranks"]
+    assert len(first["ranks"]) == 1 or (cause == "link" and len(first["ranks"]) == 2)
+    assert first["gain_share"] <= truth + WITHIN
+    if layout != "kineto" or cause not in ("host", "link"):
+        assert first["gain_share"] >= truth - WITHIN
+    assert first["steps"] is None
+    told = "computing" if (cause, layout) == ("frequency", "kineto") else cause
+    if len(first["ranks"]) == 1:
+        assert first["cause"] == told
+        culprit = verdict["culprit"]
+        assert (culprit["rank"], culprit["profiled"]) == (rank, True)
+        assert culprit["estimated_gain_ns"] == first["gain_ns"]
+        assert culprit["share"] == pytest.approx(first["gain_share"], abs=1e-5)
+
+
+@pytest.mark.parametrize("ranks", [2, 5])
+def test_links_that_no_healthy_group_is_beside_are_not_blamed(ranks: int) -> None:
+    """All ranks are in the only group: nothing tells that its transfers could be shorter."""
+    verdict = reported(Cluster(ranks, 1, Scenario(slow_links={1: 4.0})).run())["verdict"]
+    assert not [one for one in faults(verdict) if one["cause"] == "link"]
 
 
 @given(st.data())
@@ -65,17 +142,11 @@ def verdict_on(path: Path, tmp_path: Path) -> dict[str, Any]:
     [
         ("torch-npu-text", 5, "unknown"),
         ("torch-npu-db", 6, "unknown"),
-        ("gpu-ranks/sst_long_a2a_optimizer_2.tar.gz", 2, "host"),
-        ("gpu-ranks/sst_long_a2a_optimizer_4.tar.gz", 2, "host"),
         ("gpu/dlrm_kineto.tar.gz", 7, "host"),
     ],
 )
 def test_culprits_of_real_runs(tmp_path: Path, path: str, rank: int, cause: str) -> None:
-    """The rank that plain sums over the captures' own records name, profiled or not.
-
-    Rank 2 of four computes less than others in a step; its all-to-alls begin the moment they are
-    launched, 20 ms after those of others.
-    """
+    """The rank that plain sums over the captures' own records name, profiled or not."""
     verdict = verdict_on(DATA / path, tmp_path)
     culprit = verdict["culprit"]
     assert (culprit["rank"], culprit["cause"]) == (rank, cause)

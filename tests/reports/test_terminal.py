@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from tests.support.profile_shelf import ProfileShelf, change_events
-from timeline.analysis.waits.culprit import HeldUp
 from timeline.cli.main import main
 from timeline.commands.export import export
+from timeline.figures.findings import ReportedFindings
 from timeline.figures.table import Table
 from timeline.figures.time_tables import PARTS
 from timeline.figures.verdict import Verdict
@@ -55,7 +55,8 @@ def many(report: ExportReport, ranks: int) -> ExportReport:
         steps=table_of(steps),
         exposed=Table({}),
         exposed_steps=Table({}),
-        held_up=HeldUp(),
+        findings=ReportedFindings(),
+        culprit=None,
         waiting=report.figures.waiting.take(slice(0)),
         waited_for=Table({}),
     )
@@ -298,7 +299,7 @@ def test_progress_on_a_terminal(shelf: ProfileShelf, tmp_path: Path, jobs: str) 
     assert code == 0
     progress, erased, result = shown.rpartition("\r\x1b[K")
     assert erased
-    assert result.lstrip("\x1b[1m").startswith("Rank ")
+    assert result.lstrip("\x1b[1m").startswith("Input-bound: all 5 ranks wait ")
     lines = progress.split("\r\x1b[K")[1:]
     assert all(len(line) < 70 and "\n" not in line for line in lines)
     read = [int(match[1]) for line in lines if (match := re.match(r"Read (\d) of 5 ranks  ", line))]
