@@ -104,11 +104,13 @@ def _ops_of(facts: Sequence[RankFacts], waiting: Waiting) -> tuple[list[RankOps]
     is_missing = members < np.concatenate([_least_members(one) for one in collectives])
     like = group_by(len(every), [ops.kind, ops.size_bytes, members])
     alike = group_by(len(every), [ops.communicator, like.group])
-    took_ns = np.maximum(ops.end_ns - np.maximum(every.arrived_ns, ops.start_ns), 0)
+    came_ns = op.greatest(ops.start_ns)[op.group] if len(every) else ops.start_ns
+    took_ns = np.maximum(ops.end_ns - np.maximum(every.arrived_ns, came_ns), 0)
     least_ns = _least_of_larger(ops, took_ns)
     near = alike.sum((ops.selected & (took_ns <= 2 * least_ns)).astype(np.int64))
     is_alike = (near >= MOST * alike.sum(ops.selected.astype(np.int64)))[alike.group]
-    known = (known | is_alike) & ~is_missing & (every.last != NO_ID)
+    # Of one rank alone nothing tells whether all of its ops waited equally long.
+    known = (known & ~is_missing | is_alike & (~is_missing | (members > 1))) & (every.last != NO_ID)
     exposed_ns = np.concatenate(
         [
             _covered_ns(rank.exposed, np.maximum(came.arrived_ns, its.ops.start_ns), its.ops.end_ns)
@@ -120,12 +122,12 @@ def _ops_of(facts: Sequence[RankFacts], waiting: Waiting) -> tuple[list[RankOps]
         known,
         every.arrived_ns,
         np.where(every.last == NO_ID, every.last_rank, NO_ID),
-        np.where((ops.size_bytes != NO_ID) & known, like.group, NO_ID),
+        np.where((ops.size_bytes != NO_ID) & known & ~is_missing, like.group, NO_ID),
         ops.communicator,
         exposed_ns,
     )
     by_rank = [made[begin:end] for begin, end in pairwise(first.tolist())]
-    is_whole = known & (is_alike | (ops.size_bytes != NO_ID))
+    is_whole = known & ~is_missing & (is_alike | (ops.size_bytes != NO_ID))
     return by_rank, bool(is_whole[ops.selected].all())
 
 
