@@ -142,7 +142,6 @@ def verdict_on(path: Path, tmp_path: Path) -> dict[str, Any]:
     [
         ("torch-npu-text", 5, "unknown"),
         ("torch-npu-db", 6, "unknown"),
-        ("gpu/dlrm_kineto.tar.gz", 7, "host"),
     ],
 )
 def test_culprits_of_real_runs(tmp_path: Path, path: str, rank: int, cause: str) -> None:
@@ -152,6 +151,29 @@ def test_culprits_of_real_runs(tmp_path: Path, path: str, rank: int, cause: str)
     assert (culprit["rank"], culprit["cause"]) == (rank, cause)
     assert culprit["profiled"] is (cause != "unknown")
     assert verdict["sentences"][0].startswith(f"Rank {rank}")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("path", "last"),
+    [
+        ("gpu-ranks/sst_long_a2a_optimizer_2.tar.gz", 2),
+        ("gpu-ranks/sst_long_a2a_optimizer_4.tar.gz", 2),
+        ("gpu/dlrm_kineto.tar.gz", 7),
+    ],
+)
+def test_who_comes_last_is_not_to_blame_where_mending_it_wins_little(
+    tmp_path: Path, path: str, last: int
+) -> None:
+    """Others wait most for one rank, and hosts of all stand still for far longer.
+
+    Rank 7 of eight begins 0.6 ms after the next two: without that, these are waited for.
+    """
+    verdict = verdict_on(DATA / path, tmp_path)
+    assert verdict["stragglers"][0]["rank"] == last
+    assert verdict["culprit"] is None
+    first = verdict["findings"][0]
+    assert (first["ranks"], first["cause"], first["fault"]) == (None, "host", True)
 
 
 @pytest.mark.filterwarnings("ignore")

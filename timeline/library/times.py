@@ -101,7 +101,7 @@ class TimeTables(OpenProfile):
         """How many ns earlier the selection would end if a rank were as fast as the others.
 
         The run is played again, with each task of the rank, and what its host does between two
-        launches, no longer than the median of the other ranks. That is an estimate: within 1% of
+        launches, no longer than the median of the other ranks. That is an estimate: within 3% of
         the run where simulated clusters tell the truth, and unproven beyond. None for a rank that
         is not selected, and without other ranks.
 
