@@ -11,6 +11,7 @@ import pytest
 import timeline
 from tests.support.profile_shelf import Profile, ProfileShelf
 from tests.support.run_command import Command
+from timeline.ranks import rank_work
 from timeline.selection import Selection
 
 WAYS: tuple[tuple[str, ...], ...] = (
@@ -136,3 +137,15 @@ def test_of_two_runs_in_python(profile: Profile) -> None:
     report = timeline.find_changes(profile.path, profile.path, ranks=0)
     assert report.outputs == ()
     assert report.comparison.ranks["rank"].tolist() == [0]
+
+
+def test_what_is_too_much_to_replay_is_said(
+    profile: Profile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No gain is reported then, and the first of the last words is how to get one."""
+    monkeypatch.setattr(rank_work, "MOST_ITEMS", 10)
+    found = timeline.find_verdict(profile.path, jobs=1)
+    assert found.verdict is not None
+    assert found.verdict.findings.found == ()
+    assert found.verdict.culprit is None
+    assert any("are too many to replay, choose --steps" in line for line in found.sentences)

@@ -241,13 +241,6 @@ def test_a_rank_that_is_not_recorded_is_named_by_its_number() -> None:
     assert not losses.is_whole
 
 
-def test_gains_are_withheld_where_there_is_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(findings, "MOST_ITEMS", 10)
-    losses = find_losses(MadeRun.alike(3, 4).made())
-    assert losses.found == ()
-    assert losses.reason == "60 tasks are too many to replay: choose --steps"
-
-
 def test_gains_are_withheld_where_the_replay_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(findings, "MOST_RESIDUAL", -1)
     losses = find_losses(MadeRun.alike(3, 4).made())

@@ -80,13 +80,15 @@ class Parts(ColumnTable):
 class Mends:
     """The parts of a run and what each is compared with.
 
-    peers_ns: (parts,) by how much each exceeds the median of other ranks. names: all strings.
+    peers_ns: (parts,) by how much each exceeds the median of other ranks. names: all strings. nodes:
+    how many the replay has. first: the first node of the host of each rank.
     """
 
     parts: Parts
     peers_ns: Int64
     names: StringPool
     nodes: int
+    first: Rows
 
     @classmethod
     def of(
@@ -108,7 +110,9 @@ class Mends:
         parts = _parts(run, ranks, steps, names)
         like_ns = _like_of_others(parts, np.asarray(classes, np.int64)[parts.rank])
         like_ns = _completed(parts, like_ns)
-        return cls(parts, _excess(parts, like_ns), names, len(run.recorded_ns))
+        has_points = np.diff(run.first_point) > 0
+        first = run.point[run.first_point[:-1][has_points]]
+        return cls(parts, _excess(parts, like_ns), names, len(run.recorded_ns), first)
 
     def beyond_steps(self, odd: Bool) -> Int64:
         """Return by how much the parts in odd steps exceed the median of the other steps, (parts,).
@@ -150,6 +154,7 @@ class Mends:
         parts = self.parts
         found = np.zeros(len(parts), np.int64)
         is_stall = (parts.part == Part.HOST) & (parts.time_ns > STALL_NS)
+        is_stall &= ~np.isin(parts.node, self.first)  # before it nobody knows what a host did
         rows = np.flatnonzero(is_stall & (parts.step != NO_ID))
         if len(rows):
             like_ns = _medians(parts, [parts.part, parts.name, parts.turn], parts.part == Part.HOST)
