@@ -34,7 +34,7 @@ def test_the_table_has_a_row_for_each_cause_longest_first(report: ExportReport) 
     """Whatever the width, no number is cut and no line is longer than the display."""
     idle = report.figures.idle
     labels = {
-        "host_not_asked": "Host had not asked",
+        "host_not_asked": "Host busy elsewhere",
         "queued": "Queued on the host",
         "waiting_for_data": "Waiting for data",
     }

@@ -80,8 +80,8 @@ class Parts(ColumnTable):
 class Mends:
     """The parts of a run and what each is compared with.
 
-    peers_ns: (parts,) by how much each exceeds the median of other ranks. names: all strings. nodes:
-    how many the replay has. first: the first node of the host of each rank.
+    peers_ns: (parts,) by how much each exceeds the median of other ranks. names: all strings.
+    nodes: how many the replay has. first: the first node of the host of each rank.
     """
 
     parts: Parts

@@ -74,13 +74,13 @@ class IdleCause(str, enum.Enum):
 
 _WORDS = {
     IdleCause.WAITING_FOR_DATA: "waiting for data",
-    IdleCause.HOST_NOT_ASKED: "the host had not asked",
+    IdleCause.HOST_NOT_ASKED: "host busy elsewhere",
     IdleCause.HOST_WAITED_FOR_DEVICE: "the host waited for the device",
     IdleCause.QUEUED: "queued on the host",
     IdleCause.LAUNCH_CALL: "in launch calls",
     IdleCause.LAUNCH_LATENCY: "launch latency",
     IdleCause.BETWEEN_TASKS: "between tasks",
-    IdleCause.LAUNCHED_BEFORE: "launched before the gap",
+    IdleCause.LAUNCHED_BEFORE: "blocked on the device",
     IdleCause.OUTSIDE_CALLS: "outside any call",
     IdleCause.NOT_RECORDED: "launch not recorded",
     IdleCause.KERNELS_NOT_RECORDED: "kernels not recorded",
