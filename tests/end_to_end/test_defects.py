@@ -322,13 +322,13 @@ def lost_of(report: Report, file: str) -> list[dict[str, Any]]:
 def test_d6_trace_without_an_event(
     shelf: ProfileShelf, tmp_path: Path, export: Exporter, size: int
 ) -> None:
-    """A trace that ends before its first event is an error with the file and the byte."""
+    """A trace that ends before its first event is an error with the file, and the byte if any."""
     profile = shelf.copy("torch-text", tmp_path / "run", ranks=1)
     path = only(profile.captures[0], "trace_view.json")
     path.write_bytes(path.read_bytes()[:size])
     said = export.refusal(profile.path, code=1)
     assert str(path) in said
-    assert re.search(r"byte \d+", said)
+    assert re.search(r"byte \d+" if size else "is empty", said)
 
 
 @pytest.mark.parametrize("share", [0.02, 0.5, 0.9])

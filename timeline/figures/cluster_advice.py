@@ -17,6 +17,8 @@ from timeline.units import spell_duration, spell_flop, spell_rate
 
 __all__ = ["cluster_advice", "mean_rows"]
 
+NOTABLE_SIZE = 0.01
+"""A link that moved a smaller share of what the busiest one did says nothing of its speed."""
 FROM_MEAN = 0.2
 """Of ranks, stages and links further from the mean of their kind the furthest is told."""
 COMMUNICATING = 0.1
@@ -130,17 +132,19 @@ def _rates(flops: Table) -> Iterator[Advice]:
 
 
 def _links(links: Table) -> Iterator[Advice]:
-    """Yield the slowest link of each kind among those that moved about as much.
+    """Yield the slowest link of each kind, of those between two ranks that moved anything.
 
-    Short messages are slow on any link, so sizes are compared that are equal in powers of two.
+    Short messages are slow on any link, so one that moved next to nothing is not compared.
     """
     if not len(links):
         return
-    kinds: dict[tuple[str, int], list[Row]] = {}
+    kinds: dict[str, list[Row]] = {}
     for row in links.to_dicts():
         if row["source_rank"] != row["target_rank"] and row["size_bytes"] and row["total_ns"]:
-            kinds.setdefault((row["link"], row["size_bytes"].bit_length()), []).append(row)
-    for (kind, _), rows in kinds.items():
+            kinds.setdefault(row["link"], []).append(row)
+    for kind, every in kinds.items():
+        least_bytes = NOTABLE_SIZE * max(row["size_bytes"] for row in every)
+        rows = [row for row in every if row["size_bytes"] >= least_bytes]
         for at, share, mean in _furthest([row["bandwidth_gb_s"] for row in rows], above=False):
             yield _slow_link(kind, rows[at], share, mean)
 

@@ -279,6 +279,7 @@ class _Search:
         """Return a candidate that wins so much as a finding."""
         parts, less_ns = self._mends.parts, candidate.less_ns
         rows = np.flatnonzero(less_ns)
+        assert len(rows), "a candidate mends something"
         by_rank = np.bincount(parts.rank[rows], less_ns[rows], len(self._run.ranks))
         its = rows[parts.rank[rows] == int(np.argmax(by_rank))]
         alike = np.isin(parts.part, np.unique(parts.part[its]))
@@ -438,13 +439,15 @@ def _levers(mends: Mends, *, is_whole: bool) -> Iterator[_Candidate]:
         its = computing[parts.name[computing] == int(np.argmax(by_name))]
         less_ns = np.zeros(len(parts), np.int64)
         less_ns[its] = parts.time_ns[its] // FASTER
-        yield _Candidate(
-            FindingKind.SLOW_OPERATOR, None, None, Cause.COMPUTING, less_ns, fault=False
-        )
+        if less_ns.any():
+            yield _Candidate(
+                FindingKind.SLOW_OPERATOR, None, None, Cause.COMPUTING, less_ns, fault=False
+            )
     # Between tasks whose launches are not known there may be anything.
     hosts_ns = np.where((parts.part == Part.HOST) & parts.on_host, parts.time_ns, 0)
-    kind, basis = FindingKind.SLOW_HOSTS, Basis.BOUND
-    yield _Candidate(kind, None, None, Cause.HOST, hosts_ns, basis=basis, fault=False)
+    if hosts_ns.any():
+        kind, basis = FindingKind.SLOW_HOSTS, Basis.BOUND
+        yield _Candidate(kind, None, None, Cause.HOST, hosts_ns, basis=basis, fault=False)
 
 
 def _of_sets(run: Run, mends: Mends) -> Iterator[_Candidate]:

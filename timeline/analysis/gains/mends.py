@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -88,7 +88,7 @@ class Mends:
     peers_ns: Int64
     names: StringPool
     nodes: int
-    first: Rows
+    first: Rows = field(default_factory=lambda: np.zeros(0, np.intp))
 
     @classmethod
     def of(
