@@ -127,16 +127,14 @@ def _ops_of(facts: Sequence[RankFacts], waiting: Waiting) -> tuple[list[RankOps]
         exposed_ns,
     )
     by_rank = [made[begin:end] for begin, end in pairwise(first.tolist())]
-    is_whole = known & ~is_missing & (is_alike | (ops.size_bytes != NO_ID))
-    return by_rank, bool(is_whole[ops.selected].all())
+    return by_rank, bool((known & ~is_missing)[ops.selected].all())
 
 
 def _least_members(rank: RankCollectives) -> Int64:
-    """Return how many ranks take part in each op of a rank at least, (ops,)."""
+    """Return how many ranks take part in each op of a rank, as far as its group says, (ops,)."""
     least = np.zeros(len(rank.strings), np.int64)
     for label, view in rank.arrivals.views.items():
-        group = view.group
-        least[label] = max(group.size, len(group.members), len(view.peers) + 1)
+        least[label] = max(view.group.size, len(view.group.members))
     found: Int64 = least[rank.ops.group]
     found[np.isin(rank.ops.kind, kind_numbers(POINT_TO_POINT))] = 2
     return found
