@@ -10,13 +10,15 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from timeline.analysis.gains.mends import Mends, Part, split_odd
 from timeline.analysis.gains.replay import Played, RecordedRank, Replay
-from timeline.columns.columns import Bool, Codes, Int64
-from timeline.columns.group_by import group_by
+from timeline.columns.columns import Bool, Codes, Int64, Rows
+from timeline.columns.distinct import rows_by_value
 from timeline.columns.strings import NO_NAME
 from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID
@@ -163,16 +165,23 @@ class Run:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """What could be mended: less_ns (parts,) by how much less each part would take."""
+    """What could be mended: rows (k,) of the parts, and by how much less each would take."""
 
     kind: FindingKind
     ranks: tuple[int, ...] | None
     steps: tuple[int, ...] | None
     cause: Cause
+    rows: Rows
     less_ns: Int64
     basis: Basis = Basis.REPLAY
     fault: bool = True
     absent: int | None = None
+
+    def on_top_of(self, mended_ns: Int64) -> Int64:
+        """Return by how much less all parts take with this mended too, (parts,)."""
+        both_ns = mended_ns.copy()
+        both_ns[self.rows] = np.maximum(both_ns[self.rows], self.less_ns)
+        return both_ns
 
     @property
     def narrowness(self) -> tuple[float, float, int]:
@@ -234,11 +243,8 @@ class _Search:
         now = self._replay.play(self._mends.sooner_ns(mended_ns)) if mended_ns.any() else unchanged
         for lever in _levers(self._mends, is_whole=self._run.is_whole):
             alone, further = (
-                before.total_ns - self._play_lever(lever, less_ns).total_ns
-                for before, less_ns in (
-                    (unchanged, lever.less_ns),
-                    (now, np.maximum(mended_ns, lever.less_ns)),
-                )
+                before.total_ns - self._play_lever(lever, lever.on_top_of(less_ns)).total_ns
+                for before, less_ns in ((unchanged, np.zeros_like(mended_ns)), (now, mended_ns))
             )
             if max(alone, further) >= NOTABLE * self._run.recording_ns:
                 found.append(self._finding(lever, alone, further))
@@ -268,25 +274,24 @@ class _Search:
             if best is None:
                 break
             candidate, further_ns, played = best
-            alone = self._replay.play(self._mends.sooner_ns(candidate.less_ns))
+            nothing_ns = np.zeros_like(mended_ns)
+            alone = self._replay.play(self._mends.sooner_ns(candidate.on_top_of(nothing_ns)))
             gain_ns = self._replay.unchanged.total_ns - alone.total_ns
             found.append(self._finding(candidate, gain_ns, further_ns))
-            mended_ns = np.maximum(mended_ns, candidate.less_ns)
+            mended_ns = candidate.on_top_of(mended_ns)
             now = played
         return found, mended_ns
 
     def _finding(self, candidate: _Candidate, gain_ns: int, further_ns: int) -> Finding:
         """Return a candidate that wins so much as a finding."""
-        parts, less_ns = self._mends.parts, candidate.less_ns
-        rows = np.flatnonzero(less_ns)
-        assert len(rows), "a candidate mends something"
-        by_rank = np.bincount(parts.rank[rows], less_ns[rows], len(self._run.ranks))
-        its = rows[parts.rank[rows] == int(np.argmax(by_rank))]
-        alike = np.isin(parts.part, np.unique(parts.part[its]))
-        alike &= parts.rank == int(np.argmax(by_rank))
+        parts, rows, less_ns = self._mends.parts, candidate.rows, candidate.less_ns
+        most = int(np.argmax(np.bincount(parts.rank[rows], less_ns)))
+        is_most = parts.rank[rows] == most
+        its, its_less_ns = rows[is_most], less_ns[is_most]
+        alike = np.isin(parts.part, np.unique(parts.part[its])) & (parts.rank == most)
         if candidate.steps is not None:
             alike &= np.isin(parts.step, np.unique(parts.step[its]))
-        names = np.bincount(parts.name[its], less_ns[its])
+        names = np.bincount(parts.name[its], its_less_ns)
         return Finding(
             candidate.kind,
             candidate.ranks,
@@ -295,7 +300,7 @@ class _Search:
             gain_ns,
             further_ns,
             int(parts.time_ns[alike].sum()),
-            int(less_ns[its].sum()),
+            int(its_less_ns.sum()),
             self._mends.names[int(np.argmax(names))],
             basis=candidate.basis,
             fault=candidate.fault,
@@ -309,7 +314,7 @@ class _Search:
         parts = self._mends.parts
         sums = {
             cause: int(candidate.less_ns[mask].sum())
-            for cause, mask in _masks(parts.part)
+            for cause, mask in _masks(parts.part[candidate.rows])
             if cause is not Cause.UNKNOWN
         }
         cause = max(sums, key=sums.__getitem__)
@@ -323,12 +328,12 @@ class _Search:
         parts = self._mends.parts
         on_path = np.zeros(self._mends.nodes, np.bool_)
         on_path[now.path] = True
-        rows = np.flatnonzero(on_path[parts.node])
+        is_on_path = on_path[parts.node]
         least_ns = PROMISING * self._run.recording_ns
         promising = []
         for candidate in candidates:
-            more_ns = candidate.less_ns[rows] - mended_ns[rows]
-            bound_ns = int(np.maximum(more_ns, 0).sum())
+            more_ns = np.maximum(candidate.less_ns - mended_ns[candidate.rows], 0)
+            bound_ns = int(more_ns[is_on_path[candidate.rows]].sum())
             if bound_ns >= least_ns:
                 promising.append((bound_ns, candidate))
         promising.sort(key=lambda one: (-one[0], one[1].narrowness))
@@ -337,9 +342,7 @@ class _Search:
         for bound_ns, candidate in promising[:MOST_REPLAYS]:
             if bound_ns < ALIKE * most_ns:
                 break
-            played = self._replay.play(
-                self._mends.sooner_ns(np.maximum(mended_ns, candidate.less_ns))
-            )
+            played = self._replay.play(self._mends.sooner_ns(candidate.on_top_of(mended_ns)))
             won_ns = now.total_ns - played.total_ns
             most_ns = max(most_ns, won_ns)
             tried.append((won_ns, candidate, played))
@@ -350,6 +353,24 @@ class _Search:
         return candidate, won_ns, played
 
 
+def _candidates(
+    kind: FindingKind,
+    ranks: tuple[int, ...] | None,
+    steps: tuple[int, ...] | None,
+    cause: Cause,
+    less_ns: Int64,
+    first: int = 0,
+    **more: Any,
+) -> Iterator[_Candidate]:
+    """Yield a candidate if it mends anything.
+
+    less_ns: (k,) by how much less the parts from the row `first` on would take.
+    """
+    rows = np.flatnonzero(less_ns)
+    if len(rows):
+        yield _Candidate(kind, ranks, steps, cause, first + rows, less_ns[rows], **more)
+
+
 def _faults(run: Run, mends: Mends) -> Iterator[_Candidate]:
     """Yield what may be worse than its like in a run."""
     parts, steps = mends.parts, len(run.step_numbers)
@@ -358,17 +379,14 @@ def _faults(run: Run, mends: Mends) -> Iterator[_Candidate]:
         yield from _of_sets(run, mends)
         yield from _of_stages(run, mends)
     yield from _of_absent(mends)
-    yield from _of_links(mends)
+    yield from _of_links(run, mends)
     odd_steps = split_odd(run.step_times_ns)
     if odd_steps.any():
         odd = np.append(odd_steps, False)[parts.step]
         yield from _of_steps(run, mends, odd, tuple(run.step_numbers[odd_steps].tolist()))
     late_ns = mends.late_data(int(np.median(run.step_times_ns)) if steps else run.recording_ns)
-    if late_ns.any():
-        yield _Candidate(FindingKind.STARVED, None, None, Cause.INPUT, late_ns)
-    stalls_ns = mends.stalls()
-    if stalls_ns.any():
-        yield _Candidate(FindingKind.SLOW_HOSTS, None, None, Cause.HOST, stalls_ns)
+    yield from _candidates(FindingKind.STARVED, None, None, Cause.INPUT, late_ns)
+    yield from _candidates(FindingKind.SLOW_HOSTS, None, None, Cause.HOST, mends.stalls())
 
 
 _TASKS = (Part.COMPUTING, Part.COPYING)
@@ -382,72 +400,44 @@ def _masks(part: Codes) -> Iterator[tuple[Cause, Bool]]:
     yield Cause.UNKNOWN, part < Part.TRANSFER
 
 
+def _slower_ranks(run: Run, mends: Mends, less_ns: Int64) -> Iterator[tuple[int, slice]]:
+    """Yield the ranks whose parts would take notably less, and where those parts are."""
+    bounds = np.searchsorted(mends.parts.rank, np.arange(len(run.ranks) + 1)).tolist()
+    for rank, (first, stop) in enumerate(pairwise(bounds)):
+        if int(less_ns[first:stop].sum()) >= PROMISING * run.recording_ns:
+            yield rank, slice(first, stop)
+
+
 def _of_ranks(run: Run, mends: Mends) -> Iterator[_Candidate]:
     """Yield what makes one rank slower than its peers, in all steps and in odd ones."""
-    parts = mends.parts
-    least_ns = PROMISING * run.recording_ns
-    for cause, mask in _masks(parts.part):
+    step = mends.parts.step
+    for cause, mask in _masks(mends.parts.part):
         less_ns = np.where(mask, mends.peers_ns, 0)
-        by_rank = np.zeros(len(run.ranks), np.int64)
-        np.add.at(by_rank, parts.rank, less_ns)
-        for rank in np.flatnonzero(by_rank >= least_ns).tolist():
-            its_ns = np.where(parts.rank == rank, less_ns, 0)
-            kind = FindingKind.STARVED if cause is Cause.INPUT else FindingKind.SLOW_RANK
-            yield _Candidate(kind, (rank,), None, cause, its_ns)
+        kind = FindingKind.STARVED if cause is Cause.INPUT else FindingKind.SLOW_RANK
+        for rank, rows in _slower_ranks(run, mends, less_ns):
+            its_ns = less_ns[rows]
+            yield from _candidates(kind, (rank,), None, cause, its_ns, rows.start)
             if not len(run.step_numbers):
                 continue
             by_step = np.zeros(len(run.step_numbers) + 1, np.int64)
-            np.add.at(by_step, parts.step, its_ns)
+            np.add.at(by_step, step[rows], its_ns)
             odd = split_odd(by_step[:-1])
-            if odd.any():
-                numbers = tuple(run.step_numbers[odd].tolist())
-                in_odd_ns = np.where(np.append(odd, False)[parts.step], its_ns, 0)
-                yield _Candidate(kind, (rank,), numbers, cause, in_odd_ns)
+            numbers = tuple(run.step_numbers[odd].tolist())
+            in_odd_ns = np.where(np.append(odd, False)[step[rows]], its_ns, 0)
+            yield from _candidates(kind, (rank,), numbers, cause, in_odd_ns, rows.start)
 
 
 def _of_steps(run: Run, mends: Mends, odd: Bool, numbers: tuple[int, ...]) -> Iterator[_Candidate]:
     """Yield what makes odd steps slower than the others, on all ranks and on each."""
-    parts = mends.parts
     beyond_ns = mends.beyond_steps(odd)
-    least_ns = PROMISING * run.recording_ns
-    for cause, mask in _masks(parts.part):
+    for cause, mask in _masks(mends.parts.part):
         less_ns = np.where(mask, beyond_ns, 0)
-        yield _Candidate(FindingKind.SLOW_STEPS, None, numbers, cause, less_ns)
+        yield from _candidates(FindingKind.SLOW_STEPS, None, numbers, cause, less_ns)
         if len(run.ranks) == 1:
             continue
-        by_rank = np.zeros(len(run.ranks), np.int64)
-        np.add.at(by_rank, parts.rank, less_ns)
-        for rank in np.flatnonzero(by_rank >= least_ns).tolist():
-            its_ns = np.where(parts.rank == rank, less_ns, 0)
-            yield _Candidate(FindingKind.SLOW_RANK, (rank,), numbers, cause, its_ns)
-
-
-def _levers(mends: Mends, *, is_whole: bool) -> Iterator[_Candidate]:
-    """Yield what would make a run without faults faster.
-
-    Where members are not recorded, a part of what seems to be transfer is waiting: a bound.
-    """
-    parts = mends.parts
-    exposed_ns = np.minimum(parts.exposed_ns, parts.time_ns)
-    if exposed_ns.any():
-        kind, cause = FindingKind.EXPOSED_COMMUNICATION, Cause.COMMUNICATION
-        basis = Basis.REPLAY if is_whole else Basis.BOUND
-        yield _Candidate(kind, None, None, cause, exposed_ns, basis=basis, fault=False)
-    computing = np.flatnonzero((parts.part == Part.COMPUTING) & (parts.name != NO_NAME))
-    if len(computing):
-        by_name = np.bincount(parts.name[computing], parts.time_ns[computing])
-        its = computing[parts.name[computing] == int(np.argmax(by_name))]
-        less_ns = np.zeros(len(parts), np.int64)
-        less_ns[its] = parts.time_ns[its] // FASTER
-        if less_ns.any():
-            yield _Candidate(
-                FindingKind.SLOW_OPERATOR, None, None, Cause.COMPUTING, less_ns, fault=False
-            )
-    # Between tasks whose launches are not known there may be anything.
-    hosts_ns = np.where((parts.part == Part.HOST) & parts.on_host, parts.time_ns, 0)
-    if hosts_ns.any():
-        kind, basis = FindingKind.SLOW_HOSTS, Basis.BOUND
-        yield _Candidate(kind, None, None, Cause.HOST, hosts_ns, basis=basis, fault=False)
+        for rank, rows in _slower_ranks(run, mends, less_ns):
+            kind = FindingKind.SLOW_RANK
+            yield from _candidates(kind, (rank,), numbers, cause, less_ns[rows], rows.start)
 
 
 def _of_sets(run: Run, mends: Mends) -> Iterator[_Candidate]:
@@ -462,20 +452,10 @@ def _of_sets(run: Run, mends: Mends) -> Iterator[_Candidate]:
         for number in set(run.classes):
             its = np.flatnonzero(classes == number)
             slow[its] = split_odd(by_rank[its])
-        if np.count_nonzero(slow) < 2:
-            continue
-        less_ns = np.where(mask, mends.beyond_ranks(slow[parts.rank]), 0)
-        ranks = tuple(np.flatnonzero(slow).tolist())
-        yield _Candidate(FindingKind.SLOW_RANKS, ranks, None, cause, less_ns)
-
-
-def _of_absent(mends: Mends) -> Iterator[_Candidate]:
-    """Yield how long ops wait for each rank that is known and not recorded."""
-    parts = mends.parts
-    absent = parts.part == Part.ABSENCE
-    for rank in np.unique(parts.group[absent]).tolist():
-        less_ns = np.where(absent & (parts.group == rank), parts.time_ns, 0)
-        yield _Candidate(FindingKind.SLOW_RANK, (), None, Cause.UNKNOWN, less_ns, absent=rank)
+        if np.count_nonzero(slow) > 1:
+            less_ns = np.where(mask, mends.beyond_ranks(slow[parts.rank]), 0)
+            ranks = tuple(np.flatnonzero(slow).tolist())
+            yield from _candidates(FindingKind.SLOW_RANKS, ranks, None, cause, less_ns)
 
 
 def _of_stages(run: Run, mends: Mends) -> Iterator[_Candidate]:
@@ -495,10 +475,21 @@ def _of_stages(run: Run, mends: Mends) -> Iterator[_Candidate]:
     less = 1 - of_rank[parts.rank]
     less_ns = np.where(computing, parts.time_ns * less, 0).astype(np.int64)
     slowest = tuple(np.flatnonzero(stages == known[int(np.argmax(by_stage))]).tolist())
-    yield _Candidate(FindingKind.PIPELINE, slowest, None, Cause.PIPELINE, less_ns)
+    yield from _candidates(FindingKind.PIPELINE, slowest, None, Cause.PIPELINE, less_ns)
 
 
-def _of_links(mends: Mends) -> Iterator[_Candidate]:
+def _of_absent(mends: Mends) -> Iterator[_Candidate]:
+    """Yield how long ops wait for each rank that is known and not recorded."""
+    parts = mends.parts
+    rows = np.flatnonzero(parts.part == Part.ABSENCE)
+    for rank, its in rows_by_value(parts.group[rows]):
+        kind, cause = FindingKind.SLOW_RANK, Cause.UNKNOWN
+        yield _Candidate(
+            kind, (), None, cause, rows[its], parts.time_ns[rows[its]], absent=int(rank)
+        )
+
+
+def _of_links(run: Run, mends: Mends) -> Iterator[_Candidate]:
     """Yield what makes the transfers of a group, or of all groups of one rank, slower than others.
 
     Where several groups that one rank is in are slow, the rank is named, else the whole group.
@@ -506,24 +497,39 @@ def _of_links(mends: Mends) -> Iterator[_Candidate]:
     parts = mends.parts
     slow_ns = mends.slow_transfers()
     rows = np.flatnonzero(slow_ns > 0)
-    if not len(rows):
-        return
-    by_group = group_by(len(rows), [parts.group[rows]])
-    total_ns = by_group.sum(slow_ns[rows])
-    members = [
-        frozenset(parts.rank[rows[by_group.group == number]].tolist())
-        for number in range(len(total_ns))
-    ]
-    for number, ranks in enumerate(members):
-        less_ns = np.zeros(len(parts), np.int64)
-        its = rows[by_group.group == number]
-        less_ns[its] = slow_ns[its]
-        yield _Candidate(FindingKind.SLOW_LINK, tuple(sorted(ranks)), None, Cause.LINK, less_ns)
-    slow = [at for at, its in enumerate(total_ns.tolist()) if 10 * its > total_ns.max()]
-    for rank in set[int]().union(*(members[at] for at in slow)):
-        its_groups = [at for at in slow if rank in members[at]]
-        if len(its_groups) > 1:
-            its = rows[np.isin(by_group.group, its_groups)]
-            less_ns = np.zeros(len(parts), np.int64)
-            less_ns[its] = slow_ns[its]
-            yield _Candidate(FindingKind.SLOW_LINK, (rank,), None, Cause.LINK, less_ns)
+    slow = list[tuple[frozenset[int], Rows]]()
+    for _, its in rows_by_value(parts.group[rows]):
+        of_group = rows[its]
+        if int(slow_ns[of_group].sum()) >= PROMISING * run.recording_ns:
+            slow.append((frozenset(parts.rank[of_group].tolist()), of_group))
+    kind, cause = FindingKind.SLOW_LINK, Cause.LINK
+    for members, its in slow:
+        yield _Candidate(kind, tuple(sorted(members)), None, cause, its, slow_ns[its])
+    for rank in sorted(set[int]().union(*(members for members, _ in slow))):
+        groups = [its for members, its in slow if rank in members]
+        if len(groups) > 1:
+            its = np.sort(np.concatenate(groups))
+            yield _Candidate(kind, (rank,), None, cause, its, slow_ns[its])
+
+
+def _levers(mends: Mends, *, is_whole: bool) -> Iterator[_Candidate]:
+    """Yield what would make a run without faults faster.
+
+    Where members are not recorded, a part of what seems to be transfer is waiting: a bound.
+    """
+    parts = mends.parts
+    exposed_ns = np.minimum(parts.exposed_ns, parts.time_ns)
+    kind, cause = FindingKind.EXPOSED_COMMUNICATION, Cause.COMMUNICATION
+    basis = Basis.REPLAY if is_whole else Basis.BOUND
+    yield from _candidates(kind, None, None, cause, exposed_ns, basis=basis, fault=False)
+    computing = np.flatnonzero((parts.part == Part.COMPUTING) & (parts.name != NO_NAME))
+    if len(computing):
+        by_name = np.bincount(parts.name[computing], parts.time_ns[computing])
+        is_it = (parts.part == Part.COMPUTING) & (parts.name == int(np.argmax(by_name)))
+        less_ns = np.where(is_it, parts.time_ns // FASTER, 0)
+        kind, cause = FindingKind.SLOW_OPERATOR, Cause.COMPUTING
+        yield from _candidates(kind, None, None, cause, less_ns, fault=False)
+    # Between tasks whose launches are not known there may be anything.
+    hosts_ns = np.where((parts.part == Part.HOST) & parts.on_host, parts.time_ns, 0)
+    kind, cause = FindingKind.SLOW_HOSTS, Cause.HOST
+    yield from _candidates(kind, None, None, cause, hosts_ns, basis=Basis.BOUND, fault=False)
