@@ -63,6 +63,7 @@ class Drawing:
     file: Path
     loaded: LoadedPicture
     expected: ExpectedPicture
+    culprit: int | None
 
     @property
     def is_json(self) -> bool:
@@ -80,12 +81,13 @@ class Drawing:
 
 def draw(profile: Profile, layout: str, kind: Kind, target: Path, **options: Any) -> Drawing:
     """Export a profile and load the result."""
-    export(profile.path, target, kind=kind, force=True, **options)
+    culprit = export(profile.path, target, kind=kind, force=True, **options).verdict.culprit
     expected = ExpectedPicture(layout, profile.run, records_by_rank(profile.path), kind)
     is_json = ".json" in target.suffixes
     processor = TraceProcessor.load(target.read_bytes())
     zero_ns = expected.first_ns if is_json else 0
-    return Drawing(target, LoadedPicture(processor, is_json, zero_ns), expected)
+    loaded = LoadedPicture(processor, is_json, zero_ns)
+    return Drawing(target, loaded, expected, None if culprit is None else culprit.rank)
 
 
 @pytest.fixture(
@@ -175,8 +177,8 @@ def shows(counter: Counter, wanted: Counter, label: str) -> bool:
 
 
 def test_rows_are_named_and_in_order(drawing: Drawing) -> None:
-    """By rank, and numbers by value: Plane 2 before Plane 10."""
-    wanted = list(places_of(drawing.expected, by_layer=False))
+    """By rank, the culprit first, and numbers by value: Plane 2 before Plane 10."""
+    wanted = list(places_of(drawing.expected, by_layer=False, first=drawing.culprit))
     if drawing.is_json:  # the UI sorts counters of a process by name; nothing else can be said
         assert json_places(drawing) == [place for place in wanted if place[1] != "Counters"]
     else:
@@ -449,7 +451,8 @@ def test_grouping_changes_the_order_of_rows_and_nothing_else(
     profile, target = shelf.get("mindstudio", **RUN), tmp_path / "timeline.pftrace"
     grouping = "layer" if by_layer else "rank"
     drawing = draw(profile, "mindstudio", kind, target, group_by=grouping, args=Args.ALL)
-    assert tracks_in_order(drawing) == list(places_of(drawing.expected, by_layer=by_layer))
+    wanted = places_of(drawing.expected, by_layer=by_layer, first=drawing.culprit)
+    assert tracks_in_order(drawing) == list(wanted)
     same(joined_idle(drawing.loaded.by_id.values()), drawn(drawing, drawing.expected.slices))
 
 
