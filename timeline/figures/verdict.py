@@ -33,7 +33,7 @@ from timeline.figures.table import Table
 from timeline.figures.time_tables import extent_ns
 from timeline.figures.untimed_words import untimed_sentences
 from timeline.frozen import dataclass
-from timeline.units import spell_duration, spell_like, spell_short
+from timeline.units import spell_duration, spell_like, spell_share, spell_short
 
 __all__ = [
     "Extreme",
@@ -253,11 +253,24 @@ class Verdict:
     def _where_time_goes(self, mean: MeanStep) -> Iterator[str]:
         """What a mean step consists of, what could be won, and what takes longest."""
         yield words.step_sentence(mean)
+        yield from self._most_waited_for(mean)
         yield from self.bubbles
         yield from self._outside()
         yield from filter(None, [words.between_sentence(mean), self.idle, self.ends])
         yield from self._slowest_step()
         yield from self._slowest_rank()
+
+    def _most_waited_for(self, mean: MeanStep) -> Iterator[str]:
+        """Yield for whom most of the waiting is, where it is notable and no finding says so."""
+        rows = self.stragglers.to_dicts()
+        caused_ns = sum(row["caused_ns"] for row in rows)
+        if not caused_ns or (mean.waiting_ns or 0) < NOTABLE * mean.span_ns:
+            return
+        first = rows[0]
+        named = None if self.culprit is None else self.culprit.rank
+        if first["rank"] != named and 2 * first["caused_ns"] > caused_ns:
+            share = spell_share(first["caused_ns"], caused_ns)
+            yield f"Most of the waiting, {share}, is for rank {first['rank']}."
 
     def _outside(self) -> Iterator[str]:
         """What the profiler counts as free beside the time that shares are of."""
