@@ -79,11 +79,8 @@ SLOW, LATE = Scenario(slow_computing={1: 1.6}), Scenario(late_host_ns={1: 300_00
 @pytest.mark.parametrize(
     ("scenario", "seed"), [*((SLOW, seed) for seed in range(1, 11)), (LATE, 1), (LATE, 2)]
 )
-def test_the_estimate_is_what_the_slow_rank_costs(scenario: Scenario, seed: int) -> None:
-    """The same cluster made again without it ends as much earlier, within 5%; 12% of a late host.
-
-    Some of what a late host takes longer cannot be told from how long it waits for its device.
-    """
+def test_the_estimate_is_within_5_percent(scenario: Scenario, seed: int) -> None:
+    """The same cluster made again without its slow rank ends as much earlier as estimated."""
     cluster = Cluster(4, seed, scenario)
     ends_ns, gain_ns = list[int](), None
     for run in (cluster.run(), cluster.healthy_run()):
@@ -91,7 +88,7 @@ def test_the_estimate_is_what_the_slow_rank_costs(scenario: Scenario, seed: int)
             table = profile.critical_path()
             gain_ns = profile.estimate_gain(1) if not ends_ns else gain_ns
             ends_ns.append(int((table["start_ns"] + table["duration_ns"]).max()))
-    assert gain_ns == pytest.approx(ends_ns[0] - ends_ns[1], rel=0.05 if scenario is SLOW else 0.12)
+    assert gain_ns == pytest.approx(ends_ns[0] - ends_ns[1], rel=0.05)
 
 
 def test_nothing_is_won_by_ranks_that_wait_for_others_not_profiled() -> None:

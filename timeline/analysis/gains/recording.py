@@ -68,7 +68,8 @@ class HostPoints(ColumnTable):
     waits for data, the edges of a mark of a step. name: code of the strings of the recording: of
     the item that is launched, else of the call. waits_for: the item whose end the host waited for,
     at the end of the call in which it did, else NO_ID. data_ns: how much of the time since the
-    point before the host waited for data. step: the row of its step, NO_STEP for none.
+    point before the host waited for data. step: the row of its step, NO_STEP for none. guessed:
+    whether no call says that the host waited, but only that the device never rested.
     """
 
     time_ns: Int64 = column(np.int64)
@@ -76,6 +77,7 @@ class HostPoints(ColumnTable):
     waits_for: Codes = column(np.int32, NO_ID)
     data_ns: Int64 = column(np.int64, 0)
     step: Codes = column(np.int32, NO_STEP)
+    guessed: Bool = column(np.bool_, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +223,8 @@ def _host_points(
     blocked, blocking = _blocked(items, time_ns)
     free = waits_for[blocked] == NO_ID
     waits_for[blocked[free]] = blocking[free]
+    guessed = np.zeros(len(time_ns), np.bool_)
+    guessed[blocked[free]] = True
     in_data_ns = covered_until(union(host.start_ns[fetches], host.end_ns[fetches]), time_ns)
     points = HostPoints(
         time_ns,
@@ -228,6 +232,7 @@ def _host_points(
         waits_for.astype(np.int32),
         np.diff(in_data_ns, prepend=0),
         _steps_of_points(records.steps, time_ns, is_launch, step[item[is_launch]]),
+        guessed,
     )
     return points, launch
 

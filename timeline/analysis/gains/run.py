@@ -57,7 +57,7 @@ def gather_run(facts: Sequence[RankFacts], waiting: Waiting) -> Run | None:
     start_ns = min([start_ns, *(int(points.time_ns[0]) for points in hosts)])
     if not len(numbers):
         ranks, steps = _in_sections(ranks)
-    ranks = _with_known_order(ranks, steps)
+    ranks = _with_likely_waits(_with_known_order(ranks, steps), steps)
     return Run(
         ranks,
         steps,
@@ -290,6 +290,33 @@ def _with_known_order(ranks: Sequence[RecordedRank], steps: Sequence[Int64]) -> 
         replace(rank, recording=_without_waits(rank.recording, alone[owner == at]))
         for at, rank in enumerate(ranks)
     ]
+
+
+def _with_likely_waits(ranks: Sequence[RecordedRank], steps: Sequence[Int64]) -> list[RecordedRank]:
+    """Return ranks whose hosts wait for the device without a call that says so only where most do.
+
+    A host that is late at a place where fewer than half of the ranks seem to wait is just late.
+    """
+    names = StringPool()
+    hosts = [rank.recording.points for rank in ranks]
+    name = np.concatenate(
+        [names.codes(rank.recording.strings)[rank.recording.points.name] for rank in ranks]
+    )
+    owner = np.repeat(np.arange(len(ranks)), [len(points) for points in hosts])
+    step = np.concatenate(
+        [np.append(its, NO_ID)[points.step] for its, points in zip(steps, hosts, strict=True)]
+    )
+    guessed = np.concatenate([points.guessed for points in hosts])
+    places = group_by(len(name), [step, name, count_turns([owner, step, name])])
+    waiting = places.sum(guessed.astype(np.int64))
+    most = 2 * waiting >= places.sum(np.ones(len(name), np.int64))
+    unlikely = guessed & ~most[places.group]
+    made = []
+    for at, (rank, points) in enumerate(zip(ranks, hosts, strict=True)):
+        waits_for = np.where(unlikely[owner == at], NO_ID, points.waits_for)
+        host = replace(points, waits_for=waits_for.astype(np.int32))
+        made.append(replace(rank, recording=replace(rank.recording, points=host)))
+    return made
 
 
 def _starts(recording: Recording) -> tuple[Bool, Bool, Bool]:
