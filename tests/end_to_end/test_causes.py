@@ -315,7 +315,7 @@ def test_where_nothing_is_wrong_waiting_is_little(seed: int, ranks: int) -> None
 
 @pytest.mark.parametrize("seed", range(1, 11))
 def test_what_a_faster_rank_would_win_is_what_it_wins(seed: int) -> None:
-    """Within 5% of the truth and 1% of the run: the cluster is made again without its slow rank.
+    """Within 5% of the truth: the same cluster is made again without its slow rank.
 
     On five of the seeds the rank is slow in one step only and hosts run ahead of their devices. As
     fast as the others is also without what the rank itself is late by chance, which others wait for
@@ -333,6 +333,4 @@ def test_what_a_faster_rank_would_win_is_what_it_wins(seed: int) -> None:
         (one for (_, last), one in healthy.truth.waited_for_ns().items() if last == 1), default=0
     )
     gained_ns = _end_ns(run) - _end_ns(healthy)
-    whole_ns = _end_ns(run) - min(rank.steps[0].host_start_ns for rank in run.ranks)
-    allowed_ns = 0.05 * gained_ns + by_chance_ns + 0.01 * whole_ns
-    assert estimated_ns == pytest.approx(gained_ns, abs=allowed_ns)
+    assert estimated_ns == pytest.approx(gained_ns, abs=0.05 * gained_ns + by_chance_ns)

@@ -220,17 +220,18 @@ def _host_points(
     is_launch = np.flatnonzero(~waits & (item != NO_ID))
     launch[item[is_launch]] = is_launch
     waits_for = np.where(waits, item, NO_ID)
+    in_data_ns = covered_until(union(host.start_ns[fetches], host.end_ns[fetches]), time_ns)
+    data_ns = np.diff(in_data_ns, prepend=0)
     blocked, blocking = _blocked(items, time_ns)
-    free = waits_for[blocked] == NO_ID
+    free = (waits_for[blocked] == NO_ID) & (data_ns[blocked] == 0)
     waits_for[blocked[free]] = blocking[free]
     guessed = np.zeros(len(time_ns), np.bool_)
     guessed[blocked[free]] = True
-    in_data_ns = covered_until(union(host.start_ns[fetches], host.end_ns[fetches]), time_ns)
     points = HostPoints(
         time_ns,
         np.concatenate([one.name for one in kinds])[order],
         waits_for.astype(np.int32),
-        np.diff(in_data_ns, prepend=0),
+        data_ns,
         _steps_of_points(records.steps, time_ns, is_launch, step[item[is_launch]]),
         guessed,
     )
