@@ -12,17 +12,19 @@ import numpy.typing as npt
 from timeline.columns.chunks import compute_in_chunks
 from timeline.columns.columns import Bool, Codes, Int64, Rows
 from timeline.columns.constant import constant, is_constant
-from timeline.columns.distinct import DENSE, dense_range, distinct_values
+from timeline.columns.distinct import DENSE, are_first, dense_range, distinct_values
 from timeline.columns.spill import spillable
 from timeline.frozen import dataclass
 
 __all__ = [
     "GroupBy",
     "GroupRuns",
+    "count_turns",
     "distinct_turns",
     "group_by",
     "group_numbers",
     "joined_keys",
+    "rows_before",
 ]
 
 _Integer = TypeVar("_Integer", bound=np.integer[Any])
@@ -37,6 +39,10 @@ class GroupBy:
 
     group: Int64
     first: Rows
+
+    def count(self) -> Int64:
+        """Return how many rows each group has, (k,)."""
+        return np.bincount(self.group, minlength=len(self.first)).astype(np.int64)
 
     def sum(self, values: Int64) -> Int64:
         """The exact sum of the values (n,) of each group, (k,)."""
@@ -124,6 +130,33 @@ def distinct_turns(
     turn = np.empty(len(found), np.intp)
     turn[np.argsort(_first_rows(which, len(found)))] = np.arange(len(found))
     return found, which, turn
+
+
+def count_turns(*keys: npt.NDArray[Any]) -> Int64:
+    """Return how many rows with the same keys come before each row, (n,).
+
+    >>> count_turns(np.array([7, 3, 7])).tolist()
+    [0, 0, 1]
+    """
+    order = np.lexsort(keys)
+    opens = are_first(*(key[order] for key in keys))
+    first = np.maximum.accumulate(np.where(opens, np.arange(len(order)), 0))
+    turn = np.empty(len(order), np.int64)
+    turn[order] = np.arange(len(order)) - first
+    return turn
+
+
+def rows_before(*keys: npt.NDArray[Any]) -> Rows:
+    """Return for each row the last one before it with the same keys, (n,), -1 for none.
+
+    >>> rows_before(np.array([7, 3, 7])).tolist()
+    [-1, -1, 0]
+    """
+    order = np.lexsort(keys)
+    before = np.full(len(order), -1, np.intp)
+    same = np.flatnonzero(~are_first(*(key[order] for key in keys))[1:])
+    before[order[same + 1]] = order[same]
+    return before
 
 
 def _first_rows(group: Rows | Int64, groups: int) -> Rows:

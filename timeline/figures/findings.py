@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import field, replace
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waits.culprit import Culprit, find_culprit
 from timeline.analysis.waits.waiting import Waiting
 from timeline.columns.group_by import group_by
+from timeline.errors import spell_ids
 from timeline.figures.short_names import shortened
 from timeline.figures.table import Table
 from timeline.frozen import dataclass
@@ -155,7 +156,10 @@ def report_findings(
     losses = find_losses(run)
     told = _Words([rank.rank for rank in facts], losses, path, computing, every_rank)
     reported = ReportedFindings(
-        tuple(told.report(finding) for finding in losses.found),
+        tuple(
+            told.report(finding, follows=any(one.fault for one in losses.found[:place]))
+            for place, finding in enumerate(losses.found)
+        ),
         losses.recording_ns,
         losses.residual_ns,
         losses.reason,
@@ -172,11 +176,12 @@ class _Words:
     path: Table
     computing: Table
     every_rank: Collection[int]
-    before: list[ReportedFinding] = field(default_factory=list)
-    """Those that were reported so far, faults first."""
 
-    def report(self, finding: Finding) -> ReportedFinding:
-        """Return a finding with its evidence and its sentence."""
+    def report(self, finding: Finding, *, follows: bool) -> ReportedFinding:
+        """Return a finding with its evidence and its sentence.
+
+        follows: whether a fault stands before it.
+        """
         whole_ns = max(self.losses.recording_ns, 1)
         ranks = self._ranks(finding)
         evidence = self._evidence(finding, ranks)
@@ -184,7 +189,7 @@ class _Words:
         if cause is Cause.COMPUTING and evidence.get("computing_cause") == "frequency":
             cause = Cause.FREQUENCY
         what = _SENTENCES[finding.kind](_Told(finding, ranks, evidence, self))
-        made = ReportedFinding(
+        return ReportedFinding(
             finding.kind,
             ranks,
             finding.steps,
@@ -196,10 +201,8 @@ class _Words:
             finding.basis,
             finding.fault,
             evidence,
-            f"{what}{self._gain(finding)}.",
+            f"{what}{self._gain(finding, follows=follows)}.",
         )
-        self.before.append(made)
-        return made
 
     def _ranks(self, finding: Finding) -> tuple[int, ...] | None:
         if finding.absent is not None:
@@ -257,7 +260,7 @@ class _Words:
         at = int(np.argmax(total_ns))
         return (str(names[at]), int(total_ns[at])) if names[at] and total_ns[at] else None
 
-    def _gain(self, finding: Finding) -> str:
+    def _gain(self, finding: Finding, *, follows: bool) -> str:
         """Return what mending wins, as the end of a sentence."""
         whole_ns = self.losses.recording_ns
         least = "" if self.losses.is_whole else "at least "
@@ -269,8 +272,7 @@ class _Words:
         if not finding.fault:
             return f" would make the run {least}{alone} shorter"
         further = spell_share(finding.further_ns, whole_ns)
-        first = next((one for one in self.before if one.fault), None)
-        if first is None or further == alone:
+        if not follows or further == alone:
             return f": without that, the run would be {least}{alone} shorter"
         return f": {least}{alone} to win alone, {further} once what stands above is mended"
 
@@ -458,20 +460,4 @@ def _listed(numbers: Sequence[int]) -> str:
     >>> _listed((1, 2, 3, 7))
     '1-3, 7'
     """
-    runs = list(_runs(sorted(numbers)))
-    named = [str(first) if first == last else f"{first}-{last}" for first, last in runs]
-    if len(named) <= MOST_NAMED:
-        return ", ".join(named)
-    rest = sum(last - first + 1 for first, last in runs[MOST_NAMED:])
-    return f"{', '.join(named[:MOST_NAMED])} and {rest} more"
-
-
-def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the first and last number of each run of numbers, which ascend."""
-    first = last = numbers[0]
-    for number in numbers[1:]:
-        if number != last + 1:
-            yield first, last
-            first = number
-        last = number
-    yield first, last
+    return spell_ids(numbers, most=MOST_NAMED, shortest_run=2).replace(",", ", ")

@@ -20,10 +20,10 @@ from timeline.analysis.gains.mends import (
     Mends,
     Part,
     Parts,
-    count_turns,
     split_odd,
 )
 from timeline.analysis.gains.replay import Replay
+from timeline.columns.group_by import count_turns
 from timeline.columns.strings import StringPool
 from timeline.records.not_given import NO_ID
 
@@ -230,7 +230,7 @@ def test_turns_count_what_came_before(keys: list[tuple[int, int]]) -> None:
         wanted.append(seen[key])
         seen[key] += 1
     columns = [np.array([key[at] for key in keys], np.int64) for at in range(2)]
-    assert count_turns(columns).tolist() == wanted
+    assert count_turns(*columns).tolist() == wanted
 
 
 @given(st.lists(st.integers(0, 10_000), max_size=30))

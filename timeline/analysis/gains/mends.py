@@ -8,7 +8,7 @@ has, such as the copies of a checkpoint, would not be there at all.
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
 
 import numpy as np
@@ -17,12 +17,12 @@ from timeline.analysis.gains.recording import DeviceWork
 from timeline.analysis.gains.replay import RecordedRank, Replay
 from timeline.analysis.path.path_items import PathKind
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
-from timeline.columns.group_by import group_by
+from timeline.columns.group_by import count_turns, group_by
 from timeline.columns.strings import StringPool
 from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID
 
-__all__ = ["Mends", "Part", "Parts", "count_turns", "split_odd"]
+__all__ = ["Mends", "Part", "Parts", "split_odd"]
 
 NO_LIKE = -1
 """The like of a part that nothing is compared with."""
@@ -68,8 +68,8 @@ class Parts(ColumnTable):
     rank: Codes = column(np.int32)
     step: Int64 = column(np.int64)
     name: Codes = column(np.int32)
-    turn: Int64 = column(np.int64)
     time_ns: Int64 = column(np.int64)
+    turn: Int64 = column(np.int64, 0)
     like: Int64 = column(np.int64, NO_ID)
     group: Int64 = column(np.int64, NO_ID)
     exposed_ns: Int64 = column(np.int64, 0)
@@ -219,121 +219,97 @@ def split_odd(values: Int64) -> Bool:
 def _parts(
     run: Replay, ranks: Sequence[RecordedRank], steps: Sequence[Int64], names: StringPool
 ) -> Parts:
-    """Return the parts of all ranks, in order of rank."""
+    """Return the parts of all ranks, in order of rank, then node."""
     made = []
     for at, rank in enumerate(ranks):
-        recording = rank.recording
-        codes = names.codes(recording.strings)
-        number = np.append(steps[at], NO_ID)
-        items = slice(int(run.first_item[at]), int(run.first_item[at + 1]))
-        points = slice(int(run.first_point[at]), int(run.first_point[at + 1]))
-        work, host = recording.work, recording.points
-        begins, ends = run.item_start[items], run.item_end[items]
-        length_ns = work.end_ns - work.start_ns
-        tasks = np.flatnonzero(work.collective == NO_ID)
-        ops = np.flatnonzero(work.collective != NO_ID)
-        lags, lag_ns = _lags(work)
-        gap_ns = np.diff(host.time_ns, prepend=run.start_ns)
-        calls = np.flatnonzero(host.waits_for == NO_ID)
-        fetches = np.flatnonzero(host.data_ns > 0)
-        late = ops[_waits_for_absent(rank)]
-        arrived_ns = rank.ops.arrived_ns[work.collective[ops]]
-        kinds = [
-            (
-                ends[tasks],
-                np.where(work.kind[tasks] == PathKind.COMPUTING, Part.COMPUTING, Part.COPYING),
-                number[work.step[tasks]],
-                codes[work.name[tasks]],
-                length_ns[tasks],
-            ),
-            (
-                begins[lags],
-                np.full(len(lags), Part.HOST),
-                number[work.step[lags]],
-                codes[work.name[lags]],
-                lag_ns,
-            ),
-            (
-                run.point[points][calls],
-                np.full(len(calls), Part.HOST),
-                number[host.step[calls]],
-                codes[host.name[calls]],
-                (gap_ns - host.data_ns)[calls],
-            ),
-            (
-                run.point[points][fetches],
-                np.full(len(fetches), Part.INPUT),
-                number[host.step[fetches]],
-                codes[host.name[fetches]],
-                host.data_ns[fetches],
-            ),
-            (
-                ends[ops],
-                np.full(len(ops), Part.TRANSFER),
-                number[work.step[ops]],
-                codes[work.name[ops]],
-                np.maximum(work.end_ns[ops] - np.maximum(arrived_ns, work.start_ns[ops]), 0),
-            ),
-            (
-                ends[late],
-                np.full(len(late), Part.ABSENCE),
-                number[work.step[late]],
-                codes[work.name[late]],
-                rank.ops.arrived_ns[work.collective[late]] - work.start_ns[late],
-            ),
-        ]
-        node, part, step, name, time_ns = (np.concatenate(its) for its in zip(*kinds, strict=True))
-        like, group = np.full((2, len(node)), NO_ID)
-        exposed_ns = np.zeros(len(node), np.int64)
-        its_ops = slice(len(node) - len(late) - len(ops), len(node) - len(late))
-        like[its_ops] = rank.ops.like[work.collective[ops]]
-        group[its_ops] = rank.ops.group[work.collective[ops]]
-        exposed_ns[its_ops] = rank.ops.exposed_ns[work.collective[ops]]
-        group[len(node) - len(late) :] = rank.ops.absent[work.collective[late]]
-        its = Parts(
-            node,
-            part.astype(np.int32),
-            np.full(len(node), at, np.int32),
-            step,
-            name.astype(np.int32),
-            np.zeros(len(node), np.int64),
-            time_ns,
-            like,
-            group,
-            exposed_ns,
-            np.isin(node, run.point[points]),
-        )
-        its = its.take(np.argsort(node, kind="stable"))
-        made.append(replace(its, turn=count_turns([its.part, its.step, its.name])))
+        codes, number = names.codes(rank.recording.strings), np.append(steps[at], NO_ID)
+        of_device = _device_parts(run, at, rank, codes, number)
+        its = Parts.concat([*of_device, *_host_parts(run, at, rank, codes, number)])
+        its = its.take(np.argsort(its.node, kind="stable"))
+        made.append(replace(its, turn=count_turns(its.part, its.step, its.name)))
     return Parts.concat(made)
 
 
-def _waits_for_absent(rank: RecordedRank) -> Rows:
-    """Return which ops of a rank, in order of their items, wait for a known rank that is absent."""
+def _device_parts(
+    run: Replay, at: int, rank: RecordedRank, codes: Codes, number: Int64
+) -> Iterator[Parts]:
+    """Yield the parts of tasks and ops of a rank, which is at a position.
+
+    codes: of names for those of the rank. number: of steps for rows of the rank.
+    """
     work = rank.recording.work
-    items = np.flatnonzero(work.collective != NO_ID)
-    row = work.collective[items]
-    late = rank.ops.arrived_ns[row] > work.start_ns[items]
-    return np.flatnonzero((rank.ops.absent[row] != NO_ID) & late)
+    items = slice(int(run.first_item[at]), int(run.first_item[at + 1]))
+    begins, ends = run.item_start[items], run.item_end[items]
+
+    def parts(part: Part, nodes: Rows, rows: Rows, time_ns: Int64, **more: Int64) -> Parts:
+        return Parts.of(
+            len(rows),
+            {
+                "node": nodes[rows],
+                "part": np.full(len(rows), part),
+                "rank": np.full(len(rows), at),
+                "step": number[work.step[rows]],
+                "name": codes[work.name[rows]],
+                "time_ns": time_ns,
+                **more,
+            },
+        )
+
+    is_op = work.collective != NO_ID
+    computes = work.kind == PathKind.COMPUTING
+    for part, is_it in ((Part.COMPUTING, computes), (Part.COPYING, ~computes)):
+        rows = np.flatnonzero(is_it & ~is_op)
+        yield parts(part, ends, rows, work.end_ns[rows] - work.start_ns[rows])
+    lags, lag_ns = _lags(work)
+    yield parts(Part.HOST, begins, lags, lag_ns)
+    rows = np.flatnonzero(is_op)
+    ops = rank.ops.take(work.collective[rows].astype(np.intp))
+    start_ns = np.maximum(ops.arrived_ns, work.start_ns[rows])
+    yield parts(
+        Part.TRANSFER,
+        ends,
+        rows,
+        np.maximum(work.end_ns[rows] - start_ns, 0),
+        like=ops.like,
+        group=ops.group,
+        exposed_ns=ops.exposed_ns,
+    )
+    late = np.flatnonzero((ops.absent != NO_ID) & (ops.arrived_ns > work.start_ns[rows]))
+    rows, ops = rows[late], ops.take(late)
+    wait_ns = ops.arrived_ns - work.start_ns[rows]
+    yield parts(Part.ABSENCE, ends, rows, wait_ns, group=ops.absent)
+
+
+def _host_parts(
+    run: Replay, at: int, rank: RecordedRank, codes: Codes, number: Int64
+) -> Iterator[Parts]:
+    """Yield the parts between the points of the host of a rank: see `_device_parts`."""
+    host = rank.recording.points
+    nodes = run.point[int(run.first_point[at]) : int(run.first_point[at + 1])]
+    way_ns = np.diff(host.time_ns, prepend=run.start_ns)
+    for part, is_it, time_ns in (
+        (Part.HOST, host.waits_for == NO_ID, way_ns - host.data_ns),
+        (Part.INPUT, host.data_ns > 0, host.data_ns),
+    ):
+        rows = np.flatnonzero(is_it)
+        yield Parts.of(
+            len(rows),
+            {
+                "node": nodes[rows],
+                "part": np.full(len(rows), part),
+                "rank": np.full(len(rows), at),
+                "step": number[host.step[rows]],
+                "name": codes[host.name[rows]],
+                "time_ns": time_ns[rows],
+                "on_host": np.ones(len(rows), np.bool_),
+            },
+        )
 
 
 def _lags(work: DeviceWork) -> tuple[Rows, Int64]:
     """Return the items whose launch is not known, and how long after the one before each starts."""
     rows = np.flatnonzero((work.launch == NO_ID) & (work.before != NO_ID))
     return rows, np.maximum(work.start_ns[rows] - work.end_ns[work.before[rows]], 0)
-
-
-def count_turns(keys: Sequence[Int64 | Codes | Rows]) -> Int64:
-    """Return how many rows with the same keys come before each row."""
-    count = len(keys[0])
-    group = group_by(count, keys).group
-    order = np.argsort(group, kind="stable")
-    opens = np.ones(count, np.bool_)
-    opens[1:] = np.diff(group[order]) != 0
-    first = np.maximum.accumulate(np.where(opens, np.arange(count), 0))
-    turn = np.empty(count, np.int64)
-    turn[order] = np.arange(count) - first
-    return turn
 
 
 def _like_of_others(parts: Parts, work_class: Int64) -> Int64:

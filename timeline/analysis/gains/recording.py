@@ -21,6 +21,7 @@ from timeline.analysis.path.device_order import (
 )
 from timeline.analysis.step_membership import NO_STEP, Membership
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
+from timeline.columns.group_by import rows_before
 from timeline.columns.intervals import covered_until, union
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.frozen import dataclass
@@ -131,21 +132,12 @@ def record_rank(records: Records, membership: Membership, selected: Bool, most: 
         names,
         item_collectives(records, selected, items),
         before,
-        np.where(items.is_op, before, _before_on_stream(items)).astype(np.int32),
+        np.where(items.is_op, before, rows_before(items.stream)).astype(np.int32),
         launch,
         step,
     )
     starts_ns, ends_ns = _steps_of_user(records.steps, membership)
     return Recording(tuple(strings), work, points, starts_ns, ends_ns, len(items))
-
-
-def _before_on_stream(items: DeviceItems) -> Rows:
-    """Return the row before each on its stream, NO_ID for the first."""
-    order = np.argsort(items.stream, kind="stable")
-    before = np.full(len(items), NO_ID)
-    same = np.flatnonzero(items.stream[order[1:]] == items.stream[order[:-1]])
-    before[order[same + 1]] = order[same]
-    return before
 
 
 def _steps_of_items(items: DeviceItems, membership: Membership) -> Codes:

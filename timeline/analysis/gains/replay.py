@@ -23,7 +23,7 @@ import numpy as np
 from timeline.analysis.gains.recording import DeviceWork, HostPoints, Recording
 from timeline.columns.chunks import chunks
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
-from timeline.columns.group_by import group_by
+from timeline.columns.group_by import group_by, rows_before
 from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID
 
@@ -311,12 +311,6 @@ class _Ops:
         came_ns = groups.greatest(start_ns)[groups.group] if len(rows) else start_ns
         arrived_ns = np.where(its.known, came_ns, np.maximum(came_ns, its.arrived_ns))
         joint = end_ns >= arrived_ns
-        order = np.lexsort((start_ns, its.group, owner))
-        before = np.full(len(rows), NO_ID)
-        same = (owner[order[1:]] == owner[order[:-1]]) & (
-            its.group[order[1:]] == its.group[order[:-1]]
-        )
-        before[order[1:][same]] = order[:-1][same]
         return cls(
             rows,
             groups.group.astype(np.intp),
@@ -324,5 +318,5 @@ class _Ops:
             end_ns - arrived_ns,
             joint,
             np.flatnonzero(joint & ~its.known),
-            before,
+            rows_before(owner, its.group),
         )

@@ -9,7 +9,6 @@ from itertools import pairwise
 import numpy as np
 
 from timeline.analysis.gains.findings import Run
-from timeline.analysis.gains.mends import count_turns
 from timeline.analysis.gains.recording import DeviceWork, Recording
 from timeline.analysis.gains.replay import RankOps, RecordedRank
 from timeline.analysis.ordinary_steps import number_steps
@@ -20,7 +19,7 @@ from timeline.analysis.waits.collectives import Collectives, RankCollectives, ki
 from timeline.analysis.waits.pipeline import measure_bubbles
 from timeline.analysis.waits.waiting import Waiting
 from timeline.columns.columns import Bool, Int64
-from timeline.columns.group_by import group_by
+from timeline.columns.group_by import count_turns, group_by
 from timeline.columns.intervals import IntervalSet, covered_until
 from timeline.columns.strings import StringPool
 from timeline.records.collective_kinds import POINT_TO_POINT
@@ -100,7 +99,7 @@ def _ops_of(facts: Sequence[RankFacts], waiting: Waiting) -> tuple[list[RankOps]
             np.where(by_key, ops.key, np.where(paired, every.last_row, np.arange(len(every)))),
         ],
     )
-    members = op.sum(np.ones(len(every), np.int64))[op.group]
+    members = op.count()[op.group]
     is_missing = members < np.concatenate([_least_members(one) for one in collectives])
     like = group_by(len(every), [ops.kind, ops.size_bytes, members])
     alike = group_by(len(every), [ops.communicator, like.group])
@@ -198,7 +197,7 @@ def _in_sections(ranks: Sequence[RecordedRank]) -> tuple[list[RecordedRank], lis
     op = np.concatenate([rank.ops.op for rank in ranks])
     known = np.concatenate([rank.ops.known for rank in ranks])
     ops = group_by(len(op), [op])
-    shared = (ops.sum(np.ones(len(op), np.int64)) == len(ranks)) & known[ops.first]
+    shared = (ops.count() == len(ranks)) & known[ops.first]
     came_ns = np.concatenate([rank.ops.arrived_ns for rank in ranks])[ops.first]
     number = np.full(len(shared), NO_ID, np.int64)
     rows = np.flatnonzero(shared)
@@ -279,7 +278,7 @@ def _with_known_order(ranks: Sequence[RecordedRank], steps: Sequence[Int64]) -> 
     step = np.concatenate(
         [np.append(its, NO_ID)[work.step] for its, work in zip(steps, works, strict=True)]
     )
-    tasks = group_by(len(name), [name, count_turns([owner, step, name])])
+    tasks = group_by(len(name), [name, count_turns(owner, step, name)])
     waits, just_launched, follows = (
         np.concatenate(its)
         for its in zip(*(_starts(rank.recording) for rank in ranks), strict=True)
@@ -307,9 +306,9 @@ def _with_likely_waits(ranks: Sequence[RecordedRank], steps: Sequence[Int64]) ->
         [np.append(its, NO_ID)[points.step] for its, points in zip(steps, hosts, strict=True)]
     )
     guessed = np.concatenate([points.guessed for points in hosts])
-    places = group_by(len(name), [step, name, count_turns([owner, step, name])])
+    places = group_by(len(name), [step, name, count_turns(owner, step, name)])
     waiting = places.sum(guessed.astype(np.int64))
-    most = 2 * waiting >= places.sum(np.ones(len(name), np.int64))
+    most = 2 * waiting >= places.count()
     unlikely = guessed & ~most[places.group]
     made = []
     for at, (rank, points) in enumerate(zip(ranks, hosts, strict=True)):

@@ -10,6 +10,7 @@ import numpy as np
 from timeline.analysis.waits.collectives import Collectives, RankCollectives
 from timeline.analysis.waits.waiting import Waiting
 from timeline.columns.columns import Codes, ColumnTable, Int64, column
+from timeline.columns.group_by import rows_before
 from timeline.records.not_given import NO_ID
 
 __all__ = ["OpArrivals", "op_arrivals"]
@@ -57,20 +58,12 @@ def op_arrivals(ranks: Sequence[RankCollectives], waiting: Waiting) -> list[OpAr
     arrived_ns[rows] = waits.last_ns
     last[rows] = np.where(waits.last_profiled, waits.last, NO_ID)
     last_row[rows], last_rank[rows] = waits.last_row, waits.last_rank
+    befores = [rows_before(rank.ops.communicator).astype(np.int32) for rank in ranks]
     whole = OpArrivals(
         arrived_ns,
         last.astype(np.int32),
         last_row.astype(np.int32),
         last_rank,
-        np.concatenate([np.empty(0, np.int32), *(_before(rank.ops) for rank in ranks)]),
+        np.concatenate([np.empty(0, np.int32), *befores]),
     )
     return [whole[begin:end] for begin, end in pairwise(first.tolist())]
-
-
-def _before(ops: Collectives) -> Codes:
-    """The op of the same group before each, NO_ID for the first."""
-    order = np.argsort(ops.communicator, kind="stable")
-    before = np.full(len(ops), NO_ID, np.int32)
-    same = np.flatnonzero(ops.communicator[order[1:]] == ops.communicator[order[:-1]])
-    before[order[same + 1]] = order[same]
-    return before

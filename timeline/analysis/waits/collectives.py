@@ -14,7 +14,8 @@ from timeline.analysis.waits.arrivals import RankArrivals, measure_arrivals
 from timeline.analysis.waits.group_members import group_in_name
 from timeline.columns.columns import Bool, Codes, Int64, Rows, ascending, column
 from timeline.columns.constant import constant
-from timeline.columns.distinct import are_first, distinct, distinct_pairs
+from timeline.columns.distinct import distinct, distinct_pairs
+from timeline.columns.group_by import count_turns
 from timeline.columns.intervals import covered_until, union, union_of_sets
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.frozen import dataclass
@@ -30,7 +31,6 @@ __all__ = [
     "NO_SIGN",
     "Collectives",
     "RankCollectives",
-    "count_turns",
     "every_op",
     "kind_numbers",
     "mix_hashes",
@@ -227,16 +227,6 @@ def mix_hashes(hashes: _Hashes, *columns: Int64) -> Int64:
         mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         mixed = mixed ^ (mixed >> np.uint64(31))
     return (mixed >> np.uint64(1)).astype(np.int64)
-
-
-def count_turns(which: Rows, iterations: Int64) -> Int64:
-    """How many rows of the same name and step come before each row."""
-    order = np.lexsort((which, iterations))
-    opens = are_first(which[order], iterations[order])
-    first = np.maximum.accumulate(np.where(opens, np.arange(len(order)), 0))
-    turn = np.empty(len(order), np.int64)
-    turn[order] = np.arange(len(order)) - first
-    return turn
 
 
 def _sizes_bytes(ops: CommunicationOps, pool: StringPool) -> Int64:

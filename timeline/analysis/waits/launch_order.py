@@ -11,12 +11,12 @@ from timeline.analysis.waits.collectives import (
     NO_SIGN,
     Collectives,
     RankCollectives,
-    count_turns,
     kind_numbers,
     mix_hashes,
 )
 from timeline.columns.columns import Bool, Float64, Int64, Rows, ascending, column
 from timeline.columns.distinct import NO_ROWS, distinct, distinct_pairs, rows_by_value
+from timeline.columns.group_by import count_turns
 from timeline.frozen import dataclass
 from timeline.records.collective_kinds import POINT_TO_POINT
 from timeline.records.not_given import NO_ID

@@ -86,7 +86,7 @@ def measure_bubbles(
         stage[rank],
         stages[rank],
         _micro_batches(receives, chain_of, rank, iteration),
-        groups.sum(np.ones(len(receives), np.int64)),
+        groups.count(),
         groups.sum((receives.sender != NO_ID).astype(np.int64)),
         *(groups.sum(times_ns) for times_ns in _waited_ns(receives, end_ns, exposed)),
     )
@@ -198,7 +198,7 @@ def _micro_batches(receives: _Receives, chain_of: Int64, rank: Int64, iteration:
     in_chain = (receives.sender != NO_ID) & (chain != NO_ID)
     its, chain = receives.take(in_chain), chain[in_chain]
     edges = group_by(len(its), [chain, its.iteration, its.rank, its.sender])
-    counts = edges.sum(np.ones(len(its), np.int64))
+    counts = edges.count()
     chain, step = chain[edges.first], its.iteration[edges.first]
     steps = group_by(len(counts), [chain, step])
     least, greatest = steps.least(counts), steps.greatest(counts)

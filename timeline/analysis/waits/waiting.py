@@ -246,7 +246,7 @@ def _waited_for(waits: Waits) -> WaitedFor:
         waited.rank[groups.first],
         waited.last_rank[groups.first],
         waited.last_profiled[groups.first],
-        groups.sum(np.ones(len(waited), np.int64)),
+        groups.count(),
         groups.sum(waited.waited_ns),
     )
     return rows.take(np.lexsort((rows.last_rank, -rows.waited_ns, rows.rank)))

@@ -89,7 +89,7 @@ def computed_work(
         len(groups.first),
         {
             "type": types[here][groups.first],
-            "count": groups.sum(np.ones(len(lengths_ns), np.int64)),
+            "count": groups.count(),
             "total_ns": groups.sum(lengths_ns),
         },
     )

@@ -106,7 +106,7 @@ def _summed(steps: Int64, keys: Mapping[str, Codes], lengths_ns: Int64) -> Opera
             "step": steps[groups.first],
             "level": np.zeros(len(groups.first), np.int64),
             **{name: values[groups.first] for name, values in keys.items()},
-            "count": groups.sum(np.ones(len(steps), np.int64)),
+            "count": groups.count(),
             "total_ns": groups.sum(lengths_ns),
         },
     )

@@ -93,7 +93,7 @@ def _summed(
             "hccl": np.full(len(groups.first), hccl),
             "collective": collective[groups.first],
             "task": task[groups.first],
-            "count": groups.sum(np.ones(len(task), np.int64)),
+            "count": groups.count(),
             "total_ns": groups.sum(lengths_ns),
             "size_bytes": groups.sum(np.where(size_bytes == NO_ID, 0, size_bytes)),
         },

@@ -166,7 +166,7 @@ def _add_cpu_runs(
     named = np.where(name == kind, np.int32(NO_NAME), name)
     for level, keys in ((RunLevel.TYPE, [kind]), (RunLevel.NAME, [kind, named])):
         groups = group_by(len(kind), keys)
-        count = groups.sum(np.ones(len(kind), np.int64))
+        count = groups.count()
         total_ns, dispatch_ns, run_ns = (
             np.where(groups.least(values) == NO_TIME, NO_TIME, groups.sum(np.maximum(values, 0)))
             for values in lengths_ns
