@@ -219,6 +219,7 @@ class Figures:
     ) -> Figures:
         """Return the figures of some ranks, which are on one clock.
 
+        path: what determined the steps; a comparison has none, and looks for no findings.
         every_rank: those of the profile, selected or not.
         """
         ordinary = ordinary_steps(facts)
@@ -226,9 +227,11 @@ class Figures:
         operator_steps = operator_step_table(facts)
         critical_path = path_table(CriticalPath() if path is None else path)
         computing_causes = computing_table(facts)
-        findings, culprit = report_findings(
-            facts, waiting, critical_path, computing_causes, every_rank
-        )
+        findings, culprit = ReportedFindings(), None
+        if path is not None:
+            findings, culprit = report_findings(
+                facts, waiting, critical_path, computing_causes, every_rank
+            )
         return (
             cls(
                 overlap=overlap_table(facts, ordinary),

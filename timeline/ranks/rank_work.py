@@ -353,8 +353,9 @@ def _with_causes(
     )
     path, recording = RankPath(), Recording()
     if not facts.not_recorded:
-        most = MOST_ITEMS // max(request.ranks, 1)
-        recording = record_rank(records, part.membership, collectives.ops.selected, most)
+        if not request.questions.compare:
+            most = MOST_ITEMS // max(request.ranks, 1)
+            recording = record_rank(records, part.membership, collectives.ops.selected, most)
         path = rank_path(records, collectives.ops.selected, facts.device_end_ns)
     computing_ns, host_ns = op_delays(path.items, len(collectives.ops))
     ops = replace(collectives.ops, computing_before_ns=computing_ns, host_before_ns=host_ns)
