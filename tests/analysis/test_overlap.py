@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise, starmap
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,11 +19,14 @@ from tests.support.random_intervals import (
 from timeline.analysis.overlap import (
     Overlap,
     measure_overlap,
-    measure_overlap_of_stretches,
-    totals_by_step,
+    overlap_by_launch,
+    overlap_within,
+    totals_by_period,
 )
 from timeline.columns.columns import Int64
+from timeline.columns.intervals import union
 from timeline.records.counting_rules import FreeRule
+from timeline.records.not_given import NO_TIME
 from timeline.records.tables import CommunicationOps, Tasks
 
 TaskRow = tuple[Interval, str]
@@ -149,6 +154,7 @@ def test_where_the_rule_is_not_told_outside_is_not_known_and_free_is_the_inner_o
 
 Stretch = tuple[list[TaskRow], list[Interval]]
 
+moments_of_steps = st.integers(-5, 60)
 stretches_of_time = st.lists(st.tuples(task_rows, intervals()), max_size=4)
 
 
@@ -166,69 +172,58 @@ def laid_out(
 
 
 @given(stretches_of_time, st.tuples(task_rows, intervals()))
-def test_totals_of_steps_are_those_of_each_step_alone(
+def test_work_counts_for_the_step_that_launched_it_by_the_rule_of_profilers(
     stretches: list[Stretch], outside: Stretch
 ) -> None:
     """Steps may overlap each other; records outside all steps count for none."""
-    totals = totals_by_step(*laid_out(stretches, outside), len(stretches))
-    assert len(totals) == len(stretches)
-    for step, (tasks, ops) in enumerate(stretches):
-        alone = overlap_from(tasks, ops)
-        assert {
-            "computing_ns": totals.computing_ns[step],
-            "communication_ns": totals.communication_ns[step],
-            "not_overlapped_ns": totals.not_overlapped_ns[step],
-            "free_ns": totals.free_ns[step],
-        } == alone.totals_ns()
-        assert totals.copies_ns[step] == alone.copies.total_ns
-        assert totals.idle_ns[step] == alone.idle.total_ns
-        assert totals.span_ns[step] == alone.span_ns
-        assert totals.known[step] == bool(tasks or ops)
+    tasks, ops, task_step, op_step = laid_out(stretches, outside)
+    totals = overlap_by_launch(tasks, task_step, ops, op_step, len(stretches))
+    assert totals == [overlap_from(*stretch).totals_ns() for stretch in stretches]
 
 
-@given(stretches_of_time, st.tuples(task_rows, intervals()))
-def test_stretches_count_shared_time_once_and_time_between_them_never(
-    stretches: list[Stretch], outside: Stretch
+@given(task_rows, intervals(), st.lists(moments_of_steps, max_size=4))
+def test_periods_part_the_time_of_the_device(
+    tasks: list[TaskRow], ops: list[Interval], edges: list[int]
 ) -> None:
-    moved = [shifted(tasks, ops, 150 * at) for at, (tasks, ops) in enumerate(stretches)]
-    for parts in (stretches, moved):  # on top of each other, and far apart
-        joined = measure_overlap_of_stretches(*laid_out(parts, outside), len(parts))
-        computing, communication, spans = set[int](), set[int](), set[int]()
-        copied = set[int]()
-        for tasks, ops in parts:
-            computed, communicated = computed_ns(tasks), covered_ns(*columns_of(ops))
-            computing |= computed
-            communication |= communicated
-            spans |= span_of(computed | communicated)
-            copied |= copied_ns(tasks)
-        assert normal_ns(joined.computing) == computing
-        assert normal_ns(joined.communication) == communication
-        assert normal_ns(joined.not_overlapped) == communication - computing
-        assert normal_ns(joined.free) == spans - computing - communication
-        assert normal_ns(joined.copies) == (spans - computing - communication) & copied
-        assert joined.span_ns == len(spans)
-        assert_identity(joined)
+    """Nothing counts twice, and what lies before and after the work in a period is not in it."""
+    bounds = [EPOCH_NS + edge for edge in sorted(edges)]
+    periods = list(pairwise(bounds))
+    columns = np.array(periods, np.int64).reshape(-1, 2).T
+    whole = overlap_from(tasks, ops)
+    totals = totals_by_period(whole, *columns)
+    computed, communicated = computed_ns(tasks), covered_ns(*columns_of(ops))
+    for step, period in enumerate(map(set, starmap(range, periods))):
+        busy = (computed | communicated) & period
+        span = span_of(busy)
+        free = span - busy
+        assert totals.known[step] == bool(busy)
+        assert totals.span_ns[step] == len(span)
+        assert totals.start_ns[step] == (min(busy) if busy else NO_TIME)
+        assert totals.computing_ns[step] == len(computed & period)
+        assert totals.communication_ns[step] == len(communicated & period)
+        assert totals.not_overlapped_ns[step] == len((communicated - computed) & period)
+        assert totals.free_ns[step] == len(free)
+        assert totals.copies_ns[step] == len(free & copied_ns(tasks))
+        assert totals.idle_ns[step] == len(free - copied_ns(tasks))
 
 
-def shifted(
-    tasks: list[TaskRow], ops: list[Interval], by_ns: int
-) -> tuple[list[TaskRow], list[Interval]]:
-    return (
-        [((start + by_ns, end + by_ns), does) for (start, end), does in tasks],
-        [(start + by_ns, end + by_ns) for start, end in ops],
-    )
-
-
-def test_one_stretch_is_the_whole() -> None:
-    at = EPOCH_NS
-    rows = [((at, at + 5), COMPUTES), ((at + 9, at + 12), COMPUTES)], [(at + 3, at + 7)]
-    one = overlap_from(*rows)
-    joined = measure_overlap_of_stretches(*laid_out([rows], ([], [])), 1)
-    assert joined.totals_ns() == one.totals_ns()
-    assert joined.span_ns == one.span_ns == 12
-    assert one.totals_ns() == {
-        "computing_ns": 8,
-        "communication_ns": 4,
-        "not_overlapped_ns": 2,
-        "free_ns": 2,
-    }
+@given(task_rows, intervals(), st.lists(moments_of_steps, max_size=6), st.booleans())
+def test_selected_periods_hold_what_lies_in_them(
+    tasks: list[TaskRow], ops: list[Interval], edges: list[int], with_edges: bool
+) -> None:
+    """Time between two of them counts for nothing."""
+    bounds = [EPOCH_NS + edge for edge in sorted(edges)]
+    periods = list(zip(bounds[::2], bounds[1::2], strict=False))
+    columns = np.array(periods, np.int64).reshape(-1, 2).T
+    selected = union(*columns)
+    part = overlap_within(overlap_from(tasks, ops), selected, edges=with_edges)
+    computed, communicated = computed_ns(tasks), covered_ns(*columns_of(ops))
+    inside, spans = normal_ns(selected), set[int]()
+    for period in zip(selected.start_ns.tolist(), selected.end_ns.tolist(), strict=True):
+        reached = set(range(*period))
+        spans |= reached if with_edges else span_of((computed | communicated) & reached)
+    assert normal_ns(part.computing) == computed & inside
+    assert normal_ns(part.communication) == communicated & inside
+    assert normal_ns(part.free) == spans - computed - communicated
+    assert part.span_ns == len(spans)
+    assert_identity(part)

@@ -61,7 +61,7 @@ def test_calls_and_the_least_gap() -> None:
         least_ns=2_000,
     )
     assert idle_sentence(found, steps=4, span_ns=20 * MS) == (
-        "Idle 10.00 ms per step, in and between steps: 6.00 ms host busy elsewhere (aten::item "
+        "Idle 10.00 ms per step in all: 6.00 ms host busy elsewhere (aten::item "
         "3.00 ms, aten::cat 1.00 ms), 3.00 ms between tasks (at least 2.00 us each), 1.00 "
         "ms queued on the host (Enqueue)."
     )

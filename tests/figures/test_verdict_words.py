@@ -15,7 +15,7 @@ MEAN = MeanStep(
     ranks=64,
     steps=19,
     single=None,
-    span_ns=1000 * MS,
+    period_ns=1000 * MS,
     computing_ns=600 * MS,
     communication_ns=500 * MS,
     exposed_ns=350 * MS,
@@ -23,6 +23,7 @@ MEAN = MeanStep(
     transfer_ns=200 * MS,
     copies_ns=0,
     idle_ns=50 * MS,
+    before_ns=0,
     between_ns=0,
 )
 

@@ -86,8 +86,8 @@ def test_numbers_of_ranks_and_steps_are_those_of_the_figures(
     }
     verdict = report.verdict
     for name, table, keys in (
-        ("ranks", verdict.mean_steps, {"Rank": "rank", "Mean step": "span_ns"}),
-        ("steps", verdict.steps, {"Step": "step", "Rank": "rank", "Device time": "span_ns"}),
+        ("ranks", verdict.mean_steps, {"Rank": "rank", "Mean step": "period_ns"}),
+        ("steps", verdict.steps, {"Step": "step", "Rank": "rank", "Time": "period_ns"}),
     ):
         whole = with_parts(table)
         for title, column in {**keys, **columns}.items():
@@ -139,15 +139,21 @@ def test_warm_up_does_not_flatten_what_comes_behind() -> None:
     steps = report.figures.steps
     slow = {
         name: np.where(steps["step"] == 1, 40 * steps[name], steps[name])
-        for name in ("span_ns", "computing_ns", "communication_ns", "not_overlapped_ns", "idle_ns")
+        for name in (
+            "period_ns",
+            "computing_ns",
+            "communication_ns",
+            "not_overlapped_ns",
+            "idle_ns",
+        )
     }
     figures = replace(report.figures, steps=Table({**steps.columns, **slow}))
     slower = replace(report, figures=figures, verdict=Verdict.of(figures))
     drawn = draw_steps(StepGrid.of(figures), None, StyleSheet())
     assert drawn is not None
-    longest_ns = int(slow["span_ns"][steps["step"] > 1].max())
-    assert StepGrid.of(figures).ceiling_ns("span_ns") == longest_ns
-    said = f"Step 1 ({spell_short(int(slow['span_ns'].max()))}) reaches beyond the picture."
+    longest_ns = int(slow["period_ns"][steps["step"] > 1].max())
+    assert StepGrid.of(figures).ceiling_ns("period_ns") == longest_ns
+    said = f"Step 1 ({spell_short(int(slow['period_ns'].max()))}) reaches beyond the picture."
     assert drawn.beyond.endswith(said)
     assert said in render_export_page(slower).decode()
 
@@ -371,9 +377,9 @@ def test_the_page_stays_small(ranks: int, steps: int) -> None:
     content = render_export_page(report)
     assert len(content) < MOST_BYTES
     shown = read(content)
-    slowest = str(report.verdict.mean_steps["span_ns"].max())
+    slowest = str(report.verdict.mean_steps["period_ns"].max())
     assert slowest in shown.column("ranks", "Mean step")
-    assert str(report.verdict.steps["span_ns"].max()) in shown.column("steps", "Device time")
+    assert str(report.verdict.steps["period_ns"].max()) in shown.column("steps", "Time")
 
 
 # -- safety ----------------------------------------------------------------------------------------
@@ -544,8 +550,8 @@ def test_the_script_draws_what_matplotlib_draws(opened: Open, columns: int) -> N
       (own) => { const box = own.getBBox(); return [own.parentNode.id, box.x, box.y, box.width,
         box.height, own.getTotalLength()]; })"""
     before = shown.evaluate(outline)
-    # Nothing tells what is waiting, what transfer.
-    assert len(before) == 2 * (len(PARTS) - 2 + 4)
+    # Nothing tells what is waiting and what transfer.
+    assert len(before) == 2 * (len(PARTS) - 3 + 4)
     choice = shown.locator("#rank")
     first = choice.input_value()
     choice.select_option("0" if first != "0" else "1")

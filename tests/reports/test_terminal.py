@@ -46,7 +46,7 @@ def many(report: ExportReport, ranks: int) -> ExportReport:
     spans_ns = {rank: 10_000_000 + rank for rank in range(ranks)} | {7: 20_000_000}
     overlap = [{**one, "rank": rank, "step_ns": span_ns} for rank, span_ns in spans_ns.items()]
     steps = [
-        {**step, "rank": rank, "span_ns": span_ns, "ordinary": 1}
+        {**step, "rank": rank, "span_ns": span_ns, "period_ns": span_ns, "ordinary": 1}
         for rank, span_ns in spans_ns.items()
     ]
     figures = replace(
@@ -96,8 +96,8 @@ def test_every_number_is_there(
             if part == "copies_ns" and not report.verdict.mean_steps[part].any():
                 continue
             assert spell_short(row[part]) in text
-            assert spell_share(row[part], row["span_ns"]) in text
-        assert spell_short(row["span_ns"]) in text
+            assert spell_share(row[part], row["period_ns"]) in text
+        assert spell_short(row["period_ns"]) in text
     for row in (*report.verdict.operators.to_dicts(), *report.verdict.collectives.to_dicts()):
         assert re.search(rf"\b{row['count']} +{spell_short(row['total_ns'])}\b", text)
     assert " ".join(report.verdict.sentences()) in " ".join(text.split())
@@ -118,7 +118,7 @@ def test_a_pipe_has_a_shape_of_its_own(
     assert "\x1b" not in text
     rows = [line.split() for line in text.splitlines() if re.match(r" +\d+ ", line)]
     assert [row[0] for row in rows] == ["1", "0", "1", "0"]
-    assert {len(row) for row in rows[:2]} == {3 + 5 * 3}
+    assert {len(row) for row in rows[:2]} == {3 + 6 * 3}
     assert {len(row) for row in rows[2:]} == {1 + 3 + 2 + 1 + 1 + 2}
 
 
@@ -130,13 +130,15 @@ def test_the_bar_has_the_parts(report: ExportReport) -> None:
     rows = report.verdict.mean_steps.to_dicts()
     for bar, row in zip(bars[1:], reversed(rows), strict=True):
         assert len(bar) == len(bars[1])
-        assert abs(bar.count("█") / len(bar) - row["computing_ns"] / row["span_ns"]) < 1 / len(bar)
+        assert abs(bar.count("█") / len(bar) - row["computing_ns"] / row["period_ns"]) < 1 / len(
+            bar
+        )
 
 
 def test_the_bar_of_a_step_without_device_work() -> None:
     """A step in which nothing ran has an empty bar, and parts beyond a step do not lengthen it."""
     times = {name: np.array([0, 10**18]) for name in PARTS}
-    table = Table({"span_ns": np.array([0, 5]), **times})
+    table = Table({"period_ns": np.array([0, 5]), **times})
     wide = Display(200, "utf-8", terminal=True)
     grid = TimesGrid(wide, ["rank", "time"], table)
     for row in table.to_dicts():
@@ -180,7 +182,10 @@ def test_many_steps_are_few_lines(report: ExportReport) -> None:
     one = report.figures.steps.to_dicts()[0]
     names = [name for name, value in one.items() if value is not None]
     one |= dict.fromkeys(PARTS, 1000)
-    rows = [{**one, "step": step, "start_ns": step, "span_ns": 5000 + step} for step in range(500)]
+    rows = [
+        {**one, "step": step, "start_ns": step, "span_ns": 5000, "period_ns": 5000 + step}
+        for step in range(500)
+    ]
     columns: dict[str, Any] = {name: np.array([row[name] for row in rows]) for name in names}
     columns["graph"] = np.ma.masked_array(columns["step"], True)
     figures = replace(report.figures, steps=Table(columns), exposed_steps=Table({}))

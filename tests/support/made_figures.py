@@ -107,6 +107,9 @@ def _steps(chance: np.random.Generator, overlap: Table, steps: int, *, phases: b
         "start_ns": start_ns,
         "end_ns": start_ns + parts["span_ns"],
         "device_start_ns": start_ns,
+        "period_ns": parts["span_ns"] + 3000,
+        "before_ns": np.ma.masked_array(np.full(len(rank), 2000), np.zeros(len(rank), bool)),
+        "between_ns": np.ma.masked_array(np.full(len(rank), 1000), np.zeros(len(rank), bool)),
         **{
             name: np.ma.masked_array(part, np.zeros(len(part), bool))
             for name, part in parts.items()

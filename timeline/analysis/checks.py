@@ -6,7 +6,7 @@ from dataclasses import field, replace
 
 import numpy as np
 
-from timeline.analysis.overlap import Overlap, OverlapTotals
+from timeline.analysis.overlap import Overlap
 from timeline.analysis.work.operators import OperatorTimes
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, column
 from timeline.columns.distinct import distinct
@@ -70,13 +70,14 @@ class RankChecks:
 class Measured:
     """What was measured of the selected part of a rank.
 
-    overlap: the parts of its device time. steps, totals: a row per step. operators and strings:
-    its types of operators. op_steps: (ops,) the step of each op.
+    overlap: the parts of its device time. steps: those that are selected. by_launch: the parts of
+    each step by the rule of its profiler, see `overlap_by_launch`. operators and strings: its types
+    of operators. op_steps: (ops,) the step of each op.
     """
 
     overlap: Overlap
     steps: Steps
-    totals: OverlapTotals
+    by_launch: list[dict[str, int]]
     operators: OperatorTimes
     operator_strings: tuple[str, ...]
     op_steps: Int64
@@ -185,9 +186,8 @@ def _parts_ns(steps: Int64, part: str, measured: Measured, *, whole: bool) -> In
 
     A step that several graphs have is the sum of theirs.
     """
-    known = measured.totals.known
-    part_ns = getattr(measured.totals, part)[known]
-    sums_ns = _sums_ns(measured.steps.iteration[known], part_ns, steps)
+    part_ns = np.array([totals[part] for totals in measured.by_launch], np.int64)
+    sums_ns = _sums_ns(measured.steps.iteration, part_ns, steps)
     all_ns = measured.overlap.totals_ns()[part] if whole else NO_TIME
     return np.where(steps == NO_ID, all_ns, sums_ns)
 

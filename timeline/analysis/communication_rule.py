@@ -5,17 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from timeline.analysis.overlap import (
-    OverlapTotals,
-    communication_spans,
-    measure_overlap,
-    totals_by_step,
-)
+from timeline.analysis.overlap import communication_spans, measure_overlap, overlap_by_launch
 from timeline.analysis.step_membership import assign_steps
 from timeline.records.counting_rules import CommunicationRule
 from timeline.records.tables import Records
-
-__all__ = ["with_communication_rule"]
 
 
 def with_communication_rule(records: Records) -> Records:
@@ -32,21 +25,16 @@ def with_communication_rule(records: Records) -> Records:
 
 
 def _distance_ns(records: Records, wanted_ns: Mapping[int, int]) -> int:
-    """How far communication is from what is wanted of each step; of all, where no step is known."""
+    """Return how far communication is from what is wanted of each step, or of all without steps."""
     member = assign_steps(records)
     spans, its_step = communication_spans(records, member)
     steps = records.steps
-    totals = totals_by_step(records.tasks, spans, member.tasks, its_step, len(steps))
-    found_ns = _by_number(steps.iteration.tolist(), totals)
-    known = wanted_ns.keys() & found_ns.keys()
+    totals = overlap_by_launch(records.tasks, member.tasks, spans, its_step, len(steps))
+    sums_ns: dict[int, int] = {}
+    for number, parts in zip(steps.iteration.tolist(), totals, strict=True):
+        sums_ns[number] = sums_ns.get(number, 0) + parts["communication_ns"]
+    known = wanted_ns.keys() & sums_ns.keys()
     if not known:
         whole_ns = measure_overlap(records.tasks, spans).communication.total_ns
         return abs(whole_ns - sum(wanted_ns.values()))
-    return sum(abs(found_ns[step] - wanted_ns[step]) for step in known)
-
-
-def _by_number(numbers: list[int], totals: OverlapTotals) -> dict[int, int]:
-    found: dict[int, int] = {}
-    for number, time_ns in zip(numbers, totals.communication_ns.tolist(), strict=True):
-        found[number] = found.get(number, 0) + time_ns
-    return found
+    return sum(abs(sums_ns[step] - wanted_ns[step]) for step in known)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from timeline.analysis.recorded_steps import RecordedSteps, recorded_steps
-from timeline.analysis.step_membership import NO_STEP, Membership, assign_steps
+from timeline.analysis.step_membership import Membership, assign_steps
 from timeline.analysis.step_trace import StepTrace, step_trace
 from timeline.columns.columns import Bool, Int64, Rows
 from timeline.columns.intervals import IntervalSet, union
@@ -14,27 +16,30 @@ from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import Records
 from timeline.selection import Selection
 
-__all__ = ["Cut", "cut", "cut_steps", "cut_window", "device_span_ns", "host_span_ns"]
-
 
 @dataclass(frozen=True)
 class Cut:
-    """Selected records, the step of each, and the runs of neighbouring selected steps.
+    """Selected records and the step of each.
 
-    run: per step, the number of its run; steps of one run follow each other without an unselected
-    step between them. Time between runs belongs to what was not selected. op_rows: per selected
-    op, its row among those of the profile. op_iterations: per op of the profile, selected or not,
-    the number of its step, NO_ID for none. recorded and trace: per step, what the recording holds
-    of it, and what it consists of.
+    around: the records of all steps, of the graphs and the window that were asked for: device work
+    of several steps may overlap, so that the time of a step is measured among all. op_rows: per
+    selected op, its row among those of the profile. op_iterations: per op of the profile, selected
+    or not, the number of its step, NO_ID for none. recorded and trace: per step, what the recording
+    holds of it, and what it consists of.
     """
 
     records: Records
     membership: Membership
-    run: Int64
+    around: Records
     op_rows: Rows
     op_iterations: Int64
     recorded: RecordedSteps
     trace: StepTrace
+
+    @property
+    def every_step(self) -> bool:
+        """Return whether no step was left out by a choice of steps."""
+        return self.records is self.around
 
 
 def cut(records: Records, selection: Selection) -> Cut:
@@ -43,45 +48,56 @@ def cut(records: Records, selection: Selection) -> Cut:
     Without a choice of steps, records outside all steps are kept too. Host events are kept when
     they touch the time of what is selected; counters likewise.
     """
-    membership = assign_steps(records)
-    steps = records.steps
-    in_graph = _among(steps.graph, selection.graphs) | steps.host
-    chosen = in_graph & _among(steps.iteration, selection.steps)
-    run = _runs(in_graph, chosen)
-    recorded, trace = recorded_steps(steps, membership), step_trace(steps)
+    membership, steps = assign_steps(records), records.steps
+    chosen = _among(steps.graph, selection.graphs) | steps.host
     # NO_STEP, which is -1, picks the NO_ID at the end.
     op_iterations = np.append(steps.iteration, NO_ID)[membership.ops]
-    if selection.graphs is None and selection.steps is None:
-        rows = np.arange(len(records.ops))
-        return Cut(records, membership, run, rows, op_iterations, recorded, trace)
-    tasks = _wanted(records.tasks.graph, membership.tasks, chosen, selection)
-    ops = _wanted(records.ops.graph, membership.ops, chosen, selection)
-    planes = _wanted(records.planes.graph, membership.planes, chosen, selection)
-    touched = _touched(records, membership, chosen, tasks, ops)
-    host = records.host
+    part = Cut(
+        records,
+        membership,
+        records,
+        np.arange(len(records.ops)),
+        op_iterations,
+        recorded_steps(steps, membership),
+        step_trace(steps),
+    )
+    if selection.graphs is not None:
+        part = _cut_graphs(part, chosen, selection.graphs)
+    if selection.steps is not None:
+        part = cut_steps(part, _among(part.records.steps.iteration, selection.steps))
+    return part
+
+
+def _cut_graphs(part: Cut, chosen: Bool, graphs: frozenset[int]) -> Cut:
+    """Keep what belongs to some graphs, of whose steps `chosen` is a mask."""
+    records = part.records
+    tasks, ops, planes = (
+        _among(table.graph, graphs) for table in (records.tasks, records.ops, records.planes)
+    )
+    touched = _touched(part, chosen, tasks, ops)
+    host, times_ns = records.host, records.samples.time_ns
     kept = records.filter(
         tasks=tasks,
         ops=ops,
         planes=planes,
         steps=chosen,
-        parts=_among(records.parts.graph, selection.graphs)
-        & _among(records.parts.iteration, selection.steps),
+        parts=_among(records.parts.graph, graphs),
         host=_touching(host.start_ns, host.end_ns, touched)
-        & (_among(host.graph, selection.graphs) | (host.graph == NO_GRAPH)),
-        samples=_touching(records.samples.time_ns, records.samples.time_ns, touched),
+        & (_among(host.graph, graphs) | (host.graph == NO_GRAPH)),
+        samples=_touching(times_ns, times_ns, touched),
     )
-    rows = np.flatnonzero(ops)
-    recorded, trace = recorded.take(chosen), trace.take(chosen)
-    return Cut(kept, assign_steps(kept), run[chosen], rows, op_iterations, recorded, trace)
+    return replace(_taken(part, kept, chosen, ops), around=kept)
 
 
 def cut_steps(part: Cut, chosen: Bool) -> Cut:
-    """Keep what belongs to some of the selected steps, a mask of them, as if only those were."""
+    """Keep what belongs to some of the selected steps, a mask of them."""
     records, membership = part.records, part.membership
     tasks, ops, planes = (
-        _in_steps(step, chosen) for step in (membership.tasks, membership.ops, membership.planes)
+        # NO_STEP, which is -1, picks the one at the end.
+        np.append(chosen, [False])[step]
+        for step in (membership.tasks, membership.ops, membership.planes)
     )
-    touched = _touched(records, membership, chosen, tasks, ops)
+    touched = _touched(part, chosen, tasks, ops)
     host, times_ns = records.host, records.samples.time_ns
     kept = records.filter(
         tasks=tasks,
@@ -92,23 +108,19 @@ def cut_steps(part: Cut, chosen: Bool) -> Cut:
         host=_touching(host.start_ns, host.end_ns, touched),
         samples=_touching(times_ns, times_ns, touched),
     )
-    # Of steps that were selected, those left out part a run in two.
-    run = np.cumsum(~chosen)[chosen] + part.run[chosen] * (len(chosen) + 1)
-    _, run = np.unique(run, return_inverse=True)
-    return Cut(
-        kept,
-        assign_steps(kept),
-        run.reshape(-1).astype(np.int64),
-        part.op_rows[ops],
-        part.op_iterations,
-        part.recorded.take(chosen),
-        part.trace.take(chosen),
+    return _taken(part, kept, chosen, ops)
+
+
+def _taken(part: Cut, kept: Records, steps: Bool, ops: Bool) -> Cut:
+    """Return a cut of the records that are kept, of which `steps` and `ops` are masks."""
+    return replace(
+        part,
+        records=kept,
+        membership=assign_steps(kept),
+        op_rows=part.op_rows[ops],
+        recorded=part.recorded.take(steps),
+        trace=part.trace.take(steps),
     )
-
-
-def _in_steps(step: Rows, chosen: Bool) -> Bool:
-    # NO_STEP, which is -1, picks the one at the end.
-    return np.append(chosen, [False])[step]
 
 
 def _among(ids: Int64, wanted: frozenset[int] | None) -> Bool:
@@ -117,28 +129,9 @@ def _among(ids: Int64, wanted: frozenset[int] | None) -> Bool:
     return np.isin(ids, np.fromiter(wanted, np.int64))
 
 
-def _wanted(graph: Int64, step: Int64, chosen: Bool, selection: Selection) -> Bool:
-    wanted = _among(graph, selection.graphs)
-    if selection.steps is not None:
-        in_step = step != NO_STEP
-        wanted &= in_step
-        wanted[in_step] &= chosen[step[in_step]]
-    return wanted
-
-
-def _runs(in_graph: Bool, chosen: Bool) -> Int64:
-    """Number the runs of chosen steps; steps of graphs that were not asked for do not part them."""
-    run = np.zeros(len(chosen), np.int64)
-    is_chosen = chosen[in_graph]
-    starts = is_chosen & ~np.concatenate([[False], is_chosen[:-1]])
-    run[in_graph] = np.cumsum(starts)
-    return run
-
-
-def _touched(
-    records: Records, membership: Membership, chosen: Bool, tasks: Bool, ops: Bool
-) -> IntervalSet:
-    """The time of the selected steps, on host and device, and of the selected records."""
+def _touched(part: Cut, chosen: Bool, tasks: Bool, ops: Bool) -> IntervalSet:
+    """Return the time of the selected steps, on host and device, and of the selected records."""
+    records, membership = part.records, part.membership
     starts, ends = [records.steps.start_ns[chosen]], [records.steps.end_ns[chosen]]
     on_device = chosen & (membership.device_start_ns != NO_TIME)
     starts.append(membership.device_start_ns[on_device])
@@ -183,23 +176,33 @@ def host_span_ns(records: Records) -> tuple[int, int] | None:
 def cut_window(part: Cut, start_ns: int, end_ns: int) -> Cut:
     """Keep what lies at least partly in [start_ns, end_ns), whole."""
     window = IntervalSet(np.array([start_ns]), np.array([end_ns]))
-    records = part.records
+    records, membership = part.records, part.membership
     steps = _touching(records.steps.start_ns, records.steps.end_ns, window)
-    on_device = part.membership.device_start_ns != NO_TIME
-    steps |= on_device & _touching(
-        part.membership.device_start_ns, part.membership.device_end_ns, window
-    )
+    on_device = membership.device_start_ns != NO_TIME
+    steps |= on_device & _touching(membership.device_start_ns, membership.device_end_ns, window)
     ops = _touching(records.ops.start_ns, records.ops.end_ns, window)
-    kept = records.filter(
-        tasks=_touching(records.tasks.start_ns, records.tasks.end_ns, window),
-        ops=ops,
-        planes=_touching(records.planes.start_ns, records.planes.end_ns, window),
-        steps=steps,
-        parts=_touching(records.parts.start_ns, records.parts.end_ns, window),
-        host=_touching(records.host.start_ns, records.host.end_ns, window),
-        samples=_touching(records.samples.time_ns, records.samples.time_ns, window),
+    kept = _touching_records(records, steps, window)
+    taken = _taken(part, kept, steps, ops)
+    every = np.ones(len(part.around.steps), np.bool_)
+    return replace(
+        taken,
+        around=kept if part.every_step else _touching_records(part.around, every, window),
+        recorded=part.recorded.within(steps, taken.membership, start_ns, end_ns),
     )
-    rows, membership = part.op_rows[ops], assign_steps(kept)
-    recorded = part.recorded.within(steps, membership, len(kept.steps))
-    run, trace = part.run[steps], part.trace.take(steps)
-    return Cut(kept, membership, run, rows, part.op_iterations, recorded, trace)
+
+
+def _touching_records(records: Records, steps: Bool, window: IntervalSet) -> Records:
+    return records.filter(
+        steps=steps,
+        samples=_touching(records.samples.time_ns, records.samples.time_ns, window),
+        **{
+            name: _touching(table.start_ns, table.end_ns, window)
+            for name, table in (
+                ("tasks", records.tasks),
+                ("ops", records.ops),
+                ("planes", records.planes),
+                ("parts", records.parts),
+                ("host", records.host),
+            )
+        },
+    )

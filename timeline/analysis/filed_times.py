@@ -111,7 +111,9 @@ def with_filed_times(facts: RankFacts, *, windowed: bool) -> RankFacts:
     if len(steps):
         facts = replace(facts, step_totals=totals)
     if (own.free_ns >= 0).all():
-        waits = StepWaits(np.maximum(own.receive_alone_ns, 0), own.preparing_ns)
+        preparing_ns = own.preparing_ns
+        receive_ns, before_ns = np.maximum(own.receive_alone_ns, 0), np.maximum(preparing_ns, 0)
+        waits = StepWaits(receive_ns, preparing_ns, before_ns)
         facts = replace(facts, step_waits=waits) if len(steps) else facts
         return _not_recorded(facts, *_PARTS[3:])
     covered = union(steps.start_ns, steps.end_ns)

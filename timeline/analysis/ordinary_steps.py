@@ -12,14 +12,8 @@ from timeline.columns.distinct import distinct, distinct_pairs
 from timeline.columns.group_by import group_by
 from timeline.records.not_given import NO_GRAPH
 
-__all__ = [
-    "has_several_graphs",
-    "measured_steps",
-    "number_steps",
-    "ordinary_ops",
-    "ordinary_steps",
-]
-
+WARM_UP = 1.5
+"""The first step warms up where it takes so many times as long as the median of the others."""
 LEAST_ORDINARY = 3
 """With fewer, every step with device tasks is as good as another."""
 
@@ -27,22 +21,32 @@ LEAST_ORDINARY = 3
 def ordinary_steps(ranks: Sequence[RankFacts]) -> tuple[Bool, ...]:
     """For each rank, which of its selected steps are ordinary, (steps,) each.
 
-    A step is ordinary if it has device tasks, and on no rank is the first recorded one of its graph
-    or cut by the edge of the recording (or by a window). With fewer than LEAST_ORDINARY such, all
-    steps with device tasks are. Where no rank has any device task, communication ops stand for
+    A step is ordinary if it has device tasks, and on no rank is a first one of its graph that warms
+    up, or cut by the edge of the recording (or by a window). With fewer than LEAST_ORDINARY such,
+    all steps with device tasks are. Where no rank has any device task, communication ops stand for
     them.
     """
     measured = np.concatenate([np.zeros(0, np.bool_), *measured_steps(ranks)])
     if not measured.any():
         return tuple(np.zeros(len(rank.steps), np.bool_) for rank in ranks)
-    recorded = [rank.recorded for rank in ranks]
-    odd = np.concatenate([steps.first | steps.cut for steps in recorded]) | ~measured
+    odd = np.concatenate([_warms_up(rank) | rank.recorded.cut for rank in ranks]) | ~measured
     step = number_steps(ranks)
     is_odd = np.zeros(int(step.max()) + 1, np.bool_)
     is_odd[step[odd & _in_measured_rank(ranks, measured)]] = True
     plain = measured & ~is_odd[step]
     chosen = plain if len(distinct(step[plain])) >= LEAST_ORDINARY else measured
     return tuple(np.split(chosen, np.cumsum([len(rank.steps) for rank in ranks])[:-1]))
+
+
+def _warms_up(rank: RankFacts) -> Bool:
+    """Return which steps (n,) are the first of their graph and take much longer than the others."""
+    steps = rank.recorded
+    period_ns = steps.end_ns - steps.begin_ns
+    others_ns = period_ns[~steps.first & (rank.step_totals.span_ns > 0)]
+    if not len(others_ns):
+        return np.zeros(len(steps), np.bool_)
+    is_long: Bool = period_ns > WARM_UP * np.median(others_ns)
+    return steps.first & is_long
 
 
 def measured_steps(ranks: Sequence[RankFacts]) -> tuple[Bool, ...]:
@@ -84,21 +88,14 @@ def has_several_graphs(rank: Int64, graph: Int64) -> bool:
     return len(pairs) > len(distinct(rank))
 
 
-def ordinary_ops(ranks: Sequence[RankFacts], ordinary: Sequence[Bool]) -> tuple[Bool, ...]:
-    """For each rank, which of its communication ops belong to ordinary steps, (ops,) each.
-
-    All that are selected where no rank has such a step: a capture without steps is one.
+def longest_periods_ns(ranks: Sequence[RankFacts], chosen: Sequence[Bool]) -> Int64:
+    """Return how long each chosen step takes on the rank where it is longest, in order of number.
 
     Args:
-        ordinary: what `ordinary_steps` told of the ranks.
+        chosen: for each rank a mask of its steps.
     """
-    has_steps = any(rows.any() for rows in ordinary)
-    return tuple(
-        rank.collectives.ops.selected
-        & (
-            np.isin(rank.collectives.ops.iteration, rank.steps.iteration[rows])
-            if has_steps
-            else True
-        )
-        for rank, rows in zip(ranks, ordinary, strict=True)
-    )
+    among = np.concatenate([np.zeros(0, np.bool_), *chosen])
+    if not among.any():
+        return np.empty(0, np.int64)
+    periods_ns = np.concatenate([rank.periods_ns for rank in ranks])[among]
+    return group_by(len(periods_ns), [number_steps(ranks)[among]]).greatest(periods_ns)

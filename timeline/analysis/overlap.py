@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from timeline.analysis.step_membership import Membership
-from timeline.columns.columns import Bool, Columnar, ColumnTable, Int64, Rows, column
-from timeline.columns.intervals import IntervalSet, subtract, union, union_of_sets
+from timeline.columns.columns import Bool, ColumnTable, Int64, Rows, column
+from timeline.columns.distinct import NO_ROWS, rows_by_value
+from timeline.columns.intervals import (
+    IntervalSet,
+    covered_until,
+    intersect,
+    subtract,
+    union,
+    union_of_sets,
+)
 from timeline.frozen import dataclass
 from timeline.records.counting_rules import INNER, FreeRule
+from timeline.records.not_given import NO_TIME
 from timeline.records.tables import Records, Spans, Tasks
-
-__all__ = [
-    "FreeParts",
-    "Overlap",
-    "OverlapTotals",
-    "StepsApart",
-    "communication_spans",
-    "measure_overlap",
-    "measure_overlap_of_stretches",
-    "totals_by_step",
-]
 
 
 @dataclass(frozen=True)
@@ -121,9 +117,12 @@ class FreeParts:
 
 
 class OverlapTotals(ColumnTable):
-    """The overlap of each step in numbers; `known` is false for a step without device records.
+    """One row per step: how the device spent the period of the step.
 
-    Steps have no time outside: other tasks around them are those of other steps.
+    known: whether the device computes or communicates in it at all. start_ns: when it begins to,
+    NO_TIME where it never does; span_ns: from then until it last does so. The other columns are
+    parts of the span: computing_ns + not_overlapped_ns + free_ns == span_ns, and free_ns ==
+    copies_ns + idle_ns.
     """
 
     known: Bool = column(np.bool_)
@@ -134,17 +133,18 @@ class OverlapTotals(ColumnTable):
     copies_ns: Int64 = column(np.int64)
     idle_ns: Int64 = column(np.int64)
     span_ns: Int64 = column(np.int64)
+    start_ns: Int64 = column(np.int64, NO_TIME)
 
 
 def communication_spans(records: Records, membership: Membership) -> tuple[Spans, Rows]:
-    """What counts as communication by the rule of the capture's writer, and the step of each."""
+    """Return what counts as communication by the rule of the writer, and the step of each row."""
     if records.communication_rule.of_tasks:
         return records.planes, membership.planes
     return records.ops, membership.ops
 
 
 def measure_overlap(tasks: Tasks, communication: Spans, rule: FreeRule = INNER) -> Overlap:
-    """Overlap of all tasks and communication ops."""
+    """Return the overlap of all tasks and communication ops."""
     computing = union(tasks.start_ns[tasks.compute], tasks.end_ns[tasks.compute])
     communicating = union(communication.start_ns, communication.end_ns)
     busy = union_of_sets(computing, communicating)
@@ -158,160 +158,85 @@ def measure_overlap(tasks: Tasks, communication: Spans, rule: FreeRule = INNER) 
     )
 
 
-def measure_overlap_of_stretches(
-    tasks: Tasks, communication: Spans, task_stretch: Rows, op_stretch: Rows, count: int
-) -> Overlap:
-    """Overlap of several stretches of device time; time between them counts for none.
+def overlap_within(overlap: Overlap, periods: IntervalSet, *, edges: bool) -> Overlap:
+    """Return the part of an overlap that lies in some periods.
 
-    Neighbouring stretches may overlap each other, so everything is merged as one and only the
-    gaps between the stretches stay out of free.
+    Time between them counts for nothing.
 
-    Args:
-        task_stretch, op_stretch: the stretch of each record below `count`, negative for none.
+    edges: whether what is free before and after the work in a period counts too.
     """
-    records = _Members.of(tasks, communication, task_stretch, op_stretch)
-    spans = _spans_of(records, count)
-    computing, communicating = records.computing(), records.communication()
-    stretches = union(spans.start_ns, spans.end_ns)
-    copying = tasks.copy & (task_stretch >= 0)
+    computing, communication = (
+        intersect(part, periods) for part in (overlap.computing, overlap.communication)
+    )
+    busy = union_of_sets(computing, communication)
+    if not edges:
+        periods = union(*reach(busy, periods.start_ns, periods.end_ns))
     return Overlap.of(
-        computing,
-        communicating,
-        union(tasks.start_ns[copying], tasks.end_ns[copying]),
-        stretches,
-        subtract(stretches, union_of_sets(computing, communicating)),
-        INNER,
+        computing, communication, overlap.copies, periods, subtract(periods, busy), INNER
     )
 
 
-def totals_by_step(
-    tasks: Tasks, communication: Spans, task_step: Rows, op_step: Rows, count: int
-) -> OverlapTotals:
-    """The overlap of each of `count` steps by itself, see `StepsApart`."""
-    return StepsApart.of(tasks, communication, task_step, op_step, count).totals()
+def totals_by_period(overlap: Overlap, start_ns: Int64, end_ns: Int64) -> OverlapTotals:
+    """Return how the device spent each of some periods (n,), which share no time."""
+    busy = union_of_sets(overlap.computing, overlap.communication)
+    from_ns, until_ns = reach(busy, start_ns, end_ns)
+    computing_ns, communication_ns, not_overlapped_ns, copies_ns = (
+        covered_until(part, until_ns) - covered_until(part, from_ns)
+        for part in (
+            overlap.computing,
+            overlap.communication,
+            overlap.not_overlapped,
+            overlap.copies,
+        )
+    )
+    known, span_ns = until_ns > from_ns, until_ns - from_ns
+    free_ns = span_ns - computing_ns - not_overlapped_ns
+    return OverlapTotals(
+        known,
+        computing_ns,
+        communication_ns,
+        not_overlapped_ns,
+        free_ns,
+        copies_ns,
+        free_ns - copies_ns,
+        span_ns,
+        np.where(known, from_ns, NO_TIME),
+    )
 
 
-@dataclass(frozen=True)
-class StepsApart(Columnar):
-    """Steps that are laid out one behind the other on a time axis of its own.
+def reach(busy: IntervalSet, start_ns: Int64, end_ns: Int64) -> tuple[Int64, Int64]:
+    """Return from when until when the device is busy in each period (n,); its start twice if never.
 
-    So one pass over all records does for all of them, also where they run at once on the device.
-    moved_ns: (k,) how far each step is moved; bounds: (k + 1,) where each begins on that axis, and
-    the end. span_ns: (k,); known: (k,) whether a step has records. The sets lie on that axis, gaps
-    between the computing and communication of a step, and idle is what copies leave of them.
+    What is busy before a period, or after it, is cut off at its edge.
     """
-
-    bounds: Int64
-    moved_ns: Int64
-    span_ns: Int64
-    known: Bool
-    computing: IntervalSet
-    communication: IntervalSet
-    gaps: IntervalSet
-    idle: IntervalSet
-
-    @classmethod
-    def of(
-        cls, tasks: Tasks, communication: Spans, task_step: Rows, op_step: Rows, count: int
-    ) -> StepsApart:
-        """Lay out `count` steps.
-
-        Args:
-            task_step, op_step: the step of each record below `count`, negative for none.
-        """
-        records = _Members.of(tasks, communication, task_step, op_step)
-        spans = _spans_of(records, count)
-        # Two steps never touch on that axis.
-        bounds = np.concatenate([[0], np.cumsum(spans.end_ns - spans.start_ns + 1)])
-        moved_ns = bounds[:-1] - spans.start_ns
-        apart = records.shifted(moved_ns)
-        computing, communicating = apart.computing(), apart.communication()
-        span_ns = spans.end_ns - spans.start_ns
-        stretches = union(bounds[:-1], bounds[:-1] + span_ns)
-        gaps = subtract(stretches, union_of_sets(computing, communicating))
-        copies = _copies_within(tasks, task_step, spans).shifted(moved_ns)
-        known = np.zeros(count, np.bool_)
-        known[task_step[task_step >= 0]] = True
-        known[op_step[op_step >= 0]] = True
-        return cls(
-            bounds,
-            moved_ns,
-            span_ns,
-            known,
-            computing,
-            communicating,
-            gaps,
-            subtract(gaps, union(copies.start_ns, copies.end_ns)),
-        )
-
-    def totals(self) -> OverlapTotals:
-        """The overlap of each step."""
-        free_ns = _lengths_between(self.gaps, self.bounds)
-        idle_ns = _lengths_between(self.idle, self.bounds)
-        return OverlapTotals(
-            self.known,
-            _lengths_between(self.computing, self.bounds),
-            _lengths_between(self.communication, self.bounds),
-            _lengths_between(subtract(self.communication, self.computing), self.bounds),
-            free_ns,
-            free_ns - idle_ns,
-            idle_ns,
-            self.span_ns,
-        )
+    if not len(busy):
+        return start_ns, start_ns
+    first = np.searchsorted(busy.end_ns, start_ns, side="right")
+    last = np.searchsorted(busy.start_ns, end_ns, side="left") - 1
+    never = (first > last) | (end_ns <= start_ns)
+    from_ns = np.maximum(np.append(busy.start_ns, 0)[first], start_ns)
+    until_ns = np.minimum(busy.end_ns[last], end_ns)
+    return np.where(never, start_ns, from_ns), np.where(never, start_ns, until_ns)
 
 
-@dataclass(frozen=True)
-class _Members:
-    """The intervals that count for overlap, and the group of each."""
+def overlap_by_launch(
+    tasks: Tasks, task_step: Rows, communication: Spans, op_step: Rows, count: int
+) -> list[dict[str, int]]:
+    """Return the totals of the work of each of `count` steps, by the rule of msprof and torch_npu.
 
-    start_ns: Int64
-    end_ns: Int64
-    group: Rows
-    is_op: Bool
+    They count for a step what was launched in it, from the first start to the last end, so that
+    time in which two steps overlap on the device counts twice.
 
-    @classmethod
-    def of(cls, tasks: Tasks, ops: Spans, task_group: Rows, op_group: Rows) -> _Members:
-        task = np.flatnonzero((task_group >= 0) & tasks.compute & (tasks.end_ns > tasks.start_ns))
-        op = np.flatnonzero((op_group >= 0) & (ops.end_ns > ops.start_ns))
-        return cls(
-            np.concatenate([tasks.start_ns[task], ops.start_ns[op]]),
-            np.concatenate([tasks.end_ns[task], ops.end_ns[op]]),
-            np.concatenate([task_group[task], op_group[op]]),
-            np.repeat(np.array([False, True]), [len(task), len(op)]),
-        )
-
-    def computing(self) -> IntervalSet:
-        return union(self.start_ns[~self.is_op], self.end_ns[~self.is_op])
-
-    def communication(self) -> IntervalSet:
-        return union(self.start_ns[self.is_op], self.end_ns[self.is_op])
-
-    def shifted(self, by_ns: Int64) -> _Members:
-        """Each group moved in time by its own amount."""
-        move_ns = by_ns[self.group]
-        return replace(self, start_ns=self.start_ns + move_ns, end_ns=self.end_ns + move_ns)
-
-
-def _copies_within(tasks: Tasks, task_step: Rows, spans: IntervalSet) -> _Members:
-    """What copies or fills in the span of its step; what lies outside is cut off."""
-    at = np.flatnonzero((task_step >= 0) & tasks.copy)
-    step = task_step[at]
-    start_ns = np.maximum(tasks.start_ns[at], spans.start_ns[step])
-    end_ns = np.minimum(tasks.end_ns[at], spans.end_ns[step])
-    inside = end_ns > start_ns
-    step = step[inside]
-    return _Members(start_ns[inside], end_ns[inside], step, np.zeros(len(step), np.bool_))
-
-
-def _spans_of(records: _Members, count: int) -> IntervalSet:
-    """First start and last end of each group; 0 and 0 of one without records."""
-    never, latest = np.iinfo(np.int64).max, np.iinfo(np.int64).min
-    start_ns, end_ns = np.full(count, never), np.full(count, latest)
-    np.minimum.at(start_ns, records.group, records.start_ns)
-    np.maximum.at(end_ns, records.group, records.end_ns)
-    empty = start_ns == never
-    start_ns[empty], end_ns[empty] = 0, 0
-    return IntervalSet(start_ns, end_ns)
+    Args:
+        task_step, op_step: the step of each row below `count`, negative for none.
+    """
+    tasks_of, ops_of = dict(rows_by_value(task_step)), dict(rows_by_value(op_step))
+    return [
+        measure_overlap(
+            tasks.take(tasks_of.get(step, NO_ROWS)), communication.take(ops_of.get(step, NO_ROWS))
+        ).totals_ns()
+        for step in range(count)
+    ]
 
 
 def _outside(stretches: IntervalSet, rule: FreeRule) -> tuple[IntervalSet, IntervalSet]:
@@ -326,10 +251,3 @@ def _outside(stretches: IntervalSet, rule: FreeRule) -> tuple[IntervalSet, Inter
 def _interval(start_ns: int, end_ns: int) -> IntervalSet:
     """One interval, or none where it ends before it starts."""
     return union(np.array([start_ns], np.int64), np.array([end_ns], np.int64))
-
-
-def _lengths_between(intervals: IntervalSet, bounds: Int64) -> Int64:
-    """The summed length of the intervals between each two bounds; none crosses a bound."""
-    upto = np.concatenate([[0], np.cumsum(intervals.end_ns - intervals.start_ns)])
-    made: Int64 = np.diff(upto[np.searchsorted(intervals.start_ns, bounds)])
-    return made

@@ -17,7 +17,12 @@ from timeline.analysis.data_queues import with_queue_sums
 from timeline.analysis.gains.recording import Recording
 from timeline.analysis.idle.idle_sums import IdleTimes
 from timeline.analysis.memory_peaks import MemoryPeaks
-from timeline.analysis.overlap import FreeParts, OverlapTotals
+from timeline.analysis.overlap import (
+    FreeParts,
+    OverlapTotals,
+    communication_spans,
+    overlap_by_launch,
+)
 from timeline.analysis.path.path_items import RankPath
 from timeline.analysis.questions import Questions
 from timeline.analysis.recorded_steps import RecordedSteps
@@ -49,14 +54,6 @@ from timeline.selection import Selection
 if TYPE_CHECKING:
     from timeline.analysis.work.framework_sums import FrameworkSums
     from timeline.analysis.work.launch_classes import ClassTimes
-
-__all__ = [
-    "ProfileFacts",
-    "RankFacts",
-    "collect_facts",
-    "collect_profile_facts",
-    "holds_any",
-]
 
 
 def holds_any(records: Records, layer: LayerSpec) -> bool:
@@ -110,8 +107,9 @@ class RankFacts:
     """What is known of what is selected of one rank.
 
     steps, step_totals, step_waits, device_start_ns, device_end_ns and step_rows have a row per
-    selected step; step_rows is the number of its device records. span_ns is the first start and
-    last end on the device, None without any; host_span_ns that of steps and calls of the host.
+    selected step: when the device works in its period (NO_TIME for never), and the number of its
+    device records. span_ns is the first start and last end on the device, None without any;
+    host_span_ns that of steps and calls of the host.
     """
 
     profile: ProfileFacts
@@ -195,6 +193,13 @@ class RankFacts:
             np.where(on_device, self.device_end_ns, steps.end_ns),
         )
 
+    @property
+    def periods_ns(self) -> Int64:
+        """How long each step takes (n,): its period, or what a file sums up if it has no times."""
+        if self.profile.untimed_steps:
+            return self.step_totals.span_ns + self.step_waits.before_ns
+        return self.recorded.end_ns - self.recorded.begin_ns
+
     def moved(self, move: ClockMove) -> RankFacts:
         """The facts, moved to another clock; what was summed stays."""
         if move.still:
@@ -207,6 +212,7 @@ class RankFacts:
             collectives=self.collectives.moved(move),
             path=self.path.moved(move),
             replay=self.replay.moved(move),
+            recorded=self.recorded.moved(move),
             single=self.single.moved(move),
             ordinary=None if self.ordinary is None else self.ordinary.moved(move),
             device_start_ns=np.where(start_ns == NO_TIME, NO_TIME, move.of(start_ns)),
@@ -275,10 +281,14 @@ def collect_facts(
     if not records.tells_free:  # nobody is told this part, but the parts are the span
         busy_ns = overlap_ns["computing_ns"] + overlap_ns["not_overlapped_ns"]
         overlap_ns["free_ns"] = selected.overlap.span_ns - busy_ns
+    communication, its_step = communication_spans(records, membership)
+    totals = selected.step_totals
     measured = Measured(
         selected.overlap,
         records.steps,
-        selected.step_totals,
+        overlap_by_launch(records.tasks, membership.tasks, communication, its_step, count)
+        if len(records.vendor)
+        else [],
         operators.times,
         operators.strings,
         op_iterations,
@@ -286,10 +296,10 @@ def collect_facts(
     return RankFacts(
         profile,
         records.steps,
-        selected.step_totals,
-        step_waits(records, membership),
-        membership.device_start_ns,
-        membership.device_end_ns,
+        totals,
+        step_waits(records, membership, selected.cut.recorded, totals),
+        totals.start_ns,
+        np.where(totals.known, totals.start_ns + totals.span_ns, NO_TIME),
         sum((np.bincount(step[step >= 0], minlength=count) for step in rows), np.zeros(count, int)),
         len(records.host) + len(records.samples),
         overlap_ns,

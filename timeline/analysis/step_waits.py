@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from timeline.analysis.overlap import OverlapTotals
+from timeline.analysis.recorded_steps import RecordedSteps
 from timeline.analysis.step_membership import NO_STEP, Membership
 from timeline.columns.columns import ColumnTable, Int64, column
 from timeline.columns.distinct import distinct
 from timeline.records.collective_kinds import collective_kind
 from timeline.records.not_given import NO_TIME
 from timeline.records.tables import Records
-
-__all__ = ["StepWaits", "step_waits"]
 
 _RECEIVE = "Receive"
 
@@ -22,15 +22,19 @@ class StepWaits(ColumnTable):
     receive_ns: the summed lengths of its receive ops, in which a stage of a pipeline waits for the
     one before ("Bubble"). preparing_ns: from its start on the host to its first compute task or
     communication op, on the clocks as recorded, as the profiler counts it; NO_TIME for a step that
-    is not marked on the host, or has neither.
+    is not marked on the host, or has neither. before_ns: the part of its period that lies before
+    its first kernel: after it began on the host, and after the step before ended.
     """
 
     receive_ns: Int64 = column(np.int64)
     preparing_ns: Int64 = column(np.int64, NO_TIME)
+    before_ns: Int64 = column(np.int64, 0)
 
 
-def step_waits(records: Records, membership: Membership) -> StepWaits:
-    """The waits of all steps."""
+def step_waits(
+    records: Records, membership: Membership, recorded: RecordedSteps, totals: OverlapTotals
+) -> StepWaits:
+    """Return the waits of all steps."""
     steps, tasks, ops = records.steps, records.tasks, records.ops
     count, strings = len(steps), records.strings
     receives = np.zeros(len(strings), np.bool_)
@@ -48,4 +52,9 @@ def step_waits(records: Records, membership: Membership) -> StepWaits:
     np.minimum.at(first_ns, membership.ops[in_step], ops.start_ns[in_step])
     given = steps.host & (first_ns != never)
     preparing_ns = first_ns - (steps.start_ns - records.host_offset_ns)
-    return StepWaits(receive_ns, np.where(given, preparing_ns, NO_TIME))
+    before_ns = np.maximum(totals.start_ns - np.maximum(steps.start_ns, recorded.begin_ns), 0)
+    return StepWaits(
+        receive_ns,
+        np.where(given, preparing_ns, NO_TIME),
+        np.where(steps.host & totals.known, before_ns, 0),
+    )

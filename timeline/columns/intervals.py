@@ -12,18 +12,6 @@ try:
 except ImportError:
     _intervals = None  # type: ignore[assignment]
 
-__all__ = [
-    "IntervalSet",
-    "covered_until",
-    "is_compiled",
-    "only_open_at",
-    "open_at",
-    "reached_at",
-    "subtract",
-    "union",
-    "union_of_sets",
-]
-
 
 def is_compiled() -> bool:
     """Whether this installation has the compiled module."""
@@ -156,6 +144,11 @@ def subtract(left: IntervalSet, right: IntervalSet) -> IntervalSet:
     end_ns[is_last], end_ns[~is_last] = left.end_ns, right.start_ns[met]
     lasts = end_ns > start_ns
     return IntervalSet(start_ns[lasts], end_ns[lasts])
+
+
+def intersect(left: IntervalSet, right: IntervalSet) -> IntervalSet:
+    """Return the time that both sets cover."""
+    return subtract(left, subtract(left, right))
 
 
 def covered_until(intervals: IntervalSet, times_ns: Int64) -> Int64:

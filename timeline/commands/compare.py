@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 import numpy as np
 
 from timeline.analysis.chosen_detail import ChosenDetail
-from timeline.analysis.ordinary_steps import measured_steps, ordinary_steps
+from timeline.analysis.ordinary_steps import longest_periods_ns, measured_steps, ordinary_steps
 from timeline.analysis.questions import Questions
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import DrawOptions
@@ -38,7 +38,6 @@ from timeline.figures.framework_comparison import OperatorNames
 from timeline.figures.gate import Gate
 from timeline.figures.highlights import remarks_of_comparison
 from timeline.figures.rank_tables import Figures
-from timeline.figures.step_times import step_times_ns
 from timeline.figures.table import Table
 from timeline.fitting.fit import fit
 from timeline.fitting.writer import FileNotes, Kept, Written
@@ -442,7 +441,7 @@ def _compared(base: JoinedRanks, new: JoinedRanks, names: OperatorNames) -> Comp
         figures = (Figures.of(base.facts, base.waiting), Figures.of(new.facts, new.waiting))
         chosen = (measured_steps(base.facts), measured_steps(new.facts))
     layers = [_host_layers(run.facts) for run in runs]
-    times_ns = (step_times_ns(base.facts, chosen[0]), step_times_ns(new.facts, chosen[1]))
+    times_ns = (longest_periods_ns(base.facts, chosen[0]), longest_periods_ns(new.facts, chosen[1]))
     return Comparison.of(*figures, *times_ns, causes_alike=layers[0] == layers[1], names=names)
 
 

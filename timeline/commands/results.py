@@ -209,6 +209,11 @@ def overlap_rows(facts: RankFacts) -> Iterator[OverlapRow]:
     names = [name for name in whole if name not in ("outside_ns", *unknown)]
     known = np.flatnonzero(totals.known)
     columns = [getattr(totals, name)[known].tolist() for name in names]
+    names += ["period_ns", "before_ns", "between_ns"]
+    before_ns = facts.step_waits.before_ns
+    between_ns = facts.periods_ns - totals.span_ns - before_ns
+    times_ns = (facts.periods_ns, before_ns, between_ns)
+    columns.extend(values[known].tolist() for values in times_ns)
     ids = steps.graph[known].tolist(), steps.iteration[known].tolist()
     for graph, step, *times in zip(*ids, *columns, strict=True):
         of_step = {"outside_ns": 0, **unknown, **dict(zip(names, times, strict=True))}

@@ -65,7 +65,7 @@ class Comparison:
     overall: metric, part_of (another metric, or ""), base_ns, new_ns, delta_ns, masked where a run
     does not tell; then classes of device work, see `pair_classes`. causes: the metrics that have no
     parts, which together are the whole: cause, part_of and the times, what changed most first.
-    steps: a row per step in order, its own span on the rank where it took longest: base_graph,
+    steps: a row per step in order, its period on the rank where it took longest: base_graph,
     base_step, base_rank, new_graph, new_step, new_rank, base_ns, new_ns, delta_ns. ranks: those of
     both runs: rank, base_ns, new_ns, delta_ns. operators, collectives: see `pair_operators`.
 
@@ -128,7 +128,7 @@ class Comparison:
         """Compare two runs.
 
         Args:
-            base_steps_ns, new_steps_ns: the times of steps, see `step_times_ns`.
+            base_steps_ns, new_steps_ns: the times of steps, see `longest_periods_ns`.
             causes_alike: whether both runs tell as much of why devices idle, so that it compares.
             names: what operators and modules of the framework are called.
         """
@@ -364,11 +364,11 @@ def _steps(base: Figures, new: Figures) -> Table:
         for run, table in zip(_RUNS, first, strict=True)
         for name in ("graph", "step", "rank")
     }
-    base_ns, new_ns = (np.ma.filled(table["span_ns"], 0) for table in first)
+    base_ns, new_ns = (table["period_ns"] for table in first)
     return Table({**names, "base_ns": base_ns, "new_ns": new_ns, "delta_ns": new_ns - base_ns})
 
 
-_NO_STEPS = Table(dict.fromkeys(("graph", "step", "rank", "span_ns"), np.zeros(0, np.int64)))
+_NO_STEPS = Table(dict.fromkeys(("graph", "step", "rank", "period_ns"), np.zeros(0, np.int64)))
 
 
 def _ranks(sides: tuple[Figures, Figures], counts: list[dict[int, int]]) -> Table:

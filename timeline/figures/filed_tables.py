@@ -29,14 +29,15 @@ _TEXTS = frozenset({"call", "cause", "core", "metric", "name", "part_of", "type"
 _REALS = frozenset({"share"})
 _FLAGS = frozenset({"profiled"})
 _TIMES = "computing_ns? communication_ns? not_overlapped_ns? copies_ns? idle_ns?"
+_EDGES = "before_ns? between_ns?"
 _OPERATORS = "type core count total_ns share"
 _CHANGE = "base_ns? new_ns? delta_ns"
 _VERDICT = {
-    "steps": f"rank graph? step span_ns {_TIMES} waiting_ns* transfer_ns*",
+    "steps": f"rank graph? step period_ns {_EDGES} {_TIMES} waiting_ns* transfer_ns*",
     "operators": _OPERATORS,
     "collectives": _OPERATORS,
     "stragglers": "rank caused_ns times_last shared compute_late_ns? host_late_ns? slowest_ns",
-    "mean_steps": f"rank steps span_ns waiting_ns? transfer_ns? {_TIMES}",
+    "mean_steps": f"rank steps period_ns {_EDGES} waiting_ns? transfer_ns? {_TIMES}",
 }
 _FIGURES = {
     "steps": "rank graph?",
@@ -70,7 +71,7 @@ def verdict_fault(verdict: Verdict, figures: Figures) -> str | None:
         return faults[0]
     if not len(verdict.mean_steps):
         return None if verdict.mean is None else "mean_steps has no rows"
-    if missing := {"span_ns", "waiting_ns", *PARTS} - {"outside_ns"} - set(verdict.rank_means):
+    if missing := {"period_ns", "waiting_ns", *PARTS} - {"outside_ns"} - set(verdict.rank_means):
         return f"rank_means lacks {min(missing)}"
     for table in (verdict.operators, verdict.collectives):
         if len(table) and (table["count"] < 1).any():

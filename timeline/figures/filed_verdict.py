@@ -48,7 +48,7 @@ MOST_WAITERS = 8
 _RANKED_BY = (
     "waiting_ns",
     "step_ns",
-    "span_ns",
+    "period_ns",
     "caused_ns",
     "waited_ns",
     "total_ns",

@@ -15,8 +15,6 @@ from timeline.frozen import dataclass
 from timeline.printable import printable
 from timeline.units import spell_like, spell_short
 
-__all__ = ["MeanIdle", "idle_sentence", "mean_idle"]
-
 LONGEST_NAME = 40
 """Characters of the name of a call."""
 NEARLY_ALL = 0.9
@@ -29,7 +27,7 @@ LEAST_SHARE = 0.05
 
 @dataclass(frozen=True)
 class MeanIdle:
-    """Idle time of a mean step of all ranks, in it and up to the next, or of all that is selected.
+    """Idle time in the period of a mean step of all ranks, or of all that is selected.
 
     causes: the value of each `IdleCause` and its time, longest first. calls: of each cause, the
     host calls that took most of it. least_ns: the device's own least gap, 0 where not known.
@@ -56,39 +54,28 @@ class MeanIdle:
         )
 
 
-def mean_idle(figures: Figures, *, between_ns: int) -> MeanIdle | None:
-    """The idle time of a mean ordinary step, and of what is between steps; None if none is known.
+def mean_idle(figures: Figures) -> MeanIdle | None:
+    """Return the idle time of a mean ordinary step; None if none is known.
 
-    Args:
-        between_ns: how long passes between two steps on the mean, of which idle time is a part.
+    Of a capture without such steps, the idle time of a mean rank.
     """
     if not len(figures.idle):
         return None
-    whole = figures.idle.take(np.ma.getmaskarray(figures.idle["step"]))
-    in_steps = figures.idle.take(~np.ma.getmaskarray(figures.idle["step"]))
-    keys = _ordinary_keys(figures.steps)
-    all_ns, steps_ns = _sums(whole), _sums(in_steps)
-    spent_ns = dict(all_ns)
+    of_steps = ~np.ma.getmaskarray(figures.idle["step"])
+    whole, in_steps = figures.idle.take(~of_steps), figures.idle.take(of_steps)
+    all_ns, keys = _sums(whole), _ordinary_keys(figures.steps)
     if keys:
         rows = zip(*(in_steps[name].tolist() for name in ("rank", "graph", "step")), strict=True)
-        ordinary_ns = _sums(in_steps.take(np.array([row in keys for row in rows], np.bool_)))
-        apart_ns = {
-            cause: max(total_ns - steps_ns.get(cause, 0), 0) for cause, total_ns in all_ns.items()
-        }
-        # Of what is in no step, some lies before the first and behind the last.
-        part = min(1.0, between_ns * len(keys) / max(sum(apart_ns.values()), 1))
-        spent_ns = {
-            cause: round((ordinary_ns.get(cause, 0) + part * apart_ns.get(cause, 0)) / len(keys))
-            for cause in all_ns
-        }
+        spent_ns = _sums(in_steps.take(np.array([row in keys for row in rows], np.bool_)))
+        count = len(keys)
     else:
-        ranks = len(np.unique(whole["rank"]))
-        spent_ns = {cause: round(total_ns / ranks) for cause, total_ns in all_ns.items()}
+        spent_ns, count = all_ns, len(np.unique(whole["rank"]))
+    mean_ns = {cause: round(total_ns / count) for cause, total_ns in spent_ns.items()}
     return MeanIdle(
-        tuple(sorted(spent_ns.items(), key=lambda item: (-item[1], item[0]))),
+        tuple(sorted(mean_ns.items(), key=lambda item: (-item[1], item[0]))),
         {
-            cause: _calls(figures, cause, spent_ns[cause] / max(all_ns[cause], 1))
-            for cause in all_ns
+            cause: _calls(figures, cause, cause_ns / max(all_ns.get(cause, 0), 1))
+            for cause, cause_ns in mean_ns.items()
         },
         min(np.ma.compressed(whole["least_ns"]).tolist(), default=0),
     )
@@ -128,8 +115,8 @@ def idle_sentence(
 ) -> str | None:
     """How long devices idle and why; None where that is a small share of a step.
 
-    steps: ordinary ones, of which the mean is told if there are several. span_ns: from one to the
-    next. computing: whether the profile holds what computes; else idle time is not known, but only
+    steps: ordinary ones, of which the mean is told if there are several. span_ns: the period of
+    one. computing: whether the profile holds what computes; else idle time is not known, but only
     when devices wait for data.
     """
     if not computing:
@@ -139,7 +126,7 @@ def idle_sentence(
         return None
     head = f"Idle {spell_like(total_ns, total_ns)}"
     if steps > 1:
-        head += " per step, in and between steps"
+        head += " per step in all"
     unknown_ns = dict(idle.causes).get(IdleCause.NOT_RECORDED.value, 0)
     if unknown_ns > NEARLY_ALL * total_ns:
         return f"{head}: the launches that would tell why are not in this profile."
@@ -151,7 +138,7 @@ def _data_sentence(idle: MeanIdle, steps: int, span_ns: int) -> str | None:
     waited_ns = dict(idle.causes).get(IdleCause.WAITING_FOR_DATA.value, 0)
     if waited_ns < LEAST_SHARE * span_ns:
         return None
-    per = " per step, in and between steps" if steps > 1 else ""
+    per = " per step" if steps > 1 else ""
     return f"Waiting for data: {spell_like(waited_ns, waited_ns)}{per}."
 
 

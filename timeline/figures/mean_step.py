@@ -14,8 +14,8 @@ from timeline.figures.table import Table
 from timeline.figures.time_tables import PARTS, extent_ns
 from timeline.frozen import dataclass
 
-__all__ = ["MeanStep", "mean_steps"]
-
+EDGES = ("before_ns", "between_ns")
+"""The parts of a step that lie before its first kernel and after its last one."""
 _SPLIT = ("waiting_ns", "transfer_ns")
 
 
@@ -24,14 +24,16 @@ class MeanStep:
     """Where the time of a mean step of all ranks goes; of a capture without steps, all its time.
 
     steps: how many ordinary steps there are, 0 without any. single: the number of the only one.
-    exposed_ns: communication while nothing computes, of which waiting_ns and transfer_ns are known
-    (None where nothing is). between_ns: what passes between the device work of two steps.
+    period_ns: from the end of the step before to its own. exposed_ns: communication while nothing
+    computes, of which waiting_ns and transfer_ns are known (None where nothing is). before_ns:
+    before its first kernel; between_ns: after the last one, and before the step begins on the host.
+    unexplained_ns: free time of ranks of which tables alone are left, idle or copying.
     """
 
     ranks: int
     steps: int
     single: int | None
-    span_ns: int
+    period_ns: int
     computing_ns: int
     communication_ns: int
     exposed_ns: int
@@ -39,14 +41,9 @@ class MeanStep:
     transfer_ns: int | None
     copies_ns: int
     idle_ns: int
+    before_ns: int
     between_ns: int
     unexplained_ns: int = 0
-    """Free time of ranks of which tables alone are left: idle or copying."""
-
-    @property
-    def period_ns(self) -> int:
-        """From one step to the next."""
-        return self.span_ns + self.between_ns
 
     @classmethod
     def of(cls, figures: Figures) -> MeanStep | None:
@@ -70,7 +67,7 @@ class MeanStep:
             len(rows),
             int(rows["steps"].max()),
             numbers[0] if len(numbers) == 1 and rows["steps"].max() == 1 else None,
-            mean("span_ns"),
+            mean("period_ns"),
             mean("computing_ns"),
             mean("communication_ns"),
             mean("not_overlapped_ns"),
@@ -78,6 +75,7 @@ class MeanStep:
             known("transfer_ns"),
             mean("copies_ns"),
             mean("idle_ns"),
+            mean("before_ns"),
             mean("between_ns"),
             mean("free_ns") - mean("copies_ns") - mean("idle_ns")
             if np.ma.getmaskarray(rows["idle_ns"]).any()
@@ -86,33 +84,35 @@ class MeanStep:
 
 
 def mean_steps(figures: Figures) -> Table:
-    """A row per rank that did anything: where the time of its mean ordinary step goes.
+    """Return a row per rank that did anything: where the time of its mean ordinary step goes.
 
-    rank, steps (how many are ordinary), span_ns, the parts of `PARTS`, waiting_ns and transfer_ns
-    (parts of not_overlapped_ns, masked where nothing tells of the rank's waiting), between_ns (from
-    the last device end of the steps before to its first device start). Where a rank has no ordinary
-    step, all rows are of the whole selection, with 0 steps, without what the profiler counts as
-    free before and after.
+    rank, steps (how many are ordinary), period_ns, the parts of `PARTS`, waiting_ns and transfer_ns
+    (parts of not_overlapped_ns, masked where nothing tells of the rank's waiting), before_ns and
+    between_ns (what lies before and after the device's work). Where a rank has no ordinary step,
+    all rows are of the whole selection, with 0 steps, without what the profiler counts as free
+    before and after.
     """
     used = figures.overlap.take(figures.overlap["span_ns"] > 0) if len(figures.overlap) else None
     if used is None or not len(used):
         return Table({})
-    steps = _ordinary(figures.steps)
-    if steps is None or not np.isin(used["rank"], steps["rank"]).all():
-        whole = {
-            "rank": used["rank"],
-            "steps": np.zeros(len(used), np.int64),
-            "span_ns": extent_ns(used),
-            **{name: used[name] for name in PARTS},
-        }
+    steps = figures.steps
+    if len(steps):
+        steps = steps.take((steps["ordinary"] == 1) & (np.ma.filled(steps["span_ns"], 0) > 0))
+    if not len(steps) or not np.isin(used["rank"], steps["rank"]).all():
+        nothing = np.zeros(len(used), np.int64)
         return Table(
-            whole
-            | _split(figures, used["rank"], np.ones(len(used), np.int64), used["not_overlapped_ns"])
-            | {"between_ns": np.zeros(len(used), np.int64)}
+            {
+                "rank": used["rank"],
+                "steps": nothing,
+                "period_ns": extent_ns(used),
+                **{name: used[name] for name in PARTS},
+                **_split(figures, used["rank"], nothing + 1, used["not_overlapped_ns"]),
+                **dict.fromkeys(EDGES, nothing),
+            }
         )
     groups = group_by(len(steps), [np.asarray(steps["rank"])])
     order = np.argsort(groups.first, kind="stable")
-    count = np.bincount(groups.group)[order].astype(np.int64)
+    count = groups.count()[order]
 
     def mean(name: str) -> npt.NDArray[Any]:
         known = ~np.ma.getmaskarray(steps[name])
@@ -126,41 +126,11 @@ def mean_steps(figures: Figures) -> Table:
         {
             "rank": ranks,
             "steps": count,
-            **{name: mean(name) for name in ("span_ns", *PARTS)},
+            **{name: mean(name) for name in ("period_ns", *PARTS)},
             **_split(figures, ranks, count, mean("not_overlapped_ns")),
-            "between_ns": mean("between_ns"),
+            **{name: mean(name) for name in EDGES},
         }
     )
-
-
-def _ordinary(steps: Table) -> Table | None:
-    """The ordinary steps with device work, and what passed before each; None without any."""
-    if not len(steps):
-        return None
-    span_ns = np.ma.filled(steps["span_ns"], 0)
-    start_ns = np.ma.filled(steps["device_start_ns"], 0)
-    ranks = np.asarray(steps["rank"])
-    rows = np.flatnonzero(span_ns > 0)
-    rows = rows[np.lexsort((start_ns[rows], ranks[rows]))]
-    chosen = np.ma.filled(steps["ordinary"], 0)[rows] == 1
-    if not chosen.any():
-        return None
-    between_ns = _between_ns(ranks[rows], start_ns[rows], span_ns[rows])
-    return Table({**steps.take(rows[chosen]).columns, "between_ns": between_ns[chosen]})
-
-
-def _between_ns(ranks: Int64, start_ns: Int64, span_ns: Int64) -> Int64:
-    """From the last device end of all steps before to the start of each, on its rank; at least 0.
-
-    Rows, at least one, are in order of rank, then start.
-    """
-    end_ns = start_ns + span_ns
-    between_ns = np.zeros(len(ranks), np.int64)
-    heads = np.flatnonzero(np.diff(ranks, prepend=ranks[0] - 1))
-    for first, last in zip(heads, [*heads[1:], len(ranks)], strict=True):
-        reach_ns = np.maximum.accumulate(end_ns[first:last])
-        between_ns[first + 1 : last] = np.maximum(start_ns[first + 1 : last] - reach_ns[:-1], 0)
-    return between_ns
 
 
 def _split(
@@ -184,3 +154,12 @@ def _split(
         left_ns = left_ns - part_ns
         found[name] = np.ma.masked_array(part_ns, ~known)
     return found
+
+
+def edges_ns(table: Table) -> Int64:
+    """Return what lies before the first kernel and after the last one of steps, or mean steps.
+
+    0 where the rows are no steps, but ranks as a whole.
+    """
+    parts = [table[name] for name in EDGES] if EDGES[1] in table.columns else []
+    return sum((np.ma.filled(part, 0) for part in parts), start=np.zeros(len(table), np.int64))

@@ -51,8 +51,7 @@ from timeline.figures.step_trace_table import step_trace_table
 from timeline.figures.table import Table
 from timeline.figures.time_tables import overlap_table, step_table
 from timeline.figures.waiting_tables import (
-    exposed_step_table,
-    exposed_table,
+    exposed_tables,
     waited_for_table,
     waiting_table,
 )
@@ -66,17 +65,19 @@ class Figures:
     """What was measured, in tables; times of all ranks are on one clock."""
 
     overlap: Table
-    """A row per rank: rank, steps, step_ns (the mean span of its ordinary steps), span_ns
+    """A row per rank: rank, steps, step_ns (the mean period of its ordinary steps), span_ns
     (computing, not overlapped and free together), computing_ns, communication_ns,
     not_overlapped_ns, free_ns; of free copies_ns, idle_ns and outside_ns, of which before_ns lies
     before the first computing or communication. step_ns, copies_ns and the last two are masked
     where nothing tells them."""
     steps: Table
-    """A row per rank, graph and step: start_ns and end_ns as marked; device_start_ns, span_ns and
-    the parts of its device work; receive_ns and preparing_ns (see `StepWaits`); fp_bp_ns, tail_ns
-    and interval_ns of the step trace (forward and backward, what comes behind, the wait for data
-    before); tasks, how many device tasks it has, and ordinary, 1 for a step that the run can be
-    judged by (see `ordinary_steps`)."""
+    """A row per rank, graph and step: start_ns and end_ns as marked; period_ns, from the end of the
+    step before to its own (see `step_periods`), which is before_ns (before its first kernel),
+    span_ns and between_ns (before it begins on its host, and after its last kernel) together;
+    device_start_ns and the parts of the span; preparing_ns and receive_ns (see `StepWaits`);
+    fp_bp_ns, tail_ns and interval_ns of the step trace (forward and backward, what comes behind,
+    the wait for data before); tasks, how many device tasks it has, and ordinary, 1 for a step that
+    the run can be judged by (see `ordinary_steps`)."""
     operators: Table
     """A row per rank and operator: communication or not, type, core, name and shapes (where asked
     for), count, total_ns, shortest_ns, longest_ns, and waited_ns, from the end of the kernel
@@ -223,6 +224,7 @@ class Figures:
         every_rank: those of the profile, selected or not.
         """
         ordinary = ordinary_steps(facts)
+        exposed, exposed_steps = exposed_tables(facts, waiting.waits, ordinary)
         memory = memory_tables(facts)
         operator_steps = operator_step_table(facts)
         critical_path = path_table(CriticalPath() if path is None else path)
@@ -245,8 +247,8 @@ class Figures:
                 unused=unused_table(facts),
                 basis=waiting.basis,
                 waited_for=waited_for_table(facts, waiting.waited_for),
-                exposed=exposed_table(facts, waiting.waits, ordinary),
-                exposed_steps=exposed_step_table(facts, waiting.waits),
+                exposed=exposed,
+                exposed_steps=exposed_steps,
                 culprit=culprit,
                 idle=idle_by_cause(facts),
                 idle_calls=idle_by_call(facts),

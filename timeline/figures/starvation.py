@@ -96,7 +96,7 @@ def _by_idle_time(figures: Figures) -> Iterator[Starved]:
     other_ns = np.delete(idle_ns, data, axis=1).max(axis=1)
     for name in ("not_overlapped_ns", "copies_ns"):
         other_ns = np.maximum(other_ns, np.ma.filled(means[name], 0))
-    period_ns = means["span_ns"] + means["between_ns"]
+    period_ns = means["period_ns"]
     yield from map(
         Starved,
         *(
@@ -114,38 +114,27 @@ def _by_idle_time(figures: Figures) -> Iterator[Starved]:
 
 
 def _mean_idle_ns(figures: Figures, means: Table) -> Int64:
-    """Idle time of the mean ordinary step of each rank by cause, in it and up to the next.
+    """Return the idle time of the mean ordinary step of each rank by cause, (ranks, causes).
 
-    (ranks, causes), for the rows of `mean_steps`. Of what is in no step, so much as passes between
-    two steps on the mean: some lies before the first and behind the last.
+    For the rows of `mean_steps`; of all that is selected where there are no steps.
     """
     idle, ranks = figures.idle, means["rank"].tolist()
     place = {rank: at for at, rank in enumerate(ranks)}
     code = {cause.value: at for at, cause in enumerate(CAUSES)}
     at = np.array([place.get(rank, -1) for rank in idle["rank"].tolist()], np.int64)
     cause = np.array([code[cause] for cause in idle["cause"].tolist()], np.int64)
-    whole = np.ma.getmaskarray(idle["step"])
-    ordinary = np.zeros(len(idle), np.bool_)
-    if len(figures.steps):
+    chosen = np.ma.getmaskarray(idle["step"])
+    if means["steps"].any():
         rows = figures.steps.take(figures.steps["ordinary"] == 1)
         names = ("rank", "graph", "step")
         keys = set(zip(*(rows[name].tolist() for name in names), strict=True))
         every = zip(*(idle[name].tolist() for name in names), strict=True)
-        ordinary = np.fromiter((key in keys for key in every), np.bool_, len(idle))
-
-    def summed(chosen: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Int64:
-        sums = np.zeros((len(ranks), len(CAUSES)), np.int64)
-        rows = chosen & (at >= 0)
-        np.add.at(sums, (at[rows], cause[rows]), idle["total_ns"][rows])
-        return sums
-
-    all_ns = summed(whole)
-    steps = means["steps"][:, None]
-    apart_ns = np.maximum(all_ns - summed(~whole), 0)
-    between_ns = np.asarray(means["between_ns"])[:, None] * steps
-    part = np.minimum(1.0, between_ns / np.maximum(apart_ns.sum(axis=1, keepdims=True), 1))
-    in_steps_ns = np.rint((summed(ordinary) + part * apart_ns) / np.maximum(steps, 1))
-    return np.where(steps > 0, in_steps_ns, all_ns).astype(np.int64)
+        chosen = np.fromiter((key in keys for key in every), np.bool_, len(idle)) & ~chosen
+    chosen &= at >= 0
+    sums_ns = np.zeros((len(ranks), len(CAUSES)), np.int64)
+    np.add.at(sums_ns, (at[chosen], cause[chosen]), idle["total_ns"][chosen])
+    mean_ns: Int64 = sums_ns // np.maximum(means["steps"], 1)[:, None]
+    return mean_ns
 
 
 def _by_interval(figures: Figures) -> Iterator[Starved]:

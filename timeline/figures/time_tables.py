@@ -16,8 +16,6 @@ from timeline.figures.table import Table, join_tables
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import Steps
 
-__all__ = ["PARTS", "extent_ns", "overlap_table", "step_table"]
-
 PARTS = ("computing_ns", "communication_ns", "not_overlapped_ns", "free_ns", "copies_ns", "idle_ns")
 
 
@@ -29,8 +27,8 @@ def overlap_table(facts: Sequence[RankFacts], ordinary: Sequence[Bool]) -> Table
 def _overlap(facts: RankFacts, ordinary: Bool) -> dict[str, npt.NDArray[Any]]:
     whole = facts.overlap_ns
     span_ns = whole["computing_ns"] + whole["not_overlapped_ns"] + whole["free_ns"]
-    spans_ns = facts.step_totals.span_ns[ordinary & (facts.step_totals.span_ns > 0)]
-    mean_ns = round(int(spans_ns.sum()) / len(spans_ns)) if len(spans_ns) else NO_ID
+    periods_ns = facts.periods_ns[ordinary & (facts.step_totals.span_ns > 0)]
+    mean_ns = round(int(periods_ns.sum()) / len(periods_ns)) if len(periods_ns) else NO_ID
     row = {
         "rank": facts.rank,
         "steps": len(facts.steps),
@@ -76,6 +74,7 @@ def _steps(facts: RankFacts, ordinary: Bool) -> dict[str, npt.NDArray[Any]]:
         name: np.ma.masked_array(getattr(totals, name), ~totals.known)
         for name in ("span_ns", *PARTS)
     }
+    period_ns, before_ns = facts.periods_ns, facts.step_waits.before_ns
     if facts.free_parts.copies_ns is None:
         measured["copies_ns"] = np.ma.masked_equal(np.full(len(steps), NO_ID), NO_ID)
     return {
@@ -87,8 +86,11 @@ def _steps(facts: RankFacts, ordinary: Bool) -> dict[str, npt.NDArray[Any]]:
         "device_start_ns": np.ma.masked_equal(facts.device_start_ns, NO_TIME),
         **measured,
         **_masked(facts, len(steps)),
-        "receive_ns": np.ma.masked_array(facts.step_waits.receive_ns, ~totals.known),
+        "period_ns": period_ns,
+        "before_ns": np.ma.masked_array(before_ns, ~totals.known),
+        "between_ns": np.ma.masked_array(period_ns - before_ns - totals.span_ns, ~totals.known),
         "preparing_ns": np.ma.masked_equal(facts.step_waits.preparing_ns, NO_TIME),
+        "receive_ns": np.ma.masked_array(facts.step_waits.receive_ns, ~totals.known),
         **_phases(steps),
         "tasks": facts.recorded.tasks,
         "ordinary": ordinary.astype(np.int64),

@@ -138,8 +138,8 @@ class Verdict:
         totals = total_by_type(figures.operators)
         communication = totals["communication"] == 1
         mean, means = MeanStep.of(figures), mean_steps(figures)
-        idle = None if mean is None else mean_idle(figures, between_ns=mean.between_ns)
-        between = None if mean is None else words.between_sentence(mean)
+        idle = None if mean is None else mean_idle(figures)
+        between = mean is not None and words.is_notable(mean.between_ns, mean)
         culprit = figures.culprit
         told = list(worst_of_each(figures.all_advice(), None if culprit is None else culprit.rank))
         # What passes between steps is said once, by what says most of it.
@@ -255,8 +255,8 @@ class Verdict:
         yield words.step_sentence(mean)
         yield from self._most_waited_for(mean)
         yield from self.bubbles
-        yield from self._outside()
-        yield from filter(None, [words.between_sentence(mean), self.idle, self.ends])
+        yield from self._outside(mean)
+        yield from filter(None, [self.idle, self.ends])
         yield from self._slowest_step()
         yield from self._slowest_rank()
 
@@ -264,7 +264,7 @@ class Verdict:
         """Yield for whom most of the waiting is, where it is notable and no finding says so."""
         rows = self.stragglers.to_dicts()
         caused_ns = sum(row["caused_ns"] for row in rows)
-        if not caused_ns or (mean.waiting_ns or 0) < NOTABLE * mean.span_ns:
+        if not caused_ns or (mean.waiting_ns or 0) < NOTABLE * mean.period_ns:
             return
         first = rows[0]
         named = None if self.culprit is None else self.culprit.rank
@@ -272,10 +272,10 @@ class Verdict:
             share = spell_share(first["caused_ns"], caused_ns)
             yield f"Most of the waiting, {share}, is for rank {first['rank']}."
 
-    def _outside(self) -> Iterator[str]:
+    def _outside(self, mean: MeanStep) -> Iterator[str]:
         """What the profiler counts as free beside the time that shares are of."""
         outside_ns = np.ma.filled(self.ranks["outside_ns"], 0)
-        if outside_ns.any():
+        if outside_ns.any() and not mean.steps:
             at = int(np.argmax(outside_ns))
             row = self.ranks.take(np.array([at])).to_dicts()[0]
             yield from _outside(row, several=len(self.ranks) > 1)
@@ -387,8 +387,8 @@ def slowest_rank_of_each_step(steps: Table, *, ordinary: bool = False) -> Table:
     """
     if not len(steps):
         return steps
-    span_ns = np.ma.filled(steps["span_ns"], 0)
-    rows = np.flatnonzero(span_ns > 0)
+    rows = np.flatnonzero(np.ma.filled(steps["span_ns"], 0) > 0)
+    period_ns = np.asarray(steps["period_ns"])
     graph = np.ma.filled(steps["graph"], -1)
     if not has_several_graphs(steps["rank"][rows], graph[rows]):
         graph = np.zeros_like(graph)
@@ -397,7 +397,7 @@ def slowest_rank_of_each_step(steps: Table, *, ordinary: bool = False) -> Table:
         if not len(rows):
             return steps.take(rows)
     step = np.asarray(steps["step"])
-    rows = rows[np.lexsort((-span_ns[rows], step[rows], graph[rows]))]
+    rows = rows[np.lexsort((-period_ns[rows], step[rows], graph[rows]))]
     first = np.ones(len(rows), np.bool_)
     first[1:] = (np.diff(graph[rows]) != 0) | (np.diff(step[rows]) != 0)
     longest = rows[first]
@@ -413,7 +413,7 @@ def _mean_of(times_ns: Int64) -> int | None:
 def _step_extreme(steps: Table) -> Extreme | None:
     if len(steps) < 2:
         return None
-    times_ns = np.asarray(steps["span_ns"])
+    times_ns = np.asarray(steps["period_ns"])
     if times_ns.min() == times_ns.max():
         return None
     at = int(np.argmax(times_ns))

@@ -7,17 +7,6 @@ from timeline.figures.mean_step import MeanStep
 from timeline.figures.table import Table
 from timeline.units import spell_share, spell_short
 
-__all__ = [
-    "HARDLY",
-    "basis_sentence",
-    "between_sentence",
-    "ends_sentence",
-    "nothing_sentence",
-    "percent",
-    "step_sentence",
-    "step_shares",
-]
-
 HARDLY = 0.01
 """Ranks that wait a smaller share of a step hardly wait: nobody holds them up."""
 BUSY = 0.8
@@ -63,9 +52,9 @@ def step_sentence(mean: MeanStep) -> str:
     step = "Device time" if not mean.steps else "Step"
     if mean.single is not None:
         step = f"Step {mean.single}"
-    head = f"{step} ({spell_short(mean.span_ns)})"
+    head = f"{step} ({spell_short(mean.period_ns)})"
     if not mean.computing_ns:
-        share = spell_share(mean.communication_ns, mean.span_ns)
+        share = spell_share(mean.communication_ns, mean.period_ns)
         return f"{head}: communication {share}; no compute tasks in this profile.{_mean_of(mean)}"
     told = [
         f"{name} {share}%" + (f" ({detail})" if detail else "")
@@ -77,19 +66,26 @@ def step_sentence(mean: MeanStep) -> str:
 def step_shares(mean: MeanStep) -> list[tuple[str, int, str]]:
     """The parts of a mean step that are told: name, percent, and what it consists of, if known."""
     if not mean.computing_ns:
-        return [("communication", percent(mean.communication_ns, mean.span_ns), "")]
+        return [("communication", percent(mean.communication_ns, mean.period_ns), "")]
     parts = [
         ("compute", mean.computing_ns, ""),
         ("exposed communication", mean.exposed_ns, _split(mean)),
         ("copies", mean.copies_ns, ""),
         ("idle", mean.idle_ns, ""),
         ("free", mean.unexplained_ns, "why is not recorded"),
+        ("before the first kernel", mean.before_ns, ""),
+        ("between steps", mean.between_ns, ""),
     ]
     return [
-        (name, percent(part_ns, mean.span_ns), detail)
+        (name, percent(part_ns, mean.period_ns), detail)
         for name, part_ns, detail in parts
-        if percent(part_ns, mean.span_ns)
+        if percent(part_ns, mean.period_ns)
     ]
+
+
+def is_notable(part_ns: int, mean: MeanStep) -> bool:
+    """Return whether a part of the mean step is worth a number of its own."""
+    return part_ns >= HARDLY * mean.period_ns
 
 
 def percent(part_ns: int, whole_ns: int) -> int:
@@ -103,7 +99,7 @@ def _split(mean: MeanStep) -> str:
         return ""
     rest_ns = mean.exposed_ns - mean.waiting_ns - mean.transfer_ns
     parts = {"waiting": mean.waiting_ns, "transfer": mean.transfer_ns, "not known": rest_ns}
-    told = {name: percent(part_ns, mean.span_ns) for name, part_ns in parts.items()}
+    told = {name: percent(part_ns, mean.period_ns) for name, part_ns in parts.items()}
     return ", ".join(f"{name} {percent}" for name, percent in told.items() if percent > 0)
 
 
@@ -111,17 +107,6 @@ def _mean_of(mean: MeanStep) -> str:
     counts = [f"{mean.ranks} ranks"] if mean.ranks > 1 else []
     counts += [f"{mean.steps} steps"] if mean.steps > 1 else []
     return f" Mean of {' and '.join(counts)}." if counts else ""
-
-
-def between_sentence(mean: MeanStep) -> str | None:
-    """What passes between steps, where that is notable."""
-    if mean.between_ns < HARDLY * mean.span_ns:
-        return None
-    share = mean.between_ns / (mean.span_ns + mean.between_ns)
-    return (
-        f"Between steps: {spell_short(mean.between_ns)}, {spell_share(share, 1)} of the time from "
-        "one step to the next."
-    )
 
 
 def ends_sentence(steps: Table) -> str | None:

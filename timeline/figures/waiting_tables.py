@@ -9,19 +9,11 @@ from typing import Any
 import numpy as np
 
 from timeline.analysis.rank_facts import RankFacts
-from timeline.analysis.waits.exposed_waiting import split_exposed, split_exposed_steps
+from timeline.analysis.waits.exposed_waiting import ExposedParts, split_exposed
 from timeline.analysis.waits.waiting import Stragglers, WaitedFor, Waits
 from timeline.columns.columns import Bool
 from timeline.figures.table import Table
 from timeline.records.not_given import NO_ID
-
-__all__ = [
-    "exposed_step_table",
-    "exposed_table",
-    "waited_for_table",
-    "waiting_dicts",
-    "waiting_table",
-]
 
 _COUNTED = frozenset(
     {
@@ -74,16 +66,19 @@ def waited_for_table(facts: Sequence[RankFacts], waited_for: WaitedFor) -> Table
     )
 
 
-def exposed_table(facts: Sequence[RankFacts], waits: Waits, ordinary: Sequence[Bool]) -> Table:
-    """See `Figures.exposed`; ordinary: which steps of each rank are."""
-    parts = split_exposed(facts, waits, ordinary)
-    columns = {field.name: getattr(parts, field.name) for field in fields(parts)}
-    return Table({"rank": np.array([rank.rank for rank in facts], np.int64), **columns})
-
-
-def exposed_step_table(facts: Sequence[RankFacts], waits: Waits) -> Table:
-    """See `Figures.exposed_steps`."""
-    parts = split_exposed_steps(facts, waits)
+def exposed_tables(
+    facts: Sequence[RankFacts], waits: Waits, ordinary: Sequence[Bool]
+) -> tuple[Table, Table]:
+    """See `Figures.exposed` and `Figures.exposed_steps`; ordinary: which steps of each rank are."""
+    of_ranks, parts = split_exposed(facts, waits)
+    chosen = np.concatenate([np.zeros(0, np.bool_), *ordinary])
+    if chosen.any():
+        owner = np.repeat(np.arange(len(facts)), [len(rank.steps) for rank in facts])
+        sums = np.zeros((3, len(facts)), np.int64)
+        for row, values in enumerate((parts.exposed_ns, parts.waiting_ns, parts.transfer_ns)):
+            np.add.at(sums[row], owner[chosen], values[chosen])
+        of_ranks = ExposedParts(*sums)
+    ranks = {"rank": np.array([rank.rank for rank in facts], np.int64)}
     known = (parts.waiting_ns > 0) | (parts.transfer_ns > 0)
     # The step's own sum is what is drawn: ops that belong to no step are not in it.
     whole_ns = np.concatenate(
@@ -91,11 +86,14 @@ def exposed_step_table(facts: Sequence[RankFacts], waits: Waits) -> Table:
     )
     waiting_ns = np.minimum(parts.waiting_ns, whole_ns)
     transfer_ns = np.minimum(parts.transfer_ns, whole_ns - waiting_ns)
-    return Table(
-        {
-            "waiting_ns": np.ma.masked_array(waiting_ns, ~known),
-            "transfer_ns": np.ma.masked_array(transfer_ns, ~known),
-        }
+    return (
+        Table(ranks | {field.name: getattr(of_ranks, field.name) for field in fields(of_ranks)}),
+        Table(
+            {
+                "waiting_ns": np.ma.masked_array(waiting_ns, ~known),
+                "transfer_ns": np.ma.masked_array(transfer_ns, ~known),
+            }
+        ),
     )
 
 

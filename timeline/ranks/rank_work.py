@@ -22,14 +22,14 @@ from timeline.analysis.idle.idle_sums import IdleCause
 from timeline.analysis.idle.lost_kernels import with_lost_kernels
 from timeline.analysis.memory_peaks import memory_peaks
 from timeline.analysis.memory_samples import with_memory_of_graphs
-from timeline.analysis.ordinary_steps import measured_steps, ordinary_steps
+from timeline.analysis.ordinary_steps import ordinary_steps
 from timeline.analysis.overlap import (
     Overlap,
     OverlapTotals,
-    StepsApart,
     communication_spans,
     measure_overlap,
-    measure_overlap_of_stretches,
+    overlap_within,
+    totals_by_period,
 )
 from timeline.analysis.path.op_delays import op_delays
 from timeline.analysis.path.path_items import RankPath
@@ -43,7 +43,7 @@ from timeline.analysis.rank_facts import (
 )
 from timeline.analysis.selected_rank import DrawOptions, SelectedRank
 from timeline.analysis.single_records import single_records
-from timeline.analysis.step_membership import NO_STEP, Membership
+from timeline.analysis.step_membership import Membership
 from timeline.analysis.waits.collectives import RankCollectives, rank_collectives
 from timeline.analysis.work.computed_work import computed_work
 from timeline.analysis.work.launching_operators import launcher_figures, with_launchers
@@ -302,13 +302,12 @@ def _collectives_of(records: Records, part: Cut, request: RankRequest) -> RankCo
 def _ordinary_facts(
     facts: RankFacts, records: Records, part: Cut, request: RankRequest
 ) -> RankFacts | None:
-    """The facts of ordinary steps alone; None where the rank has no others with device tasks."""
+    """Return the facts of the periods of ordinary steps alone; None where there are no steps."""
     (ordinary,) = ordinary_steps([facts])
-    (measured,) = measured_steps([facts])
-    if (ordinary == measured).all():
+    if not ordinary.any():
         return None
     its = cut_steps(part, ordinary)
-    selected = _selected(its, request, in_steps=True)
+    selected = _selected(its, request, edges=True)
     collectives = _collectives_of(records, its, request)
     found = with_filed_times(
         collect_facts(facts.profile, selected, collectives, request.selection, request.questions),
@@ -369,33 +368,30 @@ def _with_causes(
     )
 
 
-def _selected(part: Cut, request: RankRequest, *, in_steps: bool = False) -> SelectedRank:
+def _selected(part: Cut, request: RankRequest, *, edges: bool = False) -> SelectedRank:
     """What is selected of a rank, and the sums over it; only what is drawn stays among records.
 
-    in_steps: whether time between runs of steps is in none of them.
+    edges: whether what is free before the first kernel of a step, and after the last one, counts.
     """
-    records, membership = part.records, part.membership
-    tasks, selection = records.tasks, request.selection
-    communication, its_step = communication_spans(records, membership)
-    apart = StepsApart.of(tasks, communication, membership.tasks, its_step, len(records.steps))
-    if selection.steps is None and not in_steps:
-        is_whole = selection.graphs is None and request.window_ns is None
-        whole = measure_overlap(tasks, communication, records.free_rule if is_whole else INNER)
-    else:
-        runs = np.append(part.run, NO_STEP)
-        whole = measure_overlap_of_stretches(
-            tasks, communication, runs[membership.tasks], runs[its_step], int(runs.max()) + 1
-        )
-    totals = apart.totals()
+    records, membership, periods = part.records, part.membership, part.recorded
+    every, _ = communication_spans(part.around, membership)
+    selection = request.selection
+    cut_through = selection.graphs, selection.steps, request.window_ns
+    rule = records.free_rule if cut_through == (None, None, None) else INNER
+    whole = measure_overlap(part.around.tasks, every, rule)
+    totals = totals_by_period(whole, periods.begin_ns, periods.end_ns)
+    if not part.every_step:
+        reached = union(periods.begin_ns, periods.end_ns)
+        whole = overlap_within(whole, reached, edges=edges)
     if not records.tells_free:
         whole, totals = _without_untold_free(whole, totals, membership)
-    idle = measure_idle(records, membership, whole, apart) if request.questions.causes else None
+    idle = measure_idle(part, whole) if request.questions.causes else None
     if idle is not None and not records.tells_free:
         idle = idle.with_cause(IdleCause.WAITING_FOR_DATA)
-    if not len(tasks) and request.window_ns is None:
+    if not len(records.tasks) and request.window_ns is None:
         totals = filed_totals(records.profiler_tables, records.steps, totals) or totals
     drawn = drawn_records(records, request.drawn_layers)
-    return SelectedRank(replace(part, records=drawn), whole, totals, drawn, idle=idle)
+    return SelectedRank(replace(part, records=drawn, around=drawn), whole, totals, drawn, idle=idle)
 
 
 def _without_untold_free(
@@ -409,6 +405,11 @@ def _without_untold_free(
     return (
         replace(whole, free=subtract(whole.free, steps), idle=subtract(whole.idle, steps)),
         replace(
-            totals, free_ns=none, idle_ns=none, span_ns=np.where(totals.known, end_ns - start_ns, 0)
+            totals,
+            known=known,
+            free_ns=none,
+            idle_ns=none,
+            span_ns=np.where(known, end_ns - start_ns, 0),
+            start_ns=start_ns,
         ),
     )

@@ -148,6 +148,10 @@ class OverlapRow:
     the profiler counts what lies before the first and after the last kernel, and copies_ns where
     copies are not in the profile. What nothing records is None: of a rank with tables alone any
     part but communication, and free_ns and idle_ns where no task of the device is left.
+
+    Of a step, period_ns is the time from the end of the step before to its own, and also holds
+    before_ns, before its first kernel, and between_ns, before it begins on its host and after
+    its last kernel; all three are None of a rank.
     """
 
     rank: int
@@ -160,6 +164,9 @@ class OverlapRow:
     copies_ns: int | None
     outside_ns: int | None
     idle_ns: int | None
+    period_ns: int | None = None
+    before_ns: int | None = None
+    between_ns: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The row under the names of the report."""

@@ -28,7 +28,7 @@ __all__ = [
     "render_blocks",
 ]
 
-PIPE_WIDTH = 100
+PIPE_WIDTH = 110
 """Characters in a line of a pipe or a file."""
 LEAST_WIDTH = 60
 """A narrower terminal wraps lines, so that no number is cut."""

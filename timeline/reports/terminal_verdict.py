@@ -104,12 +104,12 @@ class _Blocks:
         heads = ["rank", ("mean\nstep" if steps > 1 else "step") if steps else "time"]
         grid = TimesGrid(self.display, heads, self.verdict.mean_steps)
         for row in shown:
-            labels = [str(row["rank"]), spell_short(row["span_ns"])]
+            labels = [str(row["rank"]), spell_short(row["period_ns"])]
             grid.add(labels, row, _SLOW if row["rank"] == self._slow_rank else "")
         if len(shown) < self.verdict.used_ranks:
             mean = self.verdict.rank_means
             grid.add_gap()
-            grid.add(["mean", spell_short(mean["span_ns"] or 0)], mean, "bold")
+            grid.add(["mean", spell_short(mean["period_ns"] or 0)], mean, "bold")
         yield grid.grid
         yield from self._rank_notes(shown, steps)
 
@@ -136,7 +136,7 @@ class _Blocks:
         """The culprit, then the others in order of rank, or of many those that wait longest."""
         rows = self.verdict.mean_steps.to_dicts()
         if self.verdict.used_ranks > MOST_RANKS:
-            name = "waiting_ns" if self._waiting_is_known else "span_ns"
+            name = "waiting_ns" if self._waiting_is_known else "period_ns"
             rows = sorted(rows, key=lambda row: (-(row[name] or 0), row["rank"]))
         rows.sort(key=lambda row: row["rank"] != self._slow_rank)
         return rows[:FEW_RANKS] if self.verdict.used_ranks > MOST_RANKS else rows
@@ -152,7 +152,7 @@ class _Blocks:
 
     def _steps(self) -> Iterator[RenderableType]:
         rows = self.verdict.steps.to_dicts()
-        slowest = sorted(range(len(rows)), key=lambda at: -rows[at]["span_ns"])
+        slowest = sorted(range(len(rows)), key=lambda at: -rows[at]["period_ns"])
         shown = sorted(slowest[:MOST_STEPS])
         pairs = {(row["rank"], row["graph"]) for row in self.figures.steps.to_dicts()}
         graphs = len(pairs) > len({rank for rank, _ in pairs})
@@ -168,7 +168,7 @@ class _Blocks:
                 str(row["step"]),
                 *([graph] if graphs else []),
                 *([str(row["rank"])] if ranks else []),
-                spell_short(row["span_ns"]),
+                spell_short(row["period_ns"]),
             ]
             grid.add(labels, row, _SLOW if (row["graph"], row["step"]) == worst else "")
         yield grid.grid

@@ -245,7 +245,7 @@ def _paint_data_aug(
 
 def _paint_host_steps(painter: Painter, parent: int, selected: SelectedRank, order: int) -> None:
     records, strings = selected.records, selected.records.strings
-    steps, membership = records.steps, selected.cut.membership
+    steps = records.steps
     at = np.flatnonzero(steps.host)
     iterations = steps.iteration[at].tolist()
     args = _step_args(selected, at, np.ones(len(at), np.bool_))
@@ -264,15 +264,16 @@ def _paint_host_steps(painter: Painter, parent: int, selected: SelectedRank, ord
         records.rank,
         descriptions.PROFILER_STEPS,
     )
-    known = np.flatnonzero(membership.device_start_ns[at] != NO_TIME)
+    totals = selected.step_totals
+    known = np.flatnonzero(totals.known[at])
     on_device = at[known]
     painter.add_flat_row(
         "Step on device",
         parent,
         order * 2 + 1,
         SliceTable(
-            membership.device_start_ns[on_device],
-            membership.device_end_ns[on_device],
+            totals.start_ns[on_device],
+            totals.start_ns[on_device] + totals.span_ns[on_device],
             strings.codes(f"Step {iterations[row]}" for row in known.tolist()),
             SliceKind.STEP,
             _step_args(selected, on_device, np.ones(len(on_device), np.bool_)),

@@ -13,13 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.made_launches import Arrow, Call, Op, Step, Task, made_records
+from timeline.analysis.cut import Cut, cut
 from timeline.analysis.idle import idle_causes
 from timeline.analysis.idle.idle_causes import RankIdle, measure_idle
 from timeline.analysis.idle.idle_sums import CAUSES, IdleCause
-from timeline.analysis.overlap import Overlap, OverlapTotals, StepsApart, measure_overlap
-from timeline.analysis.step_membership import NO_STEP, Membership, assign_steps
+from timeline.analysis.overlap import Overlap, measure_overlap, totals_by_period
+from timeline.analysis.step_membership import NO_STEP
+from timeline.columns.intervals import covered_until, union, union_of_sets
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import FlowEnd, Records, StepPart, StepParts
+from timeline.selection import Selection
 
 HOST = FlowEnd.HOST
 NAMES = ("aten::add", "aclrtSynchronizeStream", "enumerate(DataLoader)#next", "aten::item", "copy_")
@@ -121,10 +124,18 @@ class _Item:
 class Measured:
     """What is known of the whole of a rank."""
 
-    membership: Membership
+    part: Cut
     overlap: Overlap
-    step_totals: OverlapTotals
     idle: RankIdle
+
+
+class _Gap(NamedTuple):
+    """A gap: when the device idles in it, all of it, what ends it, and whether it is no edge."""
+
+    idle: set[int]
+    whole: range
+    item: _Item | None
+    inner: bool
 
 
 class Reference:
@@ -202,52 +213,49 @@ class Reference:
             asked_ns = int(host.start_ns[asked])
         return _Item(int(rows.start_ns[row]), int(rows.end_ns[row]), launch, asked, asked_ns)
 
-    def gaps(self, step: int, selected: Measured) -> Iterator[tuple[set[int], range, _Item]]:
-        """Idle nanoseconds of each gap, the gap, and what ends it; of a step or of all."""
-        member = selected.membership
-        made = self.records
-        chosen = {
-            "tasks": [
-                row for row in range(len(made.tasks)) if step in (NO_STEP, member.tasks[row])
-            ],
-            "ops": [row for row in range(len(made.ops)) if step in (NO_STEP, member.ops[row])],
-        }
+    def gaps(self, selected: Measured) -> Iterator[_Gap]:
+        """The gaps between tasks, and between tasks and the edges of the steps."""
+        made, steps = self.records, selected.part.recorded
         items = [
-            (self.item("tasks", row), at)
-            for at, row in enumerate(chosen["tasks"])
+            (self.item("tasks", row), row)
+            for row in range(len(made.tasks))
             if made.tasks.compute[row]
         ]
-        items += [(self.item("ops", row), 100 + at) for at, row in enumerate(chosen["ops"])]
+        items += [(self.item("ops", row), 100 + row) for row in range(len(made.ops))]
         items = [(item, at) for item, at in items if item.end_ns > item.start_ns]
         busy = {ns for item, _ in items for ns in range(item.start_ns, item.end_ns)}
         copied = {
             ns
-            for row in chosen["tasks"]
+            for row in range(len(made.tasks))
             if made.tasks.copy[row]
             for ns in range(made.tasks.start_ns[row], made.tasks.end_ns[row])
         }
-        for start_ns in sorted(busy):
-            if start_ns + 1 in busy or start_ns == max(busy):
-                continue
-            end_ns = min(ns for ns in busy if ns > start_ns)
-            gap = range(start_ns + 1, end_ns)
+        inner = set(range(min(busy), max(busy) + 1)) if busy else set[int]()
+        periods = zip(steps.begin_ns.tolist(), steps.end_ns.tolist(), strict=True)
+        free = (inner | {ns for period in periods for ns in range(*period)}) - busy
+        for start_ns in sorted(ns for ns in free if ns - 1 not in free):
+            end_ns = min(ns for ns in range(start_ns, start_ns + 1000) if ns not in free)
+            gap = range(start_ns, end_ns)
             ending = [
                 (item.launch == NO_ID, at, item) for item, at in items if item.start_ns == end_ns
             ]
-            yield set(gap) - copied, gap, min(ending, key=lambda one: one[:2])[2]
+            item = min(ending, key=lambda one: one[:2])[2] if ending else None
+            yield _Gap(set(gap) - copied, gap, item, gap.start in inner)
 
     def least_ns(self, selected: Measured) -> int:
         """The least gap of what was launched long before, as a quantile of a few is the least."""
         telling = [
             len(gap)
-            for idle, gap, item in self.gaps(NO_STEP, selected)
+            for idle, gap, item, inner in self.gaps(selected)
             if idle == set(gap)
+            and inner
+            and item is not None
             and item.launch != NO_ID
             and self.host.end_ns[item.launch] <= gap.start - LONG_NS
         ]
         return min(telling) if len(telling) >= LEAST else 0
 
-    def reason(self, at_ns: int, gap: range, item: _Item, least_ns: int) -> Reason:
+    def reason(self, at_ns: int, gap: range, item: _Item | None, least_ns: int) -> Reason:
         """Why one nanosecond of a gap is idle."""
         if at_ns >= gap.stop - least_ns:
             return Reason(IdleCause.BETWEEN_TASKS)
@@ -269,8 +277,13 @@ class Reference:
                 return True
         return False
 
-    def _host_reason(self, at_ns: int, gap: range, item: _Item) -> Reason:
+    def _host_reason(self, at_ns: int, gap: range, item: _Item | None) -> Reason:
         host = self.host
+        if item is None:
+            some = [self.item("ops", row) for row in range(len(self.records.ops))]
+            some += [self.item("tasks", row) for row in range(len(self.records.tasks))]
+            asked = any(one.asked_ns is not None for one in some)
+            return Reason(IdleCause.HOST_NOT_ASKED if asked else IdleCause.NOT_RECORDED)
         if item.asked_ns is not None and at_ns < item.asked_ns:
             if item.asked == NO_ID:
                 return Reason(IdleCause.HOST_NOT_ASKED)
@@ -296,10 +309,8 @@ class Reference:
 
 def measured(made: Records) -> Measured:
     """The whole of a rank, with the causes of its idle time."""
-    member = assign_steps(made)
-    apart = StepsApart.of(made.tasks, made.ops, member.tasks, member.ops, len(made.steps))
-    overlap = measure_overlap(made.tasks, made.ops)
-    return Measured(member, overlap, apart.totals(), measure_idle(made, member, overlap, apart))
+    part, overlap = cut(made, Selection.all()), measure_overlap(made.tasks, made.ops)
+    return Measured(part, overlap, measure_idle(part, overlap))
 
 
 @given(made=records())
@@ -316,16 +327,24 @@ def test_each_idle_nanosecond_has_its_cause_and_call(made: Records) -> None:
     calls: dict[tuple[int, IdleCause, str], int] = defaultdict(int)
     in_gaps: dict[tuple[int, IdleCause], set[range]] = defaultdict(set)
     by_ns: dict[int, IdleCause] = {}
-    for step in (NO_STEP, 0, 1):
-        for idle_ns, gap, item in reference.gaps(step, selected):
-            for at_ns in idle_ns:
-                reason = reference.reason(at_ns, gap, item, least_ns)
+    steps = selected.part.recorded
+    periods = {
+        step: range(*period)
+        for step, period in enumerate(
+            zip(steps.begin_ns.tolist(), steps.end_ns.tolist(), strict=True)
+        )
+    }
+    for idle_ns, gap, item, inner in reference.gaps(selected):
+        for at_ns in idle_ns:
+            reason = reference.reason(at_ns, gap, item, least_ns)
+            owners = [step for step, period in periods.items() if at_ns in period]
+            for step in owners + [NO_STEP] * inner:
                 wanted[step, reason.cause] += 1
                 in_gaps[step, reason.cause].add(gap)
                 if reason.call:
                     calls[step, reason.cause, reason.call] += 1
-                if step == NO_STEP:
-                    by_ns[at_ns] = reason.cause
+            if inner:
+                by_ns[at_ns] = reason.cause
     causes = idle.times.causes
     found = {
         (step, CAUSES[cause]): (gaps, total_ns)
@@ -366,8 +385,14 @@ def test_each_idle_nanosecond_has_its_cause_and_call(made: Records) -> None:
 def test_causes_add_up_to_idle_time(made: Records) -> None:
     """Of the selection and of each step they are what the overlap calls idle, to the nanosecond."""
     selected = measured(made)
-    causes = selected.idle.times.causes
-    sums = np.zeros(len(selected.step_totals) + 1, np.int64)
+    causes, steps = selected.idle.times.causes, selected.part.recorded
+    sums = np.zeros(len(steps) + 1, np.int64)
     np.add.at(sums, causes.step, causes.total_ns)
     assert sums[-1] == selected.overlap.idle.total_ns
-    assert sums[:-1].tolist() == selected.step_totals.idle_ns.tolist()
+    overlap, periods = selected.overlap, (steps.begin_ns, steps.end_ns)
+    copies = union(made.tasks.start_ns[made.tasks.copy], made.tasks.end_ns[made.tasks.copy])
+    busy = union_of_sets(overlap.computing, overlap.communication, copies)
+    busy_ns = covered_until(busy, periods[1]) - covered_until(busy, periods[0])
+    assert (sums[:-1] + busy_ns == periods[1] - periods[0]).all()
+    totals = totals_by_period(overlap, *periods)
+    assert (totals.idle_ns <= sums[:-1]).all()

@@ -86,15 +86,11 @@ class Recording:
     """What of one rank is needed to play its run again; codes are positions in `strings`.
 
     items: how many items there are, also where they are too many to be held, and work is empty.
-    steps_start_ns, steps_end_ns: (steps,) the marks of its steps, and the latest of the end of the
-    mark and the last end on the device.
     """
 
     strings: tuple[str, ...] = ("",)
     work: DeviceWork = field(default_factory=DeviceWork.empty)
     points: HostPoints = field(default_factory=HostPoints.empty)
-    steps_start_ns: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
-    steps_end_ns: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
     items: int = 0
 
     def moved(self, move: ClockMove) -> Recording:
@@ -103,8 +99,6 @@ class Recording:
             self,
             work=self.work.moved(move),
             points=replace(self.points, time_ns=move.of(self.points.time_ns)),
-            steps_start_ns=move.of(self.steps_start_ns),
-            steps_end_ns=move.of(self.steps_end_ns),
         )
 
 
@@ -136,8 +130,7 @@ def record_rank(records: Records, membership: Membership, selected: Bool, most: 
         launch,
         step,
     )
-    starts_ns, ends_ns = _steps_of_user(records.steps, membership)
-    return Recording(tuple(strings), work, points, starts_ns, ends_ns, len(items))
+    return Recording(tuple(strings), work, points, len(items))
 
 
 def _steps_of_items(items: DeviceItems, membership: Membership) -> Codes:
@@ -145,15 +138,6 @@ def _steps_of_items(items: DeviceItems, membership: Membership) -> Codes:
     step[items.is_op] = membership.ops[items.row[items.is_op]]
     step[~items.is_op] = membership.tasks[items.row[~items.is_op]]
     return step
-
-
-def _steps_of_user(steps: Steps, membership: Membership) -> tuple[Int64, Int64]:
-    """Return the start of the mark of each step, and the last end of its mark and device work."""
-    device_start_ns, device_end_ns = membership.device_start_ns, membership.device_end_ns
-    known = device_start_ns != NO_TIME
-    starts_ns = np.where(known, np.minimum(device_start_ns, steps.start_ns), steps.start_ns)
-    ends_ns = np.where(known, np.maximum(device_end_ns, steps.end_ns), steps.end_ns)
-    return starts_ns, ends_ns
 
 
 @dataclass(frozen=True)

@@ -169,7 +169,8 @@ def _steps(facts: Sequence[RankFacts]) -> tuple[Int64, list[Int64], Int64]:
     if not len(iteration):
         return iteration, [np.zeros(0, np.int64) for _ in facts], np.zeros(0, np.int64)
     group = number_steps(facts)
-    starts_ns, ends_ns = (np.concatenate(its) for its in zip(*map(_marks, facts), strict=True))
+    starts_ns = np.concatenate([rank.recorded.begin_ns for rank in facts])
+    ends_ns = np.concatenate([rank.recorded.end_ns for rank in facts])
     groups = group_by(len(group), [group])
     last_ns = groups.greatest(ends_ns)
     order = np.argsort(last_ns, kind="stable")
@@ -178,13 +179,6 @@ def _steps(facts: Sequence[RankFacts]) -> tuple[Int64, list[Int64], Int64]:
     bounds_ns = np.maximum.accumulate(np.append(starts_ns.min(), last_ns[order]))
     steps = np.split(place[groups.group], np.cumsum(sizes)[:-1])
     return iteration[groups.first[order]], steps, bounds_ns
-
-
-def _marks(rank: RankFacts) -> tuple[Int64, Int64]:
-    """Return when the steps of a rank begin and end, as marked where it was not recorded."""
-    if len(rank.replay.steps_start_ns):
-        return rank.replay.steps_start_ns, rank.replay.steps_end_ns
-    return rank.steps.start_ns, rank.steps.end_ns
 
 
 def _in_sections(ranks: Sequence[RecordedRank]) -> tuple[list[RecordedRank], list[Int64]]:

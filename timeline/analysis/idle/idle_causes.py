@@ -8,6 +8,7 @@ from dataclasses import field, replace
 
 import numpy as np
 
+from timeline.analysis.cut import Cut
 from timeline.analysis.idle.call_kinds import (
     fetching_names,
     names_waiting_for_data,
@@ -17,9 +18,7 @@ from timeline.analysis.idle.device_items import DeviceItems, device_items, value
 from timeline.analysis.idle.idle_gaps import (
     Gaps,
     IdleStretches,
-    gaps_of_selection,
-    gaps_of_steps,
-    item_steps,
+    find_gaps,
 )
 from timeline.analysis.idle.idle_sums import (
     CAUSES,
@@ -30,8 +29,7 @@ from timeline.analysis.idle.idle_sums import (
     Parts,
 )
 from timeline.analysis.idle.innermost_calls import Calls, CallWindow, cut_at, part_by_call
-from timeline.analysis.overlap import Overlap, StepsApart
-from timeline.analysis.step_membership import NO_STEP, Membership
+from timeline.analysis.overlap import Overlap
 from timeline.analysis.step_trace import data_aug_bounds
 from timeline.columns.columns import Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.distinct import distinct, rows_by_value
@@ -41,14 +39,13 @@ from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Records, StepPart
 
-__all__ = ["RankIdle", "measure_idle"]
-
 LONG_BEFORE_NS = 50_000
 """What was launched so long before a gap did not wait for its launch."""
 LEAST_GAPS = 10
 """So many gaps of what was launched long before tell the device's own least gap."""
 LEAST_SHARE = 0.05
 """The least gap is the one that this share of them does not exceed."""
+_NONE = np.empty(0, np.int64)
 _NEVER, _ALWAYS = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
 
@@ -98,98 +95,78 @@ class _Ends(ColumnTable):
 
     @classmethod
     def of_gaps(cls, items: DeviceItems, item: Int64) -> _Ends:
-        """The ends of gaps, given the row of the item that ends each."""
+        """Return the ends of gaps, given the row of the item that ends each.
+
+        The host never asks for what does not come, as after the last kernel of a selection.
+        """
+        tells_launches = bool((items.asked_ns != NO_TIME).any())
         asked_ns = values_at(items.asked_ns, item)
         asked, launch = (values_at(rows, item, NO_ID) for rows in (items.asked, items.launch))
         start_ns, end_ns = (
             np.where(launch != NO_ID, values_at(times_ns, item), _NEVER)
             for times_ns in (items.launch_start_ns, items.launch_end_ns)
         )
-        return cls(
-            np.where(asked_ns == NO_TIME, _ALWAYS, asked_ns), start_ns, end_ns, asked, launch
-        )
+        asked_ns = np.where(asked_ns == NO_TIME, _ALWAYS, asked_ns)
+        never = (item == NO_ID) & tells_launches
+        return cls(np.where(never, _NEVER, asked_ns), start_ns, end_ns, asked, launch)
 
 
-@dataclass(frozen=True)
-class _Stretches:
-    """All idle stretches that differ: those of the selection, then those of steps alone.
+def measure_idle(part: Cut, overlap: Overlap) -> RankIdle:
+    """Split the idle time of a selection, and of the period of each of its steps, by cause.
 
-    gaps: those of both; at: the stretches. gap_of_all, gap_of_step: the gap of the selection, and
-    of a step, in which each counts; NO_ID for none.
+    overlap: of the selection. For each gap it is asked what ended it, and what the host did until
+    that was asked for, taken out of a queue and launched.
     """
-
-    gaps: Gaps
-    at: IdleStretches
-    gap_of_all: Int64
-    gap_of_step: Int64
-
-    @classmethod
-    def of(cls, whole: tuple[Gaps, IdleStretches], steps: tuple[Gaps, IdleStretches]) -> _Stretches:
-        """Join those of the selection and those of its steps."""
-        (all_gaps, all_at), (step_gaps, step_at) = whole, steps
-        step_at = replace(step_at, gap=step_at.gap + len(all_gaps))
-        return cls(
-            Gaps.concat([all_gaps, step_gaps]),
-            IdleStretches.concat([all_at, step_at]),
-            np.concatenate([all_at.gap, np.full(len(step_at), NO_ID)]),
-            np.concatenate([np.full(len(all_at), NO_ID), step_at.gap]),
-        )
-
-
-def measure_idle(
-    records: Records, membership: Membership, overlap: Overlap, apart: StepsApart
-) -> RankIdle:
-    """Part the idle time of a selection, and of each of its steps, by cause.
-
-    overlap: of the selection; apart: its steps. For each gap it is asked what ended it, and what
-    the host did until that was asked for, taken out of a queue and launched.
-    """
+    records, steps = part.around, part.recorded
     items = device_items(records)
-    stretches = _Stretches.of(
-        gaps_of_selection(overlap, items),
-        gaps_of_steps(apart, items, item_steps(items, membership)),
-    )
-    ends = _Ends.of_gaps(items, stretches.gaps.item)
-    least_ns = _least_gap_ns(stretches, ends)
-    sums = IdleSums(
-        stretches.gap_of_all, stretches.gap_of_step, stretches.gaps.step, records.strings
-    )
-    for parts in _Parting(records, stretches, ends, least_ns).parts():
+    periods = steps.begin_ns, steps.end_ns
+    reached = union(*(periods if records.tells_free else (_NONE, _NONE)))
+    gaps, stretches = find_gaps(overlap, reached, records.tasks, items)
+    ends = _Ends.of_gaps(items, gaps.item)
+    least_ns = _least_gap_ns(gaps, stretches, ends)
+    sums = IdleSums(gaps, stretches.gap, periods, records.strings)
+    bounds_ns = np.concatenate(periods)
+    for parts in _Parting(records, gaps, stretches, bounds_ns, ends, least_ns).parts():
         sums.add(parts)
     return RankIdle(sums.parts(), sums.times(least_ns))
 
 
-def _least_gap_ns(stretches: _Stretches, ends: _Ends) -> int:
-    """The device's own least gap, by gaps of the selection that nothing on the host explains."""
-    gaps = stretches.gaps
+def _least_gap_ns(gaps: Gaps, stretches: IdleStretches, ends: _Ends) -> int:
+    """Return the device's own least gap, by gaps that nothing on the host explains."""
     idle_ns = np.zeros(len(gaps), np.int64)
-    np.add.at(idle_ns, stretches.at.gap, stretches.at.end_ns - stretches.at.start_ns)
+    np.add.at(idle_ns, stretches.gap, stretches.end_ns - stretches.start_ns)
     length_ns = gaps.end_ns - gaps.start_ns
     without_copies = idle_ns == length_ns
     early = ends.launch_end_ns <= gaps.start_ns - LONG_BEFORE_NS
-    telling = length_ns[(gaps.step == NO_STEP) & early & without_copies]
+    telling = length_ns[gaps.inner & early & without_copies]
     if len(telling) < LEAST_GAPS:
         return 0
     return int(np.quantile(telling, LEAST_SHARE, method="lower"))
 
 
 class _Parting:
-    """Parts idle stretches by cause and by the call that is open."""
+    """Splits idle stretches by cause, by the call that is open, and at some bounds."""
 
-    def __init__(self, records: Records, stretches: _Stretches, ends: _Ends, least_ns: int) -> None:
+    def __init__(
+        self,
+        records: Records,
+        gaps: Gaps,
+        stretches: IdleStretches,
+        bounds_ns: Int64,
+        ends: _Ends,
+        least_ns: int,
+    ) -> None:
         self._host, self._strings = records.host, records.strings
         self._ends, self._least_ns = ends, least_ns
         unrecorded = union(records.unrecorded.start_ns, records.unrecorded.end_ns)
         times = (_fetching(records), _preparing(records), unrecorded)
-        edges_ns = distinct(
-            np.concatenate([edge for one in times for edge in (one.start_ns, one.end_ns)])
-        )
+        edges = [edge for one in times for edge in (one.start_ns, one.end_ns)]
+        edges_ns = distinct(np.concatenate([bounds_ns, *edges]))
         self._of, self._start_ns, self._end_ns = cut_at(
-            stretches.at.start_ns, stretches.at.end_ns, edges_ns
+            stretches.start_ns, stretches.end_ns, edges_ns
         )
-        self._gap = stretches.at.gap[self._of]
-        self._gap_start_ns = stretches.gaps.start_ns[self._gap]
-        self._gap_end_ns = stretches.gaps.end_ns[self._gap]
+        self._gap = stretches.gap[self._of]
+        self._gap_start_ns, self._gap_end_ns = gaps.start_ns[self._gap], gaps.end_ns[self._gap]
         self._fetching, self._preparing, self._unrecorded = (
             open_at(self._start_ns, one.start_ns, one.end_ns) >= 0 for one in times
         )

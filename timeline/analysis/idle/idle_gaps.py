@@ -1,29 +1,27 @@
-"""The gaps in which a device idles, of a whole selection and of each step, and what ends them."""
+"""The gaps in which a device idles, and what ends them."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from timeline.analysis.idle.device_items import DeviceItems
-from timeline.analysis.overlap import Overlap, StepsApart
-from timeline.analysis.step_membership import NO_STEP, Membership
-from timeline.columns.columns import Int64, Rows, column
-from timeline.columns.intervals import IntervalSet, open_at, union
+from timeline.analysis.overlap import Overlap
+from timeline.columns.columns import Bool, Int64, column
+from timeline.columns.intervals import IntervalSet, open_at, subtract, union, union_of_sets
 from timeline.records.not_given import NO_ID
-from timeline.records.tables import Spans
-
-__all__ = ["Gaps", "IdleStretches", "gaps_of_selection", "gaps_of_steps", "item_steps"]
+from timeline.records.tables import Spans, Tasks
 
 
 class Gaps(Spans):
-    """Stretches in which nothing computes or communicates, though something does around them.
+    """Stretches in which nothing computes or communicates, in order of time.
 
     item: the row of DeviceItems that ends a gap by its start, or that goes on then; NO_ID where
-    none does. step: the row of the step whose gap it is, NO_STEP of the whole selection.
+    none does. inner: whether the device works on both sides of it; else it lies at an edge of the
+    selection, before the first kernel or after the last one.
     """
 
     item: Int64 = column(np.int64)
-    step: Int64 = column(np.int64, NO_STEP)
+    inner: Bool = column(np.bool_)
 
 
 class IdleStretches(Spans):
@@ -32,55 +30,25 @@ class IdleStretches(Spans):
     gap: Int64 = column(np.int64)
 
 
-def item_steps(items: DeviceItems, membership: Membership) -> Rows:
-    """The step of each item, NO_STEP for none."""
-    steps = np.full(len(items), NO_STEP, np.intp)
-    steps[items.is_op] = membership.ops[items.row[items.is_op]]
-    steps[~items.is_op] = membership.tasks[items.row[~items.is_op]]
-    return steps
-
-
-def gaps_of_selection(overlap: Overlap, items: DeviceItems) -> tuple[Gaps, IdleStretches]:
-    """The gaps of the whole selection, and when it idles in them: `overlap.idle`."""
-    gaps = union(
-        np.concatenate([overlap.idle.start_ns, overlap.copies.start_ns]),
-        np.concatenate([overlap.idle.end_ns, overlap.copies.end_ns]),
-    )
-    item = _ending(gaps.end_ns, items, items.start_ns, items.end_ns)
-    steps = np.full(len(gaps), NO_STEP)
-    return Gaps(gaps.start_ns, gaps.end_ns, item, steps), _stretches(overlap.idle, gaps)
-
-
-def gaps_of_steps(
-    apart: StepsApart, items: DeviceItems, item_step: Rows
+def find_gaps(
+    overlap: Overlap, periods: IntervalSet, tasks: Tasks, items: DeviceItems
 ) -> tuple[Gaps, IdleStretches]:
-    """The gaps between what belongs to one step, and when it idles in them.
+    """Return the gaps of a selection, and when the device idles in them.
 
-    They are in order of steps, and those of steps that run at once share time.
+    overlap: of the selection. periods: of its steps, which reach before and after its work.
     """
-    rows = np.flatnonzero(item_step != NO_STEP)
-    moved_ns = apart.moved_ns[item_step[rows]]
-    member = items.take(rows)
-    item = _ending(apart.gaps.end_ns, member, member.start_ns + moved_ns, member.end_ns + moved_ns)
-    item = np.where(item == NO_ID, NO_ID, np.append(rows, NO_ID)[item])
-    step = np.searchsorted(apart.bounds, apart.gaps.start_ns, side="right") - 1
-    stretches = _stretches(apart.idle, apart.gaps)
-    gap_back_ns = np.append(apart.moved_ns, 0)[step]
-    back_ns = gap_back_ns[stretches.gap]
-    return (
-        Gaps(
-            apart.gaps.start_ns - gap_back_ns,
-            apart.gaps.end_ns - gap_back_ns,
-            item.astype(np.int64),
-            step.astype(np.int64),
-        ),
-        IdleStretches(stretches.start_ns - back_ns, stretches.end_ns - back_ns, stretches.gap),
-    )
-
-
-def _stretches(idle: IntervalSet, gaps: IntervalSet) -> IdleStretches:
+    inner = union_of_sets(overlap.idle, overlap.copies)
+    busy = union_of_sets(overlap.computing, overlap.communication)
+    edges = subtract(periods, union_of_sets(inner, busy))
+    copies = union(tasks.start_ns[tasks.copy], tasks.end_ns[tasks.copy])
+    gaps = union_of_sets(inner, edges)
+    idle = union_of_sets(overlap.idle, subtract(edges, copies))
+    item = _ending(gaps.end_ns, items, items.start_ns, items.end_ns)
     gap = np.searchsorted(gaps.start_ns, idle.start_ns, side="right") - 1
-    return IdleStretches(idle.start_ns, idle.end_ns, gap.astype(np.int64))
+    return (
+        Gaps(gaps.start_ns, gaps.end_ns, item, ~np.isin(gaps.start_ns, edges.start_ns)),
+        IdleStretches(idle.start_ns, idle.end_ns, gap.astype(np.int64)),
+    )
 
 
 def _ending(ends_ns: Int64, items: DeviceItems, start_ns: Int64, end_ns: Int64) -> Int64:

@@ -7,26 +7,15 @@ from dataclasses import field
 
 import numpy as np
 
+from timeline.analysis.idle.idle_gaps import Gaps
 from timeline.analysis.step_membership import NO_STEP
 from timeline.columns.columns import Codes, ColumnTable, Int64, column
-from timeline.columns.distinct import are_first, distinct_values
+from timeline.columns.distinct import are_first, distinct, distinct_values
 from timeline.columns.group_by import group_by
+from timeline.columns.intervals import open_at
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.frozen import dataclass
-from timeline.records.not_given import NO_ID
 from timeline.records.tables import Spans
-
-__all__ = [
-    "CAUSES",
-    "MOST_CALLS",
-    "CallTimes",
-    "CauseTimes",
-    "IdleCause",
-    "IdleParts",
-    "IdleSums",
-    "IdleTimes",
-    "Parts",
-]
 
 MOST_CALLS = 5
 """So many calls are told of each cause in a step."""
@@ -148,25 +137,24 @@ class Parts(Spans):
     call: Codes = column(np.int32)
 
 
+_NONE = np.empty(0, np.int64)
+
+
 class IdleSums:
     """Sums up parts of idle stretches as they come."""
 
     def __init__(
-        self, gap_of_all: Int64, gap_of_step: Int64, gap_step: Int64, strings: StringPool
+        self, gaps: Gaps, gap: Int64, periods: tuple[Int64, Int64], strings: StringPool
     ) -> None:
         """Prepare for stretches.
 
         Args:
-            gap_of_all, gap_of_step: (n,) the gap of the selection, and of a step, in which each
-                stretch counts; NO_ID for none.
-            gap_step: (k,) the step of each gap, NO_STEP of the selection.
+            gap: (n,) the row in `gaps` of each stretch.
+            periods: when each step (k,) begins and ends; no part reaches over such a moment.
         """
-        self._gaps = (gap_of_all, gap_of_step)
-        self._gap_step, self._strings = gap_step, strings
-        steps = int(gap_step.max(initial=NO_STEP)) + 2
-        self._total_ns = np.zeros(steps * len(CAUSES), np.int64)
-        self._seen = np.zeros((len(CAUSES), len(gap_step)), np.bool_)
-        self._calls = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+        self._inner, self._gap, self._periods, self._strings = gaps.inner, gap, periods, strings
+        self._total_ns = np.zeros((len(periods[0]) + 1) * len(CAUSES), np.int64)
+        self._seen, self._calls = [_NONE], [(_NONE, _NONE)]
         self._drawn = [_Drawn.empty()]
 
     def add(self, parts: Parts) -> None:
@@ -174,22 +162,23 @@ class IdleSums:
         if not len(parts):
             return
         length_ns = parts.end_ns - parts.start_ns
-        for gaps in self._gaps:
-            gap = gaps[parts.stretch]
-            known = np.flatnonzero(gap != NO_ID)
-            gap, cause = gap[known], parts.cause[known]
-            self._seen[cause, gap] = True
-            key = (self._gap_step[gap] + 1) * len(CAUSES) + cause
-            np.add.at(self._total_ns, key, length_ns[known])
-            named = np.flatnonzero(parts.call[known] != NO_NAME)
-            call_key = key[named] * len(self._strings) + parts.call[known[named]]
-            self._calls.append(_sums_by_key(call_key, length_ns[known[named]]))
-        gap = self._gaps[0][parts.stretch]
-        rows = np.flatnonzero(gap != NO_ID)
-        some = parts.take(rows)
-        call_ns = np.where(some.call == NO_NAME, 0, length_ns[rows])
+        gap = self._gap[parts.stretch]
+        inner = self._inner[gap]
+        step = open_at(parts.start_ns, *self._periods)
+        for rows, owner in (
+            (np.flatnonzero(inner), np.full(len(parts), NO_STEP)),
+            (np.flatnonzero(step != NO_STEP), step),
+        ):
+            key = (owner[rows] + 1) * len(CAUSES) + parts.cause[rows]
+            np.add.at(self._total_ns, key, length_ns[rows])
+            self._seen.append(distinct(key * len(self._inner) + gap[rows]))
+            named = np.flatnonzero(parts.call[rows] != NO_NAME)
+            call_key = key[named] * len(self._strings) + parts.call[rows[named]]
+            self._calls.append(_sums_by_key(call_key, length_ns[rows[named]]))
+        some = parts.take(inner)
+        call_ns = np.where(some.call == NO_NAME, 0, length_ns[inner])
         self._drawn.append(
-            _Drawn(some.start_ns, some.end_ns, some.cause, some.call, gap[rows], call_ns).joined()
+            _Drawn(some.start_ns, some.end_ns, some.cause, some.call, gap[inner], call_ns).joined()
         )
 
     def parts(self) -> IdleParts:
@@ -201,11 +190,10 @@ class IdleSums:
         """The sums by step and cause, and by call: the greatest of each cause."""
         key = np.flatnonzero(self._total_ns)
         step, cause = key // len(CAUSES) - 1, key % len(CAUSES)
-        gaps = np.zeros(len(self._total_ns), np.int64)
-        for one, seen in enumerate(self._seen):
-            np.add.at(gaps, (self._gap_step[seen] + 1) * len(CAUSES) + one, 1)
+        seen = distinct(np.concatenate(self._seen)) // max(len(self._inner), 1)
+        gaps = np.bincount(seen, minlength=len(self._total_ns))
         calls, names = self._longest_calls()
-        causes = CauseTimes(step, cause, gaps[key], self._total_ns[key])
+        causes = CauseTimes(step, cause, gaps[key].astype(np.int64), self._total_ns[key])
         return IdleTimes(causes, calls, names, least_ns)
 
     def _longest_calls(self) -> tuple[CallTimes, tuple[str, ...]]:

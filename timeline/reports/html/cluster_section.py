@@ -75,7 +75,7 @@ def cluster_section(figures: Figures, sheet: StyleSheet) -> ClusterSection | Non
     parts = [part for part in ALONE if any(_alone(row)[part.column] for row in times)]
     if any(part.column == "receive_alone_ns" for part in parts):
         parts = [replace(part, label=_TIMES[part.column]) for part in parts]
-    shown = [_alone(row) for row in times if _alone(row)["span_ns"]]
+    shown = [_alone(row) for row in times if _alone(row)["period_ns"]]
     return ClusterSection(
         split,
         draw_rank_bars(_table(shown), sheet, parts, "cluster") if shown else None,
@@ -110,7 +110,7 @@ def _alone(row: dict[str, Any]) -> dict[str, Any]:
         "computing_ns": computing_ns,
         "receive_alone_ns": receive_ns,
         "collective_alone_ns": max(0, alone_ns - receive_ns),
-        "span_ns": computing_ns + max(alone_ns, receive_ns),
+        "period_ns": computing_ns + max(alone_ns, receive_ns),
     }
 
 

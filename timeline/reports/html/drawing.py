@@ -18,7 +18,7 @@ from timeline.figures.operator_curves import OperatorCurves
 from timeline.figures.table import Table
 from timeline.frozen import dataclass
 from timeline.reports.html.memory_curves import MemoryCurve
-from timeline.reports.html.palette import BETWEEN, LIGHT, PARTS, PHASES, QUEUES, SIDES, Part
+from timeline.reports.html.palette import LIGHT, PARTS, PHASES, QUEUES, SIDES, Part
 from timeline.reports.html.step_grid import NOT_GIVEN, StepGrid, run_length
 
 __all__ = [
@@ -129,7 +129,7 @@ def draw_bars(
 ) -> None:
     """The parts of each rank's time: a bar for each, or an outline of many.
 
-    ranks: rank, span_ns and the columns of the parts. most: up to so many have bars.
+    ranks: rank, period_ns and the columns of the parts. most: up to so many have bars.
     least: so many bars have room, even if there are fewer.
     """
     if len(ranks) > most:
@@ -143,8 +143,7 @@ def draw_bars(
     for part in parts:
         values_ns = np.ma.filled(ranks[part.column], 0)
         axes.barh(at, values_ns, left=left_ns, height=0.72, **fill_style(part.role))
-        if part != BETWEEN:  # shares are of the step
-            _write_shares(axes, part.role, left_ns, values_ns, ranks["span_ns"])
+        _write_shares(axes, part.role, left_ns, values_ns, ranks["period_ns"])
         left_ns = left_ns + values_ns
     axes.set_ylim(max(len(ranks), least) - 0.5, -0.5)
     axes.set_yticks(at, [f"rank {rank}" for rank in ranks["rank"].tolist()])
@@ -174,7 +173,7 @@ def _draw_outline(axes: Axes, ranks: Table, parts: Sequence[Part]) -> None:
     run = run_length(len(ranks), MOST_OUTLINED)
     starts = np.arange(0, len(ranks), run)
     longest = np.array(
-        [start + int(np.argmax(ranks["span_ns"][start : start + run])) for start in starts]
+        [start + int(np.argmax(ranks["period_ns"][start : start + run])) for start in starts]
     )
     chosen = ranks.take(longest)
     stack = {part: np.ma.filled(chosen[part.column], 0) for part in parts}
@@ -201,7 +200,7 @@ def draw_parts(axes: Axes, grid: StepGrid, row: int) -> None:
     parts = {part: np.maximum(grid.times[part.column][row], 0) for part in grid.parts}
     _draw_stack(axes, parts)
     label_columns(axes, grid.steps, grid.labels(), "step")
-    _label_times(axes, grid.ceiling_ns("span_ns"))
+    _label_times(axes, grid.ceiling_ns("period_ns"))
 
 
 def _draw_stack(axes: Axes, parts: dict[Part, Int64]) -> None:

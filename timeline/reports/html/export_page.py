@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from timeline.figures.operator_curves import operator_curves
 from timeline.figures.verdict import total_by_type
-from timeline.figures.verdict_words import between_sentence, step_shares
+from timeline.figures.verdict_words import step_shares
 from timeline.figures.wait_matrix import WaitMatrix
 from timeline.printable import printable
 from timeline.reports.export_report import ExportReport
@@ -18,7 +18,7 @@ from timeline.reports.html.drawing import MOST_DRAWN, MOST_OUTLINED
 from timeline.reports.html.flop_tables import flop_section
 from timeline.reports.html.idle_tables import idle_tables
 from timeline.reports.html.memory_section import memory_section
-from timeline.reports.html.palette import BETWEEN, PARTS, Part, shown_parts
+from timeline.reports.html.palette import PARTS, Part, shown_parts
 from timeline.reports.html.path_tables import path_tables
 from timeline.reports.html.pictures import draw_operator_steps, draw_rank_bars, draw_steps
 from timeline.reports.html.rendering import (
@@ -73,11 +73,9 @@ def _tiles(report: ExportReport) -> Iterator[Tile]:
     if mean is None:
         return
     label = "mean step" if mean.steps > 1 else "step" if mean.steps else "device time"
-    yield Tile(spell_short(mean.span_ns), label)
+    yield Tile(spell_short(mean.period_ns), label)
     for name, share, detail in step_shares(mean):
         yield Tile(f"{share}%", name, detail)
-    if between_sentence(mean) is not None:
-        yield Tile(spell_short(mean.between_ns), "between steps")
 
 
 def _pictured(report: ExportReport, sheet: StyleSheet) -> dict[str, object]:
@@ -85,7 +83,7 @@ def _pictured(report: ExportReport, sheet: StyleSheet) -> dict[str, object]:
     ranks, shown = report.verdict.ranks, report.verdict.telling_ranks
     means = report.verdict.mean_steps
     used = with_parts(means) if len(means) else means
-    bar_parts = shown_parts(used, (*PARTS, BETWEEN)) if len(used) else ()
+    bar_parts = shown_parts(used, PARTS) if len(used) else ()
     first = shown[0] if shown else None
     matrix = WaitMatrix.of(report.figures.waiting, report.figures.waited_for)
     curves = operator_curves(report.figures.operator_steps, report.figures.operators)
@@ -121,8 +119,6 @@ def _bars_note(report: ExportReport, parts: Sequence[Part]) -> str:
         notes.append("Waiting and transfer are exposed communication: nothing computes meanwhile.")
     elif "exposed" in roles:
         notes.append("Exposed communication runs while nothing computes.")
-    if "between" in roles:
-        notes.append("Shares are of the step, without what is between steps.")
     return " ".join(notes)
 
 

@@ -44,10 +44,9 @@ MOST_OPS = 50
 def rank_table(report: ExportReport) -> PageTable:
     """Where the time of a mean ordinary step of each rank goes, in order of ranks."""
     mean, table = report.verdict.mean, report.verdict.mean_steps
-    shown = table.take(_longest(table, "span_ns"))
+    shown = table.take(_longest(table, "period_ns"))
     if mean is None or not len(shown):
         return page_table("ranks", "Each rank", [])
-    between_ns = shown["between_ns"] if mean.steps else np.zeros(0, np.int64)
     has_steps = mean.steps > 0
     differ = has_steps and len(np.unique(table["steps"])) > 1
     return page_table(
@@ -57,9 +56,6 @@ def rank_table(report: ExportReport) -> PageTable:
             integer_column("Rank", shown["rank"]),
             integer_column("Ordinary steps", shown["steps"]) if differ else None,
             *_parts(shown, "Mean step" if has_steps else "Device time"),
-            time_column("Between steps", between_ns, like_ns=_largest_ns(shown))
-            if between_ns.any()
-            else None,
         ],
         _cut_note(table, shown, "rank"),
     )
@@ -71,7 +67,7 @@ def step_table(report: ExportReport, *, graphs: bool) -> PageTable:
     graphs: whether a rank has several.
     """
     table = report.verdict.steps
-    shown = table.take(_longest(table, "span_ns"))
+    shown = table.take(_longest(table, "period_ns"))
     several = len(report.ranks) > 1
     return page_table(
         "steps",
@@ -80,7 +76,7 @@ def step_table(report: ExportReport, *, graphs: bool) -> PageTable:
             integer_column("Graph", shown["graph"]) if graphs else None,
             integer_column("Step", shown["step"]),
             integer_column("Rank", shown["rank"]) if several else None,
-            *_parts(shown, "Device time"),
+            *_parts(shown, "Time"),
             time_column("FP/BP", shown["fp_bp_ns"], like_ns=_largest_ns(shown)),
             time_column("Tail", shown["tail_ns"], like_ns=_largest_ns(shown)),
             time_column("Interval", shown["interval_ns"], like_ns=_largest_ns(shown)),
@@ -272,7 +268,7 @@ def _parts(table: Table, title: str) -> list[Column | None]:
         return time_column(name, values_ns, like_ns=span_ns) if occurs else None
 
     return [
-        time_column(title, parts["span_ns"], bars=True),
+        time_column(title, parts["period_ns"], bars=True),
         time_column("Compute", parts["computing_ns"], like_ns=span_ns),
         time_column("Overlapped", parts["overlapped_ns"], like_ns=span_ns),
         time_column("Exposed", parts["not_overlapped_ns"], like_ns=span_ns),
@@ -280,13 +276,14 @@ def _parts(table: Table, title: str) -> list[Column | None]:
         part("Transfer", "transfer_ns"),
         part("Copies", "copies_ns"),
         time_column("Idle", parts["idle_ns"], like_ns=span_ns),
-        share_column("Share exposed", parts["not_overlapped_ns"], parts["span_ns"]),
+        part("Before and between", "edges_ns"),
+        share_column("Share exposed", parts["not_overlapped_ns"], parts["period_ns"]),
     ]
 
 
 def _largest_ns(table: Table) -> int:
     """The time whose unit all others of the table take."""
-    return int(table["span_ns"].max()) if len(table) else 0
+    return int(table["period_ns"].max()) if len(table) else 0
 
 
 def _longest(table: Table, column: str) -> Rows:

@@ -11,7 +11,6 @@ from timeline.frozen import dataclass
 
 __all__ = [
     "ALONE",
-    "BETWEEN",
     "DARK",
     "EXPOSED",
     "LIGHT",
@@ -54,6 +53,7 @@ LIGHT = {
     "idle": "#cfd5dd",
     "on-idle": "#1a2430",
     "between": "#eef1f6",
+    "on-between": "#1a2431",
     "between-hatch": "#b9c1cc",
     "band": "#dce6f2",
     "step": "#16202d",
@@ -96,6 +96,7 @@ DARK = {
     "idle": "#3d4856",
     "on-idle": "#eef2f6",
     "between": "#202833",
+    "on-between": "#eef2f7",
     "between-hatch": "#4d5967",
     "band": "#26384d",
     "step": "#e7ecf3",
@@ -139,15 +140,13 @@ PARTS = (
     Part("unsplit_ns", "unsplit", "Waiting or transfer, not known which"),
     Part("copies_ns", "copies", "Copies"),
     Part("idle_ns", "idle", "Idle"),
+    Part("edges_ns", "between", "Before the first kernel, and between steps"),
 )
 """From the bottom up, or from the left: computing that overlaps nothing, and the rest. Waiting,
 transfer and what is not known to be either are exposed communication."""
 
 EXPOSED = Part("unsplit_ns", "exposed", "Exposed communication")
 """All of it, where nothing tells waiting from transfer."""
-
-BETWEEN = Part("between_ns", "between", "Between steps")
-"""What passes from one step to the next, beside the parts of a step."""
 
 ALONE = (
     Part("computing_ns", "computing", "Computing"),

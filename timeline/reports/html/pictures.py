@@ -107,7 +107,7 @@ def draw_rank_bars(
 ) -> Picture:
     """Where the time of each rank goes.
 
-    ranks: rank, span_ns and the columns of the parts. name: of the picture in the page.
+    ranks: rank, period_ns and the columns of the parts. name: of the picture in the page.
     """
     few = len(ranks) <= MOST_BARS
     height = BAR * len(ranks) + 46 if few else 300
@@ -182,7 +182,7 @@ def draw_memory(curve: MemoryCurve, name: str, sheet: StyleSheet) -> Picture:
 def draw_heat_maps(grid: StepGrid, sheet: StyleSheet) -> Iterator[HeatMap]:
     """Ranks by steps: the time of a step, and its share that is exposed communication."""
     small = grid.of_fewer_ranks(MOST_DRAWN)
-    spans = np.ma.masked_equal(small.times["span_ns"], NOT_GIVEN)
+    spans = np.ma.masked_equal(small.times["period_ns"], NOT_GIVEN)
     # In the unit of ordinary steps, numbers tell these apart.
     ordinary = spans[small.ordinary & ~np.ma.getmaskarray(spans)]
     scale = Scale.of(int((ordinary if len(ordinary) else spans).max()))
@@ -334,7 +334,7 @@ def draw_steps(whole: StepGrid, slowest: int | None, sheet: StyleSheet) -> StepP
 
 def _beyond(grid: StepGrid) -> str:
     """Which steps are longer than the pictures of them show, and how long."""
-    name = "span_ns" if grid.has("span_ns") else "marked_ns"
+    name = "period_ns" if grid.has("period_ns") else "marked_ns"
     longest_ns, ceiling_ns = grid.times[name].max(axis=0), grid.ceiling_ns(name)
     beyond = np.flatnonzero(longest_ns > 1.04 * ceiling_ns)
     if not len(beyond):
@@ -354,7 +354,7 @@ def _heats(grid: StepGrid, sheet: StyleSheet) -> list[HeatMap]:
 def _offered(grid: StepGrid, shown: int) -> Rows:
     """The rows that a script can draw: all, or as many of the slowest as have room."""
     most = max(1, MOST_CELLS // len(grid.steps))
-    lengths_ns = np.maximum(grid.times["span_ns"], 0).sum(axis=1)
+    lengths_ns = np.maximum(grid.times["period_ns"], 0).sum(axis=1)
     lengths_ns[shown] = np.iinfo(np.int64).max
     return np.sort(np.argsort(-lengths_ns, kind="stable")[:most])
 

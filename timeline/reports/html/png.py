@@ -28,7 +28,7 @@ from timeline.reports.html.drawing import (
     settings,
 )
 from timeline.reports.html.heat_map import draw_heat
-from timeline.reports.html.palette import BETWEEN, EXPOSED, LIGHT, PARTS, PHASES, Part, shown_parts
+from timeline.reports.html.palette import EXPOSED, LIGHT, PARTS, PHASES, Part, shown_parts
 from timeline.reports.html.pictures import DOTS
 from timeline.reports.html.rendering import page_title
 from timeline.reports.html.step_grid import NOT_GIVEN, StepGrid, with_parts
@@ -55,7 +55,7 @@ def render_png(report: ExportReport) -> bytes:
     parts = (*_bar_parts(_means(report)), *StepGrid.of(report.figures).parts)
     patches = [
         Patch(**fill_style(part.role), label=part.label)
-        for part in (*PARTS, EXPOSED, BETWEEN)
+        for part in (*PARTS, EXPOSED)
         if part in parts
     ]
     sentences = report.verdict.sentences()
@@ -136,7 +136,7 @@ def _means(report: ExportReport) -> Table:
 
 
 def _bar_parts(means: Table) -> tuple[Part, ...]:
-    return shown_parts(means, (*PARTS, BETWEEN)) if len(means) else ()
+    return shown_parts(means, PARTS) if len(means) else ()
 
 
 def _curves(axes: Axes, grid: StepGrid, row: int) -> None:
@@ -154,7 +154,7 @@ def _curves(axes: Axes, grid: StepGrid, row: int) -> None:
 
 
 def _heat(axes: Axes, grid: StepGrid) -> None:
-    spans_ns = np.ma.masked_equal(grid.times["span_ns"], NOT_GIVEN)
+    spans_ns = np.ma.masked_equal(grid.times["period_ns"], NOT_GIVEN)
     scale = Scale.of(int(spans_ns.max()))
     box = axes.get_position()
     axes.set_position((box.x0 + 16 / WIDTH, box.y0, box.width - 16 / WIDTH, box.height * 0.84))

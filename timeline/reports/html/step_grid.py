@@ -10,6 +10,7 @@ import numpy as np
 from timeline.analysis.ordinary_steps import has_several_graphs
 from timeline.columns.columns import Bool, Int64, Rows
 from timeline.columns.group_by import group_by
+from timeline.figures.mean_step import edges_ns
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.figures.time_tables import extent_ns
@@ -23,8 +24,8 @@ NOT_GIVEN = -1
 _NO_GRAPH = -1
 FAR_LONGER = 1.5
 """A step that is so many times as long as ordinary ones would leave pictures flat."""
-_MEASURED = ("span_ns", "not_overlapped_ns", *(part.column for part in PARTS))
-_SPLIT = ("waiting_ns", "transfer_ns", "unsplit_ns")
+_MEASURED = ("period_ns", "not_overlapped_ns", *(part.column for part in PARTS))
+_SPLIT = ("waiting_ns", "transfer_ns", "unsplit_ns", "edges_ns")
 _ORDINARY = "ordinary"
 """Beside times: 1 for an ordinary step, 0 for another."""
 _MARKED = ("marked_ns", "fp_bp_ns", "tail_ns", "interval_ns")
@@ -112,7 +113,7 @@ class StepGrid:
 
     def measured(self) -> StepGrid:
         """The grid of the steps that have device records on any rank."""
-        kept = np.flatnonzero((self.times["span_ns"] != NOT_GIVEN).any(axis=0))
+        kept = np.flatnonzero((self.times["period_ns"] != NOT_GIVEN).any(axis=0))
         times = {name: values[:, kept] for name, values in self.times.items()}
         return replace(self, graphs=self.graphs[kept], steps=self.steps[kept], times=times)
 
@@ -154,7 +155,7 @@ class StepGrid:
         return StepGrid(self.ranks, self.graphs[::run], self.steps[::run], times, run)
 
     def _lengths_ns(self) -> Int64:
-        spans_ns = self.times["span_ns"]
+        spans_ns = self.times["period_ns"]
         return np.where(spans_ns == NOT_GIVEN, self.times["marked_ns"], spans_ns)
 
 
@@ -166,31 +167,35 @@ def run_length(count: int, most: int) -> int:
 def with_parts(table: Table) -> Table:
     """A table of overlap, or of mean steps, with all of PARTS.
 
-    Its span_ns is that of which all parts are, without what lies outside. Exposed communication is
-    unsplit where nothing tells what is waiting and what transfer.
+    Its period_ns is the time of which all parts are, without what lies outside. Exposed
+    communication is unsplit where nothing tells what is waiting and what transfer.
     """
     overlapped_ns = table["communication_ns"] - table["not_overlapped_ns"]
     alone_ns = table["computing_ns"] - overlapped_ns
-    span_ns = extent_ns(table) if "outside_ns" in table.columns else table["span_ns"]
+    nothing = np.zeros(len(table), np.int64)
+    whole = "outside_ns" in table.columns
+    period_ns = extent_ns(table) if whole else table["period_ns"]
     unsplit_ns = np.ma.filled(table["not_overlapped_ns"], 0)
     split = {}
     for name in ("waiting_ns", "transfer_ns"):
-        split[name] = table.columns.get(name, np.zeros(len(table), np.int64))
+        split[name] = table.columns.get(name, nothing)
         unsplit_ns = unsplit_ns - np.ma.filled(split[name], 0)
-    made = {"span_ns": span_ns, "overlapped_ns": overlapped_ns, "alone_ns": alone_ns}
+    made = {"period_ns": period_ns, "overlapped_ns": overlapped_ns, "alone_ns": alone_ns}
+    made["edges_ns"] = edges_ns(table)
     return Table({**table.columns, **made, **split, "unsplit_ns": np.maximum(unsplit_ns, 0)})
 
 
 def _columns(figures: Figures) -> dict[str, Int64]:
     steps = figures.steps
     known = with_parts(Table({**steps.columns, **figures.exposed_steps.columns}))
-    absent = np.ma.getmaskarray(known["span_ns"])
+    absent = np.ma.getmaskarray(steps["span_ns"])
     values = {
         name: np.where(absent, NOT_GIVEN, np.ma.filled(known[name], 0))
         if name in _SPLIT
         else np.ma.filled(known[name], NOT_GIVEN)
         for name in _MEASURED
     }
+    values["period_ns"] = np.where(absent, NOT_GIVEN, steps["period_ns"])
     values["marked_ns"] = steps["end_ns"] - steps["start_ns"]
     values.update({name: np.ma.filled(steps[name], NOT_GIVEN) for name in _MARKED[1:]})
     values[_ORDINARY] = np.asarray(steps["ordinary"])
