@@ -141,7 +141,6 @@ def test_time_outside_is_of_the_whole_capture_alone(shelf: ProfileShelf, tmp_pat
     (row, _) = report.verdict.ranks.to_dicts()
     assert row["span_ns"] == row["computing_ns"] + row["not_overlapped_ns"] + row["free_ns"]
     assert 0 < row["before_ns"] <= row["outside_ns"] == outside_ns
-    assert "before the first kernel" in " ".join(report.verdict.sentences())
     assert all(one.outside_ns == 0 for one in report.overlap if one.step is not None)
     for selection in (Selection(ranks=0), Selection(ranks=0, layers="steps")):
         for kind in (Kind.SUMMARY, Kind.DETAIL):
@@ -150,7 +149,6 @@ def test_time_outside_is_of_the_whole_capture_alone(shelf: ProfileShelf, tmp_pat
     for selection in (Selection(steps="1-3"), Selection(window="0%:100%")):
         part = exported(profile.path, tmp_path, selection=selection)
         assert whole(part)["outside_ns"] == 0
-        assert "kernel" not in " ".join(part.verdict.sentences())
     alone = compare(profile.path, profile.path, tmp_path / "c.pftrace").comparison
     parts = {one["metric"]: one["base_ns"] for one in alone.parts.to_dicts()}
     names = ("computing", "communication, not overlapped", "copies", "idle")
@@ -192,8 +190,8 @@ def test_a_trace_tells_its_rule_by_its_own_free_events(
         "free_ns": inner["free_ns"] + 18_500,
         "outside_ns": 18_500,
     }
-    told = next(line for line in report.verdict.sentences() if "kernel" in line)
-    assert "7.000 us before the first kernel and 11.500 us after the last" in told
+    (row,) = report.verdict.ranks.to_dicts()
+    assert (row["before_ns"], row["outside_ns"]) == (7_000, 18_500)
 
 
 def test_a_damaged_time_does_not_tell_where_free_time_begins(

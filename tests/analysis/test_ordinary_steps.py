@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from statistics import median
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -69,11 +71,9 @@ def with_tasks(counts: list[int]) -> set[int]:
 
 
 def odd_steps(counts: list[int]) -> set[int]:
-    """The steps of a graph that are without tasks, the first with any, or cut at the end."""
+    """The steps of a graph that are without tasks, or cut at the end."""
     there = sorted(with_tasks(counts))
     odd = set(range(1, len(counts) + 1)) - set(there)
-    if there:
-        odd.add(there[0])
     if len(there) > 2:
         usual = median(counts[step - 1] for step in there[1:-1])
         odd |= {there[-1]} if counts[there[-1] - 1] < 0.95 * usual else set()
@@ -85,7 +85,7 @@ COUNTS = st.lists(st.sampled_from([0, 18, 20, 20, 20]), max_size=7)
 
 @given(st.integers(1, 2).flatmap(lambda graphs: st.lists(
     st.lists(COUNTS, min_size=graphs, max_size=graphs), min_size=1, max_size=3)))  # fmt: skip
-def test_first_and_cut_steps_are_not_ordinary(ranks: list[Tallies]) -> None:
+def test_cut_steps_are_not_ordinary(ranks: list[Tallies]) -> None:
     """On no rank with device tasks at all; unless fewer than three are left."""
     facts = [facts_of(recorded(rank, graphs)) for rank, graphs in enumerate(ranks)]
     several = any(sum(map(bool, graphs)) > 1 for graphs in ranks)
@@ -112,10 +112,20 @@ def test_a_window_cuts_steps() -> None:
     records = recorded(0, [[20] * 8])
     window_ns = (3 * STEP_NS + 5 * TASK_NS, 7 * STEP_NS + 5 * TASK_NS)
     assert chosen([facts_of(records, window_ns=window_ns)]) == [{(0, 4), (0, 5), (0, 6)}]
-    assert chosen([facts_of(records)]) == [{(0, step) for step in range(2, 9)}]
+    assert chosen([facts_of(records)]) == [{(0, step) for step in range(1, 9)}]
 
 
-def test_the_first_recorded_step_stays_that_when_others_are_selected() -> None:
+@pytest.mark.parametrize(("more_ns", "first"), [(STEP_NS // 3, 1), (STEP_NS, 2)])
+def test_a_first_step_is_ordinary_unless_it_warms_up(more_ns: int, first: int) -> None:
+    """It warms up where it takes half as long again as the others do."""
+    records = recorded(0, [[20] * 8])
+    steps = records.steps
+    start_ns = np.where(steps.iteration == 1, steps.start_ns - more_ns, steps.start_ns)
+    facts = facts_of(replace(records, steps=replace(steps, start_ns=start_ns)))
+    assert chosen([facts]) == [{(0, step) for step in range(first, 9)}]
+
+
+def test_a_step_that_warms_up_stays_that_when_others_are_selected() -> None:
     """A selection does not make its own first step a warm-up."""
     records = recorded(0, [[20] * 8])
     wanted = RankRequest(Selection(steps=range(3, 8)), StepOperators(), draw=False)

@@ -309,7 +309,7 @@ class Reference:
 
 def measured(made: Records) -> Measured:
     """The whole of a rank, with the causes of its idle time."""
-    part, overlap = cut(made, Selection.all()), measure_overlap(made.tasks, made.ops)
+    part, overlap = cut(made, Selection()), measure_overlap(made.tasks, made.ops)
     return Measured(part, overlap, measure_idle(part, overlap))
 
 

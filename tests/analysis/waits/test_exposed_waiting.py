@@ -88,8 +88,7 @@ def waits_of(ranks: list[list[Op]]) -> Waits:
 def split(*ranks: tuple[list[Op], list[tuple[int, int]]]) -> list[tuple[int, int, int]]:
     """Exposed, waiting and transfer of each rank, given its ops and when it computes."""
     facts = [facts_of(ops, computing) for ops, computing in ranks]
-    nothing = [np.zeros(0, np.bool_) for _ in ranks]
-    parts = split_exposed(facts, waits_of([ops for ops, _ in ranks]), nothing)
+    parts, _ = split_exposed(facts, waits_of([ops for ops, _ in ranks]))
     columns = (parts.exposed_ns, parts.waiting_ns, parts.transfer_ns)
     return list(zip(*(column.tolist() for column in columns), strict=True))
 

@@ -152,8 +152,11 @@ class IdleSums:
             gap: (n,) the row in `gaps` of each stretch.
             periods: when each step (k,) begins and ends; no part reaches over such a moment.
         """
-        self._inner, self._gap, self._periods, self._strings = gaps.inner, gap, periods, strings
-        self._total_ns = np.zeros((len(periods[0]) + 1) * len(CAUSES), np.int64)
+        self._inner, self._gap, self._strings = gaps.inner, gap, strings
+        begin_ns, end_ns = periods
+        self._steps = np.append(np.flatnonzero(end_ns > begin_ns), NO_STEP)
+        self._periods = begin_ns[self._steps[:-1]], end_ns[self._steps[:-1]]
+        self._total_ns = np.zeros((len(begin_ns) + 1) * len(CAUSES), np.int64)
         self._seen, self._calls = [_NONE], [(_NONE, _NONE)]
         self._drawn = [_Drawn.empty()]
 
@@ -164,7 +167,7 @@ class IdleSums:
         length_ns = parts.end_ns - parts.start_ns
         gap = self._gap[parts.stretch]
         inner = self._inner[gap]
-        step = open_at(parts.start_ns, *self._periods)
+        step = self._steps[open_at(parts.start_ns, *self._periods)]
         for rows, owner in (
             (np.flatnonzero(inner), np.full(len(parts), NO_STEP)),
             (np.flatnonzero(step != NO_STEP), step),
