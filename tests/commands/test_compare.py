@@ -88,12 +88,17 @@ def test_a_run_does_not_differ_from_itself(
     report = timeline.compare(shelf.get(one).path, shelf.get(other).path, here / "t.pftrace")
     comparison = report.comparison
     assert comparison.per_step
-    for table in (comparison.steps, comparison.ranks, comparison.operators, comparison.collectives):
+    for table in (comparison.operators, comparison.collectives):
         assert len(table)
         assert not table["delta_ns"].any()
-    assert not comparison.overall["delta_ns"].any()
-    (said,) = comparison.sentences()
-    assert said.startswith("Step exactly as long as before: ")
+    # Without marks of steps on the host, nothing tells when the first one began.
+    marked = other != "kernel-details"
+    assert not comparison.steps["delta_ns"][0 if marked else 1 :].any()
+    if marked:
+        assert not comparison.ranks["delta_ns"].any()
+        assert not comparison.overall["delta_ns"].any()
+        (said,) = comparison.sentences()
+        assert said.startswith("Step exactly as long as before: ")
 
 
 @pytest.mark.parametrize("layout", ["torch-text", "torch-db", "mindstudio"])

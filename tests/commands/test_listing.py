@@ -115,7 +115,13 @@ def test_json_overlap(command: Command, shelf: ProfileShelf, layout: str) -> Non
     for row in rows:
         parts = {"copies_ns", "outside_ns", "idle_ns"}
         renamed = {"exposed_communication_ns"}
-        assert set(row) == {"rank", "graph", "step", *OVERLAP_FIELDS, *parts, *renamed}
+        around = {"period_ns", "before_ns", "between_ns"}
+        assert set(row) == {"rank", "graph", "step", *OVERLAP_FIELDS, *parts, *around, *renamed}
+        if row["step"] is None:
+            assert {row[name] for name in around} == {None}
+        else:
+            span_ns = row["computing_ns"] + row["not_overlapped_ns"] + row["free_ns"]
+            assert row["period_ns"] == row["before_ns"] + span_ns + row["between_ns"]
         assert row["exposed_communication_ns"] == row["not_overlapped_ns"]
         assert row["free_ns"] == sum(row[part] or 0 for part in parts)
         assert {type(row[field]) for field in OVERLAP_FIELDS} == {int}

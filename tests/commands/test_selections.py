@@ -122,7 +122,13 @@ def test_selection_is_exact(
     picture = command.loaded("out.pftrace")
     for rank in profile.run.ranks:
         chosen = [one for one in rank.iterations if one.graph in graphs and one.number in steps]
-        assert whole_overlap(report, rank.rank) == measure_overlap(chosen)
+        if "--steps" in options and len(graphs) == 1:
+            # A step of another graph lies between each two.
+            apart = [measure_overlap([one]) for one in chosen]
+            wanted = {field: sum(one[field] for one in apart) for field in OVERLAP_FIELDS}
+        else:
+            wanted = measure_overlap(chosen)
+        assert whole_overlap(report, rank.rank) == wanted
         per_step = {
             (row["graph"], row["step"]): {field: row[field] for field in OVERLAP_FIELDS}
             for row in report["overlap"]

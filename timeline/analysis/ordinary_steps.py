@@ -18,18 +18,23 @@ LEAST_ORDINARY = 3
 """With fewer, every step with device tasks is as good as another."""
 
 
-def ordinary_steps(ranks: Sequence[RankFacts]) -> tuple[Bool, ...]:
+def ordinary_steps(ranks: Sequence[RankFacts], *, with_first: bool = True) -> tuple[Bool, ...]:
     """For each rank, which of its selected steps are ordinary, (steps,) each.
 
     A step is ordinary if it has device tasks, and on no rank is a first one of its graph that warms
     up, or cut by the edge of the recording (or by a window). With fewer than LEAST_ORDINARY such,
     all steps with device tasks are. Where no rank has any device task, communication ops stand for
     them.
+
+    with_first: whether a first step that does not warm up is ordinary. Of two runs that are
+    compared, one may warm up.
     """
     measured = np.concatenate([np.zeros(0, np.bool_), *measured_steps(ranks)])
     if not measured.any():
         return tuple(np.zeros(len(rank.steps), np.bool_) for rank in ranks)
-    odd = np.concatenate([_warms_up(rank) | rank.recorded.cut for rank in ranks]) | ~measured
+    first = [_warms_up(rank) if with_first else rank.recorded.first for rank in ranks]
+    cut = [rank.recorded.cut for rank in ranks]
+    odd = np.concatenate(first) | np.concatenate(cut) | ~measured
     step = number_steps(ranks)
     is_odd = np.zeros(int(step.max()) + 1, np.bool_)
     is_odd[step[odd & _in_measured_rank(ranks, measured)]] = True

@@ -432,11 +432,11 @@ def _tells_operators(facts: Sequence[RankFacts]) -> bool:
 
 
 def _compared(base: JoinedRanks, new: JoinedRanks, names: OperatorNames) -> Comparison:
-    """Compare the ordinary steps of both runs; all steps where either has too few of them."""
+    """Compare the ordinary steps of both runs; all that they did where either has no steps."""
     runs = (base, new)
-    if all(run.tells_ordinary for run in runs):
+    if all(run.has_steps for run in runs):
         figures = (Figures.of(*base.ordinary()), Figures.of(*new.ordinary()))
-        chosen = (ordinary_steps(base.facts), ordinary_steps(new.facts))
+        chosen = tuple(ordinary_steps(run.facts, with_first=False) for run in runs)
     else:
         figures = (Figures.of(base.facts, base.waiting), Figures.of(new.facts, new.waiting))
         chosen = (measured_steps(base.facts), measured_steps(new.facts))

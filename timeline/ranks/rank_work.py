@@ -302,8 +302,8 @@ def _collectives_of(records: Records, part: Cut, request: RankRequest) -> RankCo
 def _ordinary_facts(
     facts: RankFacts, records: Records, part: Cut, request: RankRequest
 ) -> RankFacts | None:
-    """Return the facts of the periods of ordinary steps alone; None where there are no steps."""
-    (ordinary,) = ordinary_steps([facts])
+    """Return the facts of ordinary steps alone, edges included; None where there are none."""
+    (ordinary,) = ordinary_steps([facts], with_first=False)
     if not ordinary.any():
         return None
     its = cut_steps(part, ordinary)

@@ -10,7 +10,6 @@ import numpy as np
 
 from timeline.analysis.chosen_detail import ChosenDetail
 from timeline.analysis.clocks import JoinedClock, RankClock, join_clocks
-from timeline.analysis.ordinary_steps import ordinary_steps
 from timeline.analysis.path.critical_path import CriticalPath
 from timeline.analysis.path.path_items import RankPath
 from timeline.analysis.path.path_steps import critical_path
@@ -84,11 +83,12 @@ class JoinedRanks:
         return tuple(rank.facts for rank in self.ranks)
 
     @property
-    def tells_ordinary(self) -> bool:
-        """Whether there are enough ordinary steps to leave others out, or no others."""
-        pairs = zip(self.facts, ordinary_steps(self.facts), strict=True)
-        return not any(
-            (chosen & (rank.recorded.first | rank.recorded.cut)).any() for rank, chosen in pairs
+    def has_steps(self) -> bool:
+        """Return whether each rank that did anything has steps in which it did."""
+        return all(
+            rank.ordinary is not None
+            for rank in self.facts
+            if rank.overlap_ns["computing_ns"] or rank.overlap_ns["communication_ns"]
         )
 
     def ordinary(self) -> tuple[tuple[RankFacts, ...], Waiting]:
