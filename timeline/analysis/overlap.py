@@ -143,17 +143,30 @@ def communication_spans(records: Records, membership: Membership) -> tuple[Spans
     return records.ops, membership.ops
 
 
-def measure_overlap(tasks: Tasks, communication: Spans, rule: FreeRule = INNER) -> Overlap:
-    """Return the overlap of all tasks and communication ops."""
+def measure_overlap(
+    tasks: Tasks,
+    communication: Spans,
+    rule: FreeRule = INNER,
+    unrecorded: IntervalSet | None = None,
+) -> Overlap:
+    """Return the overlap of all tasks and communication ops.
+
+    unrecorded: when the device did what is not recorded, which is free for nothing that is.
+    """
     computing = union(tasks.start_ns[tasks.compute], tasks.end_ns[tasks.compute])
     communicating = union(communication.start_ns, communication.end_ns)
     busy = union_of_sets(computing, communicating)
+    stretches = IntervalSet(busy.start_ns[:1], busy.end_ns[-1:])
+    gaps = IntervalSet(busy.end_ns[:-1], busy.start_ns[1:])
+    if unrecorded is not None and len(unrecorded):
+        gaps = subtract(gaps, unrecorded)
+        stretches = union_of_sets(busy, gaps)
     return Overlap.of(
         computing,
         communicating,
         union(tasks.start_ns[tasks.copy], tasks.end_ns[tasks.copy]),
-        IntervalSet(busy.start_ns[:1], busy.end_ns[-1:]),
-        IntervalSet(busy.end_ns[:-1], busy.start_ns[1:]),
+        stretches,
+        gaps,
         rule,
     )
 

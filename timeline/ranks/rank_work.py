@@ -19,7 +19,7 @@ from timeline.analysis.filed_times import filed_totals, with_filed_times
 from timeline.analysis.gains.recording import MOST_ITEMS, Recording, record_rank
 from timeline.analysis.idle.idle_causes import measure_idle
 from timeline.analysis.idle.idle_sums import IdleCause
-from timeline.analysis.idle.lost_kernels import with_lost_kernels
+from timeline.analysis.idle.lost_kernels import cut_off_before, with_lost_kernels
 from timeline.analysis.memory_peaks import memory_peaks
 from timeline.analysis.memory_samples import with_memory_of_graphs
 from timeline.analysis.ordinary_steps import ordinary_steps
@@ -378,7 +378,8 @@ def _selected(part: Cut, request: RankRequest, *, edges: bool = False) -> Select
     selection = request.selection
     cut_through = selection.graphs, selection.steps, request.window_ns
     rule = records.free_rule if cut_through == (None, None, None) else INNER
-    whole = measure_overlap(part.around.tasks, every, rule)
+    cut_off = cut_off_before(part.around)
+    whole = measure_overlap(part.around.tasks, every, rule, cut_off)
     totals = totals_by_period(whole, periods.begin_ns, periods.end_ns)
     if not part.every_step:
         reached = union(periods.begin_ns, periods.end_ns)

@@ -9,24 +9,37 @@ import numpy as np
 from timeline.analysis.idle.call_kinds import capture_edges, launching_names
 from timeline.columns.columns import Bool, Rows
 from timeline.columns.distinct import distinct, distinct_values, rows_by_value
-from timeline.columns.intervals import union
+from timeline.columns.intervals import IntervalSet, union, union_of_sets
 from timeline.columns.strings import NO_NAME
 from timeline.records.not_given import NO_ID, NO_TIME
-from timeline.records.tables import RUNTIME, Records, Spans
-from timeline.units import spell_number
+from timeline.records.tables import GPU, RUNTIME, Records, Spans
+from timeline.units import spell_number, spell_short
 
-__all__ = ["with_lost_kernels"]
+LONG_NS = 10_000_000
+"""What starts so long after its launch as the first of its stream had to wait for other work."""
 
 
 def with_lost_kernels(records: Records) -> Records:
-    """Add when kernels of a GPU may have run that were not recorded, and warn of them.
+    """Add when kernels of a GPU may have run that were not recorded, and warn of those it lost.
 
+    The recording may begin in the middle of the work of a stream, see `cut_off_before`.
     A launch lost its kernels where nothing on the device has its connection, although something
     that was launched later has run. A stream runs kernels in the order of their launches, so they
     ran between what was launched before and after on the busier one of the streams around. What was
     launched last may not have run when the recording ended.
     """
     host, tasks = records.host, records.tasks
+    cut_off = cut_off_before(records)
+    if len(cut_off):
+        warning = (
+            f"rank {records.rank}: the recording begins in the middle of the work of a stream; "
+            f"{spell_short(cut_off.total_ns)} before its first kernel count for nothing."
+        )
+        records = replace(
+            records,
+            unrecorded=Spans(cut_off.start_ns, cut_off.end_ns),
+            warnings=(*records.warnings, warning),
+        )
     lost = _launches_without_tasks(records)
     if not len(lost):
         return records
@@ -41,10 +54,26 @@ def with_lost_kernels(records: Records) -> Records:
     start_ns = np.maximum(host.start_ns[lost], ended_ns)
     end_ns = tasks.start_ns[launched[last]]
     some = start_ns < end_ns
-    times = union(start_ns[some], end_ns[some])
+    times = union_of_sets(union(start_ns[some], end_ns[some]), cut_off)
     records = replace(records, unrecorded=Spans(times.start_ns, times.end_ns))
     said = " without a kernel, though later ones have theirs"
     return _with_warning(records, lost, said) if len(lost) else records
+
+
+def cut_off_before(records: Records) -> IntervalSet:
+    """Return when streams of a GPU worked on what was launched before the recording began.
+
+    That is before the first kernel of a stream, from its launch on, if that was long before.
+    """
+    tasks = records.tasks
+    kernels = np.flatnonzero(tasks.compute & (tasks.launch_ns != NO_TIME))
+    if records.hardware != GPU or not len(kernels):
+        return union(tasks.start_ns[:0], tasks.end_ns[:0])
+    kernels = kernels[np.argsort(tasks.start_ns[kernels], kind="stable")]
+    _, first = np.unique(tasks.stream[kernels], return_index=True)
+    launch_ns, start_ns = tasks.launch_ns[kernels[first]], tasks.start_ns[kernels[first]]
+    late = start_ns - launch_ns > LONG_NS
+    return union(launch_ns[late], start_ns[late])
 
 
 def _with_warning(records: Records, lost: Rows, said: str) -> Records:
