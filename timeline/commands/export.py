@@ -34,7 +34,7 @@ from timeline.encoders.formats import format_of
 from timeline.errors import LimitError, spell_ids
 from timeline.figures.filed_verdict import FiledVerdict
 from timeline.figures.highlights import highlights_of
-from timeline.figures.memory_graph_tables import MOST_AT_PEAK
+from timeline.figures.memory_tables import MOST_AT_PEAK
 from timeline.figures.parallel_tables import ParallelIndices, parallel_indices
 from timeline.figures.rank_tables import Figures
 from timeline.figures.verdict import Verdict

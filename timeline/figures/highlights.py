@@ -10,8 +10,6 @@ from timeline.figures.verdict import Verdict
 from timeline.tracks.root_rows import IDLES_FOR_DATA, SLOWS_OTHERS, Highlights, RunRank, SlowStep
 from timeline.tracks.side_by_side import BASE, NEW
 
-__all__ = ["highlights_of", "remarks_of_comparison"]
-
 
 def highlights_of(verdict: Verdict, ranks: int) -> Highlights:
     """What a verdict on so many ranks points at; a rank that is alone is not told apart."""

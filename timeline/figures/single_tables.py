@@ -17,8 +17,6 @@ from timeline.figures.collective_tables import kind_names
 from timeline.figures.table import Table, join_tables
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 
-__all__ = ["call_table", "op_table", "task_table"]
-
 _ROLES = np.array([role.name.lower() for role in TaskRole], object)
 _PHASES = np.array([None, *(phase.name.lower() for phase in Phase if phase)], object)
 

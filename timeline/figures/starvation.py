@@ -9,14 +9,12 @@ import numpy as np
 from timeline.analysis.idle.idle_sums import CAUSES, IdleCause
 from timeline.columns.columns import Int64
 from timeline.columns.distinct import distinct_values
-from timeline.figures.data_advice import mean_intervals
+from timeline.figures.advice import mean_intervals
 from timeline.figures.data_tables import Bottleneck
 from timeline.figures.mean_step import mean_steps
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.frozen import dataclass
-
-__all__ = ["LEAST_SHARE", "Starved", "find_starved"]
 
 LEAST_SHARE = 0.5
 """A device idles for data if it waits for data for this share at least of the time from one step to

@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 
 from timeline.analysis.work.operators import HOST_CORE
-from timeline.figures.cluster_advice import mean_rows
+from timeline.figures.advice import mean_rows
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.units import spell_flop, spell_like, spell_share, spell_short
-
-__all__ = ["untimed_sentences"]
 
 MOST_OPERATORS = 3
 """Operators of the host that are named."""

@@ -21,12 +21,11 @@ from timeline.analysis.waits.culprit import Culprit
 from timeline.analysis.waits.waiting import Basis
 from timeline.columns.columns import Bool, Int64
 from timeline.figures import verdict_words as words
-from timeline.figures.advice import worst_of_each
-from timeline.figures.data_advice import ABOUT_DATA, STEP_INTERVAL, STEP_INTERVAL_OF_RANKS
+from timeline.figures.advice import ABOUT_DATA, STEP_INTERVAL, STEP_INTERVAL_OF_RANKS, worst_of_each
 from timeline.figures.findings import ReportedFindings
 from timeline.figures.idle_words import idle_sentence, mean_idle
 from timeline.figures.mean_step import MeanStep, mean_steps
-from timeline.figures.pipeline_table import pipeline_sentences
+from timeline.figures.parallel_tables import pipeline_sentences
 from timeline.figures.rank_tables import Figures
 from timeline.figures.renamed_keys import with_renamed_keys
 from timeline.figures.table import Table

@@ -19,15 +19,6 @@ from timeline.records.not_given import NO_GRAPH, NO_ID
 from timeline.records.profiler_tables.memory_graphs import MemoryGraphs
 from timeline.records.profiler_tables.step_trace import StepPoints
 
-__all__ = [
-    "MEMORY_GRAPHS",
-    "MEMORY_OPERATORS",
-    "MEMORY_TENSORS",
-    "MOST_AT_PEAK",
-    "MemoryTables",
-    "memory_tables",
-]
-
 MEMORY_GRAPHS: Mapping[str, type] = {
     "rank": int,
     "graph": int,
@@ -228,3 +219,21 @@ def _texts(strings: Iterable[str]) -> _Objects:
     found = np.array([*strings], object)
     found[NO_NAME] = None
     return found
+
+
+def memory_table(facts: Sequence[RankFacts]) -> Table:
+    """See `Figures.memory`."""
+    rows = list[tuple[int, str | None, str, str, int]]()
+    for rank in facts:
+        memory = rank.memory
+        if memory.reserved_bytes != NO_ID:
+            rows.append((rank.rank, RESERVED, "", RESERVED, memory.reserved_bytes))
+        columns = (memory.table.group, memory.table.name, memory.table.peak_bytes)
+        for group, name, peak_bytes in zip(*(one.tolist() for one in columns), strict=True):
+            rows.append((rank.rank, None, memory.strings[group], memory.strings[name], peak_bytes))
+    return Table.of_rows(_MEMORY, rows)
+
+
+RESERVED = "reserved"
+"""What the most memory that was reserved is called among peaks."""
+_MEMORY = {"rank": int, "metric": object, "group": object, "name": object, "peak_bytes": int}
