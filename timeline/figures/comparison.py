@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import field, fields
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,8 @@ from timeline.figures.table import Table, join_columns
 from timeline.figures.time_tables import extent_ns
 from timeline.figures.verdict import slowest_rank_of_each_step
 from timeline.frozen import dataclass
+from timeline.tracks.root_rows import SLOWS_OTHERS, RunRank
+from timeline.tracks.side_by_side import BASE, NEW
 from timeline.units import spell_count, spell_duration
 
 LEAST_STEPS = 5
@@ -336,27 +338,11 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison as plain values."""
+        tables = {one.name: getattr(self, one.name) for one in fields(self)}
         return {
             "per_step": self.per_step,
             "sentences": list(self.sentences()),
-            "overall": self.overall.to_dicts(),
-            "steps": self.steps.to_dicts(),
-            "ranks": self.ranks.to_dicts(),
-            "operators": self.operators.to_dicts(),
-            "collectives": self.collectives.to_dicts(),
-            "causes": self.causes.to_dicts(),
-            "waiting": self.waiting.to_dicts(),
-            "idle_causes": self.idle_causes.to_dicts(),
-            "idle_calls": self.idle_calls.to_dicts(),
-            "copies": self.copies.to_dicts(),
-            "hccl_tasks": self.hccl_tasks.to_dicts(),
-            "launchers": self.launchers.to_dicts(),
-            "memory": self.memory.to_dicts(),
-            "rank_causes": self.rank_causes.to_dicts(),
-            "frequencies": self.frequencies.to_dicts(),
-            "framework_operators": self.framework_operators.to_dicts(),
-            "operator_memory": self.operator_memory.to_dicts(),
-            "modules": self.modules.to_dicts(),
+            **{name: one.to_dicts() for name, one in tables.items() if isinstance(one, Table)},
         }
 
 
@@ -390,6 +376,16 @@ def most_waited_for(waiting: Table) -> int | None:
     if most is None or not all_ns or 2 * most["delta_ns"] / all_ns <= 1:
         return None
     return int(most["waited_for_rank"])
+
+
+def remarks_of_comparison(comparison: Comparison) -> dict[RunRank, str]:
+    """Return the remark on the one rank that waiting changed for, in the run that waits longer."""
+    rank = most_waited_for(comparison.waiting)
+    if rank is None:
+        return {}
+    rows = np.ma.filled(comparison.waiting["waited_for_rank"] == rank, False)
+    worse = int(comparison.waiting["delta_ns"][rows].sum()) > 0
+    return {(NEW if worse else BASE, rank): SLOWS_OTHERS}
 
 
 def _frequencies(sides: tuple[Figures, Figures]) -> Table:

@@ -290,7 +290,7 @@ class Figures:
         What hosts wait for data is found by replaying the run; what else says that data come late,
         as idle time and step traces do, only tells how much is lost.
         """
-        from timeline.figures.starvation import find_starved  # which is made of these figures
+        from timeline.figures.unreplayed import find_starved  # which is made of these figures
 
         starved = None if self.findings.knows_input else find_starved(self)
         if starved is None:
