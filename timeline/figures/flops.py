@@ -6,11 +6,13 @@ import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from itertools import islice
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from timeline.analysis.rank_facts import RankFacts
-from timeline.figures.table import Table
+from timeline.figures.table import Table, given, join_tables, masked_if_needed, texts_or_none
 from timeline.frozen import dataclass
 from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID
@@ -38,33 +40,28 @@ def flops_table(facts: Sequence[RankFacts]) -> Table:
     as fc3-Dense(Gradients). A scope may lie in several others, so its name and parent together tell
     it.
     """
-    return Table.of_rows(FLOPS, (row for rank in facts for row in _rows(rank)))
+    return join_tables(map(_flops, facts), FLOPS)
 
 
-def _rows(facts: RankFacts) -> Iterator[tuple[object, ...]]:
-    strings, table = facts.profiler_tables.strings, facts.profiler_tables.of(FlopRows)
-    for level, name, parent, step, unit, flop, rate, share in zip(
-        table.level.tolist(),
-        table.name.tolist(),
-        table.parent.tolist(),
-        table.step.tolist(),
-        table.unit.tolist(),
-        table.flop.tolist(),
-        table.flop_per_s.tolist(),
-        table.utilization.tolist(),
-        strict=True,
-    ):
-        yield (
-            facts.rank,
-            FlopLevel(level).name.lower(),
-            strings[name] or None,
-            strings[parent] or None,
-            None if step == NO_ID else step,
-            FlopUnit(unit).name.lower(),
-            None if flop == NO_ID else flop,
-            None if rate == NO_ID else rate,
-            None if np.isnan(share) else share,
-        )
+def _flops(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
+    rows = facts.profiler_tables.of(FlopRows)
+    strings = texts_or_none(facts.profiler_tables.strings)
+    unknown = np.isnan(rows.utilization)
+    return {
+        "rank": np.full(len(rows), facts.rank, np.int64),
+        "level": _LEVELS[rows.level],
+        "name": strings[rows.name],
+        "parent": strings[rows.parent],
+        "step": given(rows.step, NO_ID),
+        "unit": _UNITS[rows.unit],
+        "flop": given(rows.flop, NO_ID),
+        "flop_per_s": given(rows.flop_per_s, NO_ID),
+        "utilization": masked_if_needed(np.ma.masked_array(rows.utilization, unknown)),
+    }
+
+
+_LEVELS = np.array([level.name.lower() for level in FlopLevel], object)
+_UNITS = np.array([unit.name.lower() for unit in FlopUnit], object)
 
 
 ROOT = "Total"

@@ -13,7 +13,7 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.work.operator_steps import OperatorSteps
 from timeline.columns.columns import Bool, Codes, Float64, Int64
 from timeline.columns.group_by import group_by
-from timeline.figures.table import Table, join_parts, join_tables, masked_if_needed
+from timeline.figures.table import Table, join_parts, join_tables, masked_if_needed, no_numbers
 from timeline.frozen import dataclass
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.profiler_tables.operators import (
@@ -123,8 +123,8 @@ def with_file_sums(operators: Table, sums: Table) -> Table:
     added = {
         "source": np.full(count, _TASKS, object),
         "mean_ns": _mean(total_ns, np.asarray(operators["count"])),
-        "dispatch_ns": _nothing(count),
-        "run_ns": _nothing(count),
+        "dispatch_ns": no_numbers(count),
+        "run_ns": no_numbers(count),
         "share": _share(total_ns, [np.asarray(operators["rank"])]),
     }
     texts = np.full(len(files), "", object)
@@ -132,9 +132,9 @@ def with_file_sums(operators: Table, sums: Table) -> Table:
         "communication": np.zeros(len(files), np.int64),
         "name": texts,
         "shapes": texts,
-        "shortest_ns": _nothing(len(files)),
-        "longest_ns": _nothing(len(files)),
-        "waited_ns": _nothing(len(files)),
+        "shortest_ns": no_numbers(len(files)),
+        "longest_ns": no_numbers(len(files)),
+        "waited_ns": no_numbers(len(files)),
         **files.columns,
         "core": np.where(files["core"] == None, "", files["core"]),  # noqa: E711 - row by row
     }
@@ -159,8 +159,8 @@ def _of_tasks(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
         "count": count,
         "total_ns": total_ns,
         "mean_ns": _mean(total_ns, count),
-        "dispatch_ns": _nothing(len(first)),
-        "run_ns": _nothing(len(first)),
+        "dispatch_ns": no_numbers(len(first)),
+        "run_ns": no_numbers(len(first)),
         "share": _share(total_ns, [np.zeros(len(first), np.int64)]),
     }
 
@@ -283,10 +283,6 @@ def _without(texts: npt.NDArray[np.object_], absent: Bool) -> npt.NDArray[np.obj
     made = texts.copy()
     made[absent] = None
     return made
-
-
-def _nothing(count: int) -> npt.NDArray[Any]:
-    return np.ma.masked_array(np.zeros(count, np.int64), np.ones(count, np.bool_))
 
 
 def _mean(total_ns: Int64, count: Int64) -> npt.NDArray[Any]:

@@ -14,7 +14,7 @@ from timeline.analysis.waits.pipeline import Bubbles, measure_bubbles
 from timeline.analysis.waits.waiting import Pairs
 from timeline.columns.columns import Bool, Int64, Rows, sort_rows
 from timeline.columns.distinct import distinct_values
-from timeline.figures.table import Table, join_parts, masked_if_needed
+from timeline.figures.table import Table, given, join_parts, masked_if_needed
 from timeline.frozen import dataclass
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.profiler_tables.cluster import (
@@ -69,11 +69,11 @@ def _parts(facts: RankFacts) -> Iterator[Mapping[str, npt.NDArray[Any]]]:
         fp_start, bp_end = np.array([*points.values()], object)[which].T
         yield {
             "rank": np.full(len(rows), facts.rank, np.int64),
-            "graph": _given(steps.graph[rows], NO_GRAPH),
+            "graph": given(steps.graph[rows], NO_GRAPH),
             "step": steps.iteration[rows],
             "of": np.full(len(rows), None, object),
-            "start_ns": _given(steps.start_ns[rows] - trace.lead_ns[rows], NO_TIME),
-            **{part: _given(getattr(trace, part)[rows], NO_TIME) for part in PARTS},
+            "start_ns": given(steps.start_ns[rows] - trace.lead_ns[rows], NO_TIME),
+            **{part: given(getattr(trace, part)[rows], NO_TIME) for part in PARTS},
             "fp_start": fp_start,
             "bp_end": bp_end,
         }
@@ -118,12 +118,6 @@ def _points(facts: RankFacts, graph: int) -> _Points:
 
 def _graph(graph: int) -> int | None:
     return None if graph == NO_GRAPH else graph
-
-
-def _given(values: Int64, absent: int) -> npt.NDArray[Any]:
-    """The values, masked where they are not given."""
-    not_given = values == absent
-    return np.ma.masked_array(np.where(not_given, 0, values), not_given)
 
 
 def mean_time_ns(times_ns: Int64) -> int | None:

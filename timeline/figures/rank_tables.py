@@ -181,11 +181,11 @@ class Figures:
     parallel_times: Table = field(default_factory=lambda: Table({}))
     """A row per rank and step: computing and communication, see `parallel_times_table`."""
     memory_graphs: Table = field(default_factory=lambda: Table({}))
-    """A row per rank and graph: its peak, see `MemoryTables`."""
+    """A row per rank and graph: its peak, see `memory_tables`."""
     memory_operators: Table = field(default_factory=lambda: Table({}))
-    """A row per rank, graph and node, or allocation, see `MemoryTables`."""
+    """A row per rank, graph and node, or allocation, see `memory_tables`."""
     memory_tensors: Table = field(default_factory=lambda: Table({}))
-    """A row per rank, graph and tensor, or allocation, see `MemoryTables`."""
+    """A row per rank, graph and tensor, or allocation, see `memory_tables`."""
     advice: Table = field(default_factory=lambda: Table({}))
     """A row per number beyond its threshold, the worst first, see `advice_table`."""
     framework_operators: Table = field(default_factory=lambda: Table({}))
@@ -224,7 +224,7 @@ class Figures:
         """
         ordinary = ordinary_steps(facts)
         exposed, exposed_steps = exposed_tables(facts, waiting.waits, ordinary)
-        memory = memory_tables(facts)
+        memory_graphs, memory_operators, memory_tensors = memory_tables(facts)
         operator_steps = operator_step_table(facts)
         critical_path = path_table(CriticalPath() if path is None else path)
         computing_causes = computing_table(facts)
@@ -273,9 +273,9 @@ class Figures:
                 step_trace=step_trace_table(facts),
                 parallel=parallel_table(facts),
                 parallel_times=parallel_times_table(facts),
-                memory_graphs=memory.graphs,
-                memory_operators=memory.operators,
-                memory_tensors=memory.tensors,
+                memory_graphs=memory_graphs,
+                memory_operators=memory_operators,
+                memory_tensors=memory_tensors,
                 framework_operators=framework_operator_table(facts),
                 framework_modules=framework_module_table(facts),
                 work_classes=class_table(facts),

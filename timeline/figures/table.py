@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from timeline.columns.columns import Codes
 from timeline.figures.short_names import shortened
 from timeline.frozen import dataclass
 from timeline.printable import printable
@@ -103,6 +104,22 @@ def _are_equal(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
 def masked_if_needed(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """A column that is masked only where a value is, as sums of no rows are otherwise."""
     return column if np.ma.getmaskarray(column).any() else np.ma.getdata(column)
+
+
+def given(values: npt.NDArray[Any] | Codes, absent: int) -> npt.NDArray[Any]:
+    """Return the values, masked where they are absent."""
+    not_given = values == absent
+    return np.ma.masked_array(values, not_given) if not_given.any() else np.asarray(values)
+
+
+def no_numbers(count: int) -> npt.NDArray[Any]:
+    """Return a column of so many numbers, none of which is given."""
+    return np.ma.masked_array(np.zeros(count, np.int64), True)
+
+
+def texts_or_none(texts: Iterable[str]) -> npt.NDArray[np.object_]:
+    """Return strings as objects, None for empty ones."""
+    return np.array([text or None for text in texts], object)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
