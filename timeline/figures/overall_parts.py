@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -228,13 +227,8 @@ def classes_of(operators: Table, *, vector_known: bool) -> npt.NDArray[Any]:
     return np.array([*told], object)
 
 
-_Key = tuple[str, str]
-"""By what a class is told, and its metric."""
-_NOT_TOLD = (None, None)
-
-
 def pair_classes(sides: tuple[Table, Table], shares: tuple[float, float]) -> Table:
-    """The classes of both runs, in the order in which they are told; none if neither tells any.
+    """Return the classes of both runs in order of appearance; none if neither run has any.
 
     Args:
         sides: see `Figures.work_classes`. A run tells a class where all its ranks do.
@@ -244,17 +238,12 @@ def pair_classes(sides: tuple[Table, Table], shares: tuple[float, float]) -> Tab
         metric, part_of (of nothing), base_ns, new_ns and delta_ns; by, base_count and new_count;
         masked where a run does not tell.
     """
-    sums = [_sums(side) for side in sides]
-    keys = list(dict.fromkeys(key for of_run in sums for key in of_run))
+    runs = [_class_sums(side, share) for side, share in zip(sides, shares, strict=True)]
     rows = []
-    for by, metric in keys if any(map(_tells, sums)) else ():
-        counts, times = zip(*(of_run.get((by, metric), _NOT_TOLD) for of_run in sums), strict=True)
-        base_ns, new_ns = (
-            None if time is None else round(time * share)
-            for time, share in zip(times, shares, strict=True)
-        )
-        delta_ns = None if base_ns is None or new_ns is None else new_ns - base_ns
-        rows.append((metric, "", base_ns, new_ns, delta_ns, by, *counts))
+    for by, metric in {**runs[0], **runs[1]} if any(any(run.values()) for run in runs) else ():
+        base, new = (run.get((by, metric)) or (None, None) for run in runs)
+        delta_ns = None if base[1] is None or new[1] is None else new[1] - base[1]
+        rows.append((metric, "", base[1], new[1], delta_ns, by, base[0], new[0]))
     return Table.of_rows(_COLUMNS, rows)
 
 
@@ -270,21 +259,17 @@ _COLUMNS = {
 }
 
 
-def _sums(side: Table) -> dict[_Key, tuple[int | None, int | None]]:
-    """The count and time of each class over all ranks, None where one does not tell it."""
-    found: dict[_Key, tuple[int | None, int | None]] = {}
+def _class_sums(side: Table, share: float) -> dict[tuple[str, str], tuple[int, int] | None]:
+    """Return the count and time of each class over all ranks, None where a rank lacks it."""
+    parts: dict[tuple[str, str], list[tuple[int | None, int | None]]] = {}
     for row in side.to_dicts():
-        key, told = (row["by"], row["metric"]), (row["count"], row["total_ns"])
-        before = found.get(key, (0, 0))
-        if before[0] is None or before[1] is None or None in told:
-            found[key] = _NOT_TOLD
-        else:
-            found[key] = (before[0] + told[0], before[1] + told[1])
-    return found
-
-
-def _tells(sums: dict[_Key, tuple[int | None, int | None]]) -> bool:
-    return any(told is not None for told, _ in sums.values())
+        parts.setdefault((row["by"], row["metric"]), []).append((row["count"], row["total_ns"]))
+    sums = dict[tuple[str, str], tuple[int, int] | None]()
+    for key, of_ranks in parts.items():
+        counts, times_ns = zip(*of_ranks, strict=True)
+        is_known = None not in counts and None not in times_ns
+        sums[key] = (sum(counts), round(sum(times_ns) * share)) if is_known else None
+    return sums
 
 
 def with_classes(parts: Table, classes: Table) -> Table:
@@ -310,13 +295,8 @@ def select_classes(overall: Table, by: str) -> Table:
     chosen = are_classes(overall)
     if not chosen.any():
         return Table({})
-    rows = [at for at, row in enumerate(overall.to_dicts()) if row["by"] == by and any(_told(row))]
-    return overall.take(np.array(rows, np.intp))
-
-
-def _told(row: dict[str, Any]) -> Iterator[int]:
-    """How often the class ran in each run that tells it."""
-    return (row[name] for name in ("base_count", "new_count") if row[name] is not None)
+    ran = [np.ma.filled(overall[name], 0) > 0 for name in ("base_count", "new_count")]
+    return overall.take(np.ma.filled(overall["by"] == by, False) & (ran[0] | ran[1]))
 
 
 def are_classes(overall: Table) -> npt.NDArray[np.bool_]:
