@@ -13,8 +13,7 @@ import numpy as np
 
 from timeline.declarations import fill, with_keywords
 from timeline.errors import in_python
-from timeline.figures.notebook import paragraph_html
-from timeline.figures.table import Table
+from timeline.figures.table import Table, paragraph_html
 from timeline.keywords import ReadingKeywords, SelectionKeywords
 from timeline.library.communication import CommunicationTables
 from timeline.library.data import DataTables

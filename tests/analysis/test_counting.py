@@ -396,7 +396,7 @@ def test_steps_of_databases_are_those_that_torch_npu_summed_up(
                 "FROM StepTraceTime"
             )
         row = whole(report, rank)
-        names = ("computing_ns", "communication_ns", "not_overlapped_ns", "free_ns")
+        names = ("computing_ns", "communication_ns", "exposed_communication_ns", "free_ns")
         assert [row[name] for name in names] == [round(Decimal(str(one)) * 1000) for one in sums]
     rule = "tasks" if capture == "torch-npu-db-2024-10" else "ops"
     assert {one.communication_rule.name for one in report.ranks} == {rule}

@@ -17,9 +17,9 @@ from simulator.writers.companions.memory import (
 from simulator.writers.kineto import memory_samples
 from tests.support.html_page import read
 from tests.support.profile_shelf import ProfileShelf
-from timeline.figures.class_pairs import select_classes
 from timeline.figures.comparison import Comparison
 from timeline.figures.filed_verdict import FiledVerdict
+from timeline.figures.overall_parts import select_classes
 from timeline.reports.terminal import PIPE_WIDTH, Display
 from timeline.reports.terminal_comparison import comparison_text
 

@@ -14,7 +14,7 @@ from tests.support.profile_shelf import (
     Profile,
     ProfileShelf,
 )
-from tests.support.run_command import OVERLAP_FIELDS, Command, whole_overlap
+from tests.support.run_command import OVERLAP_FIELDS, Command, overlap_of, whole_overlap
 
 
 def measure_overlap(iterations: Iterable[Iteration]) -> dict[str, int]:
@@ -130,7 +130,7 @@ def test_selection_is_exact(
             wanted = measure_overlap(chosen)
         assert whole_overlap(report, rank.rank) == wanted
         per_step = {
-            (row["graph"], row["step"]): {field: row[field] for field in OVERLAP_FIELDS}
+            (row["graph"], row["step"]): overlap_of(row)
             for row in report["overlap"]
             if row["rank"] == rank.rank and row["step"] is not None
         }

@@ -243,7 +243,7 @@ def test_d4_overlap_for_every_selection(
             if is_drawn and one.row[-1] not in ("Waiting", "Copies", "Idle"):
                 assert one.name == one.row[-1]
                 sums[one.name] += one.duration_ns
-        fields = ("computing_ns", "communication_ns", "not_overlapped_ns", "free_ns")
+        fields = ("computing_ns", "communication_ns", "exposed_communication_ns", "free_ns")
         assert list(sums.values()) == [reported[field] for field in fields]
         assert reported["computing_ns"] > 0
         assert reported["communication_ns"] > 0
@@ -791,7 +791,7 @@ def test_d19_nothing_to_divide_by(
     report = export.report(profile.path, "--kind", "detail")
     assert export.loaded("out.pftrace").rows("SELECT count(*) FROM slice") != [(0,)]
     for row in report["overlap"]:
-        assert row["communication_ns"] == row["not_overlapped_ns"] == 0
+        assert row["communication_ns"] == row["exposed_communication_ns"] == 0
         assert (row["computing_ns"] > 0) == (len(silent) == 1)
     numbers = [value for row in report["overlap"] for value in row.values() if value is not None]
     assert all(math.isfinite(value) for value in numbers)

@@ -135,7 +135,7 @@ def test_steps_without_tasks_go_where_the_profiler_says(told: Any) -> None:
     report = told(PIPELINE)
     row = only(report["overlap"], rank=2, step=2)
     assert row["computing_ns"] == 123_271_400
-    assert row["not_overlapped_ns"] == 56_018_900
+    assert row["exposed_communication_ns"] == 56_018_900
     assert row["free_ns"] == 180_938_720 - 123_271_400 - 56_018_900
     assert report["critical_path"] == [] and report["idle"] is not None
     causes = {cause["cause"] for one in report["idle"] for cause in one.get("causes", [])}

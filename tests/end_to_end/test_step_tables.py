@@ -24,7 +24,7 @@ from tests.support.run_command import Command
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 KEPT = ("step_trace_time.csv", "communication.json", "communication_matrix.json")
 PARTS_OF_FILE = ("Computing", "Communication", "Communication(Not Overlapped)", "Free")
-PARTS = ("computing_ns", "communication_ns", "not_overlapped_ns", "free_ns")
+PARTS = ("computing_ns", "communication_ns", "exposed_communication_ns", "free_ns")
 
 
 @pytest.fixture

@@ -202,7 +202,7 @@ def test_what_a_step_trace_does_not_tell_is_not_known(tmp_path: Path, command: C
     """Neither computing nor free time; idle time is where it waits for data, and no more."""
     _, profiler = tables_of(tmp_path / "run", write_step_trace, ranks=1)
     report = command.report(profiler)
-    parts = ("computing_ns", "not_overlapped_ns", "free_ns", "copies_ns", "idle_ns")
+    parts = ("computing_ns", "exposed_communication_ns", "free_ns", "copies_ns", "idle_ns")
     assert {row[name] for row in report["overlap"] for name in parts} == {None}
     assert all(row["communication_ns"] >= 0 for row in report["overlap"])
     assert {row["cause"] for row in report["idle"]} <= {"waiting_for_data"}

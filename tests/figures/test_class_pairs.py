@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timeline.figures.class_pairs import (
+from timeline.figures.overall_parts import (
     pair_classes,
     select_classes,
     select_parts,

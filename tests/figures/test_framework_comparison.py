@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from timeline.figures import comparison as comparing
-from timeline.figures.framework_comparison import (
-    OperatorNames,
+from timeline.figures.operator_names import OperatorNames
+from timeline.figures.pairs import (
     pair_framework_operators,
     pair_modules,
     pair_operator_memory,

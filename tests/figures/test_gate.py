@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timeline.figures.gate import LEAST_STEPS, Gate
+from timeline.figures.comparison import LEAST_STEPS, Gate
 
 STEADY = [100, 101, 102, 103, 104]
 NOISY = [80, 90, 100, 130, 160]

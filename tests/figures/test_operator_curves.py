@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timeline.figures.operator_curves import MOST_CURVES, OperatorCurves, operator_curves
+from timeline.figures.operator_tables import MOST_CURVES, OperatorCurves, operator_curves
 from timeline.figures.table import Table
 
 Row = tuple[int, str | None, int]

@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import example, given, settings
 
 from tests.support.examples import at_most
-from timeline.figures.operator_pairs import RunOperators, pair_operators
+from timeline.figures.pairs import RunOperators, pair_operators
 from timeline.figures.table import Table
 
 _words = st.sampled_from(["", "a", "b", "c"])

@@ -11,7 +11,7 @@ import pytest
 from tests.support.profile_shelf import ProfileShelf
 from timeline.analysis.questions import Questions
 from timeline.analysis.rank_facts import RankFacts
-from timeline.figures.computing_table import computing_sentences, computing_table
+from timeline.figures.work_tables import computing_sentences, computing_table
 from timeline.options import StepOperators
 from timeline.profile import open_profile
 from timeline.ranks.rank_records import read_rank

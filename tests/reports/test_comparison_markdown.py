@@ -11,9 +11,8 @@ import pytest
 
 from tests.support.html_page import HOSTILE
 from tests.support.made_figures import made_report
-from timeline.figures.comparison import Comparison
+from timeline.figures.comparison import Comparison, Gate
 from timeline.figures.comparison_sentences import cause_label
-from timeline.figures.gate import Gate
 from timeline.figures.table import Table
 from timeline.reports.comparison_markdown import comparison_markdown
 from timeline.reports.comparison_report import ComparisonReport

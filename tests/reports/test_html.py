@@ -21,7 +21,7 @@ from tests.support.profile_shelf import ProfileShelf
 from timeline.cli.main import main
 from timeline.commands.export import export
 from timeline.errors import OutputError
-from timeline.figures.bandwidth_table import REFERENCE_GB_S, bandwidth_table
+from timeline.figures.collective_tables import REFERENCE_GB_S, bandwidth_table
 from timeline.figures.short_names import shortened
 from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict, total_by_type

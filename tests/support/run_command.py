@@ -14,6 +14,8 @@ from tests.support.perfetto_sql import TraceProcessor
 from timeline.cli.main import main
 
 OPERATOR_VARIABLES = ("PROFILING_FP_START", "FP_POINT", "PROFILING_BP_END", "BP_POINT")
+REPORTED = {"not_overlapped_ns": "exposed_communication_ns"}
+"""Names of the report, by those of tables."""
 OVERLAP_FIELDS = ("computing_ns", "communication_ns", "not_overlapped_ns", "free_ns")
 
 
@@ -74,4 +76,9 @@ def hardware_tasks(rank: RankRun) -> int:
 def whole_overlap(report: dict[str, Any], rank: int) -> dict[str, int]:
     """The reported overlap of all that was selected of a rank."""
     (row,) = [row for row in report["overlap"] if row["rank"] == rank and row["step"] is None]
-    return {field: row[field] for field in OVERLAP_FIELDS}
+    return overlap_of(row)
+
+
+def overlap_of(row: dict[str, Any]) -> dict[str, int]:
+    """Return the parts of a row of the report, under the names of tables."""
+    return {field: row[REPORTED.get(field, field)] for field in OVERLAP_FIELDS}

@@ -32,11 +32,9 @@ from timeline.encoders.attributes import MARK
 from timeline.encoders.drafts import Draft, write_drafts
 from timeline.encoders.formats import format_of
 from timeline.errors import UsageError
-from timeline.figures.comparison import Comparison
+from timeline.figures.comparison import Comparison, Gate, remarks_of_comparison
 from timeline.figures.filed_verdict import FiledVerdict
-from timeline.figures.framework_comparison import OperatorNames
-from timeline.figures.gate import Gate
-from timeline.figures.highlights import remarks_of_comparison
+from timeline.figures.operator_names import OperatorNames
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.fitting.fit import fit

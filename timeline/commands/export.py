@@ -33,11 +33,10 @@ from timeline.encoders.drafts import Draft, write_drafts
 from timeline.encoders.formats import format_of
 from timeline.errors import LimitError, spell_ids
 from timeline.figures.filed_verdict import FiledVerdict
-from timeline.figures.highlights import highlights_of
-from timeline.figures.memory_graph_tables import MOST_AT_PEAK
+from timeline.figures.memory_tables import MOST_AT_PEAK
 from timeline.figures.parallel_tables import ParallelIndices, parallel_indices
 from timeline.figures.rank_tables import Figures
-from timeline.figures.verdict import Verdict
+from timeline.figures.verdict import Verdict, highlights_of
 from timeline.fitting.fit import fit
 from timeline.fitting.writer import Describe, FileNotes, Kept, Written, selected_steps
 from timeline.frozen import dataclass

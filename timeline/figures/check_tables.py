@@ -14,8 +14,6 @@ from timeline.figures.table import Table, join_tables
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.vendor import Measure
 
-__all__ = ["check_table", "unused_table"]
-
 _NUMBERED = dict.fromkeys(PARTS, "steps") | {
     Measure.OPERATOR: "types of operators",
     Measure.COLLECTIVE: "communication ops",

@@ -1,9 +1,9 @@
-"""What one run lost or won against another, in all, by step, rank and operator."""
+"""What one run lost or won against another, in all, by step, rank and operator, and its gate."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import field, fields
 from typing import Any
 
 import numpy as np
@@ -11,17 +11,8 @@ import numpy as np
 from timeline.analysis.work.computing_classes import tells_vector
 from timeline.columns.columns import Int64
 from timeline.errors import spell_ids
-from timeline.figures.class_pairs import pair_classes, select_parts, with_classes
 from timeline.figures.comparison_sentences import sentences_of
-from timeline.figures.framework_comparison import (
-    MOST_MODULES,
-    OperatorNames,
-    pair_framework_operators,
-    pair_modules,
-    pair_operator_memory,
-    told_by_one_run,
-)
-from timeline.figures.operator_pairs import ONE_RUN_ONLY, RunOperators, pair_operators
+from timeline.figures.operator_names import OperatorNames
 from timeline.figures.overall_parts import (
     EXPOSED,
     WHOLE,
@@ -30,17 +21,130 @@ from timeline.figures.overall_parts import (
     figures_of_rank,
     of_all_steps,
     overall_parts,
+    pair_classes,
     rows_where,
+    select_parts,
+    with_classes,
 )
-from timeline.figures.paired_sums import pair_peaks, pair_sums
+from timeline.figures.pairs import (
+    MOST_MODULES,
+    ONE_RUN_ONLY,
+    RunOperators,
+    pair_framework_operators,
+    pair_modules,
+    pair_operator_memory,
+    pair_operators,
+    pair_peaks,
+    pair_sums,
+    told_by_one_run,
+)
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table, join_columns
 from timeline.figures.time_tables import extent_ns
 from timeline.figures.verdict import slowest_rank_of_each_step
 from timeline.frozen import dataclass
-from timeline.units import spell_count
+from timeline.tracks.root_rows import SLOWS_OTHERS, RunRank
+from timeline.tracks.side_by_side import BASE, NEW
+from timeline.units import spell_count, spell_duration
 
-__all__ = ["Comparison", "most_waited_for"]
+LEAST_STEPS = 5
+"""Fewer steps of a run have no quartiles that tell a change from noise."""
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Whether the median step became longer by more than a limit.
+
+    limit: the share that is allowed. ratio: the median step of the new run as a multiple of that of
+    the base, None where a run holds nothing. separated: whether the quartiles of the new run lie
+    above those of the base; None where a run has fewer than `LEAST_STEPS` steps. failed: whether
+    the run is slower than allowed; never where a run has too few steps for quartiles. base_ns,
+    new_ns: the medians; base_steps, new_steps: of how many steps. Where a run has no steps at all,
+    these are 0, and times are from end to end, whose ratio decides alone.
+    """
+
+    limit: float
+    ratio: float | None
+    separated: bool | None
+    failed: bool
+    base_ns: int
+    new_ns: int
+    base_steps: int
+    new_steps: int
+
+    @classmethod
+    def of(cls, limit: float, base_ns: Int64, new_ns: Int64, whole_ns: tuple[int, int]) -> Gate:
+        """Judge the times of the steps of both runs.
+
+        Args:
+            base_ns, new_ns: (n,) and (k,) times of steps.
+            whole_ns: of both runs from end to end, which count where a run has no steps.
+        """
+        counts = (len(base_ns), len(new_ns))
+        if not all(counts):
+            return cls._judged(limit, *whole_ns, None, (0, 0))
+        separated = None
+        if min(counts) >= LEAST_STEPS:
+            separated = bool(np.quantile(new_ns, 0.25) > np.quantile(base_ns, 0.75))
+        medians_ns = (int(np.median(base_ns)), int(np.median(new_ns)))
+        return cls._judged(limit, *medians_ns, separated, counts)
+
+    @classmethod
+    def _judged(
+        cls, limit: float, base_ns: int, new_ns: int, separated: bool | None, steps: tuple[int, int]
+    ) -> Gate:
+        ratio = new_ns / base_ns if base_ns and new_ns else None
+        longer = ratio is not None and ratio > 1 + limit
+        failed = longer and (separated is True or not any(steps))
+        return cls(limit, ratio, separated, failed, base_ns, new_ns, *steps)
+
+    @property
+    def warning(self) -> str:
+        """What has to be known of what it stands on; empty where nothing has."""
+        if self.ratio is None:
+            return "the gate is open: a run holds nothing that it could judge."
+        if not self.base_steps:
+            return "the gate stands on times from end to end: a run has no steps."
+        if self.separated is None:
+            steps = " and ".join(str(count) for count in (self.base_steps, self.new_steps))
+            return (
+                f"the gate does not fail on {steps} steps: fewer than {LEAST_STEPS} do not tell a "
+                "change from noise."
+            )
+        return ""
+
+    def sentence(self) -> str:
+        """The judgement, for people."""
+        limit = f"{100 * self.limit:g}%"
+        if self.ratio is None:
+            return f"Gate of {limit}: a run holds nothing that it could judge."
+        what = "median step" if self.base_steps else "end to end"
+        times = f"{spell_duration(self.base_ns)} before, {spell_duration(self.new_ns)} now"
+        verdict = "fails" if self.failed else "passes"
+        return f"Gate of {limit} {verdict}: {what} {self.ratio - 1:+.1%} ({times}){self._pardon}."
+
+    @property
+    def _pardon(self) -> str:
+        """What lets it pass though the median step is longer than allowed."""
+        if self.failed or self.ratio is None or self.ratio <= 1 + self.limit:
+            return ""
+        if self.separated is None:
+            return f", but fewer than {LEAST_STEPS} steps do not tell a change from noise"
+        return ", but the quartiles of both runs overlap"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The gate as plain values."""
+        return {
+            "limit": self.limit,
+            "ratio": None if self.ratio is None else round(self.ratio, 6),
+            "separated": self.separated,
+            "failed": self.failed,
+            "base_ns": self.base_ns,
+            "new_ns": self.new_ns,
+            "base_steps": self.base_steps,
+            "new_steps": self.new_steps,
+        }
+
 
 _RUNS = ("base", "new")
 _NO_TIMES: Int64 = np.empty(0, np.int64)
@@ -234,27 +338,11 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison as plain values."""
+        tables = {one.name: getattr(self, one.name) for one in fields(self)}
         return {
             "per_step": self.per_step,
             "sentences": list(self.sentences()),
-            "overall": self.overall.to_dicts(),
-            "steps": self.steps.to_dicts(),
-            "ranks": self.ranks.to_dicts(),
-            "operators": self.operators.to_dicts(),
-            "collectives": self.collectives.to_dicts(),
-            "causes": self.causes.to_dicts(),
-            "waiting": self.waiting.to_dicts(),
-            "idle_causes": self.idle_causes.to_dicts(),
-            "idle_calls": self.idle_calls.to_dicts(),
-            "copies": self.copies.to_dicts(),
-            "hccl_tasks": self.hccl_tasks.to_dicts(),
-            "launchers": self.launchers.to_dicts(),
-            "memory": self.memory.to_dicts(),
-            "rank_causes": self.rank_causes.to_dicts(),
-            "frequencies": self.frequencies.to_dicts(),
-            "framework_operators": self.framework_operators.to_dicts(),
-            "operator_memory": self.operator_memory.to_dicts(),
-            "modules": self.modules.to_dicts(),
+            **{name: one.to_dicts() for name, one in tables.items() if isinstance(one, Table)},
         }
 
 
@@ -288,6 +376,16 @@ def most_waited_for(waiting: Table) -> int | None:
     if most is None or not all_ns or 2 * most["delta_ns"] / all_ns <= 1:
         return None
     return int(most["waited_for_rank"])
+
+
+def remarks_of_comparison(comparison: Comparison) -> dict[RunRank, str]:
+    """Return the remark on the one rank that waiting changed for, in the run that waits longer."""
+    rank = most_waited_for(comparison.waiting)
+    if rank is None:
+        return {}
+    rows = np.ma.filled(comparison.waiting["waited_for_rank"] == rank, False)
+    worse = int(comparison.waiting["delta_ns"][rows].sum()) > 0
+    return {(NEW if worse else BASE, rank): SLOWS_OTHERS}
 
 
 def _frequencies(sides: tuple[Figures, Figures]) -> Table:

@@ -25,7 +25,6 @@ from timeline.units import spell_count, spell_duration, spell_short
 if TYPE_CHECKING:
     from timeline.figures.comparison import Comparison
 
-__all__ = ["NOTABLE", "cause_label", "sentences_of", "spell_change", "spell_signed"]
 
 NOTABLE = 0.01
 """A change by less than this share of a step is no change worth a sentence."""

@@ -21,23 +21,6 @@ from timeline.records.profiler_tables.data_preparation import (
     Queue,
 )
 
-__all__ = [
-    "DATA_PIPELINE",
-    "DATA_PREPARATION",
-    "DATA_QUEUES",
-    "FULLER_BY",
-    "OFTEN_EMPTY",
-    "SLOW_SOURCE",
-    "USED_UP",
-    "Bottleneck",
-    "Limit",
-    "data_curve_table",
-    "data_pipeline_table",
-    "data_preparation_table",
-    "data_queue_table",
-    "pipeline_limits",
-]
-
 DATA_PREPARATION: Mapping[str, type] = {
     "rank": int,
     "bottleneck": object,

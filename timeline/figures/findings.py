@@ -30,7 +30,7 @@ from timeline.frozen import dataclass
 from timeline.units import spell_count, spell_like, spell_number, spell_share, spell_short
 
 if TYPE_CHECKING:
-    from timeline.figures.starvation import Starved
+    from timeline.figures.unreplayed import Starved
 
 __all__ = ["ReportedFinding", "ReportedFindings", "report_findings"]
 

@@ -1,4 +1,4 @@
-"""Operators by type and source, by step, and as the framework describes them, as tables."""
+"""Operators by type and source, by step, and as the framework describes them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import orjson
 
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.work.operator_steps import OperatorSteps
-from timeline.columns.columns import Bool, Codes, Int64
+from timeline.columns.columns import Bool, Codes, Float64, Int64
 from timeline.columns.group_by import group_by
-from timeline.figures.table import Table, join_parts, join_tables, masked_if_needed
+from timeline.figures.table import Table, join_parts, join_tables, masked_if_needed, no_numbers
+from timeline.frozen import dataclass
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.profiler_tables.operators import (
     FrameworkOperators,
@@ -21,19 +22,6 @@ from timeline.records.profiler_tables.operators import (
     OperatorSums,
     RunLevel,
 )
-
-__all__ = [
-    "FRAMEWORK",
-    "OPERATORS",
-    "OPERATOR_STEPS",
-    "framework_table",
-    "operator_detail_table",
-    "operator_step_table",
-    "operator_sum_table",
-    "operator_table",
-    "told_operator_step_table",
-    "with_file_sums",
-]
 
 OPERATORS: Mapping[str, type] = {
     "rank": int,
@@ -135,8 +123,8 @@ def with_file_sums(operators: Table, sums: Table) -> Table:
     added = {
         "source": np.full(count, _TASKS, object),
         "mean_ns": _mean(total_ns, np.asarray(operators["count"])),
-        "dispatch_ns": _nothing(count),
-        "run_ns": _nothing(count),
+        "dispatch_ns": no_numbers(count),
+        "run_ns": no_numbers(count),
         "share": _share(total_ns, [np.asarray(operators["rank"])]),
     }
     texts = np.full(len(files), "", object)
@@ -144,9 +132,9 @@ def with_file_sums(operators: Table, sums: Table) -> Table:
         "communication": np.zeros(len(files), np.int64),
         "name": texts,
         "shapes": texts,
-        "shortest_ns": _nothing(len(files)),
-        "longest_ns": _nothing(len(files)),
-        "waited_ns": _nothing(len(files)),
+        "shortest_ns": no_numbers(len(files)),
+        "longest_ns": no_numbers(len(files)),
+        "waited_ns": no_numbers(len(files)),
         **files.columns,
         "core": np.where(files["core"] == None, "", files["core"]),  # noqa: E711 - row by row
     }
@@ -171,8 +159,8 @@ def _of_tasks(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
         "count": count,
         "total_ns": total_ns,
         "mean_ns": _mean(total_ns, count),
-        "dispatch_ns": _nothing(len(first)),
-        "run_ns": _nothing(len(first)),
+        "dispatch_ns": no_numbers(len(first)),
+        "run_ns": no_numbers(len(first)),
         "share": _share(total_ns, [np.zeros(len(first), np.int64)]),
     }
 
@@ -297,10 +285,6 @@ def _without(texts: npt.NDArray[np.object_], absent: Bool) -> npt.NDArray[np.obj
     return made
 
 
-def _nothing(count: int) -> npt.NDArray[Any]:
-    return np.ma.masked_array(np.zeros(count, np.int64), np.ones(count, np.bool_))
-
-
 def _mean(total_ns: Int64, count: Int64) -> npt.NDArray[Any]:
     """Whole ns, rounded; masked where nothing ran."""
     divisor = np.maximum(count, 1)
@@ -314,3 +298,65 @@ def _share(total_ns: Int64, keys: Sequence[Int64]) -> npt.NDArray[np.float64]:
     of_ns = groups.sum(total_ns)[groups.group]
     share: npt.NDArray[np.float64] = total_ns / np.maximum(of_ns, 1)
     return share
+
+
+MOST_CURVES = 8
+"""Types that have a curve of their own."""
+
+
+@dataclass(frozen=True)
+class OperatorCurves:
+    """The types that take longest, longest first, and what they take in each step.
+
+    steps: (C,), ascending. types: (K,). mean_ns: (K, C) of the ranks that ran the step. totals_ns:
+    (K,) over all steps and ranks. others: how many more types there are, others_ns what they take;
+    of some ranks those may hold a part of a type that has a curve.
+    """
+
+    steps: Int64
+    types: tuple[str, ...]
+    mean_ns: Float64
+    totals_ns: Int64
+    others: int
+    others_ns: int
+
+
+def operator_curves(steps: Table, operators: Table) -> OperatorCurves | None:
+    """The curves of types; None where there are not two steps.
+
+    steps: rows of `operator_step_table`. operators: see `Figures.operators`; what is communication
+    there, and no more than that, has no curve.
+    """
+    if not len(steps):
+        return None
+    computing = operators["communication"] == 0
+    collectives = set(operators["type"][~computing]) - set(operators["type"][computing])
+    left_out = np.array([kind in collectives for kind in steps["type"].tolist()], np.bool_)
+    in_steps = (steps["level"] == "type") & ~np.ma.getmaskarray(steps["step"])
+    rows = steps.take(in_steps & ~left_out)
+    numbers, at = np.unique(np.asarray(rows["step"]), return_inverse=True)
+    if len(numbers) < 2:
+        return None
+    total_ns = np.asarray(rows["total_ns"])
+    is_rest = np.array([kind is None for kind in rows["type"].tolist()], np.bool_)
+    spelled = np.where(is_rest, "", rows["type"])
+    types, kind = np.unique(spelled, return_inverse=True)
+    totals_ns = np.zeros(len(types), np.int64)
+    np.add.at(totals_ns, kind[~is_rest], total_ns[~is_rest])
+    shown = np.argsort(-totals_ns, kind="stable")[:MOST_CURVES]
+    shown = shown[totals_ns[shown] > 0]
+    curve = np.full(len(types), NO_ID)
+    curve[shown] = np.arange(len(shown))
+    drawn = ~is_rest & (curve[kind] != NO_ID)
+    sums_ns = np.zeros((len(shown), len(numbers)), np.int64)
+    np.add.at(sums_ns, (curve[kind[drawn]], at[drawn]), total_ns[drawn])
+    ranks = np.unique(np.stack([at, np.asarray(rows["rank"])], axis=1), axis=0)
+    ran = np.bincount(ranks[:, 0], minlength=len(numbers))
+    return OperatorCurves(
+        numbers,
+        tuple(types[shown].tolist()),
+        sums_ns / ran,
+        totals_ns[shown],
+        int(np.count_nonzero(totals_ns)) - len(shown),
+        int(total_ns.sum() - totals_ns[shown].sum()),
+    )

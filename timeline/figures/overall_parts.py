@@ -1,4 +1,4 @@
-"""Where the time of two runs goes: the whole, its parts, and the parts of those."""
+"""Where the time of two runs goes: the whole, its parts and theirs, and classes of work."""
 
 from __future__ import annotations
 
@@ -11,25 +11,8 @@ import numpy.typing as npt
 from timeline.analysis.idle.idle_sums import IdleCause
 from timeline.analysis.work.computing_classes import CLASSES, computing_class
 from timeline.figures.rank_tables import Figures
-from timeline.figures.table import Table
+from timeline.figures.table import Table, join_columns
 from timeline.figures.time_tables import extent_ns
-
-__all__ = [
-    "AT_ONCE",
-    "COMPUTING",
-    "COPIES",
-    "EXPOSED",
-    "EXPOSED_WAITING",
-    "IDLE",
-    "WAITING",
-    "WHOLE",
-    "causes_of",
-    "classes_of",
-    "figures_of_rank",
-    "of_all_steps",
-    "overall_parts",
-    "rows_where",
-]
 
 WHOLE = "end to end"
 """The metric of all time from the first to the last device record."""
@@ -242,3 +225,82 @@ def classes_of(operators: Table, *, vector_known: bool) -> npt.NDArray[Any]:
     columns = (operators[name].tolist() for name in ("type", "name", "core"))
     told = (computing_class(*row, told=vector_known) for row in zip(*columns, strict=True))
     return np.array([*told], object)
+
+
+def pair_classes(sides: tuple[Table, Table], shares: tuple[float, float]) -> Table:
+    """Return the classes of both runs in order of appearance; none if neither run has any.
+
+    Args:
+        sides: see `Figures.work_classes`. A run tells a class where all its ranks do.
+        shares: what the times of each run are multiplied by.
+
+    Returns:
+        metric, part_of (of nothing), base_ns, new_ns and delta_ns; by, base_count and new_count;
+        masked where a run does not tell.
+    """
+    runs = [_class_sums(side, share) for side, share in zip(sides, shares, strict=True)]
+    rows = []
+    for by, metric in {**runs[0], **runs[1]} if any(any(run.values()) for run in runs) else ():
+        base, new = (run.get((by, metric)) or (None, None) for run in runs)
+        delta_ns = None if base[1] is None or new[1] is None else new[1] - base[1]
+        rows.append((metric, "", base[1], new[1], delta_ns, by, base[0], new[0]))
+    return Table.of_rows(_COLUMNS, rows)
+
+
+_COLUMNS = {
+    "metric": object,
+    "part_of": object,
+    "base_ns": int,
+    "new_ns": int,
+    "delta_ns": int,
+    "by": object,
+    "base_count": int,
+    "new_count": int,
+}
+
+
+def _class_sums(side: Table, share: float) -> dict[tuple[str, str], tuple[int, int] | None]:
+    """Return the count and time of each class over all ranks, None where a rank lacks it."""
+    parts: dict[tuple[str, str], list[tuple[int | None, int | None]]] = {}
+    for row in side.to_dicts():
+        parts.setdefault((row["by"], row["metric"]), []).append((row["count"], row["total_ns"]))
+    sums = dict[tuple[str, str], tuple[int, int] | None]()
+    for key, of_ranks in parts.items():
+        counts, times_ns = zip(*of_ranks, strict=True)
+        is_known = None not in counts and None not in times_ns
+        sums[key] = (sum(counts), round(sum(times_ns) * share)) if is_known else None
+    return sums
+
+
+def with_classes(parts: Table, classes: Table) -> Table:
+    """Both in one table; what is no class is by nothing, and is not counted."""
+    names = list(_COLUMNS)[:5]
+    columns = {name: join_columns([parts[name], classes[name]]) for name in names}
+    for name, kind in list(_COLUMNS.items())[5:]:
+        nothing = np.full(len(parts), "", object) if kind is object else np.zeros(len(parts), int)
+        absent = np.ma.masked_array(nothing, np.ones(len(parts), np.bool_))
+        columns[name] = join_columns([absent, classes[name]])
+    return Table(columns)
+
+
+def select_parts(overall: Table) -> Table:
+    """The rows of a whole that are no classes, without columns that are of those alone."""
+    names = list(_COLUMNS)[:5]
+    chosen = overall.take(~are_classes(overall))
+    return Table({name: chosen[name] for name in names}) if len(overall.columns) else overall
+
+
+def select_classes(overall: Table, by: str) -> Table:
+    """The classes of a whole by kernel or by launch of which either run tells something."""
+    chosen = are_classes(overall)
+    if not chosen.any():
+        return Table({})
+    ran = [np.ma.filled(overall[name], 0) > 0 for name in ("base_count", "new_count")]
+    return overall.take(np.ma.filled(overall["by"] == by, False) & (ran[0] | ran[1]))
+
+
+def are_classes(overall: Table) -> npt.NDArray[np.bool_]:
+    """Which rows of a whole are classes; none where it was made before there were any."""
+    if not _COLUMNS.keys() <= overall.columns.keys():
+        return np.zeros(len(overall), np.bool_)
+    return np.array([by is not None for by in overall["by"].tolist()], np.bool_)

@@ -1,32 +1,132 @@
-"""How a run is split over ranks, and what each computes and communicates, as tables."""
+"""Step traces, how a run is split over ranks, and the bubbles of its pipeline, as tables."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from timeline.analysis.rank_facts import RankFacts
-from timeline.figures.step_trace_table import OF_FILE, OF_STEPS, mean_time_ns
-from timeline.figures.table import Table
+from timeline.analysis.waits.pipeline import Bubbles, measure_bubbles
+from timeline.analysis.waits.waiting import Pairs
+from timeline.columns.columns import Bool, Int64, Rows, sort_rows
+from timeline.columns.distinct import distinct_values
+from timeline.figures.table import Table, given, join_parts, masked_if_needed
 from timeline.frozen import dataclass
-from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.profiler_tables.cluster import (
     ParallelSource,
     ParallelStrategies,
     ParallelTimes,
 )
-from timeline.units import spell_count
+from timeline.records.profiler_tables.step_trace import StepPoints, StepTraceMeans
+from timeline.units import spell_count, spell_share
 
-__all__ = [
-    "PARALLEL",
-    "PARALLEL_TIMES",
-    "ParallelIndices",
-    "parallel_contradictions",
-    "parallel_indices",
-    "parallel_table",
-    "parallel_times_table",
-    "stage_of",
-]
+STEP_TRACE: Mapping[str, type] = {
+    "rank": int,
+    "graph": int,
+    "step": int,
+    "of": object,
+    "start_ns": int,
+    "total_ns": int,
+    "interval_ns": int,
+    "fp_bp_ns": int,
+    "tail_ns": int,
+    "fp_start": object,
+    "bp_end": object,
+}
+OF_STEPS, OF_FILE = "steps", "file"
+"""What a mean is of: the steps of the table, and what the file of the profiler says it is."""
+PARTS = ("total_ns", "interval_ns", "fp_bp_ns", "tail_ns")
+
+
+def step_trace_table(facts: Sequence[RankFacts]) -> Table:
+    """A row per rank, graph and step that the step trace tells, and the means of each graph.
+
+    A step lasts from the end of the step before it: total_ns = interval_ns + fp_bp_ns + tail_ns.
+    The first step of a graph has no interval and is in no mean. Means have no step; `of` is steps
+    for that of the selected steps, where there are two at least, and file for the profiler's own.
+    fp_start, bp_end: the operators at which forward begins and backward ends.
+    """
+    parts = (part for rank in facts for part in _parts(rank))
+    columns = join_parts(parts, STEP_TRACE)
+    if not columns:
+        return Table.of_rows(STEP_TRACE, ())
+    return Table({name: masked_if_needed(column) for name, column in columns.items()})
+
+
+def _parts(facts: RankFacts) -> Iterator[Mapping[str, npt.NDArray[Any]]]:
+    """The rows of a rank: of its steps, then means."""
+    steps, trace = facts.steps, facts.step_trace
+    rows = np.flatnonzero(~steps.host) if len(trace) else np.zeros(0, np.int64)
+    rows = rows[sort_rows(steps.graph[rows], steps.iteration[rows], steps.start_ns[rows])]
+    graphs, which = distinct_values(steps.graph[rows])
+    points = {graph: _points(facts, graph) for graph in graphs.tolist()}
+    if len(rows):
+        fp_start, bp_end = np.array([*points.values()], object)[which].T
+        yield {
+            "rank": np.full(len(rows), facts.rank, np.int64),
+            "graph": given(steps.graph[rows], NO_GRAPH),
+            "step": steps.iteration[rows],
+            "of": np.full(len(rows), None, object),
+            "start_ns": given(steps.start_ns[rows] - trace.lead_ns[rows], NO_TIME),
+            **{part: given(getattr(trace, part)[rows], NO_TIME) for part in PARTS},
+            "fp_start": fp_start,
+            "bp_end": bp_end,
+        }
+    means = [*_means(facts, rows, points)]
+    if means:
+        yield Table.of_rows(STEP_TRACE, means).columns
+
+
+_Points: TypeAlias = tuple[str | None, str | None]
+
+
+def _means(
+    facts: RankFacts, rows: Rows, points: Mapping[int, _Points]
+) -> Iterator[tuple[object, ...]]:
+    """The means of the steps of each graph, and those of the file.
+
+    rows: those of the steps that the step trace tells. points: see `_points`, by graph.
+    """
+    steps, trace = facts.steps, facts.step_trace
+    for graph in points:
+        its = rows[steps.graph[rows] == graph]
+        if len(its) > 1:
+            means_ns = (
+                mean_time_ns(getattr(trace, part)[its[~trace.first[its]]]) for part in PARTS
+            )
+            yield facts.rank, _graph(graph), None, OF_STEPS, None, *means_ns, *points[graph]
+    graph = next(iter(points)) if len(points) == 1 else NO_GRAPH
+    means = facts.profiler_tables.of(StepTraceMeans)
+    for row in range(len(means)):
+        its_ns = (int(getattr(means, part)[row]) for part in PARTS)
+        given_ns = (None if time_ns == NO_TIME else time_ns for time_ns in its_ns)
+        yield facts.rank, _graph(graph), None, OF_FILE, None, *given_ns, *_points(facts, graph)
+
+
+def _points(facts: RankFacts, graph: int) -> _Points:
+    """Where forward begins and backward ends in a graph; files may tell it of all together."""
+    strings, points = facts.profiler_tables.strings, facts.profiler_tables.of(StepPoints)
+    for row in np.flatnonzero((points.graph == graph) | (points.graph == NO_GRAPH)).tolist():
+        return strings[points.fp_start[row]] or None, strings[points.bp_end[row]] or None
+    return None, None
+
+
+def _graph(graph: int) -> int | None:
+    return None if graph == NO_GRAPH else graph
+
+
+def mean_time_ns(times_ns: Int64) -> int | None:
+    """The mean of the times that are known, to the nearest nanosecond, halves up."""
+    known_ns = times_ns[times_ns != NO_TIME]
+    if not len(known_ns):
+        return None
+    return (2 * int(known_ns.sum()) + len(known_ns)) // (2 * len(known_ns))
+
 
 PARALLEL: Mapping[str, type] = {
     "mode": object,
@@ -213,3 +313,128 @@ def _mean_of(steps: ParallelTimes) -> ParallelTimes:
     means_ns = {name: mean_time_ns(getattr(kept, name)) for name in _TIMES}
     known_ns = {name: [time_ns] for name, time_ns in means_ns.items() if time_ns is not None}
     return ParallelTimes.of(1, known_ns)
+
+
+NOTABLE = 0.01
+"""Bubbles of a smaller share of the time are not worth a sentence."""
+
+
+def pipeline_table(facts: Sequence[RankFacts], pairs: Pairs, ordinary: Sequence[Bool]) -> Table:
+    """See `Figures.pipeline`."""
+    exposed = [rank.exposed for rank in facts]
+    bubbles = measure_bubbles([rank.collectives for rank in facts], exposed, pairs)
+    if not len(bubbles):
+        return Table({})
+    ranks = np.array([rank.rank for rank in facts], np.int64)
+    spans_ns, plain = _steps_of(facts, bubbles, ordinary)
+    unknown = (bubbles.stages == NO_ID) | (bubbles.micro_batches == NO_ID)
+    between = bubbles.stages - 1
+    ideal = between / np.where(unknown, 1, bubbles.micro_batches + between)
+    return Table(
+        {
+            "rank": ranks[bubbles.rank],
+            "step": np.ma.masked_equal(bubbles.iteration, NO_ID),
+            "stage": np.ma.masked_equal(bubbles.stage, NO_ID),
+            "stages": np.ma.masked_equal(bubbles.stages, NO_ID),
+            "micro_batches": np.ma.masked_equal(bubbles.micro_batches, NO_ID),
+            "receives": bubbles.receives,
+            "matched": bubbles.matched,
+            "bubble_ns": bubbles.bubble_ns,
+            "exposed_ns": bubbles.exposed_ns,
+            "share": _shares(bubbles.bubble_ns, spans_ns),
+            "exposed_share": _shares(bubbles.exposed_ns, spans_ns),
+            "ideal_share": np.ma.masked_array(np.round(ideal, 6), unknown),
+            "ordinary": plain.astype(object),
+        }
+    )
+
+
+def _shares(times_ns: Int64, spans_ns: Int64) -> npt.NDArray[Any]:
+    return np.ma.masked_array(np.round(times_ns / np.maximum(spans_ns, 1), 6), spans_ns == 0)
+
+
+def _steps_of(
+    facts: Sequence[RankFacts], bubbles: Bubbles, ordinary: Sequence[Bool]
+) -> tuple[Int64, Bool]:
+    """How long each step took on its rank, 0 where that is not known, and whether it is ordinary.
+
+    Without any steps it is all that is selected, and ordinary.
+    """
+    found = list[tuple[int, bool]]()
+    for position, rank in enumerate(facts):
+        steps, totals = rank.steps.iteration, rank.step_totals
+        whole_ns = rank.span_ns[1] - rank.span_ns[0] if rank.span_ns and not len(steps) else 0
+        for iteration in bubbles.iteration[bubbles.rank == position].tolist():
+            its = steps == iteration
+            span_ns = int(totals.span_ns[its & totals.known].sum())
+            plain = bool(ordinary[position][its].any()) or not len(steps)
+            found.append((span_ns if iteration != NO_ID else whole_ns, plain))
+    return np.array([one for one, _ in found], np.int64), np.array([one for _, one in found])
+
+
+def pipeline_sentences(pipeline: Table, filed_stages: int | None = None) -> Iterator[str]:
+    """What is to be said of bubbles, over the ordinary steps; nothing where there are none.
+
+    pipeline: see `Figures.pipeline`. filed_stages: how many stages a file says that there are.
+    """
+    if not len(pipeline):
+        return
+    known = pipeline.take(
+        pipeline["ordinary"].astype(np.bool_) & ~np.ma.getmaskarray(pipeline["share"])
+    )
+    if not len(known) or float(np.ma.mean(known["share"])) < NOTABLE:
+        return
+    shape = Counter(
+        (stages, micro_batches)
+        for stages, micro_batches in zip(
+            known["stages"].tolist(), known["micro_batches"].tolist(), strict=True
+        )
+        if stages is not None and micro_batches is not None
+    )
+    if not shape:
+        rank, share = _largest(known, "rank")
+        stages_are = "the stages of the pipeline are not known"
+        if filed_stages is not None and filed_stages > 1:
+            stages_are = f"the pipeline has {filed_stages} stages"
+        yield (
+            f"Ranks wait {_mean_share(known)} of a step in receives, most on rank {rank} "
+            f"({share}){_exposed(known)}; {stages_are}."
+        )
+        return
+    (stages, micro_batches), _ = shape.most_common(1)[0]
+    alike = (np.ma.filled(known["stages"], 0) == stages) & (
+        np.ma.filled(known["micro_batches"], 0) == micro_batches
+    )
+    chosen = known.take(alike)
+    stage, share = _largest(chosen, "stage")
+    ideal = (stages - 1) / (micro_batches + stages - 1)
+    yield (
+        f"Pipeline of {spell_count(stages, 'stage')} and "
+        f"{_micro_batches(micro_batches)}: stages wait {_mean_share(chosen)} of a "
+        f"step to receive (the ideal bubble is {spell_share(ideal, 1)}), most in stage {stage} "
+        f"({share}){_exposed(chosen)}."
+    )
+
+
+def _micro_batches(count: int) -> str:
+    return f"{count} micro-batch" + ("" if count == 1 else "es")
+
+
+def _mean_share(rows: Table, name: str = "share") -> str:
+    return spell_share(float(np.ma.mean(rows[name])), 1)
+
+
+def _exposed(rows: Table) -> str:
+    """How much of the waiting nothing hides, where that is another number."""
+    share = _mean_share(rows, "exposed_share")
+    return "" if share == _mean_share(rows) else f"; {share} while nothing computes"
+
+
+def _largest(rows: Table, name: str) -> tuple[int, str]:
+    """The rank or stage with the largest mean share, and that share."""
+    shares: dict[int, list[float]] = {}
+    for which, share in zip(rows[name].tolist(), rows["share"].tolist(), strict=True):
+        shares.setdefault(which, []).append(share)
+    means = {which: sum(its) / len(its) for which, its in shares.items()}
+    largest = max(means, key=lambda which: (means[which], -which))
+    return largest, spell_share(means[largest], 1)

@@ -11,20 +11,9 @@ from timeline.analysis.path.critical_path import CriticalPath
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waits.culprit import Culprit
 from timeline.analysis.waits.waiting import Basis, Waiting
-from timeline.figures.advice import Advice, advice_table
+from timeline.figures.advice import Advice, advice_table, cluster_advice, data_advice
 from timeline.figures.check_tables import check_table, unused_table
-from timeline.figures.cluster_advice import cluster_advice
 from timeline.figures.collective_tables import collective_table, link_table, longest_op_table
-from timeline.figures.comparison_tables import (
-    class_table,
-    framework_module_table,
-    framework_operator_table,
-    length_table,
-    memory_table,
-    task_sum_table,
-)
-from timeline.figures.computing_table import computing_table
-from timeline.figures.data_advice import data_advice
 from timeline.figures.data_tables import (
     data_curve_table,
     data_pipeline_table,
@@ -32,10 +21,9 @@ from timeline.figures.data_tables import (
     data_queue_table,
 )
 from timeline.figures.findings import ReportedFindings, report_findings
-from timeline.figures.flops_table import flops_table
+from timeline.figures.flops import flops_table
 from timeline.figures.idle_table import idle_by_call, idle_by_cause
-from timeline.figures.launch_table import launch_table, module_table
-from timeline.figures.memory_graph_tables import memory_tables
+from timeline.figures.memory_tables import memory_table, memory_tables
 from timeline.figures.operator_tables import (
     framework_table,
     operator_detail_table,
@@ -44,20 +32,31 @@ from timeline.figures.operator_tables import (
     operator_table,
     told_operator_step_table,
 )
-from timeline.figures.parallel_tables import parallel_table, parallel_times_table
-from timeline.figures.path_table import path_table
-from timeline.figures.pipeline_table import pipeline_table
-from timeline.figures.step_trace_table import step_trace_table
+from timeline.figures.parallel_tables import (
+    parallel_table,
+    parallel_times_table,
+    pipeline_table,
+    step_trace_table,
+)
 from timeline.figures.table import Table
 from timeline.figures.time_tables import overlap_table, step_table
 from timeline.figures.waiting_tables import (
     exposed_tables,
+    path_table,
     waited_for_table,
     waiting_table,
 )
+from timeline.figures.work_tables import (
+    class_table,
+    computing_table,
+    framework_module_table,
+    framework_operator_table,
+    launch_table,
+    length_table,
+    module_table,
+    task_sum_table,
+)
 from timeline.frozen import dataclass
-
-__all__ = ["Figures"]
 
 
 @dataclass(frozen=True)
@@ -182,11 +181,11 @@ class Figures:
     parallel_times: Table = field(default_factory=lambda: Table({}))
     """A row per rank and step: computing and communication, see `parallel_times_table`."""
     memory_graphs: Table = field(default_factory=lambda: Table({}))
-    """A row per rank and graph: its peak, see `MemoryTables`."""
+    """A row per rank and graph: its peak, see `memory_tables`."""
     memory_operators: Table = field(default_factory=lambda: Table({}))
-    """A row per rank, graph and node, or allocation, see `MemoryTables`."""
+    """A row per rank, graph and node, or allocation, see `memory_tables`."""
     memory_tensors: Table = field(default_factory=lambda: Table({}))
-    """A row per rank, graph and tensor, or allocation, see `MemoryTables`."""
+    """A row per rank, graph and tensor, or allocation, see `memory_tables`."""
     advice: Table = field(default_factory=lambda: Table({}))
     """A row per number beyond its threshold, the worst first, see `advice_table`."""
     framework_operators: Table = field(default_factory=lambda: Table({}))
@@ -225,7 +224,7 @@ class Figures:
         """
         ordinary = ordinary_steps(facts)
         exposed, exposed_steps = exposed_tables(facts, waiting.waits, ordinary)
-        memory = memory_tables(facts)
+        memory_graphs, memory_operators, memory_tensors = memory_tables(facts)
         operator_steps = operator_step_table(facts)
         critical_path = path_table(CriticalPath() if path is None else path)
         computing_causes = computing_table(facts)
@@ -274,9 +273,9 @@ class Figures:
                 step_trace=step_trace_table(facts),
                 parallel=parallel_table(facts),
                 parallel_times=parallel_times_table(facts),
-                memory_graphs=memory.graphs,
-                memory_operators=memory.operators,
-                memory_tensors=memory.tensors,
+                memory_graphs=memory_graphs,
+                memory_operators=memory_operators,
+                memory_tensors=memory_tensors,
                 framework_operators=framework_operator_table(facts),
                 framework_modules=framework_module_table(facts),
                 work_classes=class_table(facts),
@@ -291,7 +290,7 @@ class Figures:
         What hosts wait for data is found by replaying the run; what else says that data come late,
         as idle time and step traces do, only tells how much is lost.
         """
-        from timeline.figures.starvation import find_starved  # which is made of these figures
+        from timeline.figures.unreplayed import find_starved  # which is made of these figures
 
         starved = None if self.findings.knows_input else find_starved(self)
         if starved is None:

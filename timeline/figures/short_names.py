@@ -9,8 +9,6 @@ from operator import eq
 
 from timeline.patterns import compile_late
 
-__all__ = ["operator_label", "shortened", "two_lines"]
-
 CUT = "…"
 _LEAD = 8
 """Characters that are shown before the first that differs."""

@@ -1,17 +1,19 @@
-"""A table of named columns as rows, CSV, frames of other libraries, and in a notebook."""
+"""A table of named columns as rows, CSV, frames of other libraries, and HTML in a notebook."""
 
 from __future__ import annotations
 
 import csv
 import io
+import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from timeline.figures.notebook import cell_html, paragraph_html, table_html
+from timeline.columns.columns import Codes
 from timeline.figures.short_names import shortened
 from timeline.frozen import dataclass
 from timeline.printable import printable
@@ -21,7 +23,37 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-__all__ = ["Table", "join_columns", "join_parts", "join_tables", "masked_if_needed"]
+
+def cell_html(value: object) -> str:
+    """A value as HTML; what is not given is empty."""
+    return "" if value is None else _escaped(str(value))
+
+
+def table_html(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table of a head of text and of cells that are HTML."""
+    names = "".join(f"<th>{_escaped(name)}</th>" for name in head)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{content}</td>" for content in row) + "</tr>" for row in rows
+    )
+    return f"<table><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def paragraph_html(*lines: str) -> str:
+    """Lines of text, nothing if there are none."""
+    return f"<p>{'<br>'.join(map(_escaped, lines))}</p>" if lines else ""
+
+
+def link_html(path: Path) -> str:
+    """A link to a file; notebooks serve what lies beside them, by its relative path."""
+    target = path.as_uri() if path.is_absolute() else urllib.parse.quote(path.as_posix())
+    return f'<a href="{_escaped(target)}" download>{_escaped(str(path))}</a>'
+
+
+def _escaped(text: str) -> str:
+    import html  # it loads all entities of HTML, and most commands show nothing in a notebook
+
+    return html.escape(text)
+
 
 MOST_ROWS_SHOWN = 60
 """Rows in a notebook; the rest is counted."""
@@ -72,6 +104,22 @@ def _are_equal(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
 def masked_if_needed(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """A column that is masked only where a value is, as sums of no rows are otherwise."""
     return column if np.ma.getmaskarray(column).any() else np.ma.getdata(column)
+
+
+def given(values: npt.NDArray[Any] | Codes, absent: int) -> npt.NDArray[Any]:
+    """Return the values, masked where they are absent."""
+    not_given = values == absent
+    return np.ma.masked_array(values, not_given) if not_given.any() else np.asarray(values)
+
+
+def no_numbers(count: int) -> npt.NDArray[Any]:
+    """Return a column of so many numbers, none of which is given."""
+    return np.ma.masked_array(np.zeros(count, np.int64), True)
+
+
+def texts_or_none(texts: Iterable[str]) -> npt.NDArray[np.object_]:
+    """Return strings as objects, None for empty ones."""
+    return np.array([text or None for text in texts], object)
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -21,18 +21,17 @@ from timeline.analysis.waits.culprit import Culprit
 from timeline.analysis.waits.waiting import Basis
 from timeline.columns.columns import Bool, Int64
 from timeline.figures import verdict_words as words
-from timeline.figures.advice import worst_of_each
-from timeline.figures.data_advice import ABOUT_DATA, STEP_INTERVAL, STEP_INTERVAL_OF_RANKS
+from timeline.figures.advice import ABOUT_DATA, STEP_INTERVAL, STEP_INTERVAL_OF_RANKS, worst_of_each
 from timeline.figures.findings import ReportedFindings
 from timeline.figures.idle_words import idle_sentence, mean_idle
 from timeline.figures.mean_step import MeanStep, mean_steps
-from timeline.figures.pipeline_table import pipeline_sentences
+from timeline.figures.parallel_tables import pipeline_sentences
 from timeline.figures.rank_tables import Figures
-from timeline.figures.renamed_keys import with_renamed_keys
 from timeline.figures.table import Table
 from timeline.figures.time_tables import extent_ns
-from timeline.figures.untimed_words import untimed_sentences
+from timeline.figures.unreplayed import untimed_sentences
 from timeline.frozen import dataclass
+from timeline.tracks.root_rows import IDLES_FOR_DATA, SLOWS_OTHERS, Highlights, RunRank, SlowStep
 from timeline.units import spell_duration, spell_like, spell_share, spell_short
 
 __all__ = [
@@ -317,7 +316,7 @@ class Verdict:
         """The verdict as plain values."""
         return {
             "sentences": list(self.sentences()),
-            "ranks": [with_renamed_keys(row) for row in self.ranks.to_dicts()],
+            "ranks": [_report_row(row) for row in self.ranks.to_dicts()],
             "slowest_rank": None if self.rank_extreme is None else self.rank_extreme.to_dict(),
             "slowest_step": None if self.step_extreme is None else self.step_extreme.to_dict(),
             "operators": self.operators.to_dicts(),
@@ -328,6 +327,23 @@ class Verdict:
             "findings": [one.to_dict() for one in self.findings.found],
             "replay": self.findings.to_dict(),
         }
+
+
+def highlights_of(verdict: Verdict, ranks: int) -> Highlights:
+    """Return what names of rows point at; a rank that is alone of so many is not marked."""
+    culprit, slowest = verdict.culprit, verdict.step_extreme
+    remarks = dict[RunRank, str]()
+    if culprit is not None and culprit.profiled and ranks > 1:
+        is_starved = culprit.cause is Cause.INPUT
+        remarks["", culprit.rank] = IDLES_FOR_DATA if is_starved else SLOWS_OTHERS
+    step = None if slowest is None else SlowStep(slowest.graph, slowest.slowest)
+    return Highlights(remarks, step, verdict.telling_ranks)
+
+
+def _report_row(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of `Figures.overlap` under the names of the report."""
+    names = {"not_overlapped_ns": "exposed_communication_ns"}
+    return {names.get(name, name): value for name, value in row.items()}
 
 
 def _filed_stages(parallel: Table) -> int | None:

@@ -1,19 +1,24 @@
-"""Who waited for whom in collectives, and how long, as tables."""
+"""Who waited for whom, how long, and what determined each step, as tables."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from timeline.analysis.path.critical_path import CriticalPath
+from timeline.analysis.path.path_items import PathKind
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waits.exposed_waiting import ExposedParts, split_exposed
 from timeline.analysis.waits.waiting import Stragglers, WaitedFor, Waits
-from timeline.columns.columns import Bool
+from timeline.columns.columns import Bool, Int64
+from timeline.columns.group_by import group_by
 from timeline.figures.table import Table
-from timeline.records.not_given import NO_ID
+from timeline.frozen import dataclass
+from timeline.records.not_given import NO_GRAPH, NO_ID
 
 _COUNTED = frozenset(
     {
@@ -105,3 +110,117 @@ def waiting_dicts(waiting: Table, waited_for: Table) -> list[dict[str, Any]]:
             {"rank": row.pop("waited_for_rank"), **row},
         )
     return [row | {"waited_for": by_rank.get(row["rank"], [])} for row in waiting.to_dicts()]
+
+
+@dataclass(frozen=True)
+class WaitMatrix:
+    """How long each rank (row) waited in collectives for each other (column).
+
+    ranks: (R,), those that are read. awaited: (C,), those and all that any of them waited for, at
+    the end NO_ID where it is not known of all waiting for whom it was. waited_ns: (R, C).
+    """
+
+    ranks: Int64
+    awaited: Int64
+    waited_ns: Int64
+
+    @classmethod
+    def of(cls, waiting: Table, waited_for: Table) -> WaitMatrix | None:
+        """The matrix of `Figures.waiting` and `Figures.waited_for`; None where nobody waited."""
+        if not len(waited_for) or not waited_for["waited_ns"].any():
+            return None
+        ranks = np.unique(np.asarray(waiting["rank"], np.int64))
+        whom = np.ma.filled(waited_for["waited_for_rank"], NO_ID).astype(np.int64)
+        awaited = np.union1d(ranks, whom[whom != NO_ID])
+        if (whom == NO_ID).any():
+            awaited = np.append(awaited, NO_ID)
+        column = np.searchsorted(awaited, whom, sorter=np.argsort(awaited, kind="stable"))
+        column = np.argsort(awaited, kind="stable")[column]
+        row = np.searchsorted(ranks, waited_for["rank"])
+        waited_ns = np.zeros((len(ranks), len(awaited)), np.int64)
+        np.add.at(waited_ns, (row, column), waited_for["waited_ns"])
+        return cls(ranks, awaited, waited_ns)
+
+    @property
+    def caused_ns(self) -> Int64:
+        """How long others waited for each, (C,)."""
+        sums: Int64 = self.waited_ns.sum(axis=0)
+        return sums
+
+    def labels(self) -> list[str]:
+        """The columns as people call them."""
+        return ["?" if rank == NO_ID else str(rank) for rank in self.awaited.tolist()]
+
+
+_KINDS = np.array([kind.label for kind in PathKind], object)
+_NUMBERS = {kind.label: int(kind) for kind in PathKind}
+
+
+def path_table(path: CriticalPath) -> Table:
+    """See `Figures.critical_path`."""
+    steps, segments = path.steps, path.segments
+    on_host = segments.kind == PathKind.HOST
+    return Table(
+        {
+            "step": np.ma.masked_equal(steps.step[segments.path], NO_ID),
+            "graph": np.ma.masked_equal(steps.graph[segments.path], NO_GRAPH),
+            "rank": np.ma.masked_equal(segments.rank, NO_ID),
+            "profiled": segments.profiled.astype(object),
+            "kind": _KINDS[segments.kind],
+            "name": np.array(path.strings, object)[segments.name],
+            "start_ns": segments.start_ns,
+            "duration_ns": segments.end_ns - segments.start_ns,
+            "call_ns": np.ma.masked_array(segments.call_ns, ~on_host),
+        }
+    )
+
+
+def path_parts(table: Table) -> Table:
+    """What each step's path has of each rank and kind, in the order of steps, the largest first.
+
+    table: `Figures.critical_path`, or some of its rows. step, graph, rank, profiled, kind and
+    total_ns; those of a step add up to its path.
+    """
+    if not len(table):
+        return Table({})
+    columns = {name: table[name] for name in ("step", "graph", "rank", "profiled", "kind")}
+    path = _numbered_paths(table)
+    kind = np.array([_NUMBERS[label] for label in table["kind"].tolist()], np.int64)
+    known = np.ma.filled(table["rank"], NO_ID)
+    groups = group_by(len(table), [path, known, table["profiled"].astype(np.int64), kind])
+    total_ns = groups.sum(table["duration_ns"])
+    order = np.lexsort((-total_ns, path[groups.first]))
+    return Table(
+        {name: column[groups.first[order]] for name, column in columns.items()}
+        | {"total_ns": total_ns[order]}
+    )
+
+
+def _numbered_paths(table: Table) -> Int64:
+    """The number of the path of each row: those of a path have the same step and follow."""
+    step, graph = (np.ma.filled(table[name], NO_ID) for name in ("step", "graph"))
+    changes = (step[1:] != step[:-1]) | (graph[1:] != graph[:-1])
+    return np.cumsum(np.concatenate([[0], changes])).astype(np.int64)
+
+
+def path_rows(table: Table) -> Iterator[dict[str, Any]]:
+    """The critical path as programs get it: step, graph, path_ns and its parts.
+
+    table: `Figures.critical_path`.
+    """
+    parts = path_parts(table)
+    if not len(parts):
+        return
+    bounds = np.flatnonzero(np.diff(_numbered_paths(parts), prepend=NO_ID))
+    for begin, end in pairwise([*bounds.tolist(), len(parts)]):
+        its = parts.take(slice(begin, end))
+        rows = its.to_dicts()
+        yield {
+            "step": rows[0]["step"],
+            "graph": rows[0]["graph"],
+            "path_ns": int(its["total_ns"].sum()),
+            "parts": [
+                {name: row[name] for name in ("rank", "profiled", "kind", "total_ns")}
+                for row in rows
+            ],
+        }

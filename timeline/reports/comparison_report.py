@@ -7,9 +7,8 @@ from typing import Any
 
 import orjson
 
-from timeline.figures.comparison import Comparison
-from timeline.figures.gate import Gate
-from timeline.figures.notebook import cell_html, link_html, paragraph_html, table_html
+from timeline.figures.comparison import Comparison, Gate
+from timeline.figures.table import cell_html, link_html, paragraph_html, table_html
 from timeline.fitting.limits import LimitName
 from timeline.frozen import dataclass
 from timeline.records.tables import Omission

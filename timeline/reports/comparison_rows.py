@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from timeline.figures.class_pairs import select_classes
 from timeline.figures.comparison_sentences import cause_label
-from timeline.figures.overall_parts import WHOLE
+from timeline.figures.overall_parts import WHOLE, select_classes
 from timeline.figures.short_names import operator_label
 from timeline.figures.table import Table
 from timeline.units import spell_short

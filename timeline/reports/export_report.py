@@ -9,12 +9,10 @@ import orjson
 
 from timeline.errors import spell_ids
 from timeline.figures.idle_table import idle_dicts
-from timeline.figures.notebook import link_html, paragraph_html, table_html
-from timeline.figures.path_table import path_rows
 from timeline.figures.rank_tables import Figures
-from timeline.figures.table import Table
+from timeline.figures.table import Table, link_html, paragraph_html, table_html
 from timeline.figures.verdict import Verdict
-from timeline.figures.waiting_tables import waiting_dicts
+from timeline.figures.waiting_tables import path_rows, waiting_dicts
 from timeline.fitting.limits import LimitName
 from timeline.frozen import dataclass
 from timeline.records.tables import Omission

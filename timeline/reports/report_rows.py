@@ -8,7 +8,6 @@ from typing import Any
 
 from timeline.errors import spell_ids
 from timeline.figures.parallel_tables import ParallelIndices
-from timeline.figures.renamed_keys import with_renamed_keys
 from timeline.fitting.drawn_layer import WHOLE_NS
 from timeline.frozen import dataclass
 from timeline.records.counting_rules import CommunicationRule, FreeRule
@@ -170,9 +169,9 @@ class OverlapRow:
 
     def to_dict(self) -> dict[str, Any]:
         """The row under the names of the report."""
-        return with_renamed_keys(
-            vars(self) | {"graph": None if self.graph == NO_GRAPH else self.graph}
-        )
+        row = vars(self) | {"graph": None if self.graph == NO_GRAPH else self.graph}
+        row["exposed_communication_ns"] = row.pop("not_overlapped_ns")
+        return row
 
 
 @dataclass(frozen=True)
@@ -214,7 +213,7 @@ class ResolutionRow:
 
     def to_dict(self) -> dict[str, Any]:
         """The row under the names of the report."""
-        return with_renamed_keys(vars(self))
+        return dict(vars(self))
 
 
 @dataclass(frozen=True)

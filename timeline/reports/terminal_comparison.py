@@ -10,9 +10,8 @@ from rich.console import RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from timeline.figures.comparison import Comparison
+from timeline.figures.comparison import Comparison, Gate
 from timeline.figures.comparison_sentences import NOTABLE
-from timeline.figures.gate import Gate
 from timeline.figures.overall_parts import WHOLE
 from timeline.figures.table import Table
 from timeline.reports.comparison_rows import (

@@ -22,7 +22,7 @@ from timeline.analysis.waits.collectives import Collectives, RankCollectives, ki
 from timeline.analysis.waits.pipeline import Bubbles, measure_bubbles
 from timeline.analysis.waits.waiting import Pairs
 from timeline.columns.intervals import subtract, union
-from timeline.figures.pipeline_table import pipeline_sentences
+from timeline.figures.parallel_tables import pipeline_sentences
 from timeline.figures.table import Table
 from timeline.records.not_given import NO_ID
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from timeline.figures.bandwidth_table import REFERENCE_GB_S, bandwidth_table, reference_gb_s
+from timeline.figures.collective_tables import REFERENCE_GB_S, bandwidth_table, reference_gb_s
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.reports.html.page_table import (

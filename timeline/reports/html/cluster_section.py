@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from timeline.errors import spell_ids
-from timeline.figures.cluster_advice import mean_rows
+from timeline.figures.advice import mean_rows
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.frozen import dataclass

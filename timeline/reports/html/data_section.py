@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.analysis.waits.culprit import Culprit
-from timeline.figures.advice import worst_first
-from timeline.figures.data_advice import ABOUT_DATA
+from timeline.figures.advice import ABOUT_DATA, worst_first
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.frozen import dataclass

@@ -14,7 +14,7 @@ from matplotlib.path import Path as Outline
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from timeline.columns.columns import Int64, Rows
-from timeline.figures.operator_curves import OperatorCurves
+from timeline.figures.operator_tables import OperatorCurves
 from timeline.figures.table import Table
 from timeline.frozen import dataclass
 from timeline.reports.html.memory_curves import MemoryCurve

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from timeline.figures.operator_curves import operator_curves
+from timeline.figures.operator_tables import operator_curves
 from timeline.figures.verdict import total_by_type
 from timeline.figures.verdict_words import step_shares
-from timeline.figures.wait_matrix import WaitMatrix
+from timeline.figures.waiting_tables import WaitMatrix
 from timeline.printable import printable
 from timeline.reports.export_report import ExportReport
 from timeline.reports.html import export_tables

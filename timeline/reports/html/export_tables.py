@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from timeline.columns.columns import Rows
-from timeline.figures.launch_table import total_over_ranks
-from timeline.figures.operator_curves import OperatorCurves
+from timeline.figures.operator_tables import OperatorCurves
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
+from timeline.figures.work_tables import total_over_ranks
 from timeline.reports.export_report import ExportReport
 from timeline.reports.html.page_table import (
     Column,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from timeline.columns.columns import Rows
-from timeline.figures.flop_scopes import ScopeNode, operator_scopes, scope_tree
+from timeline.figures.flops import ScopeNode, operator_scopes, scope_tree
 from timeline.figures.table import Table
 from timeline.frozen import dataclass
 from timeline.printable import printable

@@ -14,7 +14,7 @@ from matplotlib.colors import Normalize
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from timeline.columns.columns import Int64
-from timeline.figures.wait_matrix import WaitMatrix
+from timeline.figures.waiting_tables import WaitMatrix
 from timeline.reports.html.drawing import label_columns, round_positions
 from timeline.reports.html.step_grid import StepGrid
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from timeline.figures.memory_graph_tables import MOST_AT_PEAK
+from timeline.figures.memory_tables import MOST_AT_PEAK
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.frozen import dataclass

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.group_by import group_by
-from timeline.figures.path_table import path_parts
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
+from timeline.figures.waiting_tables import path_parts
 from timeline.records.not_given import NO_ID
 from timeline.reports.html.page_table import (
     PageTable,

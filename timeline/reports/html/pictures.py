@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from timeline.columns.columns import Rows
-from timeline.figures.operator_curves import OperatorCurves
+from timeline.figures.operator_tables import OperatorCurves
 from timeline.figures.short_names import shortened
 from timeline.figures.table import Table
 from timeline.frozen import dataclass

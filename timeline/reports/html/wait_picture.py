@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from timeline.columns.columns import Int64
-from timeline.figures.wait_matrix import WaitMatrix
+from timeline.figures.waiting_tables import WaitMatrix
 from timeline.frozen import dataclass
 from timeline.reports.html.drawing import MOST_DRAWN, Scale, draw_columns
 from timeline.reports.html.heat_map import draw_matrix

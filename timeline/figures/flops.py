@@ -1,17 +1,68 @@
-"""Scopes of operator names as a tree, with the floating-point operations inside each."""
+"""Floating-point operations of ranks, steps, scopes and operators, as a table and as a tree."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from itertools import islice
+from typing import Any
 
-from timeline.figures.table import Table
+import numpy as np
+import numpy.typing as npt
+
+from timeline.analysis.rank_facts import RankFacts
+from timeline.figures.table import Table, given, join_tables, masked_if_needed, texts_or_none
 from timeline.frozen import dataclass
 from timeline.patterns import compile_late
+from timeline.records.not_given import NO_ID
+from timeline.records.profiler_tables.flops import FlopLevel, FlopRows, FlopUnit
 
-__all__ = ["ROOT", "ScopeNode", "operator_scopes", "scope_tree"]
+FLOPS: Mapping[str, type] = {
+    "rank": int,
+    "level": object,
+    "name": object,
+    "parent": object,
+    "step": int,
+    "unit": object,
+    "flop": int,
+    "flop_per_s": int,
+    "utilization": float,
+}
+
+
+def flops_table(facts: Sequence[RankFacts]) -> Table:
+    """A row per rank, step, scope and operator of which MindSpore counted operations.
+
+    level: rank, step, scope or operator. unit: all, cube or vector. flop: of one step, or of one
+    run of an operator. flop_per_s: as the file has it, so of a rank the mean over its operators and
+    not work / time. utilization: of the peak, 0 to 1. Names of scopes are those of the file, such
+    as fc3-Dense(Gradients). A scope may lie in several others, so its name and parent together tell
+    it.
+    """
+    return join_tables(map(_flops, facts), FLOPS)
+
+
+def _flops(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
+    rows = facts.profiler_tables.of(FlopRows)
+    strings = texts_or_none(facts.profiler_tables.strings)
+    unknown = np.isnan(rows.utilization)
+    return {
+        "rank": np.full(len(rows), facts.rank, np.int64),
+        "level": _LEVELS[rows.level],
+        "name": strings[rows.name],
+        "parent": strings[rows.parent],
+        "step": given(rows.step, NO_ID),
+        "unit": _UNITS[rows.unit],
+        "flop": given(rows.flop, NO_ID),
+        "flop_per_s": given(rows.flop_per_s, NO_ID),
+        "utilization": masked_if_needed(np.ma.masked_array(rows.utilization, unknown)),
+    }
+
+
+_LEVELS = np.array([level.name.lower() for level in FlopLevel], object)
+_UNITS = np.array([unit.name.lower() for unit in FlopUnit], object)
+
 
 ROOT = "Total"
 """What the files call the root, which is in no scope."""

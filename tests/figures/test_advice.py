@@ -9,11 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timeline.figures.advice import advice_table
-from timeline.figures.cluster_advice import COMMUNICATING, FROM_MEAN, cluster_advice, mean_rows
-from timeline.figures.flops_table import FLOPS
-from timeline.figures.parallel_tables import PARALLEL, PARALLEL_TIMES
-from timeline.figures.step_trace_table import STEP_TRACE
+from timeline.figures.advice import (
+    COMMUNICATING,
+    FROM_MEAN,
+    advice_table,
+    cluster_advice,
+    mean_rows,
+)
+from timeline.figures.flops import FLOPS
+from timeline.figures.parallel_tables import PARALLEL, PARALLEL_TIMES, STEP_TRACE
 from timeline.figures.table import Table
 
 LINKS = {

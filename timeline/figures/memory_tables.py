@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,22 +11,12 @@ import numpy.typing as npt
 from timeline.analysis.allocated_memory import AllocatedMemory
 from timeline.analysis.memory_use import NO_NODE, MemoryUse, find_node, memory_use
 from timeline.analysis.rank_facts import RankFacts
-from timeline.columns.columns import Codes, ColumnTable, Int64
+from timeline.columns.columns import Int64
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.figures.table import Table, join_tables
-from timeline.frozen import dataclass
+from timeline.figures.table import Table, join_tables, no_numbers, texts_or_none
 from timeline.records.not_given import NO_GRAPH, NO_ID
 from timeline.records.profiler_tables.memory_graphs import MemoryGraphs
 from timeline.records.profiler_tables.step_trace import StepPoints
-
-__all__ = [
-    "MEMORY_GRAPHS",
-    "MEMORY_OPERATORS",
-    "MEMORY_TENSORS",
-    "MOST_AT_PEAK",
-    "MemoryTables",
-    "memory_tables",
-]
 
 MEMORY_GRAPHS: Mapping[str, type] = {
     "rank": int,
@@ -67,23 +57,15 @@ _Columns = dict[str, npt.NDArray[Any]]
 _Objects = np.ndarray[tuple[int], np.dtype[np.object_]]
 
 
-@dataclass(frozen=True)
-class MemoryTables:
-    """What graphs of MindSpore hold, as planned, or operators of torch_npu allocated.
+def memory_tables(facts: Sequence[RankFacts]) -> tuple[Table, Table, Table]:
+    """Return what graphs of MindSpore hold, as planned, or operators of torch_npu allocated.
 
-    graphs: a row per rank and graph: the most that it holds, and where. operators: a row per rank,
-    graph and node, in execution order: what the graph holds then. tensors: a row per rank, graph
-    and tensor: at which nodes it lives, and whether at the peak. Allocations have no graph and no
-    nodes: they have a row for the rank in graphs, and one each in the other two, in order of time.
+    Returns:
+        a row per rank and graph: the most that it holds, and where; a row per rank, graph and node,
+        in execution order: what the graph holds then; a row per rank, graph and tensor: at which
+        nodes it lives, and whether at the peak. Allocations have no graph and no nodes: they have a
+        row for the rank in the first table, and one each in the other two, in order of time.
     """
-
-    graphs: Table
-    operators: Table
-    tensors: Table
-
-
-def memory_tables(facts: Sequence[RankFacts]) -> MemoryTables:
-    """The memory of all ranks."""
     graphs, operators, tensors = list[_Columns](), list[_Columns](), list[_Columns]()
     for rank in facts:
         tables = rank.profiler_tables
@@ -105,7 +87,7 @@ def memory_tables(facts: Sequence[RankFacts]) -> MemoryTables:
             graphs.append(_allocated(rank.rank, rank.allocated))
             operators.append(_allocations(rank.rank, rank.allocated))
             tensors.append(_held(rank.rank, rank.allocated))
-    return MemoryTables(
+    return (
         join_tables(graphs, MEMORY_GRAPHS),
         join_tables(operators, MEMORY_OPERATORS),
         join_tables(tensors, MEMORY_TENSORS),
@@ -113,19 +95,11 @@ def memory_tables(facts: Sequence[RankFacts]) -> MemoryTables:
 
 
 class _Names:
-    """Names as objects, None for those that are not given."""
+    """Names by code, and of nodes, as objects; None for those that are not given."""
 
     def __init__(self, strings: StringPool, use: MemoryUse) -> None:
-        self._texts = _texts(strings)
-        self._of_nodes = np.append(use.nodes.name, np.int32(NO_NAME))
-
-    def of(self, codes: Codes) -> _Objects:
-        """The strings of codes."""
-        return np.take(self._texts, codes)
-
-    def of_nodes(self, rows: Int64) -> _Objects:
-        """What nodes are called, NO_NODE among them."""
-        return self.of(self._of_nodes[rows])
+        self.texts = texts_or_none(strings)
+        self.of_nodes = self.texts[np.append(use.nodes.name, np.int32(NO_NAME))]
 
 
 def _graphs(rank: int, use: MemoryUse, names: _Names, fp_start: Int64, bp_end: Int64) -> _Columns:
@@ -138,12 +112,12 @@ def _graphs(rank: int, use: MemoryUse, names: _Names, fp_start: Int64, bp_end: I
         "peak_node": np.ma.masked_array(
             use.peak_node - use.first_node[:-1], use.peak_node == NO_NODE
         ),
-        "peak_operator": names.of_nodes(use.peak_node),
+        "peak_operator": names.of_nodes[use.peak_node],
         "capacity_bytes": np.ma.masked_equal(graphs.capacity_bytes, NO_ID),
         "nodes": use.node_count,
         "tensors": use.tensor_count,
-        "fp_start": names.of_nodes(fp_start),
-        "bp_end": names.of_nodes(bp_end),
+        "fp_start": names.of_nodes[fp_start],
+        "bp_end": names.of_nodes[bp_end],
     }
 
 
@@ -153,7 +127,7 @@ def _operators(rank: int, use: MemoryUse, names: _Names) -> _Columns:
         "rank": np.full(len(nodes), rank),
         "graph": np.ma.masked_equal(nodes.graph, NO_GRAPH),
         "node": nodes.node,
-        "name": names.of(nodes.name),
+        "name": names.texts[nodes.name],
         "use_bytes": use.use_bytes,
         "size_bytes": use.size_bytes,
         "change_bytes": use.change_bytes,
@@ -166,11 +140,11 @@ def _tensors(rank: int, use: MemoryUse, names: _Names) -> _Columns:
         "rank": np.full(len(tensors), rank),
         "graph": np.ma.masked_equal(tensors.graph, NO_GRAPH),
         "tensor": tensors.tensor,
-        "type": names.of(tensors.kind),
+        "type": names.texts[tensors.kind],
         "size_bytes": tensors.size_bytes,
         "first": use.first,
         "last": use.last,
-        "operator": names.of_nodes(use.maker),
+        "operator": names.of_nodes[use.maker],
         "at_peak": use.at_peak.astype(object),
     }
 
@@ -194,9 +168,9 @@ def _allocations(rank: int, memory: AllocatedMemory) -> _Columns:
     )
     return {
         "rank": np.full(len(held), rank),
-        "graph": _none(held),
-        "node": _none(held),
-        "name": _texts(memory.strings)[held.name],
+        "graph": no_numbers(len(held)),
+        "node": no_numbers(len(held)),
+        "name": texts_or_none(memory.strings)[held.name],
         "use_bytes": use_bytes,
         "size_bytes": held.size_bytes,
         "change_bytes": change_bytes,
@@ -207,24 +181,30 @@ def _held(rank: int, memory: AllocatedMemory) -> _Columns:
     held = memory.held
     return {
         "rank": np.full(len(held), rank),
-        "graph": _none(held),
+        "graph": no_numbers(len(held)),
         "tensor": np.arange(len(held)),
         "type": np.full(len(held), None, object),
         "size_bytes": held.size_bytes,
-        "first": _none(held),
-        "last": _none(held),
-        "operator": _texts(memory.strings)[held.name],
+        "first": no_numbers(len(held)),
+        "last": no_numbers(len(held)),
+        "operator": texts_or_none(memory.strings)[held.name],
         "at_peak": held.at_peak.astype(object),
     }
 
 
-def _none(table: ColumnTable) -> npt.NDArray[Any]:
-    """A column of numbers that are not given."""
-    return np.ma.masked_array(np.zeros(len(table), np.int64), True)
+def memory_table(facts: Sequence[RankFacts]) -> Table:
+    """See `Figures.memory`."""
+    rows = list[tuple[int, str | None, str, str, int]]()
+    for rank in facts:
+        memory = rank.memory
+        if memory.reserved_bytes != NO_ID:
+            rows.append((rank.rank, RESERVED, "", RESERVED, memory.reserved_bytes))
+        columns = (memory.table.group, memory.table.name, memory.table.peak_bytes)
+        for group, name, peak_bytes in zip(*(one.tolist() for one in columns), strict=True):
+            rows.append((rank.rank, None, memory.strings[group], memory.strings[name], peak_bytes))
+    return Table.of_rows(_MEMORY, rows)
 
 
-def _texts(strings: Iterable[str]) -> _Objects:
-    """Strings by code as objects, None for the empty one."""
-    found = np.array([*strings], object)
-    found[NO_NAME] = None
-    return found
+RESERVED = "reserved"
+"""What the most memory that was reserved is called among peaks."""
+_MEMORY = {"rank": int, "metric": object, "group": object, "name": object, "peak_bytes": int}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from timeline.figures.operator_maps import NPU_NAMES, mapped
+from timeline.figures.operator_names import NPU_NAMES, mapped
 
 
 @pytest.mark.parametrize(

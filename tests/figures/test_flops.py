@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timeline.figures.flop_scopes import (
+from timeline.figures.flops import (
     MOST_DEPTH,
     ROOT,
     ScopeNode,

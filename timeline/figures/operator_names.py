@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
+from typing import Any
 
 from timeline.analysis.work.framework_calls import EVALUATE
+from timeline.frozen import dataclass
 from timeline.patterns import compile_late
-
-__all__ = ["NPU_NAMES", "mapped"]
 
 _ATTENTION, _ATTENTION_BACKWARD = "npu::npu_fusion_attention", "npu::npu_fusion_attention_grad"
 _ATTENTION_NODE = "NpuFusionAttentionBackward0"
@@ -109,3 +110,51 @@ def mapped(name: str, custom: Mapping[str, str], *, built_in: bool = True) -> st
         if inner.startswith(gpu):
             return f"{around}{npu}{inner.removeprefix(gpu)}"
     return around + NPU_NAMES.get(inner, inner)
+
+
+_NUMBER = compile_late(r"_[0-9]+$")
+"""What PyTorch puts behind the class of a module."""
+
+
+def module_class(name: str) -> str:
+    """Return the class in the name of a module, such as Linear in Linear_3."""
+    return _NUMBER.sub("", name)
+
+
+@dataclass(frozen=True)
+class OperatorNames:
+    """Names of operators and modules in a comparison.
+
+    custom: names of the user, old to new; of modules a whole path, or what is between slashes, or
+    that without its number. between_vendors: names of GPUs become those of NPUs. with_shapes:
+    operators of other shapes are others.
+    """
+
+    custom: Mapping[str, str] = field(default_factory=dict)
+    between_vendors: bool = False
+    with_shapes: bool = False
+
+    def operator(self, name: str) -> str:
+        """Return the name of an operator."""
+        return mapped(name, self.custom, built_in=self.between_vendors)
+
+    def operator_key(self, key: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the name of an operator and its shapes, None where they are not told apart."""
+        name, shapes = key
+        return self.operator(name), shapes if self.with_shapes else None
+
+    def path(self, path: str) -> str:
+        """Return the path of a module.
+
+        >>> OperatorNames({"Linear": "Dense", "Net_0": "Model"}).path("Net_0/Linear_3")
+        'Model/Dense_3'
+        """
+        if path in self.custom:
+            return self.custom[path]
+        return "/".join(map(self._module, path.split("/"))) if self.custom else path
+
+    def _module(self, name: str) -> str:
+        if name in self.custom:
+            return self.custom[name]
+        kind = module_class(name)
+        return self.custom.get(kind, kind) + name.removeprefix(kind)
