@@ -52,7 +52,7 @@ def _figures(draw: st.DrawFn) -> Figures:
     graphs = draw(st.sampled_from([(None,), (4,), (1, 2)]))
     ranks, steps = list[Row](), list[Row]()
     for rank in draw(st.lists(st.integers(0, 20), unique=True, min_size=1, max_size=5)):
-        steps_of_rank = []
+        steps_of_rank = list[Row]()
         for graph in graphs:
             for step in range(draw(st.integers(0, 4))):
                 span = draw(st.one_of(st.none(), st.integers(0, 1000)))
@@ -72,7 +72,9 @@ def _figures(draw: st.DrawFn) -> Figures:
                         **dict.fromkeys(PARTS, None if span is None else span // 2),
                     }
                 )
-        spans = [row["period_ns"] for row in steps_of_rank if row["span_ns"] and row["ordinary"]]
+        spans: list[int] = [
+            row["period_ns"] for row in steps_of_rank if row["span_ns"] and row["ordinary"]
+        ]
         whole = draw(st.integers(0, 1000)) if not spans else sum(spans)
         ranks.append(
             {

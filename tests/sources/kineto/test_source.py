@@ -26,7 +26,7 @@ from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import Profile, ProfileShelf, tiny_run
 from tests.support.read_profiles import records_by_rank
 from timeline.analysis.invalid_rows import drop_invalid_rows
-from timeline.analysis.overlap import measure_overlap, totals_by_step
+from timeline.analysis.overlap import measure_overlap, overlap_by_launch
 from timeline.analysis.step_membership import assign_steps
 from timeline.cli.main import main
 from timeline.errors import SourceError
@@ -66,10 +66,10 @@ def test_overlap_of_every_rank_and_step_is_that_of_the_run(
             profile.run, rank
         )
         member = assign_steps(records)
-        totals = totals_by_step(records.tasks, records.ops, member.tasks, member.ops, 3)
-        for row, step in enumerate(records.steps.iteration.tolist()):
-            expected = expected_overlap(profile.run, rank, step)
-            assert {name: int(getattr(totals, name)[row]) for name in expected} == expected
+        totals = overlap_by_launch(records.tasks, member.tasks, records.ops, member.ops, 3)
+        assert totals == [
+            expected_overlap(profile.run, rank, step) for step in records.steps.iteration.tolist()
+        ]
 
 
 def test_tasks_are_what_ran_on_the_device(profile: Profile, found: dict[int, Records]) -> None:
