@@ -195,7 +195,7 @@ def test_nobody_is_blamed_for_a_pipeline(stages: int, micro_batches: int) -> Non
 @given(st.data())
 @few
 def test_causes_part_idle_time_exactly(cause: str, data: st.DataObject) -> None:
-    """Of every rank and step, they add up to the idle time of the overlap."""
+    """Of every rank they add up to the idle time of the overlap, and to that of each period."""
     run = data.draw(faulty_clusters(cause)).run()
     report = reported(run)
     parts: Counter[tuple[int, int | None]] = Counter()
@@ -204,7 +204,8 @@ def test_causes_part_idle_time_exactly(cause: str, data: st.DataObject) -> None:
         assert sum(call["total_ns"] for call in row["calls"]) <= row["total_ns"]
         parts[row["rank"], row["step"]] += row["total_ns"]
     for row in report["overlap"]:
-        assert parts[row["rank"], row.get("step")] == row["idle_ns"]
+        around_ns = (row["before_ns"] or 0) + (row["between_ns"] or 0)
+        assert 0 <= parts[row["rank"], row["step"]] - row["idle_ns"] <= around_ns
 
 
 @given(st.data())

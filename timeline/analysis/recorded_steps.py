@@ -34,6 +34,18 @@ class RecordedSteps(ColumnTable):
     first: Bool = column(np.bool_)
     cut: Bool = column(np.bool_)
 
+    def on_device(self, membership: Membership) -> tuple[Int64, Int64]:
+        """Return when the device works on what each step launched, in its period alone.
+
+        NO_TIME for a step without device work.
+        """
+        start_ns, end_ns = membership.device_start_ns, membership.device_end_ns
+        known = start_ns != NO_TIME
+        start_ns, end_ns = (
+            np.clip(at_ns, self.begin_ns, self.end_ns) for at_ns in (start_ns, end_ns)
+        )
+        return np.where(known, start_ns, NO_TIME), np.where(known, end_ns, NO_TIME)
+
     def within(
         self, rows: Rows | Bool, membership: Membership, start_ns: int, end_ns: int
     ) -> RecordedSteps:

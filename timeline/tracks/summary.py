@@ -264,16 +264,16 @@ def _paint_host_steps(painter: Painter, parent: int, selected: SelectedRank, ord
         records.rank,
         descriptions.PROFILER_STEPS,
     )
-    totals = selected.step_totals
-    known = np.flatnonzero(totals.known[at])
+    start_ns, end_ns = selected.cut.recorded.on_device(selected.cut.membership)
+    known = np.flatnonzero(start_ns[at] != NO_TIME)
     on_device = at[known]
     painter.add_flat_row(
         "Step on device",
         parent,
         order * 2 + 1,
         SliceTable(
-            totals.start_ns[on_device],
-            totals.start_ns[on_device] + totals.span_ns[on_device],
+            start_ns[on_device],
+            end_ns[on_device],
             strings.codes(f"Step {iterations[row]}" for row in known.tolist()),
             SliceKind.STEP,
             _step_args(selected, on_device, np.ones(len(on_device), np.bool_)),
