@@ -189,10 +189,10 @@ def test_steps_without_device_tasks_are_not_measured(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_the_warm_up_is_not_the_slowest_step(tmp_path: Path) -> None:
-    """The first step takes three times as long, and is no ordinary one."""
+    """The first step takes three times as long on the device, and is no ordinary one."""
     verdict = verdict_on(DATA / "mindspore-2.1", tmp_path)
-    assert verdict["slowest_step"]["slowest"] == 5
-    assert verdict["slowest_step"]["slowest_ns"] < 20_000_000
+    assert verdict["slowest_step"]["slowest"] == 2
+    assert verdict["slowest_step"]["slowest_ns"] == 47_544_060
 
 
 @pytest.mark.filterwarnings("ignore")

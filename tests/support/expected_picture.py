@@ -259,11 +259,12 @@ class ExpectedPicture:
         return convert(time_ns)
 
     def _all_ranks(self) -> Iterator[Shown]:
-        """Each step from the first rank's start to the last rank's end."""
+        """Each step from the end of the one before to its own on the last rank."""
+        stop = 0
         for index, step in enumerate(self.run.ranks[0].steps):
             spans = {rank.rank: self._span(rank, index) for rank in self.run.ranks}
-            first = min(start for start, _ in spans.values())
-            last = max(end for _, end in spans.values())
+            first = max(stop, min(start for start, _ in spans.values()))
+            stop = last = max(end for _, end in spans.values())
             length = {rank: end - start for rank, (start, end) in spans.items()}
             slow, fast = max(length, key=length.__getitem__), min(length, key=length.__getitem__)
             args = {"iteration": step.id}
@@ -278,10 +279,14 @@ class ExpectedPicture:
             yield Shown(ALL_RANKS, "", STEPS, begin, last - first, name, _args("step", args))
 
     def _span(self, rank: RankRun, index: int) -> tuple[int, int]:
+        """The period of a step of a rank."""
         step = rank.steps[index]
         if self._of_graphs:
-            return step.iterations[0].start_ns, step.iterations[-1].end_ns
-        return step.device_start_ns, step.device_end_ns
+            start_ns, end_ns = step.iterations[0].start_ns, step.iterations[-1].end_ns
+        else:
+            start_ns = min(step.host_start_ns, step.device_start_ns)
+            end_ns = max(step.host_end_ns, step.device_end_ns)
+        return self._span(rank, index - 1)[1] if index else start_ns, end_ns
 
     def _spent(self, rank: RankRun, step: int, graph: int | None = None) -> dict[str, int]:
         """How a step was spent: in nanoseconds, and in percent of its span."""

@@ -9,7 +9,6 @@ __all__ = [
     "ALL_OF_RANK",
     "BASE_AND_NEW",
     "COMMUNICATION_BY_TASKS",
-    "CONTINUED",
     "COPIES",
     "CRITICAL_PATH",
     "DATA_AUG_BOUND",
@@ -61,8 +60,8 @@ TOPICS = {
 }
 
 STEPS_OF_ALL_RANKS = (
-    "Each step from the first rank's start to the last rank's end; args name the slowest and the "
-    "fastest rank and how far they are apart."
+    "Each step from the end of the step before to its own end on the last rank; args name the "
+    "slowest and the fastest rank and how far they are apart."
 )
 STEPS_OF_ONE_RANK = "The steps of the rank; args tell how each was spent."
 PARTITION = (
@@ -80,7 +79,6 @@ AI_CPU = (
     "What the AI CPUs of the device ran, by thread, as their own log tells. It is not counted as "
     "computing, as far as the device recorded no task of it."
 )
-CONTINUED = "Steps that begin on one rank before the step above has ended on another."
 
 ITERATIONS = (
     "Iterations as the device marks them. Inside: FP/BP from FP start to BP end, and Iteration "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -17,22 +16,19 @@ from timeline.frozen import dataclass
 from timeline.layers import SliceKind
 from timeline.records.not_given import NO_GRAPH
 from timeline.tracks import descriptions
-from timeline.tracks.lanes import nested_lanes
 from timeline.tracks.painter import ArgColumn, Painter, SliceTable, integers
 from timeline.tracks.root_rows import STEPS, SlowStep
 from timeline.tracks.summary import rounded_percent, spent_args
-
-__all__ = ["difference", "paint_overview", "paint_steps_of_run", "step_starts_ns"]
 
 LENGTHS = "How long they took"
 
 
 @dataclass(frozen=True)
 class _Steps:
-    """The steps of all ranks, in order of time, and their spans on ranks.
+    """The steps of all ranks, in order of time, and their periods on ranks.
 
-    rank, row, graph, step, start_ns and end_ns: of each span (n,), by rank; row: that of the rank's
-    steps. which: (n,) the step that a span is of. first: (k,) the first span of each step.
+    rank, row, graph, step, start_ns and end_ns: of each period (n,), by rank; row: that of the
+    rank's steps. which: (n,) the step that a period is of. first: (k,) the first one of each step.
     """
 
     rank: Int64
@@ -51,11 +47,11 @@ class _Steps:
         Ranks number their graphs apart, so a step is matched by its number alone unless a rank has
         several graphs.
         """
-        spans = [np.zeros((6, 0), np.int64), *map(_spans, facts)]
-        rank, row, graph, step, start_ns, end_ns = np.concatenate(spans, axis=1)
+        periods = [np.zeros((6, 0), np.int64), *map(_periods, facts)]
+        rank, row, graph, step, start_ns, end_ns = np.concatenate(periods, axis=1)
         keys = (graph, step) if _has_several_graphs(facts) else (step,)
         found = group_by(len(step), keys)
-        order = np.lexsort((found.first, found.least(start_ns)))
+        order = np.lexsort((found.first, found.least(start_ns), found.greatest(end_ns)))
         place = np.empty(len(order), np.intp)
         place[order] = np.arange(len(order))
         which, first = place[found.group], found.first[order]
@@ -66,13 +62,14 @@ class _Steps:
 
     @property
     def length_ns(self) -> Int64:
-        """How long each span is, (n,)."""
+        """How long each period is, (n,)."""
         return self.end_ns - self.start_ns
 
     @property
     def begin_ns(self) -> Int64:
-        """When each step begins on its first rank, (k,)."""
-        return GroupBy(self.which, self.first).least(self.start_ns)
+        """When each step begins (k,): on its first rank, or where the step before ended on all."""
+        first_ns, stop_ns = GroupBy(self.which, self.first).least(self.start_ns), self.stop_ns
+        return np.maximum(first_ns, np.append(first_ns[:1], stop_ns[:-1]))
 
     @property
     def stop_ns(self) -> Int64:
@@ -80,13 +77,13 @@ class _Steps:
         return GroupBy(self.which, self.first).greatest(self.end_ns)
 
     def first_by(self, values: Int64) -> Rows:
-        """The span of each step (k,) of which the value is least, the first of equal ones."""
+        """Return the period of each step (k,) of which the value is least, the first of equals."""
         order = np.lexsort((values, self.which))
         return order[np.searchsorted(self.which[order], np.arange(len(self)))]
 
 
-def _spans(facts: RankFacts) -> Int64:
-    """The spans of one rank: rank, row, graph, step, start and end of each, (6, n)."""
+def _periods(facts: RankFacts) -> Int64:
+    """Return the periods of one rank: rank, row, graph, step, start and end of each, (6, n)."""
     steps, count = facts.steps, len(facts.steps)
     return np.stack(
         [
@@ -94,7 +91,8 @@ def _spans(facts: RankFacts) -> Int64:
             np.arange(count),
             steps.graph,
             steps.iteration,
-            *facts.steps_on_device_ns,
+            facts.recorded.begin_ns,
+            facts.recorded.end_ns,
         ]
     )
 
@@ -102,31 +100,15 @@ def _spans(facts: RankFacts) -> Int64:
 def paint_overview(
     painter: Painter, facts: Sequence[RankFacts], slowest: SlowStep | None = None
 ) -> None:
-    """Draw the steps of all ranks, and how long they took below; nothing where there are none.
-
-    Where a step runs into the next one on another rank, the next slice moves to the row "Steps,
-    continued" inside.
-    """
+    """Draw the steps of all ranks, and how long they took below; nothing where there are none."""
     steps = _Steps.of(facts)
     if not len(steps):
         return
     strings = StringPool()
     start_ns, end_ns = steps.begin_ns, steps.stop_ns
     drawn = _drawn(steps, strings, facts, slowest)
-    lane = nested_lanes(start_ns, end_ns)
-    first, rest = np.flatnonzero(lane == 0), np.flatnonzero(lane != 0)
     meaning = descriptions.STEPS_OF_ALL_RANKS if len(facts) > 1 else descriptions.STEPS_OF_ONE_RANK
-    root = painter.add_stacked_row(STEPS, None, 0, replace(drawn, rows=first), strings, meaning)
-    if len(rest):
-        painter.add_flat_row(
-            "Steps, continued",
-            root,
-            0,
-            replace(drawn, rows=rest),
-            strings,
-            None,
-            descriptions.CONTINUED,
-        )
+    root = painter.add_stacked_row(STEPS, None, 0, drawn, strings, meaning)
     lengths = strings.codes(_length_labels(steps))
     painter.add_flat_row(
         LENGTHS,

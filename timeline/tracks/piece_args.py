@@ -20,7 +20,7 @@ from timeline.tracks.model import MERGED, Arg, ArgKind, Slices, Track
 from timeline.tracks.partition import DELAYED_BY, EXPOSED, TRANSFER, WAITING_FOR
 from timeline.units import spell_tenths
 
-__all__ = ["DeviceSteps", "device_steps", "with_piece_args"]
+__all__ = ["StepPeriods", "step_periods", "with_piece_args"]
 
 _KINDS = frozenset({SliceKind.OVERLAP, SliceKind.PARTITION})
 _LEAST_TENTHS = 10
@@ -32,8 +32,8 @@ _NO_ROW = -1
 
 
 @dataclass(frozen=True)
-class DeviceSteps:
-    """When the steps of a rank ran on its device, ascending by start_ns; all columns are (n,)."""
+class StepPeriods:
+    """The periods of the steps of a rank, ascending by start_ns; all columns are (n,)."""
 
     iteration: Int64
     start_ns: Int64
@@ -45,11 +45,11 @@ class DeviceSteps:
         return np.where(moments_ns < np.append(self.end_ns, 0)[row], row, _NO_ROW)
 
 
-def device_steps(facts: RankFacts) -> DeviceSteps:
-    """The steps of a rank."""
-    start_ns, end_ns = facts.steps_on_device_ns
-    order = np.argsort(start_ns, kind="stable")
-    return DeviceSteps(facts.steps.iteration[order], start_ns[order], end_ns[order])
+def step_periods(facts: RankFacts) -> StepPeriods:
+    """Return the periods of the steps of a rank."""
+    start_ns, end_ns = facts.recorded.begin_ns, facts.recorded.end_ns
+    order = np.lexsort((end_ns, start_ns))
+    return StepPeriods(facts.steps.iteration[order], start_ns[order], end_ns[order])
 
 
 def with_piece_args(tracks: Sequence[Track], facts: RankFacts) -> tuple[Track, ...]:
@@ -60,7 +60,7 @@ def with_piece_args(tracks: Sequence[Track], facts: RankFacts) -> tuple[Track, .
     said but the rank. Pieces of less than a percent of the step, or of all time between steps, have
     no such args: nearly all are so short, and what they would tell takes more bytes than they do.
     """
-    steps = device_steps(facts)
+    steps = step_periods(facts)
     made = []
     for track in tracks:
         content = track.content
@@ -72,7 +72,7 @@ def with_piece_args(tracks: Sequence[Track], facts: RankFacts) -> tuple[Track, .
     return tuple(made)
 
 
-def _args(slices: Slices, facts: RankFacts, steps: DeviceSteps) -> list[Arg]:
+def _args(slices: Slices, facts: RankFacts, steps: StepPeriods) -> list[Arg]:
     pieces = _Pieces.that_may_tell(slices, steps)
     step = steps.rows_at(pieces.start_ns)
     tenths = _tenths(pieces, steps, step)
@@ -108,7 +108,7 @@ class _Pieces:
     span_ns: tuple[int, int]
 
     @classmethod
-    def that_may_tell(cls, slices: Slices, steps: DeviceSteps) -> _Pieces:
+    def that_may_tell(cls, slices: Slices, steps: StepPeriods) -> _Pieces:
         """Those that are not merged and long enough for the shortest step, which few are."""
         first_ns, last_ns = int(slices.start_ns.min()), int(slices.end_ns.max())
         shortest_ns = int((steps.end_ns - steps.start_ns).min(initial=last_ns - first_ns))
@@ -147,7 +147,7 @@ class _Pieces:
         return Arg(name, kind, column, present)
 
 
-def _tenths(pieces: _Pieces, steps: DeviceSteps, step: Rows) -> Int64:
+def _tenths(pieces: _Pieces, steps: StepPeriods, step: Rows) -> Int64:
     """Tenths of a percent of its step that each piece takes; between steps, of all slices.
 
     Two digits count, so larger ones are whole percents.
