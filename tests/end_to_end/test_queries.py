@@ -15,6 +15,7 @@ import pytest
 from simulator.model import RankRun, Run, Task
 from simulator.overlap import IDLE, expected_overlap, free_segments
 from simulator.writers.kineto import launching_operators
+from tests.support.expected_picture import GRAPH_LAYOUTS, period_of
 from tests.support.loaded_picture import LoadedPicture
 from tests.support.perfetto_sql import Row, TraceProcessor
 from tests.support.profile_shelf import ProfileShelf
@@ -82,12 +83,16 @@ def steps_of(case: Asked) -> dict[tuple[int, int], dict[str, int]]:
     """How each rank spent each step, by rank and step."""
     found = {}
     for rank in case.run.ranks:
-        for step in rank.steps:
+        for at, step in enumerate(rank.steps):
             parts = expected_overlap(case.run, rank.rank, step.id)
-            span_ns = parts["computing_ns"] + parts["not_overlapped_ns"] + parts["free_ns"]
+            begin_ns, end_ns = period_of(rank, at, of_graphs=case.layout in GRAPH_LAYOUTS)
             free = free_segments(case.run, rank.rank, step.id)
             idle_ns = sum(one.duration_ns for one in free if one.category == IDLE)
-            found[rank.rank, step.id] = {**parts, "span_ns": span_ns, "idle_ns": idle_ns}
+            found[rank.rank, step.id] = {
+                **parts,
+                "period_ns": end_ns - begin_ns,
+                "idle_ns": idle_ns,
+            }
     return found
 
 
@@ -96,13 +101,15 @@ def test_slowest_steps(case: Asked) -> None:
     wanted = []
     for step in {step for _, step in steps_of(case)}:
         by_rank = {rank: parts for (rank, one), parts in steps_of(case).items() if one == step}
-        slowest = max(by_rank, key=lambda rank: by_rank[rank]["span_ns"])
-        spans = [parts["span_ns"] for parts in by_rank.values()]
+        slowest = max(by_rank, key=lambda rank: by_rank[rank]["period_ns"])
+        spans = [parts["period_ns"] for parts in by_rank.values()]
         parts = by_rank[slowest]
-        numbers = (parts[f"{name}_ns"] for name in ("span", "computing", "not_overlapped", "idle"))
+        numbers = (
+            parts[f"{name}_ns"] for name in ("period", "computing", "not_overlapped", "idle")
+        )
         wanted.append((step, slowest, *numbers, max(spans) - min(spans)))
     wanted.sort(key=lambda row: -row[2])
-    columns = "step, slowest_rank, span_ns, computing_ns, not_overlapped_ns, idle_ns, spread_ns"
+    columns = "step, slowest_rank, period_ns, computing_ns, not_overlapped_ns, idle_ns, spread_ns"
     assert case.rows(f"SELECT {columns} FROM slowest_steps") == wanted
 
 
@@ -111,7 +118,7 @@ def test_rank_times(case: Asked) -> None:
     wanted = []
     for rank in (rank.rank for rank in case.run.ranks):
         of_rank = [parts for (one, _), parts in steps_of(case).items() if one == rank]
-        names = ("span_ns", "computing_ns", "communication_ns", "not_overlapped_ns", "idle_ns")
+        names = ("period_ns", "computing_ns", "communication_ns", "not_overlapped_ns", "idle_ns")
         means = [sum(parts[name] for parts in of_rank) // len(of_rank) for name in names]
         wanted.append((rank, len(of_rank), *means))
     wanted.sort(key=lambda row: -row[3])
@@ -338,7 +345,7 @@ def test_what_is_shown_first_adds_up(case: Asked) -> None:
         " GROUP BY waited_for_rank ORDER BY sum(waited_ns) DESC"
     )
     assert [(row[0], row[1], row[7]) for row in steps] == case.rows(
-        "SELECT step, slowest_rank, span_ns FROM slowest_steps"
+        "SELECT step, slowest_rank, period_ns FROM slowest_steps"
     )
     assert [(row[0], row[4], row[7]) for row in idle] == case.rows(
         "SELECT cause, sum(slices), sum(total_ns) FROM idle_causes"

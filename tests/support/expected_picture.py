@@ -44,6 +44,7 @@ __all__ = [
     "ExpectedPicture",
     "Shown",
     "natural",
+    "period_of",
     "rounded",
 ]
 
@@ -279,17 +280,10 @@ class ExpectedPicture:
             yield Shown(ALL_RANKS, "", STEPS, begin, last - first, name, _args("step", args))
 
     def _span(self, rank: RankRun, index: int) -> tuple[int, int]:
-        """The period of a step of a rank."""
-        step = rank.steps[index]
-        if self._of_graphs:
-            start_ns, end_ns = step.iterations[0].start_ns, step.iterations[-1].end_ns
-        else:
-            start_ns = min(step.host_start_ns, step.device_start_ns)
-            end_ns = max(step.host_end_ns, step.device_end_ns)
-        return self._span(rank, index - 1)[1] if index else start_ns, end_ns
+        return period_of(rank, index, of_graphs=self._of_graphs)
 
     def _spent(self, rank: RankRun, step: int, graph: int | None = None) -> dict[str, int]:
-        """How a step was spent: in nanoseconds, and in percent of its span."""
+        """How a step was spent: in nanoseconds, and in percent of its period."""
         parts = expected_overlap(self.run, rank.rank, step, graph)
         span_ns = parts["computing_ns"] + parts["not_overlapped_ns"] + parts["free_ns"]
         free = self._free(rank.rank, step, graph)
@@ -298,10 +292,24 @@ class ExpectedPicture:
             parts["copies_ns"] = copies_ns
         parts["idle_ns"] = parts["free_ns"] - copies_ns
         shares = ("not_overlapped", "free", "idle")
+        if graph is None:
+            at = next(at for at, one in enumerate(rank.steps) if one.id == step)
+            begin_ns, end_ns = self._span(rank, at)
+        else:
+            of_rank = sorted(rank.iterations, key=lambda one: one.end_ns)
+            at = next(
+                at for at, one in enumerate(of_rank) if (one.number, one.graph) == (step, graph)
+            )
+            begin_ns, end_ns = (
+                of_rank[at - 1].end_ns if at else of_rank[0].start_ns,
+                of_rank[at].end_ns,
+            )
+        period_ns = end_ns - begin_ns
         return {
+            "period_ns": period_ns,
             "span_ns": span_ns,
             **parts,
-            **{f"{name}_percent": percent(parts[f"{name}_ns"], span_ns) for name in shares},
+            **{f"{name}_percent": percent(parts[f"{name}_ns"], period_ns) for name in shares},
         }
 
     def _host_steps(self, rank: RankRun) -> Iterator[Shown]:
@@ -547,3 +555,17 @@ def _detail_rows(records: Records) -> dict[tuple[int, str], list[str]]:
 
 def _place_of_counter(one: Counter) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
     return natural(one.group), natural(one.name)
+
+
+def period_of(rank: RankRun, index: int, *, of_graphs: bool) -> tuple[int, int]:
+    """The period of a step of a rank, by its place: from the end of the one before to its own.
+
+    of_graphs: whether the device marks its iterations, and not the host its steps.
+    """
+    step = rank.steps[index]
+    if of_graphs:
+        start_ns, end_ns = step.iterations[0].start_ns, step.iterations[-1].end_ns
+    else:
+        start_ns = min(step.host_start_ns, step.device_start_ns)
+        end_ns = max(step.host_end_ns, step.device_end_ns)
+    return period_of(rank, index - 1, of_graphs=of_graphs)[1] if index else start_ns, end_ns

@@ -79,6 +79,7 @@ def _totals(own: ParallelTimes, length_ns: Int64, communication_ns: Int64) -> Ov
             "copies_ns": np.zeros(len(own), np.int64),
             "idle_ns": free_ns,
             "span_ns": computing_ns + alone_ns + free_ns,
+            "period_ns": computing_ns + alone_ns + free_ns,
         },
     )
 
@@ -109,12 +110,14 @@ def with_filed_times(facts: RankFacts, *, windowed: bool) -> RankFacts:
     sums = {name: int(getattr(totals, name).sum()) for name in ("communication_ns", *_PARTS[:3])}
     facts = replace(facts, overlap_ns=sums, path=RankPath())
     if len(steps):
-        facts = replace(facts, step_totals=totals)
+        facts = replace(facts, step_totals=replace(totals, period_ns=measured.period_ns))
     if (own.free_ns >= 0).all():
         preparing_ns = own.preparing_ns
         receive_ns, before_ns = np.maximum(own.receive_alone_ns, 0), np.maximum(preparing_ns, 0)
         waits = StepWaits(receive_ns, preparing_ns, before_ns)
-        facts = replace(facts, step_waits=waits) if len(steps) else facts
+        if facts.profile.untimed_steps:
+            totals = replace(totals, period_ns=totals.span_ns + before_ns)
+        facts = replace(facts, step_totals=totals, step_waits=waits) if len(steps) else facts
         return _not_recorded(facts, *_PARTS[3:])
     covered = union(steps.start_ns, steps.end_ns)
     between_ns = int(covered.end_ns[-1] - covered.start_ns[0]) - covered.total_ns

@@ -45,8 +45,7 @@ def ordinary_steps(ranks: Sequence[RankFacts], *, with_first: bool = True) -> tu
 
 def _warms_up(rank: RankFacts) -> Bool:
     """Return which steps (n,) are the first of their graph and take much longer than the others."""
-    steps = rank.recorded
-    period_ns = steps.end_ns - steps.begin_ns
+    steps, period_ns = rank.recorded, rank.step_totals.period_ns
     others_ns = period_ns[~steps.first & (rank.step_totals.span_ns > 0)]
     if not len(others_ns):
         return np.zeros(len(steps), np.bool_)
@@ -102,5 +101,5 @@ def longest_periods_ns(ranks: Sequence[RankFacts], chosen: Sequence[Bool]) -> In
     among = np.concatenate([np.zeros(0, np.bool_), *chosen])
     if not among.any():
         return np.empty(0, np.int64)
-    periods_ns = np.concatenate([rank.periods_ns for rank in ranks])[among]
+    periods_ns = np.concatenate([rank.step_totals.period_ns for rank in ranks])[among]
     return group_by(len(periods_ns), [number_steps(ranks)[among]]).greatest(periods_ns)

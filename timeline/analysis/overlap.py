@@ -120,9 +120,9 @@ class OverlapTotals(ColumnTable):
     """One row per step: how the device spent the period of the step.
 
     known: whether the device computes or communicates in it at all. start_ns: when it begins to,
-    NO_TIME where it never does; span_ns: from then until it last does so. The other columns are
-    parts of the span: computing_ns + not_overlapped_ns + free_ns == span_ns, and free_ns ==
-    copies_ns + idle_ns.
+    NO_TIME where it never does; span_ns: from then until it last does so; period_ns: of all of the
+    step. The other columns are parts of the span: computing_ns + not_overlapped_ns + free_ns ==
+    span_ns, and free_ns == copies_ns + idle_ns.
     """
 
     known: Bool = column(np.bool_)
@@ -133,6 +133,7 @@ class OverlapTotals(ColumnTable):
     copies_ns: Int64 = column(np.int64)
     idle_ns: Int64 = column(np.int64)
     span_ns: Int64 = column(np.int64)
+    period_ns: Int64 = column(np.int64)
     start_ns: Int64 = column(np.int64, NO_TIME)
 
 
@@ -213,6 +214,7 @@ def totals_by_period(overlap: Overlap, start_ns: Int64, end_ns: Int64) -> Overla
         copies_ns,
         free_ns - copies_ns,
         span_ns,
+        end_ns - start_ns,
         np.where(known, from_ns, NO_TIME),
     )
 

@@ -193,13 +193,6 @@ class RankFacts:
             np.where(on_device, self.device_end_ns, steps.end_ns),
         )
 
-    @property
-    def periods_ns(self) -> Int64:
-        """How long each step takes (n,): its period, or what a file sums up if it has no times."""
-        if self.profile.untimed_steps:
-            return self.step_totals.span_ns + self.step_waits.before_ns
-        return self.recorded.end_ns - self.recorded.begin_ns
-
     def moved(self, move: ClockMove) -> RankFacts:
         """The facts, moved to another clock; what was summed stays."""
         if move.still:

@@ -211,8 +211,8 @@ def overlap_rows(facts: RankFacts) -> Iterator[OverlapRow]:
     columns = [getattr(totals, name)[known].tolist() for name in names]
     names += ["period_ns", "before_ns", "between_ns"]
     before_ns = facts.step_waits.before_ns
-    between_ns = facts.periods_ns - totals.span_ns - before_ns
-    times_ns = (facts.periods_ns, before_ns, between_ns)
+    between_ns = facts.step_totals.period_ns - totals.span_ns - before_ns
+    times_ns = (facts.step_totals.period_ns, before_ns, between_ns)
     columns.extend(values[known].tolist() for values in times_ns)
     ids = steps.graph[known].tolist(), steps.iteration[known].tolist()
     for graph, step, *times in zip(*ids, *columns, strict=True):

@@ -27,7 +27,7 @@ def overlap_table(facts: Sequence[RankFacts], ordinary: Sequence[Bool]) -> Table
 def _overlap(facts: RankFacts, ordinary: Bool) -> dict[str, npt.NDArray[Any]]:
     whole = facts.overlap_ns
     span_ns = whole["computing_ns"] + whole["not_overlapped_ns"] + whole["free_ns"]
-    periods_ns = facts.periods_ns[ordinary & (facts.step_totals.span_ns > 0)]
+    periods_ns = facts.step_totals.period_ns[ordinary & (facts.step_totals.span_ns > 0)]
     mean_ns = round(int(periods_ns.sum()) / len(periods_ns)) if len(periods_ns) else NO_ID
     row = {
         "rank": facts.rank,
@@ -74,7 +74,7 @@ def _steps(facts: RankFacts, ordinary: Bool) -> dict[str, npt.NDArray[Any]]:
         name: np.ma.masked_array(getattr(totals, name), ~totals.known)
         for name in ("span_ns", *PARTS)
     }
-    period_ns, before_ns = facts.periods_ns, facts.step_waits.before_ns
+    period_ns, before_ns = facts.step_totals.period_ns, facts.step_waits.before_ns
     if facts.free_parts.copies_ns is None:
         measured["copies_ns"] = np.ma.masked_equal(np.full(len(steps), NO_ID), NO_ID)
     return {

@@ -182,7 +182,9 @@ def _step_args(selected: SelectedRank, owner: Int64, is_step: Bool) -> list[ArgC
     if records.tables_only:
         # What nothing records is left out: idle time, and computing where no file sums it up.
         summed = ("computing_ns", "not_overlapped_ns", "free_ns") * bool(totals.computing_ns.any())
-        args = [one for one in args if one.name in ("span_ns", "communication_ns", *summed)]
+        args = [
+            one for one in args if one.name in ("period_ns", "span_ns", "communication_ns", *summed)
+        ]
     return [*_ids(records.steps, owner), *args]
 
 
@@ -198,8 +200,9 @@ def spent_args(
 ) -> list[ArgColumn]:
     """How the steps of some slices were spent, on those that are shown and have device work."""
     known = shown & totals.known[owner]
-    whole_ns = np.maximum(totals.span_ns, 1)
+    whole_ns = np.maximum(totals.period_ns, 1)
     columns = {
+        "period_ns": totals.period_ns,
         "span_ns": totals.span_ns,
         "computing_ns": totals.computing_ns,
         "communication_ns": totals.communication_ns,

@@ -162,6 +162,7 @@ SELECT
   *,
   arg_number(args, 'step', 'graph') AS graph,
   arg_number(args, 'step', 'iteration') AS step,
+  arg_number(args, 'step', 'period_ns') AS period_ns,
   arg_number(args, 'step', 'span_ns') AS span_ns,
   arg_number(args, 'step', 'computing_ns') AS computing_ns,
   arg_number(args, 'step', 'communication_ns') AS communication_ns,
@@ -187,17 +188,17 @@ WITH
   placed AS (
     SELECT
       *,
-      row_number() OVER (PARTITION BY run, of_graph, step ORDER BY span_ns DESC, rank) AS place,
-      max(span_ns) OVER (PARTITION BY run, of_graph, step)
-        - min(span_ns) OVER (PARTITION BY run, of_graph, step) AS spread_ns
+      row_number() OVER (PARTITION BY run, of_graph, step ORDER BY period_ns DESC, rank) AS place,
+      max(period_ns) OVER (PARTITION BY run, of_graph, step)
+        - min(period_ns) OVER (PARTITION BY run, of_graph, step) AS spread_ns
     FROM matched
   )
 SELECT *, rank AS slowest_rank FROM placed WHERE place = 1;
 
 CREATE OR REPLACE PERFETTO VIEW slowest_steps AS
-SELECT graph, step, slowest_rank, span_ns, computing_ns, not_overlapped_ns, idle_ns, spread_ns
+SELECT graph, step, slowest_rank, period_ns, computing_ns, not_overlapped_ns, idle_ns, spread_ns
 FROM slow_steps
-ORDER BY span_ns DESC, step;
+ORDER BY period_ns DESC, step;
 
 -- 2. Which rank holds the others up? Means of a step of each rank, the one that computes longest
 -- first. Ranks that wait for each other take equally long: the straggler is the one that computes
@@ -206,7 +207,7 @@ CREATE OR REPLACE PERFETTO VIEW rank_times AS
 SELECT
   rank,
   count(*) AS steps,
-  cast_int!(avg(span_ns)) AS step_ns,
+  cast_int!(avg(period_ns)) AS step_ns,
   cast_int!(avg(computing_ns)) AS computing_ns,
   cast_int!(avg(communication_ns)) AS communication_ns,
   cast_int!(avg(not_overlapped_ns)) AS not_overlapped_ns,
@@ -514,17 +515,17 @@ CREATE OR REPLACE PERFETTO VIEW which_steps_are_slow AS
 SELECT
   step,
   slowest_rank,
-  round(span_ns / 1e6, 3) AS ms,
+  round(period_ns / 1e6, 3) AS ms,
   round(computing_ns / 1e6, 3) AS computing_ms,
   round(not_overlapped_ns / 1e6, 3) AS exposed_ms,
   round(idle_ns / 1e6, 3) AS idle_ms,
   round(spread_ns / 1e6, 3) AS spread_ms,
-  span_ns,
+  period_ns,
   graph,
   id, id AS slice_id, ts, dur, track_id,
   run
 FROM slow_steps
-ORDER BY run, span_ns DESC, step;
+ORDER BY run, period_ns DESC, step;
 
 -- Why do devices idle? The causes over all ranks, and the rank that has the longest of each.
 CREATE OR REPLACE PERFETTO VIEW why_devices_idle AS
