@@ -183,7 +183,7 @@ def test_steps_without_device_tasks_are_not_measured(tmp_path: Path) -> None:
     said = verdict["sentences"]
     assert "Device tasks end at step 15 of 322." in said
     (step,) = (line for line in said if line.startswith("Step "))
-    assert "compute 62%" in step
+    assert "compute 60%" in step
     assert verdict["culprit"] is None
 
 

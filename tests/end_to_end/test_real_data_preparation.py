@@ -95,7 +95,7 @@ def test_the_queue_to_the_device(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "rank", "share"),
-    [("mindspore-2.1", 0, 0.583), ("mindspore-raw-JOB1", 0, 0.693), ("mindspore-run2", 1, 0.344)],
+    [("mindspore-2.1", 0, 0.583), ("mindspore-raw-JOB1", 0, 0.682), ("mindspore-run2", 1, 0.344)],
 )
 def test_runs_that_wait_for_data_say_so_first(
     name: str, rank: int, share: float, tmp_path: Path

@@ -94,4 +94,4 @@ def test_a_gpu_is_compared_with_an_npu_in_classes_that_both_have(
             assert row["new_count"] > 0, metric
         assert rows[by, "lccl"]["base_ns"] is None
     assert rows["kernel", "SDMA"]["base_ns"] is None
-    assert rows["launch", "backward convolution"]["base_ns"] == 2_749_022
+    assert rows["launch", "backward convolution"]["base_ns"] == 2_513_725

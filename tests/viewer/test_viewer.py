@@ -416,7 +416,7 @@ def test_the_slowest_step_is_selected_by_its_start(shelf: ProfileShelf, tmp_path
         "SELECT slice.name, track.name FROM slice JOIN track ON track.id = slice.track_id"
         f" WHERE ts = {view.selected_ns} ORDER BY slice.id LIMIT 1"
     )
-    assert (name, str(row).strip()) == ("Step 3 (slowest)", "Steps")
+    assert (name, str(row).strip()) == ("Step 2 (slowest)", "Steps")
 
 
 def test_a_link_asks_nothing_that_the_ui_refuses_at_startup(
@@ -546,7 +546,7 @@ def test_open_leads_a_browser_to_the_file_and_ends(run: Callable[..., Shown]) ->
     commands = [one["id"] for one in json.loads(parameters(link)["startupCommands"])]
     assert "dev.perfetto.PinTracksByRegex" in commands
     assert commands.count("dev.perfetto.RunQueryAndShowTab") == 3
-    told = "the slowest step, 3, in view ..."
+    told = "the slowest step, 2, in view ..."
     assert shown.err == f"Opening x.pftrace at {UI}, {told}\nOpened x.pftrace.\n"
     assert "Wrote x.pftrace" in shown.out
     assert "drag" not in shown.out

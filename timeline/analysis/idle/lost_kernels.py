@@ -9,7 +9,7 @@ import numpy as np
 from timeline.analysis.idle.call_kinds import capture_edges, launching_names
 from timeline.columns.columns import Bool, Rows
 from timeline.columns.distinct import distinct, distinct_values, rows_by_value
-from timeline.columns.intervals import IntervalSet, union, union_of_sets
+from timeline.columns.intervals import IntervalSet, subtract, union, union_of_sets
 from timeline.columns.strings import NO_NAME
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import GPU, RUNTIME, Records, Spans
@@ -63,7 +63,8 @@ def with_lost_kernels(records: Records) -> Records:
 def cut_off_before(records: Records) -> IntervalSet:
     """Return when streams of a GPU worked on what was launched before the recording began.
 
-    That is before the first kernel of a stream, from its launch on, if that was long before.
+    That is before the first kernel of a stream, from its launch on, if that was long before, and
+    nothing runs that is recorded.
     """
     tasks = records.tasks
     kernels = np.flatnonzero(tasks.compute & (tasks.launch_ns != NO_TIME))
@@ -73,7 +74,11 @@ def cut_off_before(records: Records) -> IntervalSet:
     _, first = np.unique(tasks.stream[kernels], return_index=True)
     launch_ns, start_ns = tasks.launch_ns[kernels[first]], tasks.start_ns[kernels[first]]
     late = start_ns - launch_ns > LONG_NS
-    return union(launch_ns[late], start_ns[late])
+    first_ns = tasks.start_ns.min()
+    before = union(np.maximum(launch_ns[late], first_ns), start_ns[late])
+    before = subtract(before, union(tasks.start_ns, tasks.end_ns))
+    lasts = before.end_ns - before.start_ns > LONG_NS
+    return IntervalSet(before.start_ns[lasts], before.end_ns[lasts])
 
 
 def _with_warning(records: Records, lost: Rows, said: str) -> Records:
