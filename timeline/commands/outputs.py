@@ -8,7 +8,7 @@ from pathlib import Path
 from timeline.encoders.attributes import is_ours
 from timeline.encoders.formats import format_of
 from timeline.errors import OutputError, UsageError
-from timeline.fitting.fit_by_splitting import parts_beside
+from timeline.fitting.fit_without_merging import parts_beside
 from timeline.frozen import dataclass
 from timeline.options import ExportOptions
 from timeline.sources.source import Source

@@ -12,7 +12,7 @@ from timeline.encoders.formats import format_of
 from timeline.errors import spell_ids
 from timeline.figures.check_tables import check_table
 from timeline.figures.parallel_tables import ParallelIndices, parallel_contradictions
-from timeline.fitting.drawn_layer import DrawnLayer
+from timeline.fitting.drawn_layers import DrawnLayer
 from timeline.fitting.writer import Kept, Written
 from timeline.layers import LAYERS, Layer
 from timeline.ranks.read_ranks import JoinedRanks

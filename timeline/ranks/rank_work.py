@@ -219,8 +219,8 @@ def coarsen_for_file(
     from timeline.encoders.formats import format_of
     from timeline.encoders.piece_maker import PieceMaker
     from timeline.fitting.coarsen_ranks import coarsen_ranks
-    from timeline.fitting.ladder import measure_by
     from timeline.fitting.limits import Limits
+    from timeline.fitting.sizes import measure_by
 
     form = format_of(request.target)
     maker = PieceMaker(form, [track for rank in ranks for track in rank.tracks.tracks], 0)

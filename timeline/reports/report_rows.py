@@ -8,7 +8,7 @@ from typing import Any
 
 from timeline.errors import spell_ids
 from timeline.figures.parallel_tables import ParallelIndices
-from timeline.fitting.drawn_layer import WHOLE_NS
+from timeline.fitting.drawn_layers import WHOLE_NS
 from timeline.frozen import dataclass
 from timeline.records.counting_rules import CommunicationRule, FreeRule
 from timeline.records.not_given import NO_GRAPH
