@@ -178,18 +178,20 @@ def _write_coarsened(
             measure_by(maker, limits, Compression.BEST),
             limits * (ASKED_STEPS_SHARE if asked else STEPS_SHARE),
         )
-        drawn = redraw(exact) if exact.runs else None
-        again = drawing if drawn is None else writer.draw(drawn)
-        ways = [(again, exact), (drawing, ExactSteps())] if exact.runs else [(drawing, exact)]
-        for its, steps in ways:
-            planner.exact = steps
-            file = _CoarseFile(writer, its, planner, maker)
+        written, least = None, planner.whole
+        if exact.runs and planner.sizes:
+            planner.exact = exact
+            drawn = redraw(exact)
+            again = drawing if drawn is None else writer.draw(drawn)
+            written = _write_planned(_CoarseFile(writer, again, planner, maker), planner, limits)
+        if written is None and planner.sizes:
+            planner.exact = ExactSteps()
+            file = _CoarseFile(writer, drawing, planner, maker)
             written = _write_planned(file, planner, limits)
-            if written is not None:
-                return written
-        written, least = file.write(planner.coarsest())
-        if written is not None:
-            return written
+            if written is None:
+                written, least = file.write(planner.coarsest())
+    if written is not None:
+        return written
     everything = writer.exact(drawing)
     everything.discard()
     raise too_small_error(limits, min(least, everything.parts[0].cost, key=limits.share))
@@ -438,7 +440,7 @@ class _CoarseFile:
             omissions,
             layers if is_limited else (),
             self._exact.runs if is_merged else (),
-            self._limits.binding(self._parts_cost()) if is_limited else None,
+            self._limits.binding(self._parts_cost() + self._planner.base) if is_limited else None,
         )
         rows = describe_resolutions(self._drawing.tracks, layers, self._exact_steps())
         picture = writer.picture(rows, kept, self._maker.first_ns)

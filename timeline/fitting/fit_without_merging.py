@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +14,6 @@ import numpy as np
 from timeline.analysis.chosen_detail import ChosenDetail
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.telling_steps import StepRun
-from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct
 from timeline.columns.nesting import order_edges
 from timeline.encoders.compression import Compression
@@ -35,8 +34,6 @@ from timeline.fitting.writer import (
     last_moment_ns,
     too_small_error,
 )
-from timeline.frozen import dataclass
-from timeline.layers import SliceKind
 from timeline.records.not_given import NO_TIME
 from timeline.records.tables import Omission, OmissionCode
 from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Slices, Track, element_count
@@ -125,90 +122,15 @@ def _planner(writer: Writer, drawing: Drawing, maker: PieceMaker) -> Planner:
     )
 
 
-@dataclass(frozen=True)
-class Trimming:
-    """One way to trim: the detail of a number of pieces of all ranks, those that tell most first.
-
-    weights[i] is the number of records in piece i, so the size of any number of pieces can be
-    estimated before it is encoded. Without steps pieces are parts of the time, in order.
-    """
-
-    steps: tuple[int, ...]
-    edges_ns: tuple[int, ...]
-    weights: tuple[int, ...]
-
-    @property
-    def pieces(self) -> int:
-        """The number of pieces."""
-        return len(self.weights)
-
-    def first(self, kept: int) -> ChosenDetail:
-        """Choose the first `kept` pieces."""
-        if self.steps:
-            return ChosenDetail(frozenset(self.steps[:kept]), tuple(sorted(self.steps[kept:])))
-        if not self.edges_ns:
-            return ChosenDetail()
-        return ChosenDetail(window_ns=(self.edges_ns[0], self.edges_ns[kept]))
-
-
-def order_pieces(
-    ranks: Sequence[RankFacts], tracks: Sequence[Track], runs: Iterable[StepRun]
-) -> Trimming:
-    """Order the pieces of the selection that all ranks share: its steps, else its time.
-
-    runs: of steps, those that tell most first; other steps follow in order of time.
-    """
-    in_time = _steps_in_order(ranks)
-    known = set(in_time)
-    telling = [run.step for run in runs if run.step in known]
-    order = list(dict.fromkeys([*telling, *in_time]))
-    if order:
-        weights = dict.fromkeys(order, 0.0)
-        for facts in ranks:
-            _add_weights(weights, facts)
-        return Trimming(tuple(order), (), tuple(int(weights[step]) for step in order))
-    spans = [facts.span_ns for facts in ranks if facts.span_ns is not None]
-    if not spans:
-        return Trimming((), (), ())
-    first, last = min(span[0] for span in spans), max(span[1] for span in spans)
-    edges = np.linspace(first, last + 1, PIECES_WITHOUT_STEPS + 1).astype(np.int64)
-    starts = [
-        track.content.start_ns
-        for track in tracks
-        if isinstance(track.content, Slices) and track.content.kind is SliceKind.TASK
-    ]
-    counts = np.histogram(np.concatenate([edges[:0], *starts]), edges)[0]
-    return Trimming((), tuple(edges.tolist()), tuple(counts.tolist()))
-
-
-def _steps_in_order(ranks: Sequence[RankFacts]) -> list[int]:
-    first: dict[int, int] = {}
-    for facts in ranks:
-        on_device = facts.device_start_ns != NO_TIME
-        for step, start in zip(
-            facts.steps.iteration[on_device].tolist(),
-            facts.steps.start_ns[on_device].tolist(),
-            strict=True,
-        ):
-            first[step] = min(start, first.get(step, start))
-    return sorted(first, key=lambda step: (first[step], step))
-
-
-def _add_weights(weights: dict[int, float], facts: RankFacts) -> None:
-    """Records of each step; host events and samples are spread over the steps evenly."""
-    for step, count in zip(facts.steps.iteration.tolist(), facts.step_rows.tolist(), strict=True):
-        if step in weights:
-            weights[step] += count
-    for step in weights:
-        weights[step] += facts.other_rows / len(weights)
-
-
 def write_steps(
     writer: Writer, drawing: Drawing, runs: Iterable[StepRun], redraw: Redraw
 ) -> Written:
     """Write the detail of as many steps as fit, those that tell most, and of all the summary.
 
-    runs: of steps, those that tell most first.
+    Without steps it is that of the first part of the time.
+
+    Args:
+        runs: of steps, those that tell most first; other steps follow in order of time.
 
     Raises:
         LimitError: the summary alone does not fit.
@@ -218,24 +140,31 @@ def write_steps(
         whole, planner = try_exact(writer, drawing, maker)
     if whole is not None:
         return whole
+    steps = _order_steps(drawing.facts, runs)
+    edges_ns = () if steps else _time_edges(drawing.facts)
+
+    def write(count: int) -> Written:
+        if steps:
+            detail = ChosenDetail(frozenset(steps[:count]), tuple(sorted(steps[count:])))
+        elif edges_ns:
+            detail = ChosenDetail(window_ns=(edges_ns[0], edges_ns[count]))
+        else:
+            detail = ChosenDetail()
+        chosen = writer.draw(redraw(detail))
+        return writer.exact(replace(chosen, kept_steps=tuple(sorted(steps[:count]))))
+
     everything = planner.whole
-    trimming = order_pieces(drawing.facts, drawing.tracks, runs)
-
-    def write(kept: int) -> Written:
-        chosen = writer.draw(redraw(trimming.first(kept)))
-        return writer.exact(replace(chosen, kept_steps=tuple(sorted(trimming.steps[:kept]))))
-
-    records = np.concatenate([[0], np.cumsum(np.maximum(trimming.weights, 1))])
-    points = [(0.0, 0.0), (float(records[-1]), limits.share(everything))]
+    low, high = 0, len(steps) or max(0, len(edges_ns) - 1)
+    shares = {0: 0.0, high: limits.share(everything)}
     best: Written | None = None
-    low, high = 0, trimming.pieces
     for _ in range(MOST_WRITES - 1):
-        count = _pieces_to_try(records, points, low, high)
-        if count is None:
+        if high - low <= 1:
             break
+        count = _count_that_fits(shares, low, high)
         tried = write(count)
         share = limits.share(tried.parts[0].cost)
-        points = sorted([*(point for point in points if point[0] > 0), (records[count], share)])
+        shares.pop(0, None)  # what the summary takes was not known
+        shares[count] = share
         if share <= 1:
             if best is not None:
                 best.discard()
@@ -255,21 +184,40 @@ def write_steps(
     return replace(best, kept=kept, exact_share=limits.share(everything))
 
 
-def _pieces_to_try(
-    records: Int64, points: Sequence[tuple[float, float]], low: int, high: int
-) -> int | None:
-    """Return the number of pieces that should just fit: `low` does, `high` does not.
+def _count_that_fits(shares: Mapping[int, float], low: int, high: int) -> int:
+    """Return the number of steps that should just fit: `low` of them do, `high` do not.
 
-    What is used of the limits grows with the number of records in proportion, from what the
-    summary takes: two points (records, share) give both.
+    Args:
+        shares: what is used of the limits, by number of steps: it grows in proportion.
     """
-    if high - low <= 1:
-        return None
-    (first, first_share), (second, second_share) = points[0], points[1]
-    for_one = (second_share - first_share) / max(1.0, second - first)
-    wanted = first + (TARGET_FILL - first_share) / max(for_one, 1e-12)
-    kept = int(np.searchsorted(records, wanted, side="right")) - 1
-    return min(max(kept, low + 1), high - 1)
+    (one, share), (other, other_share) = sorted(shares.items())[:2]
+    each = max((other_share - share) / max(1, other - one), 1e-12)
+    return min(max(one + int((TARGET_FILL - share) / each), low + 1), high - 1)
+
+
+def _order_steps(ranks: Sequence[RankFacts], runs: Iterable[StepRun]) -> list[int]:
+    first: dict[int, int] = {}
+    for facts in ranks:
+        on_device = facts.device_start_ns != NO_TIME
+        for step, start in zip(
+            facts.steps.iteration[on_device].tolist(),
+            facts.steps.start_ns[on_device].tolist(),
+            strict=True,
+        ):
+            first[step] = min(start, first.get(step, start))
+    in_time = sorted(first, key=lambda step: (first[step], step))
+    telling = [run.step for run in runs if run.step in first]
+    return list(dict.fromkeys([*telling, *in_time]))
+
+
+def _time_edges(ranks: Sequence[RankFacts]) -> tuple[int, ...]:
+    """Return moments that part the time of all ranks into equal pieces."""
+    spans = [facts.span_ns for facts in ranks if facts.span_ns is not None]
+    if not spans:
+        return ()
+    first, last = min(span[0] for span in spans), max(span[1] for span in spans)
+    edges = np.linspace(first, last + 1, PIECES_WITHOUT_STEPS + 1).astype(np.int64)
+    return tuple(edges.tolist())
 
 
 def cut_tracks(tracks: Sequence[Track], start_ns: int, end_ns: int) -> list[Track]:
@@ -280,10 +228,10 @@ def cut_tracks(tracks: Sequence[Track], start_ns: int, end_ns: int) -> list[Trac
     part that its moment lies in. An arrow touches the piece in which its slice begins; one whose
     other end is in another part is dropped by the caller.
     """
-    return [_between(track, start_ns, end_ns) for track in tracks]
+    return [_cut(track, start_ns, end_ns) for track in tracks]
 
 
-def _between(track: Track, start_ns: int, end_ns: int) -> Track:
+def _cut(track: Track, start_ns: int, end_ns: int) -> Track:
     content = track.content
     if isinstance(content, Samples):
         kept = (content.time_ns >= start_ns) & (content.time_ns < end_ns)
@@ -293,7 +241,11 @@ def _between(track: Track, start_ns: int, end_ns: int) -> Track:
         )
     if not isinstance(content, Slices):
         return track
-    kept = _inside(content.start_ns, content.end_ns, start_ns, end_ns)
+    kept = np.where(
+        content.start_ns == content.end_ns,
+        (content.start_ns >= start_ns) & (content.start_ns < end_ns),
+        (content.start_ns < end_ns) & (content.end_ns > start_ns),
+    )
     rows = np.flatnonzero(kept)
     if content.nested:
         # A cut may make a call as long as the one around it; then the order tells them apart.
@@ -319,13 +271,6 @@ def _between(track: Track, start_ns: int, end_ns: int) -> Track:
             args=args,
         ),
     )
-
-
-def _inside(start_ns: Int64, end_ns: Int64, first_ns: int, last_ns: int) -> Bool:
-    empty = start_ns == end_ns
-    crosses = (start_ns < last_ns) & (end_ns > first_ns)
-    made: Bool = np.where(empty, (start_ns >= first_ns) & (start_ns < last_ns), crosses)
-    return made
 
 
 def cut_moments(tracks: Sequence[Track], parts: int, start_ns: int, end_ns: int) -> list[int]:
@@ -449,29 +394,30 @@ def _too_small_for_parts(
 
 
 def _raised(limits: Limits, cost: Cost, growth: float = 1.0) -> Limits:
-    """The limits, of which those that do not hold a cost are raised so that they do.
+    """Raise those limits that do not hold a cost so that they do.
 
     growth: how many times they are at least what they were.
     """
-    size_bytes, elements, memory_bytes = limits.size_bytes, limits.elements, limits.memory_bytes
-    if 0 < size_bytes < cost.size_bytes:
-        size_bytes = max(math.ceil(cost.size_bytes), size_bytes * growth)
-    if 0 < elements < cost.elements:
-        elements = max(math.ceil(cost.elements), elements * growth)
-    if 0 < memory_bytes < cost.memory_bytes:
-        memory_bytes = max(cost.memory_bytes, memory_bytes * growth)
-    return Limits(size_bytes, elements, memory_bytes)
+
+    def raised(limit: float, needed: float) -> float:
+        return max(math.ceil(needed), limit * growth) if 0 < limit < needed else limit
+
+    return Limits(
+        raised(limits.size_bytes, cost.size_bytes),
+        raised(limits.elements, cost.elements),
+        raised(limits.memory_bytes, cost.memory_bytes),
+    )
 
 
 def parts_beside(target: Path, form: Format) -> list[Path]:
-    """The files that have names of parts of the target, in any number."""
+    """Find the files that have names of parts of the target, in any number."""
     stem = target.name.removesuffix(form.suffix)
     pattern = re.compile(rf"{re.escape(stem)}\.part\d+of\d+{re.escape(form.suffix)}")
     return sorted(file for file in target.parent.iterdir() if pattern.fullmatch(file.name))
 
 
 def _part_path(target: Path, form: Format, number: int, count: int) -> Path:
-    """name.part01of07.pftrace for name.pftrace."""
+    """Return name.part01of07.pftrace for name.pftrace."""
     stem = target.name.removesuffix(form.suffix)
     width = max(2, len(str(count)))
     return target.with_name(f"{stem}.part{number:0{width}}of{count:0{width}}{form.suffix}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
@@ -50,7 +51,7 @@ class Plan:
     """A level for each layer; and the one layer of which a first part is drawn one level finer.
 
     part: of the elements of the refined layer, from 0 to 1. costs: what each layer is expected to
-    take, without bytes if those do not bind.
+    take.
     """
 
     levels: Mapping[SizeLayer, int]
@@ -81,7 +82,7 @@ class Planner:
         """Return the plan that merges all it can, whatever the limits."""
         largest = max(self.sizes, key=lambda layer: self.sizes[layer].elements)
         levels = dict.fromkeys(self.sizes, COARSEST)
-        return Plan(levels, largest, COARSEST, 0.0, self._costs(levels, sized=True))
+        return Plan(levels, largest, COARSEST, 0.0, self._costs(levels))
 
     def plan(self, limits: Limits) -> Plan:
         """Return the finest plan that is expected to keep the limits.
@@ -90,8 +91,6 @@ class Planner:
         allow: the leading ones, counters up to a part of the limits, the rest together at one
         level, and then each alone with what is left.
         """
-        if self.whole.size_bytes <= limits.size_bytes:
-            limits = replace(limits, size_bytes=0)
         levels = dict.fromkeys(self.sizes, COARSEST)
         leading = [layer for layer in self.sizes if layer in SIZE_LAYERS[:EXACT_FIRST]]
         rest = [layer for layer in self.sizes if layer not in {*leading, COUNTERS}]
@@ -99,8 +98,7 @@ class Planner:
             finest = self.screen_level if layer in SEEN_FIRST else 0
             self._refine(levels, [layer], limits, finest)
         if COUNTERS in levels:
-            part = limits * COUNTERS_SHARE
-            self._refine(levels, [COUNTERS], limits, alone=part)
+            self._refine(levels, [COUNTERS], limits, alone=limits * COUNTERS_SHARE)
         self._refine(levels, rest, limits)
         self._make_exact(levels, rest, limits)
         for layer in (*rest, COUNTERS, *SEEN_FIRST):
@@ -122,11 +120,9 @@ class Planner:
             finest: nothing is finer, unless exact takes no more.
             alone: what the layers may take by themselves.
         """
-        if not layers:
-            return
-        sized = limits.size_bytes > 0
         now = [levels[layer] for layer in layers]
-        choices = [level for level in LEVELS if finest <= level <= max(now)] or [max(now)]
+        coarsest = max(now, default=COARSEST)
+        choices = [level for level in LEVELS if finest <= level <= coarsest] or [coarsest]
 
         def at(level: int) -> dict[SizeLayer, int]:
             return {
@@ -136,15 +132,13 @@ class Planner:
 
         def fits(level: int) -> bool:
             chosen = at(level)
-            if alone is not None:
-                costs = (self._cost(layer, chosen[layer], sized) for layer in layers)
-                if not alone.hold(sum(costs, Cost())):
-                    return False
+            if alone is not None and not alone.hold(self._sum(chosen)):
+                return False
             return self._keeps({**levels, **chosen}, limits)
 
         chosen = at(_first_that_fits(choices, fits))
         exact = at(0)
-        if limits.share(self._sum(exact, sized)) <= limits.share(self._sum(chosen, sized)):
+        if limits.share(self._sum(exact)) <= limits.share(self._sum(chosen)):
             chosen = exact  # many unlike slices pack worse than the single ones
         levels.update(chosen)
 
@@ -164,34 +158,30 @@ class Planner:
 
     def _with_part(self, levels: Mapping[SizeLayer, int], limits: Limits) -> Plan:
         """Choose the layer of which a part can be finer: where most is left to win."""
-        sized = limits.size_bytes > 0
-        costs = self._costs(levels, sized=sized)
+        costs = self._costs(levels)
         merged = [layer for layer, size in self.sizes.items() if levels[layer] > size.floor]
         if not merged:
             largest = max(costs, key=lambda layer: limits.share(costs[layer]))
             return Plan(levels, largest, levels[largest], 0.0, costs)
-        more = dict[SizeLayer, Cost]()
-        for layer in merged:
-            finer = self.sizes[layer].next_finer(max(levels[layer], self.sizes[layer].floor))
-            more[layer] = self._cost(layer, finer, sized) + costs[layer] * -1
+        finer = {layer: self.sizes[layer].next_finer(levels[layer]) for layer in merged}
+        more = {layer: self._cost(layer, finer[layer]) + costs[layer] * -1 for layer in merged}
         refined = max(more, key=lambda layer: limits.share(more[layer]))
-        finer = self.sizes[refined].next_finer(levels[refined])
         part = limits.part_that_fits(sum(costs.values(), self.base), more[refined])
         expected = costs[refined] + more[refined] * part
-        return Plan(levels, refined, finer, part, {**costs, refined: expected})
+        return Plan(levels, refined, finer[refined], part, {**costs, refined: expected})
 
     def _keeps(self, levels: Mapping[SizeLayer, int], limits: Limits) -> bool:
-        return limits.hold(self.base + self._sum(levels, limits.size_bytes > 0))
+        return limits.hold(self.base + self._sum(levels))
 
-    def _sum(self, levels: Mapping[SizeLayer, int], sized: bool) -> Cost:
-        return sum(self._costs(levels, sized=sized).values(), Cost())
+    def _sum(self, levels: Mapping[SizeLayer, int]) -> Cost:
+        return sum(self._costs(levels).values(), Cost())
 
-    def _costs(self, levels: Mapping[SizeLayer, int], *, sized: bool) -> dict[SizeLayer, Cost]:
-        return {layer: self._cost(layer, level, sized) for layer, level in levels.items()}
+    def _costs(self, levels: Mapping[SizeLayer, int]) -> dict[SizeLayer, Cost]:
+        return {layer: self._cost(layer, level) for layer, level in levels.items()}
 
-    def _cost(self, layer: SizeLayer, level: int, sized: bool) -> Cost:
+    def _cost(self, layer: SizeLayer, level: int) -> Cost:
         size, share = self.sizes[layer], self.exact.shares.get(layer, 0.0)
-        cost = size.at(level, sized=sized)
+        cost = size.at(level)
         if not share or level <= size.floor:
             return cost
         return cost * (1 - share) + self.exact.costs[layer] * size.correction
@@ -201,14 +191,7 @@ def _first_that_fits(choices: Sequence[int], fits: Callable[[int], bool]) -> int
     """Return the first choice that fits, of some from fine to coarse; the last if none does."""
     if fits(choices[0]):
         return choices[0]
-    low, high = 0, len(choices) - 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        if fits(choices[middle]):
-            high = middle
-        else:
-            low = middle
-    return choices[high]
+    return choices[bisect_left(choices, True, 1, len(choices) - 1, key=fits)]
 
 
 def screen_level(tracks: Sequence[Track]) -> int:

@@ -5,8 +5,8 @@ A unit is what is merged at once: short tracks of one layer, or a run of a long 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from timeline.encoders.batches import FIRST_SEQUENCE, TrackBatch, layer_place
 from timeline.encoders.compression import Compression
@@ -104,19 +104,16 @@ def _start_ns(tracks: Iterable[Track]) -> int:
     )
 
 
-class Measure(Protocol):
-    """Returns the cost of tracks in a file; without bytes, which take long, unless `sized`."""
-
-    def __call__(self, tracks: Sequence[Track], /, *, sized: bool = True) -> Cost: ...
+Measure: TypeAlias = Callable[[Sequence[Track]], Cost]
+"""Returns the cost of tracks that are encoded together."""
 
 
 def measure_by(maker: PieceMaker, limits: Limits, compression: Compression) -> Measure:
-    """Return a function that encodes tracks as for a file and tells their cost by its limits."""
+    """Return a function that encodes tracks as for a file and returns their cost by its limits."""
 
-    def measure(tracks: Sequence[Track], *, sized: bool = True) -> Cost:
+    def measure(tracks: Sequence[Track]) -> Cost:
         batch = TrackBatch(tuple(enumerate(tracks, FIRST_SEQUENCE)), maker.first_ns)
-        size_bytes = len(maker.make(batch, compression, arrows=True)) if sized else 0
-        return limits.cost(size_bytes, tracks)
+        return limits.cost(len(maker.make(batch, compression, arrows=True)), tracks)
 
     return measure
 
@@ -135,7 +132,7 @@ class LayerSize:
         """How many times what the samples show the layer takes in a file."""
         self._measure = measure
         self._drawn = {floor: [track for unit in sampled for track in unit.tracks]}
-        self._costs: dict[tuple[int, bool], Cost] = {}
+        self._costs: dict[int, Cost] = {}
 
     @property
     def levels(self) -> tuple[int, ...]:
@@ -147,21 +144,19 @@ class LayerSize:
         levels = self.levels
         return levels[max(levels.index(level) - 1, 0)]
 
-    def at(self, level: int, *, sized: bool = True) -> Cost:
-        """Return the cost of the layer at a level, without bytes unless `sized`."""
+    def at(self, level: int) -> Cost:
+        """Return the cost of the layer at a level."""
         level = max(level, self.floor)
         finer = max((one for one in MEASURED_LEVELS if one < level), default=EXACT)
         if level in MEASURED_LEVELS or finer <= self.floor or self._weight == 1:
-            return self._at(level, sized)
+            return self._at(level)
         coarser = min(one for one in MEASURED_LEVELS if one > level)
-        part = (level - finer) / (coarser - finer)
-        return self._at(finer, sized).between(self._at(coarser, sized), part)
+        return self._at(finer).between(self._at(coarser), (level - finer) / (coarser - finer))
 
-    def _at(self, level: int, sized: bool) -> Cost:
-        if (level, sized) not in self._costs:
-            cost = self._measure(self._sample_at(level), sized=sized)
-            self._costs[level, sized] = cost * self._weight
-        return self._costs[level, sized] * self.correction
+    def _at(self, level: int) -> Cost:
+        if level not in self._costs:
+            self._costs[level] = self._measure(self._sample_at(level)) * self._weight
+        return self._costs[level] * self.correction
 
     def _sample_at(self, level: int) -> list[Track]:
         """Draw the sampled units, starting from the next finer level at which they are drawn."""
