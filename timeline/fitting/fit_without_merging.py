@@ -51,8 +51,9 @@ FAST_COMPRESSION_ELEMENTS = 1 << 18
 """Below so many slices and samples the best compression takes no time."""
 
 
-TARGET_FILL = 0.93
-"""How much of the limits files of steps and parts aim at: estimates err by a few percent."""
+STEPS_FILL, PARTS_FILL = 0.93, 0.85
+"""How much of the limits files of steps and parts aim at: estimates err by a few percent, and each
+part names anew what it holds."""
 MOST_WRITES = 3
 """How often a file of steps is written at the most, besides the one that keeps no detail."""
 PIECES_WITHOUT_STEPS = 64
@@ -192,7 +193,7 @@ def _count_that_fits(shares: Mapping[int, float], low: int, high: int) -> int:
     """
     (one, share), (other, other_share) = sorted(shares.items())[:2]
     each = max((other_share - share) / max(1, other - one), 1e-12)
-    return min(max(one + int((TARGET_FILL - share) / each), low + 1), high - 1)
+    return min(max(one + int((STEPS_FILL - share) / each), low + 1), high - 1)
 
 
 def _order_steps(ranks: Sequence[RankFacts], runs: Iterable[StepRun]) -> list[int]:
@@ -307,7 +308,7 @@ def write_parts(writer: Writer, drawing: Drawing) -> Written:
         return whole
     everything = planner.whole
     share = limits.share(everything)
-    count = max(2, int(share / TARGET_FILL) + 1)
+    count = max(2, int(share / PARTS_FILL) + 1)
     moments = cut_moments(drawing.tracks, count, first_ns, last_moment_ns(drawing.tracks) + 1)
     parts: list[Part] = []
     lost = 0
