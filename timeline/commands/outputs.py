@@ -13,8 +13,6 @@ from timeline.frozen import dataclass
 from timeline.options import ExportOptions
 from timeline.sources.source import Source
 
-__all__ = ["Target", "check_can_draw", "check_targets"]
-
 
 @dataclass(frozen=True)
 class Target:

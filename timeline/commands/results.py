@@ -30,16 +30,6 @@ from timeline.sources.finding.runs import spell_ranks
 from timeline.sources.source import Source
 from timeline.units import spell_count
 
-__all__ = [
-    "exact_steps",
-    "most_names",
-    "output_files",
-    "overlap_rows",
-    "rank_report",
-    "resolution_row",
-    "warnings_of",
-]
-
 MOST_NAMES = 100_000
 """Operators that all ranks together may tell apart by name for a report."""
 LEAST_NAMES = 100

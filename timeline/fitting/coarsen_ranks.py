@@ -20,7 +20,7 @@ MOST_PIECES = 1 << 13
 """Pieces of the time of a rank that are kept as they are: 8 MB for 32 ranks, 0.25 GB for 1 000."""
 
 COUNT_SHRINK = 0.8
-"""What is aimed at, of the elements that are allowed, when there are still too many."""
+"""The share of the allowed elements to aim at when there are still too many."""
 
 
 def lowest_floors(ranks: Sequence[RankTracks]) -> dict[SizeLayer, int]:

@@ -1,4 +1,4 @@
-"""How layers were drawn: what was merged, for reports and rows, and which arrows are whole."""
+"""Layers as they were drawn: what was merged, for reports and rows, and arrows with both ends."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ WHOLE_NS = 1 << 44
 
 @dataclass(frozen=True)
 class Drawn:
-    """What became of slices: how many are exact, and how many were merged into how many.
+    """Counts of slices that are exact, that were merged, and that those were merged into.
 
-    Of samples: how many are drawn, and how many are left out.
+    Of samples: those that are drawn, and those left out as merged.
     """
 
     exact: int = 0
@@ -61,7 +61,7 @@ def _count_slices(slices: Slices) -> Drawn:
 
 @dataclass(frozen=True)
 class DrawnLayer:
-    """How one layer was drawn: its level, the finer one before a moment, and what became of it."""
+    """One layer as it was drawn: its level, the finer one before a moment, and its counts."""
 
     layer: SizeLayer
     level: int

@@ -66,7 +66,7 @@ from timeline.tracks.rank_tracks import DrawnRank
 from timeline.units import spell_count, spell_number
 
 AIM = 0.97
-"""What plans aim at, of the limits."""
+"""The share of the limits that plans aim at."""
 GOOD_SHARE = 0.9
 """A file that uses so much of the limit that binds is not planned again."""
 MOST_PLANS = 3
@@ -230,7 +230,7 @@ class _Part:
 
     @property
     def start_ns(self) -> int:
-        """When the first of it begins."""
+        """The start of its first slice or sample."""
         return min(unit.start_ns for unit in self.units)
 
     @property
@@ -241,9 +241,9 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Ends:
-    """What a file keeps, its picture, its first and last pieces, and what takes their place.
+    """All of a file but its layers: its text, its picture, and its first and last pieces.
 
-    cost: with what the file says of itself, and whatever stands around all pieces.
+    cost: of these pieces, and of whatever stands around all pieces.
     """
 
     kept: Kept

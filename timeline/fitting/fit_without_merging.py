@@ -41,21 +41,21 @@ from timeline.tracks.partition import is_partition
 from timeline.tracks.rank_tracks import DrawnRank
 
 ROUGH_BYTES = 8
-"""What a slice or sample takes at most in a file of a large profile, where they are much alike."""
+"""Bytes of a slice or sample at most in a file of a large profile, where they are much alike."""
 TRY_BELOW, TRY_SMALL_BELOW = 1.1, 1.25
 """An exact file is tried though it is expected to take up to so many times the limits: a small one
 rather, which is written as soon as it is measured."""
 FAST_COMPRESSION_HEADROOM = 1.5
-"""How many times the expected size the limit must be, for fast compression to be safe."""
+"""Times the expected size that the limit must be, for fast compression to be safe."""
 FAST_COMPRESSION_ELEMENTS = 1 << 18
 """Below so many slices and samples the best compression takes no time."""
 
 
 STEPS_FILL, PARTS_FILL = 0.93, 0.85
-"""How much of the limits files of steps and parts aim at: estimates err by a few percent, and each
-part names anew what it holds."""
+"""Shares of the limits that files of steps and parts aim at: estimates err by a few percent, and
+each part names anew what it holds."""
 MOST_WRITES = 3
-"""How often a file of steps is written at the most, besides the one that keeps no detail."""
+"""Times that a file of steps is written at most, with the one that keeps no detail."""
 PIECES_WITHOUT_STEPS = 64
 """A profile without steps is trimmed by this many equal pieces of its time instead."""
 GROWTH = 1.25

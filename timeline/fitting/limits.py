@@ -26,7 +26,7 @@ LimitName: TypeAlias = Literal["bytes", "events", "memory"]
 """The limit that binds."""
 
 MOST_MEMORY_BYTES = 1_750_000_000
-"""What a file of default options may be expected to take, so that it takes less than 2 GB."""
+"""The most a file of default options may be expected to take, so that it takes less than 2 GB."""
 SLICE_BYTES = 240
 """180 of those without args, up to 240 of others, beside the args."""
 SAMPLE_BYTES = 150
@@ -46,7 +46,7 @@ _PRESENT = np.uint64(0xBF58476D1CE4E5B9)
 
 @dataclass(frozen=True)
 class Cost:
-    """What a part of a file takes: its bytes, and its slices, samples and ends of arrows.
+    """The bytes of a part of a file, and its elements: slices, samples and ends of arrows.
 
     memory_bytes: what it is expected to take of a viewer's memory, 0 where that has no limit.
     """

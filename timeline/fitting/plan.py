@@ -27,9 +27,9 @@ SCREEN_BINS = 4096
 LEVELS_FOR_EXACT = 2
 """Layers give way by so many levels, each twice as coarse, to one that matters more."""
 COUNTERS_SHARE = 1 / 8
-"""What counters may take of the limits, where slices must be merged."""
+"""The share of the limits that counters may take, where slices must be merged."""
 STEPS_SHARE, ASKED_STEPS_SHARE = 1 / 4, 3 / 4
-"""What exact steps may take of the limits: those chosen here, and those asked for."""
+"""Shares of the limits that exact steps may take: those chosen here, and those asked for."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Planner:
 
     @cached_property
     def whole(self) -> Cost:
-        """What a file takes in which nothing is merged that was not merged before."""
+        """The cost of a file in which nothing is merged that was not merged before."""
         return sum((size.at(size.floor) for size in self.sizes.values()), self.base)
 
     def coarsest(self) -> Plan:
@@ -270,7 +270,7 @@ def _joined(windows: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 
 
 class _Starts:
-    """When slices and samples begin, by rank and layer; a rank is sorted when it is needed."""
+    """Starts of slices and samples by rank and layer; a rank is sorted when it is needed."""
 
     def __init__(self, tracks: Sequence[Track]) -> None:
         self._tracks: dict[int, list[Track]] = {}

@@ -119,7 +119,7 @@ def measure_by(maker: PieceMaker, limits: Limits, compression: Compression) -> M
 
 
 class LayerSize:
-    """What one layer takes at each level, with its arrows, as far as a few of its units show."""
+    """The cost of one layer at each level, with its arrows, as far as a few of its units show."""
 
     def __init__(self, units: Sequence[Unit], measure: Measure, floor: int) -> None:
         """floor: the level at which the layer was merged before; nothing is finer."""
@@ -129,7 +129,7 @@ class LayerSize:
         sampled = [units[(2 * at + 1) * len(units) // (2 * count)] for at in range(count)]
         self._weight = _weigh(units) / max(1, _weigh(sampled))
         self.correction = Cost(1.0, 1.0, 1.0)
-        """How many times what the samples show the layer takes in a file."""
+        """The cost of the layer in a file as a multiple of what the samples show."""
         self._measure = measure
         self._drawn = {floor: [track for unit in sampled for track in unit.tracks]}
         self._costs: dict[int, Cost] = {}

@@ -160,7 +160,7 @@ class Writer:
     progress: Progress
     arrange: Arrange
     limits: Limits
-    """What no file may exceed."""
+    """No file may exceed them."""
     workers: EncodingWorkers | None = None
     drafts: list[Draft] = field(default_factory=list)
     """All that were written, so that none outlives a failure."""

@@ -15,19 +15,6 @@ from timeline.records.not_given import NO_GRAPH
 from timeline.records.tables import Omission, OmissionCode
 from timeline.units import spell_bytes, spell_count, spell_duration, spell_number
 
-__all__ = [
-    "CsvFile",
-    "ExactStep",
-    "OutputFile",
-    "OverlapRow",
-    "RankReport",
-    "ResolutionRow",
-    "exact_steps_dict",
-    "omission_dict",
-    "spell_exact_steps",
-    "spell_omissions",
-]
-
 
 @dataclass(frozen=True)
 class OutputFile:
