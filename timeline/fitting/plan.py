@@ -189,7 +189,7 @@ class Planner:
 
 def _first_that_fits(choices: Sequence[int], fits: Callable[[int], bool]) -> int:
     """Return the first choice that fits, of some from fine to coarse; the last if none does."""
-    if fits(choices[0]):
+    if len(choices) == 1 or fits(choices[0]):
         return choices[0]
     return choices[bisect_left(choices, True, 1, len(choices) - 1, key=fits)]
 

@@ -65,7 +65,7 @@ def cut_units(tracks: Sequence[Track]) -> dict[SizeLayer, list[Unit]]:
     """Cut tracks into units, by layer and in the order of the file."""
     by_layer: dict[SizeLayer, list[Track]] = {}
     for track in tracks:
-        if track.size_layer is not None:
+        if track.size_layer is not None and track.content:
             by_layer.setdefault(track.size_layer, []).append(track)
     number, sequence = 0, FIRST_SEQUENCE
     units: dict[SizeLayer, list[Unit]] = {}
@@ -84,8 +84,6 @@ def _groups(tracks: Sequence[Track]) -> Iterator[tuple[Track, ...]]:
     group: list[Track] = []
     elements = 0
     for track in tracks:
-        if not track.content:
-            continue
         for part in split_track(track, most):
             group.append(part)
             elements += len(part.content or ())
@@ -180,5 +178,5 @@ def measure_layers(
     return {
         layer: LayerSize(units[layer], measure, floors.get(layer, EXACT))
         for layer in SIZE_LAYERS
-        if units.get(layer)
+        if layer in units
     }
