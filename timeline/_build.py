@@ -20,7 +20,6 @@ NAMES = (
     "timeline.columns._intervals",
     "timeline.columns._nesting",
     "timeline.encoders._wire",
-    "timeline.fitting._merging",
     "timeline.sources.decoders._rows",
     "timeline.sources.decoders._scanner",
 )

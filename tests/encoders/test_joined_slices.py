@@ -13,7 +13,7 @@ from tests.support.random_tracks import flat_slices, nested_slices, resolutions,
 from timeline.columns.strings import StringPool
 from timeline.encoders.joined_slices import JoinedSlices, join_slices
 from timeline.encoders.perfetto_tracks import encode_tracks
-from timeline.fitting.resolve import at_resolution
+from timeline.fitting.coarsen import at_resolution
 from timeline.tracks.model import Arg, ArgKind, Slices, Track
 
 FIRST_NS = 0

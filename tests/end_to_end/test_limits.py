@@ -388,7 +388,7 @@ def named_bytes(error: LimitError) -> int:
 
 def test_limits_below_what_must_work_are_kept_too(exporter: Exporter) -> None:
     """From the smallest that works up, whatever the limit."""
-    for limit in (14_500, 15_000, 18_000, 25_000, 40_000):
+    for limit in (15_500, 16_000, 18_000, 25_000, 40_000):
         fitted = exporter.fitted("torch-db", Kind.DETAIL, ".pftrace", limit, Fit.COARSEN)
         assert fitted.size <= limit
         assert len(fitted.writes) <= MOST_WRITES

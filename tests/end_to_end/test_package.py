@@ -25,7 +25,6 @@ from tests.support.profile_shelf import ProfileShelf
 from timeline.columns.intervals import is_compiled as has_intervals
 from timeline.columns.nesting import is_compiled as has_nesting
 from timeline.encoders.protobuf_rows import is_compiled as has_wire
-from timeline.fitting.coarsen import is_compiled as has_merging
 from timeline.sources.decoders.scanner import is_compiled as has_scanner
 from timeline.sources.decoders.sqlite_rows import is_compiled as has_rows
 from timeline.version import __version__
@@ -40,7 +39,6 @@ C_SOURCES = frozenset(
         "columns/_intervals.c",
         "columns/_nesting.c",
         "encoders/_wire.c",
-        "fitting/_merging.c",
         "sources/decoders/_rows.c",
         "sources/decoders/_scanner.c",
     )
@@ -147,7 +145,6 @@ def test_the_wheel_holds_the_package_and_nothing_else(built: Built) -> None:
             has_intervals(),
             has_nesting(),
             has_wire(),
-            has_merging(),
             has_scanner(),
             has_rows(),
         )
@@ -190,7 +187,7 @@ def test_without_the_header_of_sqlite_only_what_needs_it_is_left_out(tmp_path: P
     with zipfile.ZipFile(wheel) as opened:
         compiled = {name for name in opened.namelist() if name.endswith(COMPILED)}
     names = {Path(name).name.partition(".")[0] for name in compiled}
-    assert names == {"_intervals", "_merging", "_nesting", "_scanner", "_wire"}
+    assert names == {"_intervals", "_nesting", "_scanner", "_wire"}
 
 
 def test_metadata_says_what_the_package_says(built: Built) -> None:

@@ -29,23 +29,21 @@ from tests.support.random_tracks import (
     windows,
 )
 from timeline.columns import nesting
-from timeline.columns.nesting import order_edges
+from timeline.columns.nesting import is_compiled, order_edges
 from timeline.columns.strings import StringPool
 from timeline.fitting import coarsen as coarsening
-from timeline.fitting import merged_slices
 from timeline.fitting.coarsen import (
     EXACT,
     Resolution,
     as_coarse,
     coarsen,
-    is_compiled,
+    draw_coarse,
     thin,
 )
-from timeline.fitting.merged_slices import draw_coarse
 from timeline.layers import SliceKind
 from timeline.tracks.model import MERGED, Arg, ArgKind, Coarse, Samples, Slices
 
-ALL_POWERS = tuple(range(COARSEST + 1))
+ALL_LEVELS = tuple(range(COARSEST + 1))
 
 
 def merged_at(slices: Slices, *resolutions: Resolution) -> Coarse:
@@ -79,8 +77,8 @@ def test_merging_follows_the_rule(data: st.DataObject, slices: Slices) -> None:
 def test_count_and_busy_time_are_kept_at_every_power(slices: Slices) -> None:
     length_ns = slices.end_ns - slices.start_ns
     wanted = sums_by_name(slices.name, np.ones(len(slices), np.int64), length_ns)
-    for power in ALL_POWERS:
-        coarse = merged_at(slices, Resolution(power))
+    for level in ALL_LEVELS:
+        coarse = merged_at(slices, Resolution(level))
         assert int(coarse.count.sum()) == len(slices)
         assert int(coarse.busy_ns.sum()) == int(length_ns.sum())
         alone = coarse.row[coarse.row != MERGED]
@@ -151,7 +149,7 @@ def test_long_slices_stay_themselves(data: st.DataObject, slices: Slices) -> Non
 def is_long(slices: Slices, row: int, resolution: Resolution) -> bool:
     start_ns, end_ns = int(slices.start_ns[row]), int(slices.end_ns[row])
     kept = resolution.exact or is_kept(resolution, start_ns, end_ns)
-    return kept or end_ns - start_ns >= 1 << resolution.power
+    return kept or end_ns - start_ns >= 1 << resolution.level
 
 
 def around_each(slices: Slices) -> list[list[int]]:
@@ -249,7 +247,7 @@ def test_a_merged_element_starts_in_one_bin_and_is_shorter_than_two(
         start_ns, end_ns = int(coarse.start_ns[at]), int(coarse.end_ns[at])
         assert start_ns in starts
         assert end_ns in ends
-        assert end_ns - start_ns < 2 << resolution.power
+        assert end_ns - start_ns < 2 << resolution.level
         assert not is_kept(resolution, start_ns, end_ns), "nothing is merged in or across a window"
         spanned = [
             row
@@ -261,15 +259,15 @@ def test_a_merged_element_starts_in_one_bin_and_is_shorter_than_two(
 
 @given(flat_slices())
 def test_elements_of_a_flat_lane_do_not_overlap(slices: Slices) -> None:
-    for power in ALL_POWERS:
-        coarse = merged_at(slices, Resolution(power))
+    for level in ALL_LEVELS:
+        coarse = merged_at(slices, Resolution(level))
         assert (coarse.start_ns[1:] >= coarse.end_ns[:-1]).all()
 
 
 @given(nested_slices())
 def test_elements_of_a_nested_lane_do_not_cross(slices: Slices) -> None:
-    for power in (*range(12), COARSEST):
-        coarse = merged_at(slices, Resolution(power))
+    for level in (*range(12), COARSEST):
+        coarse = merged_at(slices, Resolution(level))
         assert order_edges(coarse.start_ns, coarse.end_ns).nested()
 
 
@@ -292,7 +290,7 @@ def test_merging_twice_is_merging_once(
     data: st.DataObject, slices: Slices, one: Resolution, other: Resolution
 ) -> None:
     """All columns, names included: what lets ranks be merged apart and joined later."""
-    finer, coarser = sorted((one, other), key=lambda resolution: resolution.power)
+    finer, coarser = sorted((one, other), key=lambda resolution: resolution.level)
     kept = data.draw(resolutions(slices=slices)).exact_ns
     finer, coarser = replace(finer, exact_ns=kept), replace(coarser, exact_ns=kept)
     same_columns(merged_at(slices, finer, coarser), merged_at(slices, coarser))
@@ -306,17 +304,17 @@ def same_columns(one: Coarse, other: Coarse) -> None:
 @given(some_slices())
 @settings(max_examples=at_most(30))
 def test_merging_step_by_step_is_merging_once(slices: Slices) -> None:
-    """Through all powers in turn."""
+    """Through all levels in turn."""
     coarse = as_coarse(slices)
-    for power in ALL_POWERS:
-        coarse = coarsen(coarse, slices, Resolution(power))
-        same_columns(coarse, merged_at(slices, Resolution(power)))
+    for level in ALL_LEVELS:
+        coarse = coarsen(coarse, slices, Resolution(level))
+        same_columns(coarse, merged_at(slices, Resolution(level)))
 
 
 @given(st.data(), samples())
 def test_thinning_twice_is_thinning_once(data: st.DataObject, counter: Samples) -> None:
     finer, coarser = sorted(
-        (data.draw(resolutions()), data.draw(resolutions())), key=lambda one: one.power
+        (data.draw(resolutions()), data.draw(resolutions())), key=lambda one: one.level
     )
     twice, once = thin(thin(counter, finer), coarser), thin(counter, coarser)
     assert pairs_of(twice) == pairs_of(once)
@@ -335,15 +333,13 @@ def test_merging_is_the_same_without_the_compiled_modules(
 ) -> None:
     """Slices of any kind, merged twice, in pieces between which nothing is open, and drawn."""
     chosen = sorted(
-        (data.draw(resolutions(slices=slices)) for _ in range(2)), key=lambda one: one.power
+        (data.draw(resolutions(slices=slices)) for _ in range(2)), key=lambda one: one.level
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(nesting.split_at_gaps, "__defaults__", (least,))
         fast = merged_at(slices, *chosen)
         drawn = draw_coarse(fast, slices)
         patch.setattr(coarsening, "groups_by_stack", None)
-        patch.setattr(coarsening, "sum_names", None)
-        patch.setattr(merged_slices, "leading", None)
         slow = merged_at(slices, *chosen)
         same_columns(fast, slow)
         again = draw_coarse(slow, slices)
@@ -352,79 +348,8 @@ def test_merging_is_the_same_without_the_compiled_modules(
     ]
 
 
-NAMES_OF_OWNERS = st.lists(
-    st.tuples(st.integers(0, 3), st.integers(0, 5), st.integers(0, 3), st.integers(0, 3)),
-    max_size=200,
-)
-
-
-@compiled
-@given(NAMES_OF_OWNERS)
-def test_names_of_an_owner_are_summed_up(rows: list[tuple[int, int, int, int]]) -> None:
-    """Those of few and of very many; and of the sums the three that lead."""
-    from timeline.fitting._merging import leading, sum_names
-
-    rows.sort(key=lambda row: row[0])
-    owner, name, count, busy_ns = (np.array(column, np.int64) for column in columns_of(rows))
-    columns: list[np.ndarray] = [owner, name.astype(np.int32), count, busy_ns]
-    made, *sums = sum_names(*(column.tobytes() for column in columns))
-    found = [
-        np.frombuffer(one, column.dtype, made).tolist()
-        for one, column in zip(sums, columns, strict=True)
-    ]
-    wanted = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
-    for one, other, times, length_ns in rows:
-        wanted[0][one, other] += times
-        wanted[1][one, other] += length_ns
-    assert list(zip(*found, strict=True)) == [
-        (*pair, wanted[0][pair], wanted[1][pair]) for pair in sorted(wanted[0])
-    ]
-    led, rank = (
-        np.frombuffer(one, np.int64)
-        for one in leading(owner.tobytes(), count.tobytes(), busy_ns.tobytes(), 3)[1:]
-    )
-    tops = []
-    for one in sorted(set(owner.tolist())):
-        its = np.flatnonzero(owner == one).tolist()
-        its.sort(key=lambda row: (-busy_ns[row], -count[row], row))
-        tops += [(row, place) for place, row in enumerate(its[:3])]
-    assert list(zip(led.tolist(), rank.tolist(), strict=True))[: len(tops)] == tops
-
-
-def columns_of(rows: Sequence[tuple[int, ...]]) -> list[list[int]]:
-    return [[row[at] for row in rows] for at in range(4)]
-
-
-EIGHT, FOUR = bytes(16), bytes(8)
-DESCENDING = np.array([1, 0]).tobytes()
-
-
-@compiled
-@pytest.mark.parametrize(
-    ("name", "given_columns", "words"),
-    [
-        ("sum_names", (EIGHT, EIGHT, EIGHT, EIGHT), "different lengths"),
-        ("sum_names", (bytes(9), FOUR, EIGHT, EIGHT), "different lengths"),
-        ("sum_names", (EIGHT, FOUR, EIGHT, FOUR), "different lengths"),
-        ("sum_names", (DESCENDING, FOUR, EIGHT, EIGHT), "ascending"),
-        ("sum_names", (EIGHT, b"\xff" * 8, EIGHT, EIGHT), "numbered from 0"),
-        ("sum_names", (bytes(400), b"\xff" * 200, bytes(400), bytes(400)), "numbered from 0"),
-        ("leading", (EIGHT, EIGHT, FOUR, 3), "different lengths"),
-        ("leading", (DESCENDING, EIGHT, EIGHT, 3), "ascending"),
-        ("leading", (EIGHT, EIGHT, EIGHT, 0), "at least one"),
-    ],
-)
-def test_names_that_do_not_belong_together_are_refused(
-    name: str, given_columns: tuple[bytes | int, ...], words: str
-) -> None:
-    from timeline.fitting import _merging
-
-    with pytest.raises(ValueError, match=words):
-        getattr(_merging, name)(*given_columns)
-
-
-@pytest.mark.parametrize("power", [1, 10, 40])
-def test_a_deep_chain_is_merged_as_fast_as_a_flat_row(power: int) -> None:
+@pytest.mark.parametrize("level", [1, 10, 40])
+def test_a_deep_chain_is_merged_as_fast_as_a_flat_row(level: int) -> None:
     """Each call in the one before: all that are short are one, in the innermost that is not."""
     count = 200_000
     start_ns = np.arange(count)
@@ -436,8 +361,8 @@ def test_a_deep_chain_is_merged_as_fast_as_a_flat_row(power: int) -> None:
         SliceKind.HOST_CALL,
         nested=True,
     )
-    long = int(np.count_nonzero(slices.end_ns - slices.start_ns >= 1 << power))
-    coarse = merged_at(slices, Resolution(power))
+    long = int(np.count_nonzero(slices.end_ns - slices.start_ns >= 1 << level))
+    coarse = merged_at(slices, Resolution(level))
     assert coarse.count.tolist() == [1] * long + [count - long] * (long < count)
 
 
@@ -446,10 +371,10 @@ def test_a_deep_chain_is_merged_as_fast_as_a_flat_row(power: int) -> None:
 
 @given(st.data(), some_slices(), st.integers(1, 9))
 def test_all_that_overlaps_a_window_is_exact(
-    data: st.DataObject, slices: Slices, power: int
+    data: st.DataObject, slices: Slices, level: int
 ) -> None:
     """Whatever its length; so is what is around it, and no arrow of it is lost."""
-    resolution = replace(data.draw(resolutions(slices=slices)), power=power)
+    resolution = replace(data.draw(resolutions(slices=slices)), level=level)
     alone = set(merged_at(slices, resolution).row.tolist())
     for row, (start_ns, end_ns) in enumerate(
         zip(slices.start_ns.tolist(), slices.end_ns.tolist(), strict=True)
@@ -460,11 +385,11 @@ def test_all_that_overlaps_a_window_is_exact(
 
 @given(st.data(), some_slices(), st.integers(1, 9))
 def test_what_was_merged_before_stays_merged_in_a_window(
-    data: st.DataObject, slices: Slices, power: int
+    data: st.DataObject, slices: Slices, level: int
 ) -> None:
     """Nothing is added to it, and sums and names stay."""
-    before = merged_at(slices, Resolution(power))
-    resolution = replace(data.draw(resolutions(slices=slices)), power=power + 1)
+    before = merged_at(slices, Resolution(level))
+    resolution = replace(data.draw(resolutions(slices=slices)), level=level + 1)
     after = coarsen(before, slices, resolution)
     wanted = Counter(
         one for one in elements_with_sums(before) if is_kept(resolution, one[0], one[1])

@@ -40,7 +40,7 @@ from timeline.columns.nesting import order_edges
 from timeline.columns.strings import StringPool
 from timeline.commands.export import export
 from timeline.errors import LimitError, OutputError
-from timeline.fitting.fit_by_splitting import cut_moments, cut_tracks
+from timeline.fitting.fit_without_merging import cut_moments, cut_tracks
 from timeline.layers import SliceKind
 from timeline.options import Fit
 from timeline.reports.export_report import ExportReport

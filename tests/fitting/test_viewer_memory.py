@@ -16,10 +16,9 @@ from timeline.columns.strings import StringPool
 from timeline.encoders.formats import format_of
 from timeline.encoders.piece_maker import encode_timeline
 from timeline.errors import LimitError
-from timeline.fitting import limits, viewer_memory
-from timeline.fitting.coarsen import Resolution
-from timeline.fitting.resolve import at_resolution
-from timeline.fitting.viewer_memory import (
+from timeline.fitting import limits
+from timeline.fitting.coarsen import Resolution, at_resolution
+from timeline.fitting.limits import (
     ARG_BYTES,
     ARROW_END_BYTES,
     SAMPLE_BYTES,
@@ -148,6 +147,6 @@ def test_a_limit_of_memory_that_nothing_keeps_is_told(
 
 def test_small_files_are_not_even_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
     slices = Slices(np.arange(9), np.arange(9), np.zeros(9, np.int32), StringPool(), SliceKind.TASK)
-    monkeypatch.setattr(viewer_memory, "_count_args", None)
+    monkeypatch.setattr(limits, "_count_args", None)
     unlimited = limits.Limits(1, 1).with_memory([track_of(slices)])
     assert unlimited.cost(3, [track_of(slices)]) == limits.Cost(3, 9)

@@ -203,7 +203,7 @@ def test_processes_change_nothing_in_what_is_merged(
     limit_bytes: int,
     clock_of: Callable[[int], Clock],
 ) -> None:
-    """The same rows, merged at the same powers, whether read here or by two processes."""
+    """The same rows, merged at the same levels, whether read here or by two processes."""
     sizes = Sizes(steps=3, tasks=tasks, ops=1, planes=2, calls=calls, samples=5, names=20)
     sources = [
         MadeSource(rank, sizes=sizes, clock=clock_of(rank), seed=seed) for rank in range(ranks)

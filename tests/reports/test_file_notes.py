@@ -128,7 +128,7 @@ def test_notes_are_the_same_whatever_wrote_them(shelf: ProfileShelf, tmp_path: P
     contents = set()
     for number in range(2):
         target = tmp_path / f"{number}.pftrace"
-        drawn(shelf, target, "mindspore-text", 9 << 10)
+        drawn(shelf, target, "mindspore-text", 10 << 10)
         contents.add(target.read_bytes())
     assert len(contents) == 1
 

@@ -63,7 +63,7 @@ def is_kept(resolution: Resolution, start_ns: int, end_ns: int) -> bool:
 def place_of(resolution: Resolution, start_ns: int) -> tuple[int, int]:
     """The bin in which something starts, and how many windows have ended by then."""
     ended = sum(stop <= start_ns for _, stop in resolution.exact_ns)
-    return start_ns >> resolution.power, ended
+    return start_ns >> resolution.level, ended
 
 
 def expected_elements(slices: Slices, resolution: Resolution) -> list[Element]:
@@ -77,7 +77,7 @@ def expected_elements(slices: Slices, resolution: Resolution) -> list[Element]:
     def is_short(row: int) -> bool:
         if resolution.exact or is_kept(resolution, starts[row], ends[row]):
             return False
-        return bool(ends[row] - starts[row] < 1 << resolution.power)
+        return bool(ends[row] - starts[row] < 1 << resolution.level)
 
     def below(row: int) -> Iterator[int]:
         yield row

@@ -37,7 +37,6 @@ def without_compiled() -> Iterator[None]:
         patch.setattr(sqlite_rows, "_rows", None)
         patch.setattr(nesting, "_nesting", None)
         patch.setattr(protobuf_rows, "encode", None)
-        patch.setattr(coarsen, "sum_names", None)
         patch.setattr(coarsen, "groups_by_stack", None)
         sqlite_rows._is_loaded.cache_clear()
         try:

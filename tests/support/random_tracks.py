@@ -25,11 +25,11 @@ __all__ = [
 
 NAMES = ("MatMul", "Add", "Cast", "LayerNorm")
 COARSEST = 62
-MOST_POWER = 9
+MOST_LEVEL = 9
 """Bins of 512 ns: wider than a whole track drawn here."""
 SPAN_NS = 400
 _BASES = st.sampled_from([0, 1 << 40, EPOCH_NS]).flatmap(
-    lambda base: st.integers(0, 1 << MOST_POWER).map(lambda offset: base + offset)
+    lambda base: st.integers(0, 1 << MOST_LEVEL).map(lambda offset: base + offset)
 )
 """Where a track begins: bins lie differently on each."""
 _LENGTHS = st.one_of(
@@ -85,12 +85,12 @@ def samples(draw: st.DrawFn) -> Samples:
 def resolutions(
     draw: st.DrawFn, *, slices: Slices | None = None, most: int = COARSEST
 ) -> Resolution:
-    """Any resolution up to a power; with slices it may have exact windows among them."""
-    power = min(most, draw(st.one_of(st.integers(0, MOST_POWER), st.just(COARSEST))))
+    """Any resolution up to a level; with slices it may have exact windows among them."""
+    level = min(most, draw(st.one_of(st.integers(0, MOST_LEVEL), st.just(COARSEST))))
     if slices is None or not len(slices):
-        return Resolution(power)
+        return Resolution(level)
     first, last = int(slices.start_ns.min()), int(slices.end_ns.max())
-    return Resolution(power, draw(windows(first, last)))
+    return Resolution(level, draw(windows(first, last)))
 
 
 @st.composite

@@ -8,12 +8,10 @@ from pathlib import Path
 from timeline.encoders.attributes import is_ours
 from timeline.encoders.formats import format_of
 from timeline.errors import OutputError, UsageError
-from timeline.fitting.fit_by_splitting import parts_beside
+from timeline.fitting.fit_without_merging import parts_beside
 from timeline.frozen import dataclass
 from timeline.options import ExportOptions
 from timeline.sources.source import Source
-
-__all__ = ["Target", "check_can_draw", "check_targets"]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from timeline.encoders.formats import format_of
 from timeline.errors import spell_ids
 from timeline.figures.check_tables import check_table
 from timeline.figures.parallel_tables import ParallelIndices, parallel_contradictions
-from timeline.fitting.drawn_layer import DrawnLayer
+from timeline.fitting.drawn_layers import DrawnLayer
 from timeline.fitting.writer import Kept, Written
 from timeline.layers import LAYERS, Layer
 from timeline.ranks.read_ranks import JoinedRanks
@@ -29,16 +29,6 @@ from timeline.selection import Selection
 from timeline.sources.finding.runs import spell_ranks
 from timeline.sources.source import Source
 from timeline.units import spell_count
-
-__all__ = [
-    "exact_steps",
-    "most_names",
-    "output_files",
-    "overlap_rows",
-    "rank_report",
-    "resolution_row",
-    "warnings_of",
-]
 
 MOST_NAMES = 100_000
 """Operators that all ranks together may tell apart by name for a report."""

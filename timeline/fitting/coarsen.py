@@ -1,4 +1,7 @@
-"""Slices and samples of one track at a time resolution: short slices are merged into fewer."""
+"""Slices and samples of one track at a time resolution: short slices are merged into fewer.
+
+A merged slice has a name after what took most of its time, and sums that are exact.
+"""
 
 from __future__ import annotations
 
@@ -9,63 +12,56 @@ import numpy as np
 
 from timeline.columns.columns import Bool, Codes, Int64, Rows, concat_columns, take
 from timeline.columns.constant import constant
+from timeline.columns.distinct import distinct_pairs
 from timeline.columns.group_by import GroupRuns
 from timeline.columns.nesting import find_parents, order_edges, split_at_gaps
+from timeline.columns.strings import ExtendedPool, StringPool
 from timeline.frozen import dataclass
-from timeline.tracks.model import MERGED, Coarse, Samples, Slices
+from timeline.layers import NOUNS
+from timeline.tracks.model import MERGED, Arg, ArgKind, Arrows, Coarse, Samples, Slices, Track
 
 try:
     from timeline.columns._nesting import groups as groups_by_stack
 except ImportError:
     groups_by_stack = None  # type: ignore[assignment]
-try:
-    from timeline.fitting._merging import sum_names
-except ImportError:
-    sum_names = None  # type: ignore[assignment]
-
-__all__ = [
-    "EXACT",
-    "Resolution",
-    "as_coarse",
-    "coarsen",
-    "is_compiled",
-    "thin",
-]
 
 STRETCH_ELEMENTS = 1 << 18
 """Elements whose names are merged at a time."""
+TOP_NAMES = 3
+"""Names in the args of a merged slice."""
+PERCENT = 100
 EXACT = 0
-"""The power of two at which every slice is exact, since none of any length is shorter than 1 ns."""
+"""The level at which every slice is exact, since none of any length is shorter than 1 ns."""
 
 
 @dataclass(frozen=True)
 class Resolution:
-    """A time resolution of 2**power nanoseconds, and the times in which everything is exact.
+    """A time resolution of 2**level nanoseconds, and the times in which everything is exact.
 
-    power 0 is exact. exact_ns: windows [start, end) in order of time, which do not overlap. In
+    Level 0 is exact. exact_ns: windows [start, end) in order of time, which do not overlap. In
     them nothing is merged: a slice that overlaps one is exact, and so is each slice around it.
     """
 
-    power: int
+    level: int
     exact_ns: tuple[tuple[int, int], ...] = ()
 
     @property
     def exact(self) -> bool:
-        """Whether nothing is merged at any time."""
-        return self.power == EXACT
+        """True if nothing is merged at any time."""
+        return self.level == EXACT
 
     @property
     def width_ns(self) -> int:
         """The width of a bin, which is also the least length of a slice that is always exact."""
-        return 0 if self.exact else 1 << self.power
+        return 0 if self.exact else 1 << self.level
 
     def places(self, start_ns: Int64, end_ns: Int64) -> tuple[Int64, Bool]:
-        """In which place each element starts, and whether a window keeps it exact.
+        """Return the place in which each element starts, and True where a window keeps it exact.
 
         A place is a part of a bin between two windows. Places are numbered in order of time: those
         of two elements that follow each other are equal only if their bins and windows are.
         """
-        bins = start_ns >> self.power
+        bins = start_ns >> self.level
         if not self.exact_ns:
             return bins, constant(0, len(start_ns), np.bool_)
         opens_ns, closes_ns = np.array(self.exact_ns, np.int64).T
@@ -75,13 +71,8 @@ class Resolution:
         return bins + after, opens_ns[after] < np.maximum(end_ns, start_ns + 1)
 
 
-def is_compiled() -> bool:
-    """Whether this installation has the compiled module."""
-    return sum_names is not None
-
-
 def as_coarse(slices: Slices) -> Coarse:
-    """Slices as they are: every element is one slice, unless they were merged before."""
+    """Return slices as they are: every element is one slice, unless they were merged before."""
     if slices.coarse is not None:
         return slices.coarse
     count = len(slices)
@@ -102,7 +93,7 @@ def as_coarse(slices: Slices) -> Coarse:
 def coarsen(coarse: Coarse, slices: Slices, resolution: Resolution) -> Coarse:
     """Merge what is shorter than the resolution.
 
-    Slices of 2**power ns and longer stay. Shorter ones that follow each other inside the same
+    Slices of 2**level ns and longer stay. Shorter ones that follow each other inside the same
     slice, start in the same bin of the time axis, and have no longer one between them become one
     element, from the first start to the last end; one that is alone stays as it is. What lies
     inside a short slice goes with it. What overlaps an exact window stays as it is, also where it
@@ -112,7 +103,7 @@ def coarsen(coarse: Coarse, slices: Slices, resolution: Resolution) -> Coarse:
     short at every coarser one: merging twice is the same as merging once at the coarser
     resolution.
     """
-    if resolution.power == EXACT or not len(coarse):
+    if resolution.level == EXACT or not len(coarse):
         return coarse
     merged = coarse.row == MERGED
     group = _groups(coarse.start_ns, coarse.end_ns, merged, resolution, nested=slices.nested)
@@ -122,9 +113,9 @@ def coarsen(coarse: Coarse, slices: Slices, resolution: Resolution) -> Coarse:
 def _groups(
     start_ns: Int64, end_ns: Int64, merged: Bool, resolution: Resolution, *, nested: bool
 ) -> Int64:
-    """The group of each element, numbered in drawing order; those of one group go together."""
+    """Return the group of each element, numbered in drawing order; a group becomes one element."""
     place, exact = resolution.places(start_ns, end_ns)
-    short = (((end_ns - start_ns) >> resolution.power == 0) | merged) & ~exact
+    short = (((end_ns - start_ns) >> resolution.level == 0) | merged) & ~exact
     if np.count_nonzero(short) < 2:
         return np.arange(len(short))
     if not nested:
@@ -139,7 +130,7 @@ def _flat_groups(short: Bool, place: Int64) -> Int64:
 
 
 def _nested_groups(start_ns: Int64, end_ns: Int64, short: Bool, place: Int64) -> Int64:
-    """Short elements below a long one go together, with all that lies inside them."""
+    """Group short elements below a long one, with all that lies inside them."""
     group = np.empty(len(short), np.int64)
     groups, last = 0, -1
     for rows in split_at_gaps(start_ns, end_ns):
@@ -153,14 +144,14 @@ def _nested_groups(start_ns: Int64, end_ns: Int64, short: Bool, place: Int64) ->
 
 
 def _joins(short: Bool, place: Int64, one: Any, other: Any) -> Any:
-    """Whether two elements that follow each other inside the same one go together."""
+    """Return True where two elements that follow each other inside the same one are merged."""
     return short[one] & short[other] & (place[one] == place[other])
 
 
 def _groups_of_piece(
     start_ns: Int64, end_ns: Int64, short: Bool, place: Int64
 ) -> tuple[Int64, int]:
-    """The groups of elements with nothing open around them, and the last outermost element.
+    """Return the groups of elements with nothing open around them, and the last outermost element.
 
     Elements are in order of start, the outer one first.
     """
@@ -183,7 +174,7 @@ def _groups_of_piece(
 
 
 def _outermost_short(parent: Rows, inside_short: Bool) -> Rows:
-    """The outermost short element around each element, itself where it is in no short one."""
+    """Return the outermost short element around each element, or itself outside of short ones."""
     head = np.where(inside_short, parent, np.arange(len(parent)))
     while True:
         further = head[head]
@@ -217,7 +208,7 @@ def _merge(coarse: Coarse, slices: Slices, group: Int64) -> Coarse:
 def _names(
     coarse: Coarse, slices: Slices, parts: GroupRuns, before: Int64, run: slice
 ) -> tuple[Int64, Codes, Int64, Int64]:
-    """Which names each merged element of a run stands for, how often and how long.
+    """Sum up the names that each merged element of a run stands for: owner, name, count, time.
 
     before: the group of each name that was merged before.
     """
@@ -233,22 +224,6 @@ def _names(
     busy_ns = np.concatenate([coarse.name_busy_ns[again], coarse.busy_ns[element]])
     if not len(owner):
         return owner, name, count, busy_ns
-    if sum_names is None:
-        return _sum_names_by_sorting(owner, name, count, busy_ns)
-    columns = [owner, name, count, busy_ns]
-    if len(again):
-        by_owner = np.argsort(owner, kind="stable")
-        columns = [column[by_owner] for column in columns]
-    made, *sums = sum_names(*(column.tobytes() for column in columns))
-    owner, name, count, busy_ns = (
-        np.frombuffer(one, column.dtype, made) for one, column in zip(sums, columns, strict=True)
-    )
-    return owner, name, count, busy_ns
-
-
-def _sum_names_by_sorting(
-    owner: Int64, name: Codes, count: Int64, busy_ns: Int64
-) -> tuple[Int64, Codes, Int64, Int64]:
     key = owner * (int(name.max()) + 1) + name
     order = np.argsort(key, kind="stable")
     key = key[order]
@@ -266,7 +241,7 @@ def thin(samples: Samples, resolution: Resolution) -> Samples:
 
     In windows all stay, and no bin reaches across one.
     """
-    if resolution.power == EXACT or not len(samples):
+    if resolution.level == EXACT or not len(samples):
         return samples
     place, stays = resolution.places(samples.time_ns, samples.time_ns)
     changes = (place[1:] != place[:-1]) | (stays[1:] != stays[:-1])
@@ -284,3 +259,149 @@ def thin(samples: Samples, resolution: Resolution) -> Samples:
         value=samples.value[stays],
         left_out=samples.left_out + int(np.count_nonzero(~stays)),
     )
+
+
+def at_resolution(track: Track, resolution: Resolution) -> Track:
+    """Merge what is shorter than the resolution, or thin samples; the same track if nothing is."""
+    content = track.content
+    made: Slices | Samples | None = content
+    if resolution.level != EXACT and len(content or ()) > 1:
+        if isinstance(content, Slices):
+            made = draw_coarse(coarsen(as_coarse(content), content, resolution), content)
+        elif isinstance(content, Samples):
+            made = thin(content, resolution)
+    return track if made is content else replace(track, content=made)
+
+
+def draw_coarse(coarse: Coarse, slices: Slices) -> Slices:
+    """Draw the slices of a track at the resolution of `coarse`.
+
+    An exact slice keeps its name, args and arrows. A merged one is called "37 tasks: MatMul"
+    after the name that took most of its time, and has the args count, busy_ns (the summed length
+    of all its slices) and its top names with their share of that in percent. Those labels are in
+    a pool of their own: tracks that share one may be drawn at once.
+    """
+    if len(coarse) == len(slices):
+        return slices
+    merged = coarse.row == MERGED
+    exact = np.flatnonzero(~merged)
+    rows = coarse.row[exact]
+    top = _TopNames.of(coarse)
+    name = np.empty(len(coarse), np.int32)
+    name[exact] = slices.name[rows]
+    read, *_ = slices.strings.extended()  # labels of before are drawn no more
+    labels, which = _labels(coarse, top, merged, NOUNS[slices.kind], slices.strings)
+    name[merged] = which + len(read)
+    args = tuple(
+        _spread_arg(arg, exact, rows, len(coarse)) for arg in slices.args if not arg.of_several
+    )
+    return replace(
+        slices,
+        start_ns=coarse.start_ns,
+        end_ns=coarse.end_ns,
+        name=name,
+        strings=ExtendedPool(read, labels),
+        args=(*args, *_sum_args(coarse, merged), *_top_args(coarse, top)),
+        arrows=_arrows(slices.arrows, exact, rows, len(slices)),
+        coarse=replace(coarse, row=np.where(merged, MERGED, np.arange(len(coarse)))),
+    )
+
+
+def _spread_arg(arg: Arg, exact: Rows, rows: Int64, count: int) -> Arg:
+    """Return an arg of the exact slices, absent on merged ones."""
+    values = np.zeros(count, arg.values.dtype)
+    present = np.zeros(count, np.bool_)
+    values[exact], present[exact] = arg.values[rows], arg.present[rows]
+    return replace(arg, values=values, present=present)
+
+
+def _arrows(arrows: Arrows, exact: Rows, rows: Int64, before: int) -> Arrows:
+    """Return the arrows whose slice is still drawn."""
+    position = np.full(before, -1, np.int64)
+    position[rows] = exact
+    moved = position[arrows.slice]
+    order = np.argsort(moved, kind="stable")
+    order = order[moved[order] >= 0]
+    return Arrows(moved[order], arrows.arrow[order])
+
+
+@dataclass(frozen=True)
+class _TopNames:
+    """The names that took most of the time of merged elements.
+
+    owner: the element; percent: of its time; position: 0 for the name that took most.
+    """
+
+    owner: Int64
+    name: Codes
+    percent: Int64
+    position: Int64
+
+    @classmethod
+    def of(cls, coarse: Coarse) -> _TopNames:
+        row, position = _top_rows(coarse)
+        owner = coarse.owner[row]
+        whole = np.maximum(coarse.busy_ns[owner], 1)
+        percent = coarse.name_busy_ns[row] * PERCENT // whole
+        return cls(owner, coarse.name[row], percent, position)
+
+
+def _top_rows(coarse: Coarse) -> tuple[Rows, Int64]:
+    """Return the rows of the leading names of each owner, and the position of each."""
+    rows, positions = [], []
+    # All names are sorted by owner: to find the leading ones is faster than to sort on.
+    left = np.arange(len(coarse.owner))
+    for number in range(TOP_NAMES):
+        found = _leading(coarse, left)
+        rows.append(left[found])
+        positions.append(np.full(len(found), number))
+        left = np.delete(left, found)
+    return np.concatenate(rows), np.concatenate(positions)
+
+
+def _leading(coarse: Coarse, rows: Rows) -> Rows:
+    """Return the place among `rows` of the name of each owner with most time, then most counts."""
+    owner = coarse.owner[rows]
+    first = np.flatnonzero(np.diff(owner, prepend=-1))
+    count = np.diff(np.append(first, len(rows)))
+    most = np.ones(len(rows), np.bool_)
+    for values in (coarse.name_busy_ns[rows], coarse.name_count[rows]):
+        reached = np.where(most, values, -1)
+        most &= reached == np.repeat(np.maximum.reduceat(reached, first), count)
+    found = np.flatnonzero(most)
+    return found[np.diff(owner[found], prepend=-1) > 0]
+
+
+def _labels(
+    coarse: Coarse, top: _TopNames, merged: Bool, noun: str, strings: StringPool
+) -> tuple[list[str], Rows]:
+    """Return the distinct labels of merged slices, and the place of each slice's label in them."""
+    leading = np.zeros(len(coarse), np.int32)
+    is_first = top.position == 0
+    leading[top.owner[is_first]] = top.name[is_first]
+    distinct, which = distinct_pairs(coarse.count[merged], leading[merged].astype(np.int64))
+    counts, names = distinct[:, 0].tolist(), strings.texts(distinct[:, 1])
+    return [f"{count} {noun}: {name}" for count, name in zip(counts, names, strict=True)], which
+
+
+def _sum_args(coarse: Coarse, merged: Bool) -> tuple[Arg, Arg]:
+    return (
+        Arg("count", ArgKind.INTEGER, coarse.count, merged, of_several=True),
+        Arg("busy_ns", ArgKind.INTEGER, coarse.busy_ns, merged, of_several=True),
+    )
+
+
+def _top_args(coarse: Coarse, top: _TopNames) -> list[Arg]:
+    made = []
+    for position in range(TOP_NAMES):
+        here = top.position == position
+        owner = top.owner[here]
+        name, percent = np.zeros(len(coarse), np.int32), np.zeros(len(coarse), np.int32)
+        present = np.zeros(len(coarse), np.bool_)
+        name[owner], percent[owner], present[owner] = top.name[here], top.percent[here], True
+        number = position + 1
+        made.append(Arg(f"top_{number}", ArgKind.NAME, name, present, of_several=True))
+        made.append(
+            Arg(f"top_{number}_percent", ArgKind.INTEGER, percent, present, of_several=True)
+        )
+    return made

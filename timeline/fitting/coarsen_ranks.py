@@ -5,37 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from timeline.fitting.coarsen import EXACT, Resolution
-from timeline.fitting.ladder import Measure, make_ladders
+from timeline.fitting.coarsen import EXACT, Resolution, at_resolution
+from timeline.fitting.drawn_layers import WholeArrows, count_arrows
 from timeline.fitting.limits import Cost, Limits
-from timeline.fitting.plan import Plan, Planner, screen_power
-from timeline.fitting.resolve import (
-    WholeArrows,
-    at_resolution,
-    count_arrows,
-    count_arrows_between,
-)
+from timeline.fitting.plan import Planner, screen_level
+from timeline.fitting.sizes import Measure, measure_layers
 from timeline.layers import SizeLayer
 from timeline.records.tables import Omission, OmissionCode
 from timeline.tracks.model import ARROW_REASON, Track, element_count
 from timeline.tracks.partition import is_partition
 from timeline.tracks.rank_tracks import RankTracks
 
-__all__ = ["coarsen_rank", "coarsen_ranks", "lowest_floors"]
-
 MOST_PIECES = 1 << 13
 """Pieces of the time of a rank that are kept as they are: 8 MB for 32 ranks, 0.25 GB for 1 000."""
 
 COUNT_SHRINK = 0.8
-"""What is aimed at, of the elements that are allowed, when there are still too many."""
+"""The share of the allowed elements to aim at when there are still too many."""
 
 
 def lowest_floors(ranks: Sequence[RankTracks]) -> dict[SizeLayer, int]:
-    """The coarsest power, by layer, at which any rank was merged already."""
+    """Return the coarsest level, by layer, at which any rank was merged already."""
     floors: dict[SizeLayer, int] = {}
     for rank in ranks:
-        for layer, power in rank.floors.items():
-            floors[layer] = max(power, floors.get(layer, 0))
+        for layer, level in rank.floors.items():
+            floors[layer] = max(level, floors.get(layer, 0))
     return floors
 
 
@@ -58,21 +51,18 @@ def coarsen_ranks(
     if not count:
         return tuple(ranks)
     rows = [track for track in tracks if is_partition(track)]
-    planner = Planner(
-        make_ladders(tracks, measure, lowest_floors(ranks)),
-        Cost(),
-        screen_power(rows),
-        arrows=count_arrows_between(tracks),
-    )
+    sizes = measure_layers(tracks, measure, lowest_floors(ranks))
+    planner = Planner(sizes, Cost(), screen_level(rows))
     limits = Limits(limit_bytes, most)
     if count <= most and limits.hold(Cost(planner.whole.size_bytes)):
         return tuple(ranks)
     while True:
-        plan = planner.plan(limits)
-        made = _apply_plan(ranks, plan)
+        levels = planner.plan(limits).levels
+        floors = {layer: level for layer, level in levels.items() if level != EXACT}
+        made = tuple(coarsen_rank(rank, floors) for rank in ranks)
         count = element_count(_to_merge(made))
         limits = replace(limits, elements=limits.elements * COUNT_SHRINK * most / max(count, 1))
-        if count <= most or planner.plan(limits).powers == plan.powers:
+        if count <= most or planner.plan(limits).levels == levels:
             return made
 
 
@@ -84,10 +74,10 @@ def coarsen_rank(
     """Merge what is short in the rows of a rank.
 
     Args:
-        floors: at which power of each layer.
+        floors: the level of each layer.
         exact_ns: windows in which nothing is merged.
     """
-    resolutions = {layer: Resolution(power, exact_ns) for layer, power in floors.items()}
+    resolutions = {layer: Resolution(level, exact_ns) for layer, level in floors.items()}
     drawn = [
         track
         if _is_to_be_parted(track) or (layer := track.size_layer) not in resolutions
@@ -108,10 +98,5 @@ def _to_merge(ranks: Sequence[RankTracks]) -> list[Track]:
 
 
 def _is_to_be_parted(track: Track) -> bool:
-    """Whether waits are to be drawn in a row, which is small enough to be kept until then."""
+    """Return True for a row in which waits are still to be drawn, and that is small."""
     return is_partition(track) and len(track.content or ()) <= MOST_PIECES
-
-
-def _apply_plan(ranks: Sequence[RankTracks], plan: Plan) -> tuple[RankTracks, ...]:
-    floors = {layer: power for layer, power in plan.powers.items() if power != EXACT}
-    return tuple(coarsen_rank(rank, floors) for rank in ranks)

@@ -1,26 +1,52 @@
-"""Limits of a file and what a file, or a part of one, takes of them."""
+"""Limits of a file and what tracks take of them: bytes, elements, and memory of the viewer.
+
+Perfetto's trace processor keeps the args of a slice once for all slices that have the same args.
+So the memory of slices depends on how many sets of args differ, which the size of a file does not
+show: args that differ in a regular way compress to almost nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Literal, TypeAlias
+from operator import add, mul
+from typing import Any, Literal, TypeAlias
 
-from timeline.fitting.viewer_memory import MOST_MEMORY_BYTES, estimate_memory, most_memory
+import numpy as np
+import numpy.typing as npt
+
+from timeline.columns.distinct import distinct
+from timeline.encoders.spelled_args import is_spelled
 from timeline.frozen import dataclass
 from timeline.options import ExportOptions
-from timeline.tracks.model import Slices, Track
+from timeline.tracks.model import Arg, Slices, Track
 from timeline.units import spell_bytes, spell_number
 
-__all__ = ["Cost", "LimitName", "Limits", "count_elements_of"]
-
 LimitName: TypeAlias = Literal["bytes", "events", "memory"]
-"""Which limit binds."""
+"""The limit that binds."""
+
+MOST_MEMORY_BYTES = 1_750_000_000
+"""The most a file of default options may be expected to take, so that it takes less than 2 GB."""
+SLICE_BYTES = 240
+"""180 of those without args, up to 240 of others, beside the args."""
+SAMPLE_BYTES = 150
+ARROW_END_BYTES = 60
+ARG_BYTES = 66
+"""Of one arg, with its string if it has one of its own (`tests/bench/viewer_load.py`)."""
+MERGED_ARGS = 9
+"""Args of a merged slice at most, spelled ones included."""
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+"""An odd number that spreads the bits of what it multiplies to the left."""
+_HIGH = np.uint64(29)
+_NUMBER = np.uint64((1 << 10) - 1)
+"""The bits that hold the number of args; no kind of slice has as many."""
+_PRESENT = np.uint64(0xBF58476D1CE4E5B9)
+"""Added for an arg that is present; no product of a usual number."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a part of a file takes: its bytes, and its slices, samples and ends of arrows.
+    """The bytes of a part of a file, and its elements: slices, samples and ends of arrows.
 
     memory_bytes: what it is expected to take of a viewer's memory, 0 where that has no limit.
     """
@@ -30,17 +56,27 @@ class Cost:
     memory_bytes: float = 0.0
 
     def __add__(self, other: Cost) -> Cost:
+        return self._with(other, add)
+
+    def __mul__(self, factor: float | Cost) -> Cost:
+        """Multiply all by one factor, or each by its own."""
+        by = factor if isinstance(factor, Cost) else Cost(factor, factor, factor)
+        return self._with(by, mul)
+
+    def ratio(self, other: Cost) -> Cost:
+        """Return how many times the other cost this one is; 1 where either is 0."""
+        return self._with(other, lambda one, two: one / two if one and two else 1.0)
+
+    def between(self, other: Cost, part: float) -> Cost:
+        """Return a cost on the way to another one that changes by a like factor at each step."""
+        return self._with(other, lambda a, b: a ** (1 - part) * b**part if a and b else 0.0)
+
+    def _with(self, other: Cost, combine: Callable[[float, float], float]) -> Cost:
         return Cost(
-            self.size_bytes + other.size_bytes,
-            self.elements + other.elements,
-            self.memory_bytes + other.memory_bytes,
+            combine(self.size_bytes, other.size_bytes),
+            combine(self.elements, other.elements),
+            combine(self.memory_bytes, other.memory_bytes),
         )
-
-    def __sub__(self, other: Cost) -> Cost:
-        return self + other * -1
-
-    def __mul__(self, factor: float) -> Cost:
-        return Cost(self.size_bytes * factor, self.elements * factor, self.memory_bytes * factor)
 
 
 @dataclass(frozen=True)
@@ -57,7 +93,7 @@ class Limits:
         return cls(options.limit_bytes, options.most_events)
 
     def with_memory(self, tracks: Iterable[Track]) -> Limits:
-        """The same with one of memory, if any file of these tracks could exceed that."""
+        """Add the limit of memory, if any file of these tracks could exceed it."""
         needs_one = most_memory(tracks) > MOST_MEMORY_BYTES
         return replace(self, memory_bytes=MOST_MEMORY_BYTES) if needs_one else self
 
@@ -68,31 +104,31 @@ class Limits:
         return Limits(self.size_bytes * factor, self.elements * factor, self.memory_bytes * factor)
 
     def cost(self, size_bytes: float, tracks: Sequence[Track]) -> Cost:
-        """What tracks take that take so many bytes."""
+        """Return the cost of tracks that take so many bytes."""
         memory_bytes = estimate_memory(tracks) if self.memory_bytes else 0
         return Cost(size_bytes, count_elements_of(tracks), memory_bytes)
 
     def share(self, cost: Cost) -> float:
-        """What is used of the limit that is used most."""
+        """Return the used part of the limit that is used most."""
         return max(self._shares(cost).values())
 
     def binding(self, cost: Cost) -> LimitName:
-        """The limit that is used most."""
+        """Return the limit that is used most."""
         shares = self._shares(cost)
         return max(shares, key=lambda name: shares[name])
 
     def part_that_fits(self, spent: Cost, more: Cost) -> float:
-        """Which part of what more there is fits beside what is spent; 1 where all of it does."""
+        """Return the part of a further cost that fits beside what is spent; 1 if all fits."""
         used, needed = self._shares(spent), self._shares(more)
         parts = ((1 - used[name]) / share for name, share in needed.items() if share > 0)
-        return min(parts, default=1.0)
+        return min(1.0, max(0.0, min(parts, default=1.0)))
 
     def hold(self, cost: Cost) -> bool:
-        """Whether something keeps all limits."""
+        """Return True if a cost keeps all limits."""
         return self.share(cost) <= 1
 
     def spelled(self, cost: Cost) -> tuple[str, str]:
-        """The limit that binds, for people, and as much of it as something takes."""
+        """Format the limit that binds, and as much of it as a cost takes."""
         match self.binding(cost):
             case "bytes":
                 return spell_bytes(int(self.size_bytes)), spell_bytes(int(cost.size_bytes))
@@ -113,12 +149,68 @@ class Limits:
 
 
 def count_elements_of(tracks: Iterable[Track]) -> int:
-    """All slices, samples and ends of arrows of tracks."""
-    found = 0
+    """Count the slices, samples and ends of arrows of tracks."""
+    count = 0
     for track in tracks:
         content = track.content
         if content is not None:
-            found += len(content)
+            count += len(content)
             if isinstance(content, Slices):
-                found += len(content.arrows.arrow)
-    return found
+                count += len(content.arrows.arrow)
+    return count
+
+
+def most_memory(tracks: Iterable[Track]) -> int:
+    """Return the most bytes of memory that tracks can take, however they are merged."""
+    total = 0
+    for track in tracks:
+        content = track.content
+        if isinstance(content, Slices):
+            args = max(MERGED_ARGS, sum(_count_drawn(content, arg) for arg in content.args))
+            total += len(content) * (SLICE_BYTES + ARG_BYTES * args) + _arrow_memory(content)
+        else:
+            total += SAMPLE_BYTES * len(content or ())
+    return total
+
+
+def estimate_memory(tracks: Iterable[Track]) -> int:
+    """Estimate the bytes of memory that tracks take."""
+    total = 0
+    for track in tracks:
+        content = track.content
+        if isinstance(content, Slices):
+            total += SLICE_BYTES * len(content) + ARG_BYTES * _count_args(content)
+            total += _arrow_memory(content)
+        else:
+            total += SAMPLE_BYTES * len(content or ())
+    return total
+
+
+def _arrow_memory(slices: Slices) -> int:
+    return ARROW_END_BYTES * len(slices.arrows.arrow)
+
+
+def _count_drawn(slices: Slices, arg: Arg) -> int:
+    """Count the args that one is drawn as: a number may be spelled beside itself."""
+    return 1 + is_spelled(slices.kind, arg)
+
+
+def _count_args(slices: Slices) -> int:
+    """Count the args of slices, those of equal sets once."""
+    key, args = np.zeros((2, len(slices)), np.uint64)
+    for arg in slices.args:
+        if arg.present.any():
+            key += (_bits(arg.values) * _MIX + _PRESENT) * arg.present
+            key ^= key >> _HIGH
+            key *= _MIX
+            args += arg.present * np.uint64(_count_drawn(slices, arg))
+    if not args.any():
+        return 0
+    # The key of a set holds the number of its args, so no set has to be looked up again.
+    return int((distinct(key & ~_NUMBER | args) & _NUMBER).sum())
+
+
+def _bits(values: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
+    """Return numbers as bits that differ where the numbers do."""
+    wide = np.float64 if values.dtype.kind == "f" else np.int64
+    return np.ascontiguousarray(values, wide).view(np.uint64)

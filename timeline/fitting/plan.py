@@ -1,300 +1,201 @@
-"""Planner: the power of each layer, so that what matters most stays exact longest."""
+"""Plan: how fine each layer is drawn, so that what matters most stays exact longest."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 
-from timeline.fitting.exact_runs import ExactRuns
-from timeline.fitting.ladder import COARSEST, Ladder
+import numpy as np
+
+from timeline.analysis.telling_steps import StepRun
+from timeline.columns.columns import Int64, ascending
 from timeline.fitting.limits import Cost, Limits
+from timeline.fitting.sizes import COARSEST, LEVELS, LayerSize, Measure
 from timeline.frozen import dataclass
 from timeline.layers import COUNTERS, SIZE_LAYERS, SizeLayer, SliceKind
 from timeline.tracks.model import Slices, Track
 
-__all__ = ["Plan", "Planner", "screen_power"]
-
 EXACT_FIRST = 5
-"""So many of the leading layers are made exact before any other is refined at all."""
+"""The leading layers, each of which is made as fine as can be before any other is refined."""
 SEEN_FIRST: tuple[SizeLayer, ...] = (SliceKind.OVERLAP.value, SliceKind.PARTITION.value)
-"""Layers that tell where time goes: as fine as a screen shows before others are refined, and finer
-only with what all others leave, since tasks tell more than that."""
+"""Layers that show where time goes: as fine as a screen before others are refined, and finer only
+with what all others leave, since tasks say more than that."""
 SCREEN_BINS = 4096
 """Pixels of a wide screen."""
-RUNGS_FOR_EXACT = 2
-"""Layers give way by so many rungs, each twice as coarse, to one that matters more."""
-MOST_PLANS = 3
-"""So often the layer that is paced may turn out to be another one than was taken for it."""
+LEVELS_FOR_EXACT = 2
+"""Layers give way by so many levels, each twice as coarse, to one that matters more."""
 COUNTERS_SHARE = 1 / 8
-"""What counters may take of the limits, where slices must be merged."""
+"""The share of the limits that counters may take, where slices must be merged."""
+STEPS_SHARE, ASKED_STEPS_SHARE = 1 / 4, 3 / 4
+"""Shares of the limits that exact steps may take: those chosen here, and those asked for."""
+
+
+@dataclass(frozen=True)
+class ExactSteps:
+    """Runs of steps that stay exact, in the order in which they were chosen.
+
+    windows_ns: by rank, disjoint [start, end) in order of time, in which nothing is merged.
+    shares: by layer, the share of its elements that lies in them. costs: what those take.
+    """
+
+    runs: tuple[StepRun, ...] = ()
+    windows_ns: Mapping[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    shares: Mapping[SizeLayer, float] = field(default_factory=dict)
+    costs: Mapping[SizeLayer, Cost] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A power for each layer, what the file is expected to take, and the layer that is paced."""
+    """A level for each layer; and the one layer of which a first part is drawn one level finer.
 
-    powers: Mapping[SizeLayer, int]
-    expected: Cost
-    paced: SizeLayer
+    part: of the elements of the refined layer, from 0 to 1. costs: what each layer is expected to
+    take.
+    """
+
+    levels: Mapping[SizeLayer, int]
+    refined: SizeLayer
+    finer_level: int
+    part: float
+    costs: Mapping[SizeLayer, Cost]
 
 
 @dataclass
 class Planner:
-    """Knows what each layer takes at each power, and what all takes in any case.
+    """Plans by the size of each layer, and by what the rest of the file takes.
 
-    exact: what stays exact whatever the power.
+    sizes: the most important layer first. exact: what stays exact at any level.
     """
 
-    ladders: Mapping[SizeLayer, Ladder]
+    sizes: Mapping[SizeLayer, LayerSize]
     base: Cost
-    screen_power: int
-    exact: ExactRuns = field(default_factory=ExactRuns)
-    arrows: Mapping[tuple[SizeLayer, SizeLayer], int] = field(default_factory=dict)
-    """How many lead from slices of one layer to those of another, or of the same."""
+    screen_level: int
+    exact: ExactSteps = field(default_factory=ExactSteps)
 
     @cached_property
     def whole(self) -> Cost:
-        """What a file takes in which nothing is merged that was not merged before."""
-        self._sample_as_written(None)
-        return self.expected({layer: ladder.floor for layer, ladder in self.ladders.items()})
+        """The cost of a file in which nothing is merged that was not merged before."""
+        return sum((size.at(size.floor) for size in self.sizes.values()), self.base)
 
     def coarsest(self) -> Plan:
-        """The plan that merges all it can.
-
-        The layer is paced that holds most: the smallest file does not depend on the limits.
-        """
-        powers = dict.fromkeys(self.ladders, COARSEST)
-        return Plan(powers, self.expected(powers), self._most_elements())
-
-    def expected(self, powers: Mapping[SizeLayer, int], *, sized: bool = True) -> Cost:
-        """What a file takes: its rows, the elements of each layer, and the arrows between them.
-
-        sized: whether the bytes of layers are asked for, which takes long.
-        """
-        total = self.base
-        for layer, power in powers.items():
-            total += self._cost(layer, power, sized)
-        return total + self._arrows(powers)
+        """Return the plan that merges all it can, whatever the limits."""
+        largest = max(self.sizes, key=lambda layer: self.sizes[layer].elements)
+        levels = dict.fromkeys(self.sizes, COARSEST)
+        return Plan(levels, largest, COARSEST, 0.0, self._costs(levels))
 
     def plan(self, limits: Limits) -> Plan:
-        """The finest powers that are expected to keep the limits.
+        """Return the finest plan that is expected to keep the limits.
 
-        Leading layers are made exact first, as far as all others at their coarsest allow. The
-        rest of the slices share one power, and what is left over refines layers one by one.
-        Counters are thinned before any slice of the rest is merged, to a part of the limits. The
-        layer that is paced is written in short units, which takes more. That is taken to be the
-        largest; where another one turns out to be it, all is planned again.
+        Layers start as coarse as can be, and are refined one after the other as far as the limits
+        allow: the leading ones, counters up to a part of the limits, the rest together at one
+        level, and then each alone with what is left.
         """
-        chosen = self._most_elements(besides=COUNTERS)
-        for _ in range(MOST_PLANS):
-            paced = chosen
-            self._sample_as_written(paced)
-            powers = self._plan_with_bytes_if_they_bind(limits)
-            chosen = self._choose_paced(powers, limits)
-            if chosen == paced:
-                break
-        return Plan(powers, self.expected(powers), chosen)
-
-    def _most_elements(self, besides: SizeLayer | None = None) -> SizeLayer:
-        """The layer that holds most elements, another one than `besides` if one holds any."""
-
-        def order(layer: SizeLayer) -> tuple[bool, int]:
-            elements = self.ladders[layer].elements
-            return elements > 0 and layer != besides, elements
-
-        return max(self.ladders, key=order)
-
-    def _sample_as_written(self, paced: SizeLayer | None) -> None:
-        for layer, ladder in self.ladders.items():
-            ladder.sample_as_written(paced=layer == paced)
-
-    def _plan_with_bytes_if_they_bind(self, limits: Limits) -> dict[SizeLayer, int]:
-        """Where all fits that is not merged, bytes hardly bind, and to know them takes long."""
-        if self.whole.size_bytes <= limits.size_bytes:
-            powers = self._plan(replace(limits, size_bytes=0))
-            if limits.hold(self.expected(powers)):
-                return powers
-        return self._plan(limits)
-
-    def _choose_paced(self, powers: Mapping[SizeLayer, int], limits: Limits) -> SizeLayer:
-        """The layer by which most could be won: what is written last, of those that hold any."""
-        if all(power == COARSEST for power in powers.values()):
-            return self.coarsest().paced
-        now = self.expected(powers)
-
-        def gain(layer: SizeLayer) -> tuple[bool, bool, float]:
-            finer = self.next_finer(layer, powers[layer])
-            is_merged = not self._is_exact(powers, layer)
-            then = self.expected({**powers, layer: finer})
-            more = then - now if is_merged else self.ladders[layer].at(powers[layer])
-            return self.ladders[layer].elements > 0, is_merged, limits.share(more)
-
-        return max(self.ladders, key=gain)
-
-    def _plan(self, limits: Limits) -> dict[SizeLayer, int]:
-        powers = dict.fromkeys(self.ladders, COARSEST)
-        leading = [layer for layer in self.ladders if layer in SIZE_LAYERS[:EXACT_FIRST]]
-        rest = [layer for layer in self.ladders if layer not in {*leading, COUNTERS}]
+        levels = dict.fromkeys(self.sizes, COARSEST)
+        leading = [layer for layer in self.sizes if layer in SIZE_LAYERS[:EXACT_FIRST]]
+        rest = [layer for layer in self.sizes if layer not in {*leading, COUNTERS}]
         for layer in leading:
-            finest = self._finest(powers, layer, limits)
-            if layer in SEEN_FIRST:
-                finest = self._as_seen(powers, layer, max(finest, self.screen_power), limits)
-            powers[layer] = finest
-        if all(self._is_exact(powers, layer) for layer in leading if layer not in SEEN_FIRST):
-            exact = {**powers, **{layer: self.ladders[layer].floor for layer in rest}}
-            if self._keeps(limits, exact):
-                powers = exact
-            else:
-                if COUNTERS in powers:
-                    powers[COUNTERS] = self._counters(powers, limits)
-                self._refine_together(powers, rest, limits)
+            finest = self.screen_level if layer in SEEN_FIRST else 0
+            self._refine(levels, [layer], limits, finest)
+        if COUNTERS in levels:
+            self._refine(levels, [COUNTERS], limits, alone=limits * COUNTERS_SHARE)
+        self._refine(levels, rest, limits)
+        self._make_exact(levels, rest, limits)
         for layer in (*rest, COUNTERS, *SEEN_FIRST):
-            if layer in powers:
-                # What is measured meanwhile may take more than it was taken for between others.
-                powers[layer] = min(powers[layer], self._finest(powers, layer, limits))
-        return powers
+            if layer in levels:
+                self._refine(levels, [layer], limits)
+        return self._with_part(levels, limits)
 
-    def next_finer(self, layer: SizeLayer, power: int) -> int:
-        """The next finer power of a layer; the same where there is none."""
-        rungs = self.ladders[layer].rungs
-        at = rungs.index(max(power, rungs[0]))
-        return rungs[max(at - 1, 0)]
-
-    def exact_cost(self, layer: SizeLayer, elements: int) -> Cost:
-        """What so many elements of a layer take that are exact and follow each other."""
-        ladder = self.ladders[layer]
-        ends = ladder.ends_at(ladder.floor) * elements / max(1, ladder.elements)
-        return ladder.exact(elements, elements) + ladder.end_cost * ends
-
-    def end_cost(self) -> Cost:
-        """What an end of an arrow takes."""
-        ends = [ladder.end_cost for ladder in self.ladders.values()]
-        return max(ends, key=lambda cost: cost.size_bytes, default=Cost(0.0, 1))
-
-    def _keeps(self, limits: Limits, powers: Mapping[SizeLayer, int]) -> bool:
-        """Whether the limits are kept; nothing is measured once it is clear that they are not."""
-        sized, total = limits.size_bytes > 0, self.base
-
-        def is_cheap(layer: SizeLayer) -> tuple[bool, int]:
-            ladder = self.ladders[layer]
-            return not ladder.knows(powers[layer], sized=sized), -ladder.elements
-
-        for layer in sorted(powers, key=is_cheap):
-            total += self._cost(layer, powers[layer], sized)
-            if not limits.hold(total):
-                return False
-        return limits.hold(total + self._arrows(powers))
-
-    def _is_exact(self, powers: Mapping[SizeLayer, int], layer: SizeLayer) -> bool:
-        return powers[layer] <= self.ladders[layer].floor
-
-    def _cost(self, layer: SizeLayer, power: int, sized: bool) -> Cost:
-        ladder, share = self.ladders[layer], self.exact.shares.get(layer, 0.0)
-        cost = ladder.at(power, sized=sized)
-        if not share or power <= ladder.floor:
-            return cost
-        if sized:
-            exact = ladder.exact(share * ladder.elements, self.exact.each[layer])
-        else:
-            exact = ladder.at(ladder.floor, sized=False) * share
-        return cost * (1 - share) + exact
-
-    def _arrows(self, powers: Mapping[SizeLayer, int]) -> Cost:
-        """What arrows take of which both ends are drawn."""
-        return self.end_cost() * self.ends(powers)
-
-    def ends(self, powers: Mapping[SizeLayer, int]) -> float:
-        """How many ends of arrows are drawn of which the other end is drawn too.
-
-        Whether one end is on an exact slice tells nothing of the other, but in exact steps.
-        """
-        drawn = 0.0
-        for (one, other), count in self.arrows.items():
-            exact = min(self.exact.shares.get(one, 0.0), self.exact.shares.get(other, 0.0))
-            kept = self._share_of_ends(one, powers) * self._share_of_ends(other, powers)
-            drawn += 2 * count * (exact + (1 - exact) * kept)
-        return drawn
-
-    def _share_of_ends(self, layer: SizeLayer, powers: Mapping[SizeLayer, int]) -> float:
-        """Which part of the ends on slices of a layer is on slices that are exact."""
-        ladder = self.ladders[layer]
-        before = ladder.ends_at(ladder.floor)
-        return ladder.ends_at(powers[layer]) / before if before else 0.0
-
-    def _finest(self, powers: Mapping[SizeLayer, int], layer: SizeLayer, limits: Limits) -> int:
-        """The finest power of one layer that fits beside the others as they are."""
-        rungs = self.ladders[layer].rungs
-
-        def fits(at: int) -> bool:
-            return self._keeps(limits, {**powers, layer: rungs[at]})
-
-        return rungs[_first_that_fits(len(rungs), fits)]
-
-    def _as_seen(
-        self, powers: Mapping[SizeLayer, int], layer: SizeLayer, power: int, limits: Limits
-    ) -> int:
-        """A power, or the finest one if that takes no more: many unlike slices pack worst."""
-        floor = self.ladders[layer].floor
-        exact, seen = (
-            self.expected({**powers, layer: one}, sized=limits.size_bytes > 0)
-            for one in (floor, power)
-        )
-        return floor if limits.share(exact) <= limits.share(seen) else power
-
-    def _counters(self, powers: Mapping[SizeLayer, int], limits: Limits) -> int:
-        """The finest power of counters that leaves most of the limits to slices."""
-        rungs, part = self.ladders[COUNTERS].rungs, limits * COUNTERS_SHARE
-
-        def fits(at: int) -> bool:
-            its = self._cost(COUNTERS, rungs[at], limits.size_bytes > 0)
-            return part.hold(its) and self._keeps(limits, {**powers, COUNTERS: rungs[at]})
-
-        return rungs[_first_that_fits(len(rungs), fits)]
-
-    def _refine_together(
-        self, powers: dict[SizeLayer, int], layers: Sequence[SizeLayer], limits: Limits
+    def _refine(
+        self,
+        levels: dict[SizeLayer, int],
+        layers: Sequence[SizeLayer],
+        limits: Limits,
+        finest: int = 0,
+        alone: Limits | None = None,
     ) -> None:
-        """Give layers the finest power that they can have in common.
+        """Give layers the finest level in common at which the limits are kept.
 
-        What matters more is exact where that costs what matters less no more than a few rungs.
+        Args:
+            finest: nothing is finer, unless exact takes no more.
+            alone: what the layers may take by themselves.
         """
-        rungs = sorted({power for layer in layers for power in self.ladders[layer].rungs})
-        if not rungs:
-            return
+        now = [levels[layer] for layer in layers]
+        coarsest = max(now, default=COARSEST)
+        choices = [level for level in LEVELS if finest <= level <= coarsest] or [coarsest]
 
-        def shared(at: int) -> dict[SizeLayer, int]:
-            return {layer: max(rungs[at], self.ladders[layer].floor) for layer in layers}
+        def at(level: int) -> dict[SizeLayer, int]:
+            return {
+                layer: min(before, max(level, self.sizes[layer].floor))
+                for layer, before in zip(layers, now, strict=True)
+            }
 
-        def fits(at: int) -> bool:
-            return self._keeps(limits, {**powers, **shared(at)})
+        def fits(level: int) -> bool:
+            chosen = at(level)
+            if alone is not None and not alone.hold(self._sum(chosen)):
+                return False
+            return self._keeps({**levels, **chosen}, limits)
 
-        found = _first_that_fits(len(rungs), fits)
-        powers.update(shared(found))
-        coarser = shared(min(found + RUNGS_FOR_EXACT, len(rungs) - 1))
-        for at, layer in enumerate(layers[:-1]):
-            less = {other: coarser[other] for other in layers[at + 1 :]}
-            exact = {**powers, **less, layer: self.ladders[layer].floor}
-            if self._keeps(limits, exact):
-                powers.update(exact)
+        chosen = at(_first_that_fits(choices, fits))
+        exact = at(0)
+        if limits.share(self._sum(exact)) <= limits.share(self._sum(chosen)):
+            chosen = exact  # many unlike slices pack worse than the single ones
+        levels.update(chosen)
+
+    def _make_exact(
+        self, levels: dict[SizeLayer, int], layers: Sequence[SizeLayer], limits: Limits
+    ) -> None:
+        """Make layers exact where that costs those that matter less no more than a few levels."""
+        coarser = dict[SizeLayer, int]()
+        for layer in layers:
+            place = LEVELS.index(levels[layer]) + LEVELS_FOR_EXACT
+            coarser[layer] = LEVELS[min(place, len(LEVELS) - 1)]
+        for at, layer in enumerate(layers[:-1], 1):
+            less = {other: coarser[other] for other in layers[at:]}
+            exact = {**levels, **less, layer: self.sizes[layer].floor}
+            if self._keeps(exact, limits):
+                levels.update(exact)
+
+    def _with_part(self, levels: Mapping[SizeLayer, int], limits: Limits) -> Plan:
+        """Choose the layer of which a part can be finer: where most is left to win."""
+        costs = self._costs(levels)
+        merged = [layer for layer, size in self.sizes.items() if levels[layer] > size.floor]
+        if not merged:
+            largest = max(costs, key=lambda layer: limits.share(costs[layer]))
+            return Plan(levels, largest, levels[largest], 0.0, costs)
+        finer = {layer: self.sizes[layer].next_finer(levels[layer]) for layer in merged}
+        more = {layer: self._cost(layer, finer[layer]) + costs[layer] * -1 for layer in merged}
+        refined = max(more, key=lambda layer: limits.share(more[layer]))
+        part = limits.part_that_fits(sum(costs.values(), self.base), more[refined])
+        expected = costs[refined] + more[refined] * part
+        return Plan(levels, refined, finer[refined], part, {**costs, refined: expected})
+
+    def _keeps(self, levels: Mapping[SizeLayer, int], limits: Limits) -> bool:
+        return limits.hold(self.base + self._sum(levels))
+
+    def _sum(self, levels: Mapping[SizeLayer, int]) -> Cost:
+        return sum(self._costs(levels).values(), Cost())
+
+    def _costs(self, levels: Mapping[SizeLayer, int]) -> dict[SizeLayer, Cost]:
+        return {layer: self._cost(layer, level) for layer, level in levels.items()}
+
+    def _cost(self, layer: SizeLayer, level: int) -> Cost:
+        size, share = self.sizes[layer], self.exact.shares.get(layer, 0.0)
+        cost = size.at(level)
+        if not share or level <= size.floor:
+            return cost
+        return cost * (1 - share) + self.exact.costs[layer] * size.correction
 
 
-def _first_that_fits(count: int, fits: Callable[[int], bool]) -> int:
-    """The first of so many places, from fine to coarse, that fits; the last where none does."""
-    if fits(0):
-        return 0
-    low, high = 0, count - 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        if fits(middle):
-            high = middle
-        else:
-            low = middle
-    return high
+def _first_that_fits(choices: Sequence[int], fits: Callable[[int], bool]) -> int:
+    """Return the first choice that fits, of some from fine to coarse; the last if none does."""
+    if len(choices) == 1 or fits(choices[0]):
+        return choices[0]
+    return choices[bisect_left(choices, True, 1, len(choices) - 1, key=fits)]
 
 
-def screen_power(tracks: Sequence[Track]) -> int:
-    """The power of two of ns whose bins are pixels of a screen that shows all slices of tracks."""
+def screen_level(tracks: Sequence[Track]) -> int:
+    """Return the level whose bins are pixels of a screen that shows all slices of tracks."""
     bounds = [
         (int(content.start_ns.min()), int(content.end_ns.max()))
         for content in (track.content for track in tracks)
@@ -304,3 +205,113 @@ def screen_power(tracks: Sequence[Track]) -> int:
         return 0
     span_ns = max(end for _, end in bounds) - min(start for start, _ in bounds)
     return max(span_ns // SCREEN_BINS, 1).bit_length() - 1
+
+
+def choose_exact_steps(
+    runs: Iterable[StepRun],
+    ranks: Sequence[int],
+    tracks: Sequence[Track],
+    sizes: Mapping[SizeLayer, LayerSize],
+    measure: Measure,
+    limits: Limits,
+) -> ExactSteps:
+    """Choose runs of steps until the next one would exceed the limits.
+
+    Each run names anew what it holds, which weighs the more the shorter it is. So what the first
+    one takes is measured, and stands for the others.
+
+    Args:
+        ranks: the rank at each place.
+        limits: those of the runs alone.
+    """
+    starts = _Starts(tracks)
+    chosen, within, costs = list[StepRun](), dict.fromkeys(sizes, 0), dict.fromkeys(sizes, Cost())
+    each: Mapping[SizeLayer, Cost] = {}
+    for run in runs:
+        rank = ranks[run.place]
+        counts = starts.count(rank, run.start_ns, run.end_ns)
+        each = each or {
+            layer: measure(starts.within(rank, layer, run.start_ns, run.end_ns)) * (1 / count)
+            if count
+            else size.at(size.floor) * (1 / max(1, size.elements))
+            for layer, size in sizes.items()
+            for count in [counts.get(layer, 0)]
+        }
+        more = {layer: costs[layer] + each[layer] * count for layer, count in counts.items()}
+        if not limits.hold(sum({**costs, **more}.values(), Cost())):
+            break
+        chosen.append(run)
+        costs |= more
+        for layer, count in counts.items():
+            within[layer] += count
+    windows: dict[int, list[tuple[int, int]]] = {}
+    for run in chosen:
+        windows.setdefault(ranks[run.place], []).append((run.start_ns, run.end_ns))
+    return ExactSteps(
+        tuple(chosen),
+        {rank: tuple(_joined(own)) for rank, own in windows.items()},
+        {layer: min(1.0, count / max(1, sizes[layer].elements)) for layer, count in within.items()},
+        costs,
+    )
+
+
+def _joined(windows: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Join windows that overlap or touch; in order of time."""
+    last: tuple[int, int] | None = None
+    for start_ns, end_ns in sorted(windows):
+        if last is not None and start_ns <= last[1]:
+            last = last[0], max(last[1], end_ns)
+            continue
+        if last is not None:
+            yield last
+        last = start_ns, end_ns
+    if last is not None:
+        yield last
+
+
+class _Starts:
+    """Starts of slices and samples by rank and layer; a rank is sorted when it is needed."""
+
+    def __init__(self, tracks: Sequence[Track]) -> None:
+        self._tracks: dict[int, list[Track]] = {}
+        self._sorted: dict[int, dict[SizeLayer, Int64]] = {}
+        for track in tracks:
+            if track.size_layer is not None and track.rank is not None and track.content:
+                self._tracks.setdefault(track.rank, []).append(track)
+
+    def count(self, rank: int, start_ns: int, end_ns: int) -> dict[SizeLayer, int]:
+        """Count the slices and samples of each layer of a rank that begin in a window."""
+        if rank not in self._sorted:
+            self._sorted[rank] = self._sort(rank)
+        return {
+            layer: int(np.searchsorted(starts_ns, end_ns) - np.searchsorted(starts_ns, start_ns))
+            for layer, starts_ns in self._sorted[rank].items()
+        }
+
+    def within(self, rank: int, layer: SizeLayer, start_ns: int, end_ns: int) -> list[Track]:
+        """Return the tracks of a layer of a rank with what begins in a window."""
+        tracks = [track for track in self._tracks[rank] if track.size_layer == layer]
+        return [_starting_within(track, start_ns, end_ns) for track in tracks]
+
+    def _sort(self, rank: int) -> dict[SizeLayer, Int64]:
+        by_layer: dict[SizeLayer, list[Int64]] = {}
+        for track in self._tracks.get(rank, []):
+            content = track.content
+            if content is not None and track.size_layer is not None:
+                starts_ns = content.start_ns if isinstance(content, Slices) else content.time_ns
+                by_layer.setdefault(track.size_layer, []).append(starts_ns)
+        return {layer: ascending(np.concatenate(starts)) for layer, starts in by_layer.items()}
+
+
+def _starting_within(track: Track, start_ns: int, end_ns: int) -> Track:
+    content = track.content
+    if isinstance(content, Slices):
+        starts = (content.start_ns >= start_ns) & (content.start_ns < end_ns)
+        rows = np.flatnonzero(starts)
+        return replace(track, content=content.take(rows, content.arrows.of(rows)))
+    if content is None:
+        return track
+    rows = np.flatnonzero((content.time_ns >= start_ns) & (content.time_ns < end_ns))
+    return replace(
+        track, content=replace(content, time_ns=content.time_ns[rows], value=content.value[rows])
+    )

@@ -17,9 +17,8 @@ from timeline.encoders.piece_maker import EncodingWorkers, PieceMaker
 from timeline.encoders.pieces import Piece, join_pieces
 from timeline.errors import LimitError
 from timeline.fitting.coarsen_ranks import lowest_floors
-from timeline.fitting.drawn_layer import DrawnLayer
+from timeline.fitting.drawn_layers import DrawnLayer, count_arrows
 from timeline.fitting.limits import Cost, LimitName, Limits
-from timeline.fitting.resolve import count_arrows
 from timeline.frozen import dataclass
 from timeline.layers import SizeLayer
 from timeline.options import ExportOptions
@@ -33,30 +32,13 @@ from timeline.tracks.root_rows import in_order
 from timeline.tracks.verdict_row import VerdictRow, with_verdict
 from timeline.units import spell_count, spell_number
 
-__all__ = [
-    "Arrange",
-    "Describe",
-    "Drawing",
-    "FileNotes",
-    "Kept",
-    "Part",
-    "Picture",
-    "Writer",
-    "Written",
-    "first_moment_ns",
-    "last_moment_ns",
-    "selected_steps",
-    "too_small_error",
-]
-
-
 TIME_BYTES = 8
-"""What a time takes of a column."""
+"""Bytes of a time in a column."""
 
 
 @dataclass(frozen=True)
 class FileNotes:
-    """What a file says of itself: facts for programs; for people notes and what is slow, if any."""
+    """Text of a file about itself: facts for programs, and notes and what is slow for people."""
 
     attributes: tuple[tuple[str, str], ...] = ()
     notes: Notes | None = None
@@ -65,7 +47,7 @@ class FileNotes:
 
 @dataclass(frozen=True)
 class Kept:
-    """What of a selection a file keeps, and what that cost.
+    """The part of a selection that a file keeps, and what that cost.
 
     steps: whose detail is in it. exact: runs of steps that stay exact where others are merged.
     limited_by: the limit that binds, None where nothing had to be left out.
@@ -79,7 +61,7 @@ class Kept:
 
 
 Describe = Callable[[Kept], FileNotes]
-"""What a file says of itself, given what it keeps."""
+"""Makes the text of a file about itself, given what it keeps."""
 
 
 Arrange = Callable[[Sequence[RankFacts], Sequence[RankTracks]], tuple[Track, ...]]
@@ -139,7 +121,7 @@ class Written:
 
 
 def selected_steps(ranks: Sequence[RankFacts]) -> tuple[int, ...]:
-    """All steps of the selection, ascending."""
+    """Return all steps of the selection, ascending."""
     return tuple(sorted({step for facts in ranks for step in facts.steps.iteration.tolist()}))
 
 
@@ -151,13 +133,13 @@ class Drawing:
     tracks: tuple[Track, ...]
     omissions: tuple[Omission, ...]
     floors: Mapping[SizeLayer, int]
-    """At which power layers were merged before."""
+    """The level at which layers were merged before."""
     kept_steps: tuple[int, ...] | None = None
     """Steps whose detail is drawn; None for all."""
 
     @cached_property
     def arrows(self) -> int:
-        """How many arrows there are."""
+        """The number of arrows."""
         return count_arrows(self.tracks)
 
     @property
@@ -178,7 +160,7 @@ class Writer:
     progress: Progress
     arrange: Arrange
     limits: Limits
-    """What no file may exceed."""
+    """No file may exceed them."""
     workers: EncodingWorkers | None = None
     drafts: list[Draft] = field(default_factory=list)
     """All that were written, so that none outlives a failure."""
@@ -221,11 +203,11 @@ class Writer:
             return self.put_together(maker, pieces, picture, tracks, cost)
 
     def maker(self, tracks: Sequence[Track], first_ns: int) -> PieceMaker:
-        """What makes pieces of a file with these rows."""
+        """Return a maker of pieces for a file with these rows."""
         return PieceMaker(self.form, in_order(tracks), first_ns, self.workers)
 
     def picture(self, tracks: Sequence[Track], kept: Kept, first_ns: int | None = None) -> Picture:
-        """All that a file shows: tracks, and what it says of itself."""
+        """Return all that a file shows: tracks, and what it says of itself."""
         about = self.describe(kept)
         start_ns = first_moment_ns(tracks)
         end_ns = max(start_ns, last_moment_ns(tracks))
@@ -272,7 +254,7 @@ class Writer:
 
 
 def first_moment_ns(tracks: Sequence[Track]) -> int:
-    """The first moment of any slice or sample, 0 where there is none."""
+    """Return the first moment of any slice or sample, 0 if there is none."""
     firsts = (
         int(content.start_ns.min()) if isinstance(content, Slices) else int(content.time_ns[0])
         for content in _contents(tracks)
@@ -281,7 +263,7 @@ def first_moment_ns(tracks: Sequence[Track]) -> int:
 
 
 def last_moment_ns(tracks: Sequence[Track]) -> int:
-    """The last moment of any slice or sample, 0 where there is none."""
+    """Return the last moment of any slice or sample, 0 if there is none."""
     lasts = (
         int(content.end_ns.max()) if isinstance(content, Slices) else int(content.time_ns[-1])
         for content in _contents(tracks)
@@ -290,13 +272,13 @@ def last_moment_ns(tracks: Sequence[Track]) -> int:
 
 
 def _contents(tracks: Sequence[Track]) -> Iterator[Slices | Samples]:
-    """What tracks hold, where they hold anything; of each no more than one column is looked at."""
+    """Yield the contents of tracks, where any; of each no more than one column may be read."""
     filled = (track.content for track in tracks if track.content)
     return one_by_one(filled, lambda content: TIME_BYTES * len(content))
 
 
 def too_small_error(limits: Limits, least: Cost) -> LimitError:
-    """The error of limits below the smallest file there is, which takes `least`."""
+    """Return the error of limits below the smallest file there is, which takes `least`."""
     option, number, unit = (
         ("--limit", least.size_bytes, "bytes")
         if limits.binding(least) == "bytes"

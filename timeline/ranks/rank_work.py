@@ -64,16 +64,6 @@ from timeline.sources.source import ReadRequest, Source
 from timeline.tracks.model import element_count
 from timeline.tracks.rank_tracks import DrawnRank, RankTracks, arg_filter
 
-__all__ = [
-    "RankRequest",
-    "coarsen_for_file",
-    "draw_rank_from_records",
-    "draw_rank_from_source",
-    "import_for_workers",
-    "merging_limit",
-]
-
-
 BYTES_OF_ELEMENT = 8
 """With fewer bytes of the file for each slice and sample, tracks may not fit and are measured."""
 SIZE_SLACK = 3.0
@@ -219,8 +209,8 @@ def coarsen_for_file(
     from timeline.encoders.formats import format_of
     from timeline.encoders.piece_maker import PieceMaker
     from timeline.fitting.coarsen_ranks import coarsen_ranks
-    from timeline.fitting.ladder import measure_by
     from timeline.fitting.limits import Limits
+    from timeline.fitting.sizes import measure_by
 
     form = format_of(request.target)
     maker = PieceMaker(form, [track for rank in ranks for track in rank.tracks.tracks], 0)

@@ -8,25 +8,12 @@ from typing import Any
 
 from timeline.errors import spell_ids
 from timeline.figures.parallel_tables import ParallelIndices
-from timeline.fitting.drawn_layer import WHOLE_NS
+from timeline.fitting.drawn_layers import WHOLE_NS
 from timeline.frozen import dataclass
 from timeline.records.counting_rules import CommunicationRule, FreeRule
 from timeline.records.not_given import NO_GRAPH
 from timeline.records.tables import Omission, OmissionCode
 from timeline.units import spell_bytes, spell_count, spell_duration, spell_number
-
-__all__ = [
-    "CsvFile",
-    "ExactStep",
-    "OutputFile",
-    "OverlapRow",
-    "RankReport",
-    "ResolutionRow",
-    "exact_steps_dict",
-    "omission_dict",
-    "spell_exact_steps",
-    "spell_omissions",
-]
 
 
 @dataclass(frozen=True)

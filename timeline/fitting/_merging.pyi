@@ -1,6 +1,0 @@
-def leading(
-    owner: bytes, count: bytes, busy_ns: bytes, most: int, /
-) -> tuple[int, bytes, bytes]: ...
-def sum_names(
-    owner: bytes, name: bytes, count: bytes, busy_ns: bytes, /
-) -> tuple[int, bytes, bytes, bytes, bytes]: ...

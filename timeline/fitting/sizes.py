@@ -1,0 +1,182 @@
+"""Sizes: what each layer takes of a file at each level, measured on a few units of it.
+
+A unit is what is merged at once: short tracks of one layer, or a run of a long one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from timeline.encoders.batches import FIRST_SEQUENCE, TrackBatch, layer_place
+from timeline.encoders.compression import Compression
+from timeline.encoders.piece_maker import PieceMaker
+from timeline.encoders.track_parts import PART_ELEMENTS, split_track
+from timeline.fitting.coarsen import EXACT, Resolution, at_resolution
+from timeline.fitting.limits import Cost, Limits
+from timeline.frozen import dataclass
+from timeline.layers import SIZE_LAYERS, SizeLayer
+from timeline.tracks.model import Slices, Track, element_count
+
+COARSEST = 62
+"""The level that merges all there is: no time span is longer than 2**62 ns."""
+LEVELS = (EXACT, 6, *range(8, 35), 36, 38, 40, 44, COARSEST)
+"""The levels at which a layer may be drawn, the finest first."""
+MEASURED_LEVELS = (EXACT, 6, *range(8, 37, 4), 44, COARSEST)
+"""The levels at which samples of large layers are encoded; others are between them."""
+UNITS = 32
+"""Units of a layer, if it is large enough."""
+LEAST_UNIT_ELEMENTS, MOST_UNIT_ELEMENTS = 1 << 11, 1 << 15
+"""Slices and samples of a unit, before the track that fills it."""
+SAMPLED_UNITS = 3
+"""Units that are measured: an odd number, so that rows of ranks do not repeat at its pace."""
+TRACK_ELEMENTS = 1 << 6
+"""As many elements take the bytes that a track takes, however short it is."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Tracks of one layer, or a run of a track, in which nothing goes on at either end.
+
+    number: its place in the file. sequence: the first of the packet sequences that it may use.
+    start_ns: when the first of it begins.
+    """
+
+    number: int
+    sequence: int
+    layer: SizeLayer
+    tracks: tuple[Track, ...]
+    start_ns: int
+
+    def drawn(self, level: int, windows: Mapping[int, tuple[tuple[int, int], ...]]) -> list[Track]:
+        """Draw its tracks at a level.
+
+        Args:
+            windows: by rank, disjoint [start, end) in ns, ascending, in which nothing is merged.
+        """
+        made = []
+        for track in self.tracks:
+            exact_ns = () if track.rank is None else windows.get(track.rank, ())
+            made.append(at_resolution(track, Resolution(level, exact_ns)))
+        return made
+
+
+def cut_units(tracks: Sequence[Track]) -> dict[SizeLayer, list[Unit]]:
+    """Cut tracks into units, by layer and in the order of the file."""
+    by_layer: dict[SizeLayer, list[Track]] = {}
+    for track in tracks:
+        if track.size_layer is not None and track.content:
+            by_layer.setdefault(track.size_layer, []).append(track)
+    number, sequence = 0, FIRST_SEQUENCE
+    units: dict[SizeLayer, list[Unit]] = {}
+    for layer in sorted(by_layer, key=layer_place):
+        units[layer] = []
+        for group in _groups(by_layer[layer]):
+            units[layer].append(Unit(number, sequence, layer, group, _start_ns(group)))
+            number += 1
+            # Merging leaves fewer elements, which are never cut into more parts.
+            sequence += sum(1 + len(track.content or ()) // PART_ELEMENTS for track in group)
+    return units
+
+
+def _groups(tracks: Sequence[Track]) -> Iterator[tuple[Track, ...]]:
+    most = min(max(element_count(tracks) // UNITS, LEAST_UNIT_ELEMENTS), MOST_UNIT_ELEMENTS)
+    group: list[Track] = []
+    elements = 0
+    for track in tracks:
+        for part in split_track(track, most):
+            group.append(part)
+            elements += len(part.content or ())
+            if elements >= most:
+                yield tuple(group)
+                group, elements = [], 0
+    if group:
+        yield tuple(group)
+
+
+def _start_ns(tracks: Iterable[Track]) -> int:
+    return min(
+        int(content.start_ns.min()) if isinstance(content, Slices) else int(content.time_ns[0])
+        for content in (track.content for track in tracks)
+        if content is not None
+    )
+
+
+Measure: TypeAlias = Callable[[Sequence[Track]], Cost]
+"""Returns the cost of tracks that are encoded together."""
+
+
+def measure_by(maker: PieceMaker, limits: Limits, compression: Compression) -> Measure:
+    """Return a function that encodes tracks as for a file and returns their cost by its limits."""
+
+    def measure(tracks: Sequence[Track]) -> Cost:
+        batch = TrackBatch(tuple(enumerate(tracks, FIRST_SEQUENCE)), maker.first_ns)
+        return limits.cost(len(maker.make(batch, compression, arrows=True)), tracks)
+
+    return measure
+
+
+class LayerSize:
+    """The cost of one layer at each level, with its arrows, as far as a few of its units show."""
+
+    def __init__(self, units: Sequence[Unit], measure: Measure, floor: int) -> None:
+        """floor: the level at which the layer was merged before; nothing is finer."""
+        self.floor = floor
+        self.elements = sum(element_count(unit.tracks) for unit in units)
+        count = min(SAMPLED_UNITS, len(units))
+        sampled = [units[(2 * at + 1) * len(units) // (2 * count)] for at in range(count)]
+        self._weight = _weigh(units) / max(1, _weigh(sampled))
+        self.correction = Cost(1.0, 1.0, 1.0)
+        """The cost of the layer in a file as a multiple of what the samples show."""
+        self._measure = measure
+        self._drawn = {floor: [track for unit in sampled for track in unit.tracks]}
+        self._costs: dict[int, Cost] = {}
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """The levels at which the layer can be drawn, the finest first."""
+        return (self.floor, *(level for level in LEVELS if level > self.floor))
+
+    def next_finer(self, level: int) -> int:
+        """Return the next finer level, or the finest one."""
+        levels = self.levels
+        return levels[max(levels.index(level) - 1, 0)]
+
+    def at(self, level: int) -> Cost:
+        """Return the cost of the layer at a level."""
+        level = max(level, self.floor)
+        finer = max((one for one in MEASURED_LEVELS if one < level), default=EXACT)
+        if level in MEASURED_LEVELS or finer <= self.floor or self._weight == 1:
+            return self._at(level)
+        coarser = min(one for one in MEASURED_LEVELS if one > level)
+        return self._at(finer).between(self._at(coarser), (level - finer) / (coarser - finer))
+
+    def _at(self, level: int) -> Cost:
+        if level not in self._costs:
+            self._costs[level] = self._measure(self._sample_at(level)) * self._weight
+        return self._costs[level] * self.correction
+
+    def _sample_at(self, level: int) -> list[Track]:
+        """Draw the sampled units, starting from the next finer level at which they are drawn."""
+        if level not in self._drawn:
+            finer = self._drawn[max(one for one in self._drawn if one < level)]
+            resolution = Resolution(level)
+            self._drawn[level] = [at_resolution(track, resolution) for track in finer]
+        return self._drawn[level]
+
+
+def _weigh(units: Iterable[Unit]) -> int:
+    """Return what units take, about, in elements."""
+    return sum(element_count(unit.tracks) + TRACK_ELEMENTS * len(unit.tracks) for unit in units)
+
+
+def measure_layers(
+    tracks: Sequence[Track], measure: Measure, floors: Mapping[SizeLayer, int]
+) -> dict[SizeLayer, LayerSize]:
+    """Return the sizes of all layers that hold anything, the most important layer first."""
+    units = cut_units(tracks)
+    return {
+        layer: LayerSize(units[layer], measure, floors.get(layer, EXACT))
+        for layer in SIZE_LAYERS
+        if layer in units
+    }
