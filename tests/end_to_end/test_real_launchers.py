@@ -109,6 +109,7 @@ def test_numbers_of_autograd_join_what_the_trace_does_not() -> None:
         ("gpu/mi300/resnet_act_checkpoint.json.gz", 0.74),
     ],
 )
+@pytest.mark.filterwarnings("ignore:.*in the middle of the work")
 def test_all_computing_is_in_the_tables_and_most_has_an_operator(name: str, known: float) -> None:
     """What a CUDA graph launched has no operator, nor has what was launched before recording."""
     with open_profile(_data(name)) as profile:
