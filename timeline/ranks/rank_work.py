@@ -31,7 +31,6 @@ from timeline.analysis.overlap import (
     overlap_within,
     totals_by_period,
 )
-from timeline.analysis.path.op_delays import op_delays
 from timeline.analysis.path.path_items import RankPath
 from timeline.analysis.path.rank_path import rank_path
 from timeline.analysis.questions import EVERY_ROW, Questions
@@ -288,14 +287,12 @@ def _with_answers(
 
 def _collectives_of(records: Records, part: Cut, request: RankRequest) -> RankCollectives:
     """The collectives of all records, of which those of the part are selected."""
-    told_by_causes = request.questions.causes and request.is_first
     return rank_collectives(
         records,
         part.op_iterations,
         part.op_rows,
         read_ranks=request.read_ranks,
         recorded=Layer.COMMUNICATION in request.read_layers or records.hardware == GPU,
-        delays=len(request.read_ranks) > 1 and not told_by_causes and not records.tables_only,
     )
 
 
@@ -356,11 +353,8 @@ def _with_causes(
             most = MOST_ITEMS // max(request.ranks, 1)
             recording = record_rank(records, part.membership, collectives.ops.selected, most)
         path = rank_path(records, collectives.ops.selected, facts.device_end_ns)
-    computing_ns, host_ns = op_delays(path.items, len(collectives.ops))
-    ops = replace(collectives.ops, computing_before_ns=computing_ns, host_before_ns=host_ns)
     return replace(
         facts,
-        collectives=replace(collectives, ops=ops),
         work=work,
         launchers=launcher_figures(records),
         path=path,

@@ -16,10 +16,9 @@ from timeline.analysis.path.device_order import (
     ordered_items,
     waits_for_device,
 )
-from timeline.analysis.path.item_runs import ItemRuns
 from timeline.analysis.path.longest_calls import longest_calls
 from timeline.analysis.path.path_items import PathItems, RankPath
-from timeline.columns.columns import Bool, Int64, Rows, ascending
+from timeline.columns.columns import Bool, Codes, Int64, Rows, ascending
 from timeline.columns.distinct import distinct, rows_by_value
 from timeline.columns.strings import StringPool
 from timeline.records.not_given import NO_ID, NO_TIME
@@ -101,7 +100,32 @@ def _reachable(items: PathItems, step_ends_ns: Int64) -> Bool:
     reached = items.collective != NO_ID
     reached[ends[at[at >= 0]]] = True
     reached[ends[-1:]] = True
-    return ItemRuns(items.before).leading_to(reached)
+    return leading_items(items.before, reached)
+
+
+def leading_items(before: Codes, reached: Bool) -> Bool:
+    """Return the items that are reached, and all that lead to them, (n,).
+
+    Nearly all items waited for the one just before. So runs of such items are gone through one by
+    one, and what lies within them as columns.
+
+    Args:
+        before: (n,) the earlier row that each item waited for, NO_ID for none.
+    """
+    begins = before != np.arange(-1, len(before) - 1)
+    begins[:1] = True
+    run = np.cumsum(begins) - 1
+    earlier = before[begins]
+    last = np.full(len(earlier), NO_ID)
+    rows = np.flatnonzero(reached)
+    # Of several rows of a run the last one stays.
+    last[run[rows]] = rows
+    upto, earlier_run = last.tolist(), run[earlier].tolist()
+    for at, row in reversed(list(enumerate(earlier.tolist()))):
+        if upto[at] != NO_ID and row != NO_ID:
+            upto[earlier_run[at]] = max(upto[earlier_run[at]], row)
+    leading: Bool = np.arange(len(run)) <= np.array(upto, np.intp)[run]
+    return leading
 
 
 def _renumbered(items: PathItems, kept: Bool) -> PathItems:

@@ -12,11 +12,9 @@ import numpy.typing as npt
 
 from timeline.analysis.waits.arrivals import RankArrivals, measure_arrivals
 from timeline.analysis.waits.group_members import group_in_name
-from timeline.columns.columns import Bool, Codes, Int64, Rows, ascending, column
-from timeline.columns.constant import constant
+from timeline.columns.columns import Bool, Codes, Int64, Rows, column
 from timeline.columns.distinct import distinct, distinct_pairs
 from timeline.columns.group_by import count_turns
-from timeline.columns.intervals import covered_until, union, union_of_sets
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.frozen import dataclass
 from timeline.patterns import compile_late
@@ -24,7 +22,7 @@ from timeline.records.clock import ClockMove
 from timeline.records.collective_kinds import KINDS, UNKNOWN_OP, collective_kind
 from timeline.records.data_types import element_bytes
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
-from timeline.records.tables import CommunicationOps, Records, Spans, Tasks
+from timeline.records.tables import CommunicationOps, Records, Spans
 
 __all__ = [
     "NO_KIND",
@@ -62,9 +60,7 @@ class Collectives(Spans):
     its communicator, NO_ID where the source does not count them. launched: whether its launch is
     in the profile. size_bytes: what one rank puts in (count and data type), NO_ID where that is
     not known. moved_bytes: what it sends over links as the profiler sums it up, NO_ID likewise.
-    computing_before_ns and host_before_ns: how long its start depended on computing, and on the
-    host, since its op before (see `op_delays`); where causes are not asked for, how long the device
-    computed, and did nothing; 0 of a rank that is read alone. selected: whether it is drawn; clocks
+    selected: whether it is drawn; clocks
     are aligned by all ops, so that a part of a profile lies where the whole does.
     """
 
@@ -82,8 +78,6 @@ class Collectives(Spans):
     iteration: Int64 = column(np.int64, NO_ID)
     size_bytes: Int64 = column(np.int64, NO_ID)
     moved_bytes: Int64 = column(np.int64, NO_ID)
-    computing_before_ns: Int64 = column(np.int64, 0)
-    host_before_ns: Int64 = column(np.int64, 0)
     selected: Bool = column(np.bool_, 1)
 
 
@@ -117,7 +111,6 @@ def rank_collectives(
     *,
     read_ranks: frozenset[int] = frozenset(),
     recorded: bool = True,
-    delays: bool = True,
 ) -> RankCollectives:
     """The collectives of a rank.
 
@@ -133,8 +126,6 @@ def rank_collectives(
         selected: rows of the ops that are drawn, None for all.
         read_ranks: the ranks that are read.
         recorded: whether HCCL tasks were read, if there are any.
-        delays: whether it is told how long the device computed, and did nothing, before each, by
-            which ranks are compared.
     """
     order = np.argsort(records.ops.start_ns, kind="stable")
     ops, iterations = records.ops.take(order), iterations[order]
@@ -153,9 +144,6 @@ def rank_collectives(
     key = pair = np.full(len(ops), NO_ID, np.int64)
     if records.numbered_ops:
         key, pair = _keys_by_name(named, kinds, which, iterations)
-    computing_ns = idle_ns = constant(0, len(ops), np.int64)
-    if delays:
-        computing_ns, idle_ns = _since_op_before(records.tasks, ops)
     made = Collectives(
         ops.start_ns,
         ops.end_ns,
@@ -173,8 +161,6 @@ def rank_collectives(
         iterations,
         _sizes_bytes(ops, pool),
         ops.moved_bytes,
-        computing_ns,
-        idle_ns,
         np.ones(len(ops), np.bool_) if selected is None else np.isin(order, selected),
     )
     arrivals = measure_arrivals(records, ops, read_ranks, recorded=recorded)
@@ -237,22 +223,3 @@ def _sizes_bytes(ops: CommunicationOps, pool: StringPool) -> Int64:
     width = widths[ops.data_type]
     known = (ops.count != NO_ID) & (width > 0)
     return np.where(known, ops.count * width, NO_ID)
-
-
-def _since_op_before(tasks: Tasks, ops: CommunicationOps) -> tuple[Int64, Int64]:
-    """How long the device computed, and idled, from the end of the op before to each start.
-
-    Before the first op it counts from the first task. Ops are in order of their start.
-    """
-    if not len(ops):
-        return ops.start_ns, ops.start_ns
-    compute_start_ns, compute_end_ns = tasks.start_ns[tasks.compute], tasks.end_ns[tasks.compute]
-    computing = union(compute_start_ns, compute_end_ns)
-    busy = union_of_sets(computing, union(ops.start_ns, ops.end_ns))
-    ends_ns = ascending(ops.end_ns)
-    before = np.searchsorted(ends_ns, ops.start_ns, side="right") - 1
-    first_ns = min(ops.start_ns[0], compute_start_ns.min(initial=ops.start_ns[0]))
-    since_ns = np.where(before >= 0, ends_ns[before], first_ns)
-    computing_ns = covered_until(computing, ops.start_ns) - covered_until(computing, since_ns)
-    busy_ns = covered_until(busy, ops.start_ns) - covered_until(busy, since_ns)
-    return computing_ns, ops.start_ns - since_ns - busy_ns

@@ -14,11 +14,10 @@ from timeline.analysis.waits.last_arrivals import LastArrivals, find_last_arriva
 from timeline.analysis.waits.matched_sends import Pairs, match_sends
 from timeline.analysis.waits.shared_ops import (
     Islands,
-    Segments,
     SharedOps,
     find_shared_ops,
 )
-from timeline.columns.columns import Bool, ColumnTable, Float64, Int64, Rows, column
+from timeline.columns.columns import Bool, ColumnTable, Float64, Int64, column
 from timeline.columns.distinct import distinct
 from timeline.columns.group_by import group_by
 from timeline.frozen import dataclass
@@ -43,8 +42,6 @@ MOVES_ALL_ONCE = frozenset({"Broadcast", "Reduce"})
 """Kinds that move all of the data once."""
 SIZE_IS_PER_RANK = frozenset({"AllGather", "ReduceScatter"})
 """Kinds whose size, as a rank tells it, is one rank's part of the data."""
-LEAST_TOLD = 0.1
-"""So much of how late a rank is must be due to its computing or its host since its op before."""
 
 
 class Waits(ColumnTable):
@@ -89,8 +86,7 @@ class Stragglers(ColumnTable):
     HCCL tasks have neither names nor ranks. shared_ns, unmatched_ns, and so on: the time that they
     took, point_to_point_ns what sends and receives took.
     times_last: how often it came last. waited_ns: how long it waited. caused_ns: how long others
-    that are read waited for it, of which compute_late_ns is due to its computing longer than they
-    did, and host_late_ns to its host. slowest_ns: the longest it kept one waiting.
+    that are read waited for it. slowest_ns: the longest it kept one waiting.
     """
 
     shared: Int64 = column(np.int64)
@@ -103,8 +99,6 @@ class Stragglers(ColumnTable):
     times_last: Int64 = column(np.int64)
     waited_ns: Int64 = column(np.int64)
     caused_ns: Int64 = column(np.int64)
-    compute_late_ns: Int64 = column(np.int64)
-    host_late_ns: Int64 = column(np.int64)
     slowest_ns: Int64 = column(np.int64)
     unknown: Int64 = column(np.int64, 0)
     unnamed: Int64 = column(np.int64, 0)
@@ -150,8 +144,7 @@ class Waiting:
     """Who waited for whom.
 
     mismatched: ops that look alike on several ranks but were over on one before another came, so
-    that they cannot be one. compute_late_ns: (waits,) how much of each wait is due to the last rank
-    computing longer, and not to its host.
+    that they cannot be one.
     """
 
     waits: Waits
@@ -160,7 +153,6 @@ class Waiting:
     mismatched: int
     basis: Basis = field(default_factory=Basis)
     waited_for: WaitedFor = field(default_factory=WaitedFor.empty)
-    compute_late_ns: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 def measure_waiting(
@@ -190,16 +182,14 @@ def measure_waiting(
     waits = _waits(shared, arrivals, slack_ns, islands)
     known = shared.rows_where(arrivals.known)
     parties = _parties(ranks, joint, shared, arrivals)
-    compute_late_ns = _compute_late_ns(known, waits)
     order = np.lexsort((waits.row, waits.rank))
     return Waiting(
         waits.take(order),
-        _stragglers(ranks, parties, known, waits, compute_late_ns),
+        _stragglers(ranks, parties, known, waits),
         _pairs(ranks, int(islands.doubt_ns.max(initial=slack_ns))),
         mismatched,
         _basis(ranks, parties, known.count),
         _waited_for(waits),
-        compute_late_ns[order],
     )
 
 
@@ -367,37 +357,27 @@ def _stragglers(
     parties: Sequence[Int64],
     shared: SharedOps,
     waits: Waits,
-    compute_late_ns: Int64,
 ) -> Stragglers:
     """Sum up over the collectives of each rank.
 
-    waits, compute_late_ns: in order of `shared`.
+    waits: in order of `shared`.
     """
     count = len(ranks)
     is_last = (shared.rank == waits.last) & (shared.row == waits.last_row)
-    waited_by_op, compute_by_op = np.zeros((2, shared.count), np.int64)
+    waited_by_op = np.zeros(shared.count, np.int64)
     # Nobody is named for what clocks do not tell.
     is_unclear = (waits.last != NO_ID) & (waits.last_rank == NO_ID)
     clear_ns = np.where(is_unclear, 0, waits.waited_ns)
     np.add.at(waited_by_op, shared.op, clear_ns)
-    np.add.at(compute_by_op, shared.op, np.where(is_unclear, 0, compute_late_ns))
     longest_by_op = shared.over(np.maximum, clear_ns)
     op_unclear = shared.over(np.maximum, is_unclear.astype(np.int64)) > longest_by_op
     is_last &= ~op_unclear[shared.op]
     late_rank, late_op = shared.rank[is_last], shared.op[is_last]
-    caused_ns = waited_by_op[late_op]
-    compute_ns = compute_by_op[late_op]
     took_part, took_ns = _by_party(ranks, parties)
-    sums = np.zeros((5, count), np.int64)
-    np.maximum.at(sums[0], late_rank, longest_by_op[late_op])
-    for total, rank, values in zip(
-        sums[1:],
-        (shared.rank, late_rank, late_rank, late_rank),
-        (waits.waited_ns, caused_ns, compute_ns, caused_ns - compute_ns),
-        strict=True,
-    ):
-        np.add.at(total, rank, values)
-    names = ("slowest_ns", "waited_ns", "caused_ns", "compute_late_ns", "host_late_ns")
+    slowest_ns, waited_ns, caused_ns = np.zeros((3, count), np.int64)
+    np.maximum.at(slowest_ns, late_rank, longest_by_op[late_op])
+    np.add.at(waited_ns, shared.rank, waits.waited_ns)
+    np.add.at(caused_ns, late_rank, waited_by_op[late_op])
     return Stragglers.of(
         count,
         {
@@ -405,7 +385,9 @@ def _stragglers(
             **{f"{party.name.lower()}_ns": took_ns[party] for party in _COMPARED},
             "point_to_point_ns": took_ns[_Party.POINT_TO_POINT],
             "times_last": np.bincount(late_rank, minlength=count),
-            **dict(zip(names, sums, strict=True)),
+            "waited_ns": waited_ns,
+            "caused_ns": caused_ns,
+            "slowest_ns": slowest_ns,
         },
     )
 
@@ -417,43 +399,6 @@ def _by_party(ranks: Sequence[RankCollectives], parties: Sequence[Int64]) -> tup
         np.add.at(count[:, at], party, 1)
         np.add.at(took_ns[:, at], party, rank.ops.end_ns - rank.ops.start_ns)
     return count, took_ns
-
-
-def _compute_late_ns(shared: SharedOps, waits: Waits) -> Int64:
-    """How much of each wait is due to the last rank computing longer, in the order of `shared`.
-
-    Since its op before, its computing, and its host, took so much longer than the median of all. A
-    rank of which neither did, for how late it is, is still late by what it was late by before; by
-    its host where it never was.
-    """
-    ops = Segments(shared.op, shared.count)
-    is_last = (shared.rank == waits.last) & (shared.row == waits.last_row)
-    start_ns = shared.take("start_ns")
-    # Unix times of nanoseconds are no floats, times from the first arrival are.
-    after_ns = start_ns - shared.over(np.minimum, start_ns)[shared.op]
-    computing_ns, host_ns = (
-        shared.take(name) for name in ("computing_before_ns", "host_before_ns")
-    )
-    late, compute, host = np.zeros((3, shared.count))
-    for found, values in ((late, after_ns), (compute, computing_ns), (host, host_ns)):
-        excess = values - ops.medians(values.astype(np.float64))[shared.op]
-        found[shared.op[is_last]] = np.maximum(excess[is_last], 0.0)
-    both = compute + host
-    told = (both > 0) & (both >= LEAST_TOLD * late)
-    share = np.divide(compute, both, out=np.zeros(shared.count), where=told)
-    order = np.flatnonzero(is_last)
-    order = order[np.lexsort((shared.row[order], shared.rank[order]))]
-    share[shared.op[order]] = _carried(share, told, shared.op[order], shared.rank[order])
-    return np.rint(waits.waited_ns * share[shared.op]).astype(np.int64)
-
-
-def _carried(share: Float64, told: Bool, ops: Rows, rank: Rows) -> Float64:
-    """The share of each op, in order of rank and time; of one not told, that of the one before."""
-    row = np.where(told[ops], np.arange(len(ops)), NO_ID)
-    last = np.maximum.accumulate(row)
-    same_rank = (last != NO_ID) & (rank[last] == rank)
-    carried: Float64 = np.where(same_rank, share[ops[last]], 0.0)
-    return carried
 
 
 def _pairs(ranks: Sequence[RankCollectives], slack_ns: int) -> Pairs:
