@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from timeline.analysis.path.critical_path import CriticalPath
-from timeline.analysis.path.path_items import PathKind
+from timeline.analysis.path.critical_path import CriticalPath, PathKind
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waits.exposed_waiting import ExposedParts, split_exposed
 from timeline.analysis.waits.waiting import Stragglers, WaitedFor, Waits

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from timeline.analysis.chosen_detail import ChosenDetail
 from timeline.analysis.rank_facts import RankFacts
+from timeline.analysis.selected_rank import ChosenDetail
 from timeline.analysis.telling_steps import StepRun
 from timeline.columns.columns import Int64
 from timeline.fitting.exact_file import try_exact

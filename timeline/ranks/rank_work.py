@@ -11,17 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
-from timeline.analysis.allocated_memory import allocated_memory
-from timeline.analysis.chosen_detail import ChosenDetail, with_chosen_detail
 from timeline.analysis.cut import Cut, cut, cut_steps, cut_window
-from timeline.analysis.drawn_records import drawn_records, omissions_of_drawn
 from timeline.analysis.filed_times import filed_totals, with_filed_times
 from timeline.analysis.gains.recording import MOST_ITEMS, Recording, record_rank
 from timeline.analysis.idle.idle_causes import measure_idle
 from timeline.analysis.idle.idle_sums import IdleCause
 from timeline.analysis.idle.lost_kernels import cut_off_before, with_lost_kernels
-from timeline.analysis.memory_peaks import memory_peaks
-from timeline.analysis.memory_samples import with_memory_of_graphs
+from timeline.analysis.memory import allocated_memory, memory_peaks, with_memory_of_graphs
 from timeline.analysis.ordinary_steps import ordinary_steps
 from timeline.analysis.overlap import (
     Overlap,
@@ -31,7 +27,7 @@ from timeline.analysis.overlap import (
     overlap_within,
     totals_by_period,
 )
-from timeline.analysis.path.path_items import RankPath
+from timeline.analysis.path.critical_path import RankPath
 from timeline.analysis.path.rank_path import rank_path
 from timeline.analysis.questions import EVERY_ROW, Questions
 from timeline.analysis.rank_facts import (
@@ -40,14 +36,20 @@ from timeline.analysis.rank_facts import (
     collect_facts,
     collect_profile_facts,
 )
-from timeline.analysis.selected_rank import DrawOptions, SelectedRank
+from timeline.analysis.selected_rank import (
+    ChosenDetail,
+    DrawOptions,
+    SelectedRank,
+    drawn_records,
+    omissions_of_drawn,
+    with_chosen_detail,
+)
 from timeline.analysis.single_records import single_records
 from timeline.analysis.step_membership import Membership
 from timeline.analysis.waits.collectives import RankCollectives, rank_collectives
 from timeline.analysis.work.computed_work import computed_work
 from timeline.analysis.work.launching_operators import launcher_figures, with_launchers
-from timeline.analysis.work.operator_steps import operator_steps
-from timeline.analysis.work.operators import host_operators
+from timeline.analysis.work.operators import host_operators, operator_steps
 from timeline.analysis.work.task_sums import sum_tasks
 from timeline.columns.intervals import subtract, union
 from timeline.frozen import dataclass
@@ -189,7 +191,7 @@ def draw_rank_from_records(records: Records, request: RankRequest) -> DrawnRank:
     if Layer.COUNTERS in request.drawn_layers:
         records = with_memory_of_graphs(records)
     if request.questions.compare:
-        from timeline.analysis.work.launch_classes import with_work_classes
+        from timeline.analysis.work.work_classes import with_work_classes
 
         records = with_work_classes(records)
     told = replace(records, omissions=omissions_of_drawn(records, request.drawn_layers))
@@ -318,7 +320,7 @@ def _ordinary_facts(
 
 def _with_sums(facts: RankFacts, part: Cut, request: RankRequest) -> RankFacts:
     """The facts with the sums that only a comparison shows, of records that may not be drawn."""
-    from timeline.analysis.work.launch_classes import sum_classes
+    from timeline.analysis.work.work_classes import sum_classes
 
     facts = replace(
         facts,

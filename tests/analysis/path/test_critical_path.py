@@ -15,16 +15,17 @@ from tests.support.random_records import Sizes, random_records
 from tests.support.simulated_cluster import COMPUTE_NS, TRANSFER_NS, Cluster, simulate
 from timeline.analysis.path.critical_path import (
     CriticalPath,
+    PathItems,
+    PathKind,
     PathRank,
     PathSteps,
+    RankPath,
     Segments,
     find_critical_path,
 )
-from timeline.analysis.path.op_arrivals import OpArrivals, op_arrivals
-from timeline.analysis.path.path_items import PathItems, PathKind, RankPath
 from timeline.analysis.path.rank_path import leading_items, rank_path
 from timeline.analysis.waits.collectives import rank_collectives
-from timeline.analysis.waits.waiting import measure_waiting
+from timeline.analysis.waits.waiting import OpArrivals, measure_waiting, op_arrivals
 from timeline.records.clock import ClockMove
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Records, Tasks

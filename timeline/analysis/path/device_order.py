@@ -9,21 +9,12 @@ import numpy as np
 
 from timeline.analysis.idle.call_kinds import names_waiting_for_device
 from timeline.analysis.idle.device_items import DeviceItems, device_items
-from timeline.analysis.path.path_items import PathKind
+from timeline.analysis.path.critical_path import PathKind
 from timeline.columns.columns import Bool, Codes, Int64, Rows
 from timeline.columns.distinct import distinct, rows_by_value
 from timeline.columns.intervals import open_at, union
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Records, Tasks
-
-__all__ = [
-    "LEAST_DELAY_NS",
-    "before_on_device",
-    "item_collectives",
-    "item_kinds",
-    "ordered_items",
-    "waits_for_device",
-]
 
 LEAST_DELAY_NS = 2_000
 """A task that starts so soon after the one before was not kept waiting by anything else."""

@@ -7,9 +7,8 @@ from dataclasses import field
 import numpy as np
 
 from timeline.analysis.idle.device_items import TASK_QUEUE
-from timeline.analysis.work.call_chains import NO_PATH, ModulePaths
-from timeline.analysis.work.call_tree import NO_CALL, CallTree
-from timeline.analysis.work.framework_calls import MODULE, launch_name
+from timeline.analysis.work.framework_calls import MODULE, NO_CALL, CallTree, launch_name
+from timeline.analysis.work.launching_operators import NO_PATH, ModulePaths
 from timeline.analysis.work.task_sums import are_hccl_tasks
 from timeline.columns.columns import (
     Bool,
@@ -37,15 +36,6 @@ from timeline.records.tables import (
     Records,
     Tasks,
 )
-
-__all__ = [
-    "MOST_ROWS",
-    "FrameworkSums",
-    "ModuleTimes",
-    "OperatorRules",
-    "OperatorTimes",
-    "sum_framework",
-]
 
 MOST_ROWS = 1 << 14
 """Rows of a table of one rank: operators beyond them lose their shapes, modules are left out."""
