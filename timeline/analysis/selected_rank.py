@@ -10,7 +10,7 @@ from timeline.analysis.cut import Cut, cut, cut_window, device_span_ns
 from timeline.analysis.idle.idle_causes import RankIdle
 from timeline.analysis.overlap import Overlap, OverlapTotals
 from timeline.analysis.sound_records import drop_early_arrows
-from timeline.columns.columns import Bool, ColumnTable, Int64
+from timeline.columns.columns import Int64
 from timeline.columns.distinct import distinct
 from timeline.frozen import dataclass
 from timeline.layers import HOST_LAYERS, Layer
@@ -118,8 +118,12 @@ def with_chosen_detail(selected: SelectedRank, chosen: ChosenDetail) -> Selected
     """What is selected of a rank, with the detail of nothing but what was chosen."""
     full = selected.records
     if chosen.window_ns is not None:
-        empty = chosen.window_ns[0] >= chosen.window_ns[1]
-        detail = _nothing(full) if empty else cut_window(selected.cut, *chosen.window_ns).records
+        if chosen.window_ns[0] < chosen.window_ns[1]:
+            detail = cut_window(selected.cut, *chosen.window_ns).records
+        else:
+            detail = full.filter(
+                **{table: np.zeros(len(getattr(full, table)), np.bool_) for table in _DETAIL}
+            )
     else:
         detail = cut(full, Selection(steps=chosen.steps)).records
     span = device_span_ns(full)
@@ -198,28 +202,13 @@ def _count_left_out(starts_ns: Int64, whole_ns: Int64, drawn_ns: Int64) -> Int64
     return left_out
 
 
-def _nothing(records: Records) -> Records:
-    def none(table: ColumnTable) -> Bool:
-        return np.zeros(len(table), np.bool_)
-
-    return records.filter(
-        tasks=none(records.tasks),
-        ops=none(records.ops),
-        planes=none(records.planes),
-        host=none(records.host),
-        samples=none(records.samples),
-    )
+_DETAIL = ("tasks", "ops", "planes", "host", "samples")
+"""The tables whose rows the detail draws."""
 
 
 def count_detail_rows(records: Records) -> int:
-    """How many rows of records the detail draws."""
-    return (
-        len(records.tasks)
-        + len(records.planes)
-        + len(records.ops)
-        + len(records.host)
-        + len(records.samples)
-    )
+    """Return how many rows of records the detail draws."""
+    return sum(len(getattr(records, table)) for table in _DETAIL)
 
 
 def detail_omission(selected: SelectedRank) -> Omission | None:

@@ -20,7 +20,7 @@ from timeline.analysis.waits.shared_ops import (
 )
 from timeline.columns.columns import Bool, Codes, ColumnTable, Float64, Int64, column
 from timeline.columns.distinct import distinct
-from timeline.columns.group_by import group_by, rows_before
+from timeline.columns.group_by import rows_before, sum_rows
 from timeline.frozen import dataclass
 from timeline.records.collective_kinds import BATCH, POINT_TO_POINT
 from timeline.records.not_given import NO_ID, NO_TIME
@@ -221,14 +221,9 @@ def _waits(shared: SharedOps, arrivals: LastArrivals, slack_ns: int, islands: Is
 def _waited_for(waits: Waits) -> WaitedFor:
     """Whom each rank waited for, over all collectives."""
     waited = waits.take(waits.waited_ns > 0)
-    groups = group_by(len(waited), [waited.rank, waited.last_rank])
-    rows = WaitedFor(
-        waited.rank[groups.first],
-        waited.last_rank[groups.first],
-        waited.last_profiled[groups.first],
-        groups.count(),
-        groups.sum(waited.waited_ns),
-    )
+    once = np.ones(len(waited), np.int64)
+    every = WaitedFor(waited.rank, waited.last_rank, waited.last_profiled, once, waited.waited_ns)
+    rows, _ = sum_rows(every, ("rank", "last_rank"), ("times", "waited_ns"))
     return rows.take(np.lexsort((rows.last_rank, -rows.waited_ns, rows.rank)))
 
 

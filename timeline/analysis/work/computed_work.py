@@ -244,20 +244,20 @@ class ComputingCauses(ColumnTable):
     those of the peers.
     """
 
-    cause: Int64 = column(np.int64)
-    peers: Int64 = column(np.int64)
-    same_work: Int64 = column(np.int64)
+    cause: Int64 = column(np.int64, ComputingCause.NONE)
+    peers: Int64 = column(np.int64, 0)
+    same_work: Int64 = column(np.int64, 0)
     """1 where the peers do the same work, 0 where they are others."""
     computing_ns: Int64 = column(np.int64)
-    peer_ns: Int64 = column(np.int64)
+    peer_ns: Int64 = column(np.int64, 0)
     """The median of the peers."""
     frequency_mhz: Float64 = column(np.float64, FLOAT_NOT_GIVEN)
     peer_frequency_mhz: Float64 = column(np.float64, FLOAT_NOT_GIVEN)
     type: Codes = column(np.int32, NO_NAME)
-    type_ns: Int64 = column(np.int64)
-    peer_type_ns: Int64 = column(np.int64)
-    count: Float64 = column(np.float64)
-    peer_count: Float64 = column(np.float64)
+    type_ns: Int64 = column(np.int64, 0)
+    peer_type_ns: Int64 = column(np.int64, 0)
+    count: Float64 = column(np.float64, 0)
+    peer_count: Float64 = column(np.float64, 0)
 
 
 @dataclass(frozen=True)
@@ -292,15 +292,16 @@ def computing_causes(works: Sequence[RankWork]) -> ComputingFigures:
     """
     strings = StringPool()
     measured = _Measured.of(works, strings)
-    everyone = np.zeros(len(works), np.int64)
     levels = [
         (ComputingCause.OPERATORS, peer_classes(works)),
         (ComputingCause.SHAPES, _classes([work.types_digest for work in works])),
-        (ComputingCause.WORK, everyone),
+        (ComputingCause.WORK, np.zeros(len(works), np.int64)),
     ]
-    computes = np.flatnonzero(measured.mean_ns > 0)
-    rows = [_row(measured, rank) for rank in range(len(works))]
-    waiting = computes
+    waiting = computes = np.flatnonzero(measured.mean_ns > 0)
+    rows = [
+        {"computing_ns": own_ns, "frequency_mhz": own_mhz}
+        for own_ns, own_mhz in zip(measured.mean_ns, measured.frequency_mhz, strict=True)
+    ]
     for otherwise, classes in levels:
         members = computes[np.argsort(classes[computes], kind="stable")]
         bounds = np.flatnonzero(np.diff(classes[members])) + 1
@@ -311,20 +312,12 @@ def computing_causes(works: Sequence[RankWork]) -> ComputingFigures:
             middle = measured.median(ranks)
             for rank in asked.tolist():
                 # The median of two would lie between both, of which each has the other as peer.
-                its = middle if len(ranks) > 2 else measured.median(ranks[ranks != rank])
-                rows[rank] = _compared(measured, rank, its, len(ranks) - 1, otherwise)
+                peers = middle if len(ranks) > 2 else measured.median(ranks[ranks != rank])
+                rows[rank] |= _compared(measured, rank, peers, otherwise)
+                rows[rank]["peers"] = len(ranks) - 1
             waiting = np.setdiff1d(waiting, asked)
-    return ComputingFigures(tuple(strings), ComputingCauses.concat(rows))
-
-
-@dataclass(frozen=True)
-class _Median:
-    """What some ranks compute per step, each value the median of them."""
-
-    mean_ns: int
-    frequency_mhz: float
-    type_ns: Int64
-    count: Float64
+    tables = [ComputingCauses.of(1, {name: [value] for name, value in row.items()}) for row in rows]
+    return ComputingFigures(tuple(strings), ComputingCauses.concat(tables))
 
 
 @dataclass(frozen=True)
@@ -342,74 +335,52 @@ class _Measured:
     @classmethod
     def of(cls, works: Sequence[RankWork], strings: StringPool) -> _Measured:
         codes = [strings.codes(work.strings) for work in works]
+        mean_ns, frequency_mhz = np.zeros(len(works), np.int64), np.zeros(len(works))
         type_ns = np.zeros((len(works), len(strings)), np.int64)
         count = np.zeros((len(works), len(strings)))
         for rank, (work, code) in enumerate(zip(works, codes, strict=True)):
-            steps = max(work.steps, 1)
+            steps, mhz = max(work.steps, 1), work.frequency_mhz
+            mean_ns[rank] = (work.computing_ns + steps // 2) // steps if work.steps else 0
+            frequency_mhz[rank] = FLOAT_NOT_GIVEN if mhz is None else mhz
             type_ns[rank, code[work.times.type]] = (work.times.total_ns + steps // 2) // steps
             count[rank, code[work.times.type]] = work.times.count / steps
-        steps_ns = [
-            (work.computing_ns + work.steps // 2) // work.steps if work.steps else 0
-            for work in works
-        ]
-        recorded = [
-            FLOAT_NOT_GIVEN if work.frequency_mhz is None else work.frequency_mhz for work in works
-        ]
-        return cls(np.array(steps_ns, np.int64), np.array(recorded, np.float64), type_ns, count)
+        return cls(mean_ns, frequency_mhz, type_ns, count)
 
-    def median(self, ranks: Rows) -> _Median:
-        """The medians of some ranks, at least one."""
+    def median(self, ranks: Rows) -> _Measured:
+        """Return the medians of some ranks, at least one, as those of one rank."""
         recorded = self.frequency_mhz[ranks][~np.isnan(self.frequency_mhz[ranks])]
-        return _Median(
-            int(np.median(self.mean_ns[ranks])),
-            float(np.median(recorded)) if len(recorded) else FLOAT_NOT_GIVEN,
-            np.median(self.type_ns[ranks], axis=0).astype(np.int64),
-            np.median(self.count[ranks], axis=0),
+        return _Measured(
+            np.array([np.median(self.mean_ns[ranks])]).astype(np.int64),
+            np.array([np.median(recorded) if len(recorded) else FLOAT_NOT_GIVEN]),
+            np.median(self.type_ns[ranks], axis=0, keepdims=True).astype(np.int64),
+            np.median(self.count[ranks], axis=0, keepdims=True),
         )
 
 
-def _row(measured: _Measured, rank: int, **more: float) -> ComputingCauses:
-    """The row of a rank; what is not given is that of one without peers."""
-    values: dict[str, float] = {
-        "cause": ComputingCause.NONE,
-        "peers": 0,
-        "same_work": 0,
-        "computing_ns": int(measured.mean_ns[rank]),
-        "peer_ns": 0,
-        "frequency_mhz": float(measured.frequency_mhz[rank]),
-        "type_ns": 0,
-        "peer_type_ns": 0,
-        "count": 0,
-        "peer_count": 0,
-    }
-    return ComputingCauses.of(1, {name: [value] for name, value in (values | more).items()})
-
-
 def _compared(
-    measured: _Measured, rank: int, peers: _Median, count: int, otherwise: ComputingCause
-) -> ComputingCauses:
-    """A rank compared with the median of its peers; otherwise: the cause if no other is found."""
-    own_ns, own_mhz = int(measured.mean_ns[rank]), float(measured.frequency_mhz[rank])
+    measured: _Measured, rank: int, peers: _Measured, otherwise: ComputingCause
+) -> dict[str, float]:
+    """Return a rank compared with the median of its peers; otherwise: the cause if no other is."""
+    own_ns, peer_ns = int(measured.mean_ns[rank]), int(peers.mean_ns[0])
+    peer_mhz = float(peers.frequency_mhz[0])
     same = otherwise is ComputingCause.OPERATORS
     cause = ComputingCause.NONE
-    if own_ns > peers.mean_ns * (1 + NOTABLE):
+    if own_ns > peer_ns * (1 + NOTABLE):
         cause = otherwise
-        slower = peers.frequency_mhz / own_mhz - 1  # NaN, which exceeds nothing, if not recorded
-        longer = own_ns / peers.mean_ns - 1
+        # NaN, which exceeds nothing, if not recorded.
+        slower = peer_mhz / float(measured.frequency_mhz[rank]) - 1
+        longer = own_ns / peer_ns - 1
         if same and slower > NOTABLE_FREQUENCY and slower > EXPLAINED * longer:
             cause = ComputingCause.FREQUENCY
-    at = int(np.argmax(measured.type_ns[rank] - peers.type_ns))
-    return _row(
-        measured,
-        rank,
-        cause=cause,
-        peers=count,
-        same_work=same,
-        peer_ns=peers.mean_ns,
-        peer_frequency_mhz=peers.frequency_mhz,
-        type=at,
-        type_ns=int(measured.type_ns[rank, at]),
-        peer_type_ns=int(peers.type_ns[at]),
-        count=float(measured.count[rank, at]),
-        peer_count=float(peers.count[at]),
-    )
+    at = int(np.argmax(measured.type_ns[rank] - peers.type_ns[0]))
+    return {
+        "cause": cause,
+        "same_work": same,
+        "peer_ns": peer_ns,
+        "peer_frequency_mhz": peer_mhz,
+        "type": at,
+        "type_ns": int(measured.type_ns[rank, at]),
+        "peer_type_ns": int(peers.type_ns[0, at]),
+        "count": float(measured.count[rank, at]),
+        "peer_count": float(peers.count[0, at]),
+    }

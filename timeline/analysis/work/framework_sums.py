@@ -21,7 +21,7 @@ from timeline.columns.columns import (
     rows_of_runs,
 )
 from timeline.columns.distinct import distinct
-from timeline.columns.group_by import group_by
+from timeline.columns.group_by import sum_rows
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.frozen import dataclass
 from timeline.patterns import compile_late
@@ -312,15 +312,8 @@ def _enqueued_ns(records: Records, moments_ns: Int64) -> Int64:
 
 def _grouped(every: OperatorTimes) -> OperatorTimes:
     """One row per name and shapes, the longest first; of too many, the rest without shapes."""
-    groups = group_by(len(every), [every.name, every.shapes])
-    summed = OperatorTimes(
-        every.name[groups.first],
-        every.shapes[groups.first],
-        groups.sum(every.count),
-        groups.sum(every.total_ns),
-        groups.sum(every.size_bytes),
-        groups.sum(every.held_ns),
-    )
+    sums = ("count", "total_ns", "size_bytes", "held_ns")
+    summed, _ = sum_rows(every, ("name", "shapes"), sums)
     summed = summed.take(np.argsort(-summed.total_ns, kind="stable"))
     if len(summed) <= MOST_ROWS or not summed.shapes[MOST_ROWS:].any():
         return summed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import field, replace
 from typing import Any, TypeVar
 
@@ -12,7 +12,9 @@ import numpy.typing as npt
 
 from timeline.analysis.idle.device_items import DeviceItems, device_items
 from timeline.analysis.work.framework_calls import (
+    NO_CALL,
     CallKind,
+    CallTree,
     FrameworkCalls,
     launch_name,
     module_name,
@@ -21,8 +23,7 @@ from timeline.columns.chunks import chunks
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, ascending, column
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct, distinct_pairs, rows_by_value
-from timeline.columns.group_by import group_by
-from timeline.columns.nesting import find_parents, innermost, order_edges
+from timeline.columns.group_by import sum_rows
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.frozen import dataclass
 from timeline.patterns import compile_late
@@ -272,21 +273,10 @@ _NAMES = ("launched_by", "operator", "module")
 
 
 def _summed(times: LauncherTimes) -> LauncherTimes:
-    """One row for each combination of what is told apart, the longest first."""
-    names = ("communication", *_NAMES, "phase")
-    groups = group_by(len(times), [getattr(times, name).astype(np.int64) for name in names])
-    total_ns = groups.sum(times.total_ns)
-    summed = LauncherTimes.of(
-        len(groups.first),
-        {
-            **{name: getattr(times, name)[groups.first] for name in names},
-            "count": groups.sum(times.count),
-            "total_ns": total_ns,
-            "shortest_ns": groups.least(times.shortest_ns),
-            "longest_ns": groups.greatest(times.longest_ns),
-        },
-    )
-    return summed.take(np.argsort(-total_ns, kind="stable"))
+    """Return one row for each combination of what is told apart, the longest first."""
+    keys, sums = ("communication", *_NAMES, "phase"), ("count", "total_ns")
+    summed, _ = sum_rows(times, keys, sums, least=["shortest_ns"], greatest=["longest_ns"])
+    return summed.take(np.argsort(-summed.total_ns, kind="stable"))
 
 
 def _with_others(times: LauncherTimes, names: Iterable[str], strings: StringPool) -> LauncherTimes:
@@ -432,61 +422,40 @@ def _telling_calls(
 class _Lane:
     """The telling calls of one thread in which something is asked, (n,), and what is around each.
 
-    row: of HostEvents. parent: (n,) places, -1 for none. depth: how many calls are around.
     around_operators: whether operators lie inside, asked or not.
     """
 
-    row: Rows
+    tree: CallTree
     kind: Int64
     name: Codes
-    start_ns: Int64
-    end_ns: Int64
     around_operators: Bool
-    parent: Rows
-    depth: Int64
 
     @classmethod
     def of(cls, host: HostEvents, rows: Rows, kind: Int64, asked: Int64) -> _Lane:
         start_ns, end_ns = host.start_ns[rows], host.end_ns[rows]
-        moments_ns = ascending(_middle_ns(host, asked))
-        holds = _number_inside(moments_ns, start_ns, end_ns) > 0
+        holds = _number_inside(ascending(_middle_ns(host, asked)), start_ns, end_ns) > 0
         operators_ns = ascending(start_ns[kind == CallKind.OPERATOR])
-        rows, kind, start_ns, end_ns = rows[holds], kind[holds], start_ns[holds], end_ns[holds]
-        edges = order_edges(start_ns, end_ns)
-        begins = ~edges.is_end
-        depth = np.zeros(len(rows), np.int64)
-        depth[edges.row[begins]] = edges.depth[begins]
-        return cls(
-            rows,
-            kind,
-            host.name[rows],
-            start_ns,
-            end_ns,
-            _number_inside(operators_ns, start_ns, end_ns) > 0,
-            find_parents(edges),
-            depth,
-        )
+        tree = CallTree.of(np.flatnonzero(holds), start_ns[holds], end_ns[holds])
+        inside = _number_inside(operators_ns, tree.start_ns, tree.end_ns)
+        kind, rows = kind[tree.row], rows[tree.row]
+        return cls(replace(tree, row=rows), kind, host.name[rows], inside > 0)
 
     def around(self, host: HostEvents, asked: Int64) -> Rows:
-        """The place of the innermost call around each that is asked, -1 for none."""
-        at = innermost(self.start_ns, self.end_ns, _middle_ns(host, asked))
-        order = np.argsort(self.row)
-        if len(order):
-            place = order[np.minimum(np.searchsorted(self.row[order], asked), len(order) - 1)]
-            at = np.where(self.row[place] == asked, place, at)
-        return at
+        """Return the place of the innermost call around each that is asked, NO_CALL for none."""
+        place = self.tree.places(asked)
+        return np.where(place == NO_CALL, self.tree.open_at(_middle_ns(host, asked)), place)
 
     def chains(
         self, calls: FrameworkCalls, paths: ModulePaths, forward_of: Int64, has_gradient: Bool
     ) -> CallChains:
         """What is around each call, itself included; from the outermost to the innermost."""
-        count = len(self.row)
+        count = len(self.tree)
         # The last place stands for "nothing around": -1 finds it.
         inner, outer, paired = (np.full(count + 1, NO_ID) for _ in range(3))
         path = np.full(count + 1, NO_PATH)
         backward, forward = np.zeros((2, count + 1), np.bool_)
-        for level in self._levels():
-            around, kind, row = self.parent[level], self.kind[level], self.row[level]
+        for level in self.tree.levels:
+            around, kind, row = self.tree.parent[level], self.kind[level], self.tree.row[level]
             name = self.name[level]
             unsure = kind == CallKind.OPERATOR_OR_ANNOTATION
             marks = unsure & (outer[around] == NO_ID) & self.around_operators[level]
@@ -504,18 +473,12 @@ class _Lane:
             forward[level] = forward[around] | runs_forward | has_gradient[row]
             own = forward_of[row]
             paired[level] = np.where(own != NO_ID, own, paired[around])
-        outermost = np.flatnonzero(outer[:-1] == self.row)
+        outermost = np.flatnonzero(outer[:-1] == self.tree.row)
         if 2 * int(backward[outermost].sum()) > len(outermost):
             backward[:-1] = True
         return CallChains(
             inner[:-1], outer[:-1], path[:-1], backward[:-1], forward[:-1], paired[:-1]
         )
-
-    def _levels(self) -> Iterator[Rows]:
-        """The places of each depth, the outermost first."""
-        order = np.argsort(self.depth, kind="stable")
-        ordered = self.depth[order]
-        yield from np.split(order, np.flatnonzero(np.diff(ordered)) + 1) if len(order) else ()
 
 
 def _middle_ns(host: HostEvents, rows: Int64) -> Int64:

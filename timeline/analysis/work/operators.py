@@ -22,7 +22,7 @@ from timeline.columns.columns import (
     column,
 )
 from timeline.columns.distinct import distinct, distinct_pairs, rows_by_value
-from timeline.columns.group_by import group_by
+from timeline.columns.group_by import group_by, sum_rows
 from timeline.columns.nesting import open_around
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.frozen import dataclass
@@ -293,21 +293,9 @@ def _times(
 
 
 def _summed(times: OperatorTimes) -> tuple[OperatorTimes, Int64]:
-    """Times of operators, summed to one row for each, and the row of each; sums are exact."""
-    names = ("type", "core", "name", "shapes")
-    groups = group_by(len(times), [getattr(times, name) for name in names])
-    summed = OperatorTimes.of(
-        len(groups.first),
-        {
-            **{name: getattr(times, name)[groups.first] for name in (*names, "communication")},
-            "count": groups.sum(times.count),
-            "total_ns": groups.sum(times.total_ns),
-            "shortest_ns": groups.least(times.shortest_ns),
-            "longest_ns": groups.greatest(times.longest_ns),
-            "waited_ns": groups.sum(times.waited_ns),
-        },
-    )
-    return summed, groups.group
+    """Return one row for each operator, and the row of each."""
+    keys, sums = ("type", "core", "name", "shapes"), ("count", "total_ns", "waited_ns")
+    return sum_rows(times, keys, sums, least=["shortest_ns"], greatest=["longest_ns"])
 
 
 def _longest(
@@ -394,76 +382,43 @@ def operator_steps(
     if len(records.profiler_tables.of(OperatorRuns)):
         return OperatorSteps(tuple(told.strings), told.of(OperatorRuns)).limited(most)
     strings = StringPool()
-    parts = [_of_types(records, membership, strings)]
-    if names:
-        parts.append(_of_names(records, membership, strings))
-    runs = OperatorRuns.concat(parts)
+    levels = (RunLevel.TYPE, RunLevel.NAME) if names else (RunLevel.TYPE,)
+    runs = OperatorRuns.concat(_runs_of(records, membership, strings, level) for level in levels)
     return OperatorSteps(tuple(strings), runs).limited(most)
 
 
-def _of_types(records: Records, membership: Membership, strings: StringPool) -> OperatorRuns:
-    tasks, ops = records.tasks, records.ops
-    types = TaskTypes.of(records, strings)
-    parts = []
-    for rows in computing_rows(tasks):
-        kind, _ = types.at(tasks, rows)
-        lengths_ns = tasks.end_ns[rows] - tasks.start_ns[rows]
-        parts.append(_sum_runs(membership.tasks[rows], {"kind": kind}, lengths_ns))
-    kind = strings.translate(ops.name, records.strings, collective_kind)
-    parts.append(_sum_runs(membership.ops, {"kind": kind}, ops.end_ns - ops.start_ns))
-    return _numbered(OperatorRuns.concat(parts), records.steps.iteration, RunLevel.TYPE)
-
-
-def _of_names(records: Records, membership: Membership, strings: StringPool) -> OperatorRuns:
+def _runs_of(
+    records: Records, membership: Membership, strings: StringPool, level: RunLevel
+) -> OperatorRuns:
+    """Return the runs in steps by type, or by name too; steps of several graphs are one."""
     tasks, ops, pool = records.tasks, records.ops, records.strings
-    types = TaskTypes.of(records, strings)
-    parts = []
+    types, parts = TaskTypes.of(records, strings), list[OperatorRuns]()
+
+    def add(steps: Int64, lengths_ns: Int64, names: Codes, keys: dict[str, Codes]) -> None:
+        if level is RunLevel.NAME:
+            keys["name"] = strings.translate(names, pool)
+        count = len(steps)
+        columns = {"level": np.full(count, level), "count": np.ones(count, np.int64)}
+        columns |= {"step": steps, "total_ns": lengths_ns, **keys}
+        parts.append(_joined(OperatorRuns.of(count, columns)))
+
     for rows in computing_rows(tasks):
-        kind, _ = types.at(tasks, rows)
-        keys = {
-            "kind": kind,
-            "name": strings.translate(tasks.name[rows], pool),
-            "shapes": strings.translate(tasks.input_shapes[rows], pool),
-        }
+        keys = {"kind": types.at(tasks, rows)[0]}
+        if level is RunLevel.NAME:
+            keys["shapes"] = strings.translate(tasks.input_shapes[rows], pool)
         lengths_ns = tasks.end_ns[rows] - tasks.start_ns[rows]
-        parts.append(_sum_runs(membership.tasks[rows], keys, lengths_ns))
-    keys = {
-        "kind": strings.translate(ops.name, pool, collective_kind),
-        "name": strings.translate(ops.name, pool),
-    }
-    parts.append(_sum_runs(membership.ops, keys, ops.end_ns - ops.start_ns))
-    return _numbered(OperatorRuns.concat(parts), records.steps.iteration, RunLevel.NAME)
-
-
-def _sum_runs(steps: Int64, keys: Mapping[str, Codes], lengths_ns: Int64) -> OperatorRuns:
-    """A row for each step, still a row of Steps or NO_STEP, and distinct combination of keys."""
-    groups = group_by(len(steps), [steps, *keys.values()])
-    return OperatorRuns.of(
-        len(groups.first),
-        {
-            "step": steps[groups.first],
-            "level": np.zeros(len(groups.first), np.int64),
-            **{name: values[groups.first] for name, values in keys.items()},
-            "count": groups.count(),
-            "total_ns": groups.sum(lengths_ns),
-        },
-    )
-
-
-def _numbered(runs: OperatorRuns, iterations: Int64, level: RunLevel) -> OperatorRuns:
-    """The runs in steps, by the number of the step; those of several graphs are one row."""
+        add(membership.tasks[rows], lengths_ns, tasks.name[rows], keys)
+    keys = {"kind": strings.translate(ops.name, pool, collective_kind)}
+    add(membership.ops, ops.end_ns - ops.start_ns, ops.name, keys)
+    runs = OperatorRuns.concat(parts)
     runs = runs.take(runs.step != NO_STEP)
-    numbers = iterations[runs.step] if len(runs) else runs.step
-    return _joined(replace(runs, step=numbers, level=np.full(len(runs), level, np.int64)))
+    numbers = records.steps.iteration[runs.step] if len(runs) else runs.step
+    return _joined(replace(runs, step=numbers))
 
 
 def _joined(runs: OperatorRuns) -> OperatorRuns:
-    """One row for rows that are equal in all but their sums."""
-    rest = runs.rest.astype(np.int64)
-    groups = group_by(len(runs), [*(getattr(runs, name) for name in _KEYS), rest])
-    return replace(
-        runs.take(groups.first), count=groups.sum(runs.count), total_ns=groups.sum(runs.total_ns)
-    )
+    """Return one row for rows that are equal in all but their sums."""
+    return sum_rows(runs, (*_KEYS, "rest"), ("count", "total_ns"))[0]
 
 
 def _limited(runs: OperatorRuns, most: int) -> OperatorRuns:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import field
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from timeline.analysis.waits.group_members import unknown_groups
 from timeline.columns.chunks import chunks
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, column
 from timeline.columns.distinct import NO_ROWS, rows_by_value
-from timeline.columns.group_by import group_by, group_numbers
+from timeline.columns.group_by import group_numbers, sum_rows
 from timeline.columns.intervals import open_at
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.frozen import dataclass
@@ -87,18 +87,11 @@ def are_hccl_tasks(tasks: Tasks, planes: PlaneTasks) -> Bool:
 def _summed(
     collective: Codes, task: Codes, lengths_ns: Int64, size_bytes: Int64, *, hccl: bool
 ) -> TaskTimes:
-    groups = group_by(len(task), [collective, task])
-    return TaskTimes.of(
-        len(groups.first),
-        {
-            "hccl": np.full(len(groups.first), hccl),
-            "collective": collective[groups.first],
-            "task": task[groups.first],
-            "count": groups.count(),
-            "total_ns": groups.sum(lengths_ns),
-            "size_bytes": groups.sum(np.where(size_bytes == NO_ID, 0, size_bytes)),
-        },
-    )
+    sizes_bytes = np.where(size_bytes == NO_ID, 0, size_bytes)
+    count = len(task)
+    of_kind, once = np.full(count, hccl), np.ones(count, np.int64)
+    every = TaskTimes(of_kind, collective, task, once, lengths_ns, sizes_bytes)
+    return sum_rows(every, ("collective", "task"), ("count", "total_ns", "size_bytes"))[0]
 
 
 def _op_names(records: Records) -> Codes:
@@ -230,11 +223,6 @@ def _apart(unknown: Codes, group: Codes) -> Codes:
 
 
 def _sum_links(times: LinkTimes) -> LinkTimes:
-    """Times of links, summed to one row for each link."""
-    groups = group_by(len(times), [times.source_rank, times.target_rank, times.link, times.group])
-    return replace(
-        times.take(groups.first),
-        count=groups.sum(times.count),
-        size_bytes=groups.sum(times.size_bytes),
-        total_ns=groups.sum(times.total_ns),
-    )
+    """Return one row for each link."""
+    keys = ("source_rank", "target_rank", "link", "group")
+    return sum_rows(times, keys, ("count", "size_bytes", "total_ns"))[0]
