@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from timeline.analysis.waits.collectives import Collectives, RankCollectives, kind_numbers
+from timeline.analysis.waits.collectives import Collectives, RankCollectives, every_op, kind_numbers
 from timeline.analysis.waits.pipeline import Pairs, match_sends
 from timeline.analysis.waits.shared_ops import (
     Islands,
@@ -19,8 +19,8 @@ from timeline.analysis.waits.shared_ops import (
     find_shared_ops,
 )
 from timeline.columns.columns import Bool, Codes, ColumnTable, Float64, Int64, column
-from timeline.columns.distinct import distinct
-from timeline.columns.group_by import rows_before, sum_rows
+from timeline.columns.distinct import distinct, distinct_pairs
+from timeline.columns.group_by import group_by, rows_before, sum_rows
 from timeline.frozen import dataclass
 from timeline.records.collective_kinds import BATCH, POINT_TO_POINT
 from timeline.records.not_given import NO_ID, NO_TIME
@@ -171,14 +171,18 @@ def measure_waiting(
     arrivals = find_last_arrivals(ranks, shared, _slack_ns(shared, slack_ns, islands))
     waits = _waits(shared, arrivals, slack_ns, islands)
     known = shared.rows_where(arrivals.known)
-    parties = _parties(ranks, joint, shared, arrivals)
+    ops, rank, _ = every_op(ranks)
+    party = _parties(ops, rank, np.concatenate([np.zeros(0, np.bool_), *joint]), shared, arrivals)
+    took_part, took_ns = np.zeros((2, len(_Party), len(ranks)), np.int64)
+    np.add.at(took_part, (party, rank), 1)
+    np.add.at(took_ns, (party, rank), ops.end_ns - ops.start_ns)
     order = np.lexsort((waits.row, waits.rank))
     return Waiting(
         waits.take(order),
-        _stragglers(ranks, parties, known, waits),
+        _stragglers(known, waits, took_part, took_ns),
         _pairs(ranks, int(islands.doubt_ns.max(initial=slack_ns))),
         mismatched,
-        _basis(ranks, parties, known.count),
+        _basis(ops, rank, party, known.count),
         _waited_for(waits),
     )
 
@@ -240,8 +244,8 @@ def _joint(ranks: Sequence[RankCollectives], slack_ns: int) -> list[Bool]:
     start_ns, end_ns = shared.take("start_ns"), shared.take("end_ns")
     met = shared.over(np.maximum, start_ns) <= shared.over(np.minimum, end_ns) + slack_ns
     met &= shared.joined == 2
-    rows = met[shared.op]
-    for rank, row in zip(shared.rank[rows].tolist(), shared.row[rows].tolist(), strict=True):
+    met_rows = met[shared.op]
+    for rank, row in zip(shared.rank[met_rows], shared.row[met_rows], strict=True):
         joint[rank][row] = True
     return joint
 
@@ -263,58 +267,51 @@ class _Party(enum.IntEnum):
 
 
 def _parties(
-    ranks: Sequence[RankCollectives],
-    joint: Sequence[Bool],
-    shared: SharedOps,
-    arrivals: LastArrivals,
-) -> list[Int64]:
-    """For each rank the `_Party` of each of its ops."""
-    groups = [
-        distinct(rank.ops.communicator[joins]) for rank, joins in zip(ranks, joint, strict=True)
-    ]
-    found, ranks_of = np.unique(
-        np.concatenate([np.empty(0, np.int64), *groups]), return_counts=True
-    )
-    several = found[ranks_of > 1]
-    joined = shared.joined[shared.op]
-    group = shared.take("communicator")
-    is_lost = (arrivals.members > 1) & (ranks_of[np.searchsorted(found, group)] >= arrivals.members)
-    told = np.select(
-        [arrivals.known, arrivals.unnamed, (joined > 1) & is_lost, joined > 1],
+    ops: Collectives, rank: Int64, joint: Bool, shared: SharedOps, arrivals: LastArrivals
+) -> Int64:
+    """Return the `_Party` of each op of all ranks.
+
+    joint: those whose members wait for each other.
+    """
+    members, _ = distinct_pairs(ops.communicator[joint], rank[joint])
+    groups, ranks_of = np.unique(members[:, 0], return_counts=True)
+    joined, group = shared.joined[shared.op], shared.take("communicator")
+    lost = (arrivals.members > 1) & (ranks_of[np.searchsorted(groups, group)] >= arrivals.members)
+    of_shared = np.select(
+        [arrivals.known, arrivals.unnamed, (joined > 1) & lost, joined > 1],
         [_Party.SHARED, _Party.UNNAMED, _Party.UNMATCHED, _Party.UNKNOWN],
         _Party.NOT_SELECTED,
     )
-    parties = []
-    ungrouped = np.count_nonzero([(~rank.ops.named).any() for rank in ranks]) > 1
-    for at, (rank, joins) in enumerate(zip(ranks, joint, strict=True)):
-        party = np.where(rank.ops.selected, _Party.POINT_TO_POINT, _Party.NOT_SELECTED)
-        grouped = np.isin(rank.ops.communicator, several) | (ungrouped & ~rank.ops.named)
-        missing = np.where(grouped, _Party.UNMATCHED, _Party.ALONE)
-        party[joins] = missing[joins]
-        rows = (shared.rank == at) & (told != _Party.NOT_SELECTED)
-        party[shared.row[rows]] = told[rows]
-        parties.append(party.astype(np.int64))
-    return parties
+    ungrouped = ~ops.named & (len(distinct(rank[~ops.named])) > 1)
+    grouped = np.isin(ops.communicator, groups[ranks_of > 1]) | ungrouped
+    party: Int64 = np.select(
+        [joint & grouped, joint, ops.selected],
+        [_Party.UNMATCHED, _Party.ALONE, _Party.POINT_TO_POINT],
+        _Party.NOT_SELECTED,
+    ).astype(np.int64)
+    rows = of_shared != _Party.NOT_SELECTED
+    party[shared.places[rows]] = of_shared[rows]
+    return party
 
 
 _COMPARED = (_Party.SHARED, _Party.UNMATCHED, _Party.ALONE, _Party.UNKNOWN, _Party.UNNAMED)
 
 
-def _basis(ranks: Sequence[RankCollectives], parties: Sequence[Int64], compared: int) -> Basis:
-    """How much of communication was compared.
+def _basis(ops: Collectives, rank: Int64, party: Int64, compared: int) -> Basis:
+    """Return how much of communication was compared.
 
     Of what was not, a group has as many collectives as the rank that has most of them.
     """
-    left = dict[int, int]()
-    compared_ns = communication_ns = 0
-    for rank, party in zip(ranks, parties, strict=True):
-        took_ns = rank.ops.end_ns - rank.ops.start_ns
-        compared_ns += int(took_ns[party == _Party.SHARED].sum())
-        communication_ns += int(took_ns[party != _Party.NOT_SELECTED].sum())
-        rest = rank.ops.communicator[np.isin(party, _COMPARED[1:])]
-        for group, count in zip(*np.unique(rest, return_counts=True), strict=True):
-            left[int(group)] = max(left.get(int(group), 0), int(count))
-    return Basis(compared, compared + sum(left.values()), compared_ns, communication_ns)
+    took_ns = ops.end_ns - ops.start_ns
+    rest = np.isin(party, _COMPARED[1:])
+    of_rank = group_by(int(np.count_nonzero(rest)), [ops.communicator[rest], rank[rest]])
+    group = group_by(len(of_rank.first), [ops.communicator[rest][of_rank.first]])
+    return Basis(
+        compared,
+        compared + int(group.greatest(of_rank.count()).sum()),
+        int(took_ns[party == _Party.SHARED].sum()),
+        int(took_ns[party != _Party.NOT_SELECTED].sum()),
+    )
 
 
 def _bandwidths(shared: SharedOps, members: Int64, transfer_ns: Int64) -> Float64:
@@ -337,17 +334,14 @@ def _bandwidths(shared: SharedOps, members: Int64, transfer_ns: Int64) -> Float6
     return bandwidth
 
 
-def _stragglers(
-    ranks: Sequence[RankCollectives],
-    parties: Sequence[Int64],
-    shared: SharedOps,
-    waits: Waits,
-) -> Stragglers:
+def _stragglers(shared: SharedOps, waits: Waits, took_part: Int64, took_ns: Int64) -> Stragglers:
     """Sum up over the collectives of each rank.
 
-    waits: in order of `shared`.
+    Args:
+        waits: in order of `shared`.
+        took_part, took_ns: (parties, ranks) the number of ops, and what they took.
     """
-    count = len(ranks)
+    count = took_part.shape[1]
     is_last = (shared.rank == waits.last) & (shared.row == waits.last_row)
     waited_by_op = np.zeros(shared.count, np.int64)
     # Nobody is named for what clocks do not tell.
@@ -358,7 +352,6 @@ def _stragglers(
     op_unclear = shared.over(np.maximum, is_unclear.astype(np.int64)) > longest_by_op
     is_last &= ~op_unclear[shared.op]
     late_rank, late_op = shared.rank[is_last], shared.op[is_last]
-    took_part, took_ns = _by_party(ranks, parties)
     slowest_ns, waited_ns, caused_ns = np.zeros((3, count), np.int64)
     np.maximum.at(slowest_ns, late_rank, longest_by_op[late_op])
     np.add.at(waited_ns, shared.rank, waits.waited_ns)
@@ -375,15 +368,6 @@ def _stragglers(
             "slowest_ns": slowest_ns,
         },
     )
-
-
-def _by_party(ranks: Sequence[RankCollectives], parties: Sequence[Int64]) -> tuple[Int64, Int64]:
-    """The number of ops, and what they took: (parties, ranks) each."""
-    count, took_ns = np.zeros((2, len(_Party), len(ranks)), np.int64)
-    for at, (rank, party) in enumerate(zip(ranks, parties, strict=True)):
-        np.add.at(count[:, at], party, 1)
-        np.add.at(took_ns[:, at], party, rank.ops.end_ns - rank.ops.start_ns)
-    return count, took_ns
 
 
 def _pairs(ranks: Sequence[RankCollectives], slack_ns: int) -> Pairs:
