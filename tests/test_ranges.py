@@ -10,7 +10,7 @@ import pytest
 from tests.support.loaded_picture import LoadedPicture
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import ProfileShelf
-from timeline.analysis.invalid_rows import drop_invalid_rows
+from timeline.analysis.sound_records import drop_invalid_rows
 from timeline.cli.main import main
 from timeline.columns.strings import StringPool
 from timeline.commands.export import export

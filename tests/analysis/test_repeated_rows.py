@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timeline.analysis import invalid_rows
-from timeline.analysis.invalid_rows import repeated_rows
+from timeline.analysis import sound_records
+from timeline.analysis.sound_records import repeated_rows
 from timeline.columns import chunks
 from timeline.records.tables import Tasks
 
@@ -40,7 +40,7 @@ def test_the_later_of_equal_rows_is_a_copy(
         },
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(invalid_rows, "SORTED_ROWS", sorted_rows)
+        patch.setattr(sound_records, "SORTED_ROWS", sorted_rows)
         patch.setattr(chunks, "CHUNK_ROWS", part_rows)
         found = repeated_rows(table)
     expected = [

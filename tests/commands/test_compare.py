@@ -21,7 +21,7 @@ from tests.support.made_figures import made_report
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.places import DATA
 from tests.support.profile_shelf import WRITERS, ProfileShelf, change_events
-from timeline.analysis.work.computing_classes import CLASSES
+from timeline.analysis.work.work_classes import CLASSES
 from timeline.cli.main import main
 from timeline.cli.parser import build_compare_parser
 from timeline.figures.comparison import Comparison

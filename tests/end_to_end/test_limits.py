@@ -24,7 +24,7 @@ from tests.support.limited_exports import (
 )
 from tests.support.profile_shelf import ProfileShelf
 from tests.support.row_totals import counter_totals, layer_of, row_totals
-from timeline.analysis.invalid_rows import drop_invalid_rows
+from timeline.analysis.sound_records import drop_invalid_rows
 from timeline.cli.main import main
 from timeline.commands.export import export
 from timeline.errors import LimitError

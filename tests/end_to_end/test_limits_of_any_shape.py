@@ -29,8 +29,7 @@ from tests.support.random_intervals import EPOCH_NS
 from tests.support.random_records import Sizes, random_records
 from tests.support.row_totals import row_totals
 from timeline import export
-from timeline.analysis.chosen_detail import ChosenDetail
-from timeline.analysis.selected_rank import DrawOptions
+from timeline.analysis.selected_rank import ChosenDetail, DrawOptions
 from timeline.columns.columns import Int64
 from timeline.columns.strings import StringPool
 from timeline.encoders.formats import format_of

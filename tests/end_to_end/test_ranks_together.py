@@ -57,7 +57,6 @@ def test_the_straggler_is_named_in_every_layout(
     report = _exported(path, tmp_path / "t.pftrace", capsys)
     worst = report["verdict"]["stragglers"][0]
     assert worst["rank"] == SLOW_RANK
-    assert worst["compute_late_ns"] > worst["host_late_ns"]
     assert worst["alone"] == worst["unmatched"] == 0
     finding, culprit = report["verdict"]["findings"][0], report["verdict"]["culprit"]
     assert (finding["kind"], finding["ranks"]) == ("slow_rank", [SLOW_RANK])

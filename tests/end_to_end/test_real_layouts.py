@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from tests.support.places import DATA
-from timeline.analysis.invalid_rows import drop_invalid_rows
+from timeline.analysis.sound_records import drop_invalid_rows
 from timeline.records.tables import FlowEnd, Records
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.finding.discovery import discover

@@ -16,7 +16,7 @@ import pytest
 from tests.support.places import DATA
 from tests.support.read_profiles import records_of
 from timeline import Selection, open_profile
-from timeline.analysis.waits.links import rank_links
+from timeline.analysis.work.task_sums import rank_links
 from timeline.cli.main import main
 from timeline.commands.export import export
 from timeline.records.not_given import NO_ID

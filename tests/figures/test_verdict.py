@@ -42,7 +42,7 @@ NOTHING = Table(
 
 NO_WAITS = Table(
     {name: np.array([], np.int64) for name in ("rank", "times_last", "waited_ns", "caused_ns")}
-    | {name: np.array([], np.int64) for name in ("compute_late_ns", "host_late_ns", "slowest_ns")}
+    | {"slowest_ns": np.array([], np.int64)}
 )
 
 

@@ -26,8 +26,8 @@ from tests.support.extreme_records import (
     with_strings_in_other_order,
 )
 from tests.support.row_totals import TraceTotals
-from timeline.analysis.invalid_rows import drop_invalid_rows
 from timeline.analysis.selected_rank import DrawOptions
+from timeline.analysis.sound_records import drop_invalid_rows
 from timeline.commands.results import resolution_row
 from timeline.declarations import fill
 from timeline.encoders.formats import format_of

@@ -35,7 +35,7 @@ from tests.fuzz.oracles import (
 from tests.fuzz.promises import BrokenPromise
 from tests.support.extreme_records import ExtremeShape, ExtremeSource
 from tests.support.other_readings import without_compiled
-from timeline.analysis.invalid_rows import drop_invalid_rows
+from timeline.analysis.sound_records import drop_invalid_rows
 from timeline.commands.export import export
 from timeline.encoders.formats import FORMATS
 from timeline.errors import TimelineError

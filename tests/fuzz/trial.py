@@ -19,7 +19,7 @@ from tests.fuzz.findings import Fault, fault_of
 from tests.fuzz.fuzzed_export import WAYS, FuzzedExport
 from tests.fuzz.promises import BrokenPromise, check_records, check_valid
 from tests.fuzz.target import Target
-from timeline.analysis.invalid_rows import drop_invalid_rows
+from timeline.analysis.sound_records import drop_invalid_rows
 from timeline.errors import TimelineError
 
 __all__ = ["Trial", "limit_memory"]

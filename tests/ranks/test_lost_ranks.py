@@ -14,7 +14,7 @@ import pytest
 from tests.support.made_source import Death, Deed, Fault, Nap, made_sources
 from tests.support.ranks_in_processes import REQUEST, made_pool, ranks_read, wait_until
 from timeline import errors
-from timeline.analysis.chosen_detail import ChosenDetail
+from timeline.analysis.selected_rank import ChosenDetail
 from timeline.errors import SourceError, TimelineError, WorkerError
 from timeline.progress import Silent
 from timeline.ranks.rank_work import draw_rank_from_source

@@ -17,8 +17,7 @@ from tests.support.random_intervals import EPOCH_NS
 from tests.support.random_records import Sizes
 from tests.support.ranks_in_processes import contents, little_is_held, made_pool
 from tests.support.row_totals import counter_totals, row_totals
-from timeline.analysis.chosen_detail import ChosenDetail
-from timeline.analysis.selected_rank import DrawOptions
+from timeline.analysis.selected_rank import ChosenDetail, DrawOptions
 from timeline.encoders.formats import format_of
 from timeline.fitting.fit import fit
 from timeline.fitting.writer import FileNotes, Written

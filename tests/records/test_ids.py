@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timeline.analysis.invalid_rows import drop_invalid_rows
+from timeline.analysis.sound_records import drop_invalid_rows
 from timeline.columns.constant import constant, is_constant
 from timeline.columns.strings import NO_NAME, NO_TEXT, StringPool
 from timeline.records.ids import IDS, Id, normalise_ids

@@ -15,7 +15,7 @@ from simulator.model import RankRun, Run
 from simulator.writers.mindspore.raw import UNNAMED_TASK
 from simulator.writers.mindspore.text import device_ns
 from tests.support.profile_shelf import Profile
-from timeline.analysis.invalid_rows import drop_invalid_rows
+from timeline.analysis.sound_records import drop_invalid_rows
 from timeline.analysis.steps import with_steps
 from timeline.columns.columns import Codes
 from timeline.options import StepOperators

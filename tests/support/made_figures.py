@@ -154,14 +154,9 @@ def _waiting(chance: np.random.Generator, ranks: int) -> Table:
         "times_last",
         "waited_ns",
         "caused_ns",
-        "compute_late_ns",
-        "host_late_ns",
         "slowest_ns",
     )
     columns = {name: chance.integers(1, MILLISECOND_NS, ranks) for name in names}
-    if ranks % 2:  # as where only a step trace is there
-        for name in ("compute_late_ns", "host_late_ns"):
-            columns[name] = np.ma.masked_array(columns[name], np.ones(ranks, np.bool_))
     return Table({"rank": np.arange(ranks), **columns})
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from simulator.writers.cann_raw import RawTask, counter_of, stars_record, track_record
 from tests.support.profile_shelf import Profile
-from timeline.analysis.invalid_rows import drop_invalid_rows
+from timeline.analysis.sound_records import drop_invalid_rows
 from timeline.records.not_given import NO_CONTEXT
 from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from timeline.analysis.invalid_rows import drop_invalid_rows
+from timeline.analysis.sound_records import drop_invalid_rows
 from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.finding.discovery import discover

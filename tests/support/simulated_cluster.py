@@ -55,7 +55,6 @@ def simulate(
     noise_ns: int = 0,
     offset_ns: int = 0,
     late: Mapping[int, int] | None = None,
-    starved: Sequence[int] = (),
     lost: float = 0.0,
     drift_ppb: int = 0,
     profiled: Sequence[int] | None = None,
@@ -73,7 +72,6 @@ def simulate(
         noise_ns: standard deviation of what the record of an end is off.
         offset_ns: largest amount by which a clock is ahead or behind.
         late: how much longer each named rank takes before every collective.
-        starved: late ranks whose device idles meanwhile; others compute.
         lost: share of the collectives that a rank did not record.
         drift_ppb: largest amount by which a clock runs fast or slow, in ns a second.
         profiled: the ranks that recorded anything; all by default.
@@ -99,8 +97,7 @@ def simulate(
             for rank, compute_ns, wait_ns in zip(
                 group, takes_ns.tolist(), waits_ns.tolist(), strict=True
             ):
-                busy_ns = compute_ns + (0 if rank in starved else wait_ns)
-                computing[rank].append((now_ns[rank], now_ns[rank] + busy_ns))
+                computing[rank].append((now_ns[rank], now_ns[rank] + compute_ns + wait_ns))
             start_ns = now_ns[ranks_of_group] + takes_ns + waits_ns
             end_ns = int(start_ns.max()) + TRANSFER_NS
             now_ns[ranks_of_group] = end_ns

@@ -15,8 +15,6 @@ from timeline.frozen import dataclass
 from timeline.records.collective_kinds import KINDS, POINT_TO_POINT
 from timeline.units import spell_duration
 
-__all__ = ["Alignment", "align"]
-
 ENDING_TOGETHER = ("AllReduce", "AllGather", "Broadcast", "Barrier")
 """Kinds of collectives that end at nearly the same moment on every rank of the group."""
 ENDING_ALONE = ("Broadcast", "Reduce", "Gather", "Scatter", *POINT_TO_POINT)

@@ -17,8 +17,6 @@ from timeline.units import spell_duration
 if TYPE_CHECKING:
     from timeline.analysis.alignment import Alignment
 
-__all__ = ["JoinedClock", "RankClock", "RankMove", "join_clocks"]
-
 RECORDED = "recorded"
 WALL = "wall clock"
 MOST_NAMED = 4

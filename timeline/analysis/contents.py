@@ -14,8 +14,6 @@ from timeline.records.counting_rules import CommunicationRule, FreeRule
 from timeline.records.not_given import NO_GRAPH
 from timeline.records.tables import Records
 
-__all__ = ["RankContents", "describe_contents", "find_graphs", "find_steps", "is_monotonic"]
-
 
 @dataclass(frozen=True)
 class RankContents:

@@ -9,8 +9,6 @@ from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.profiler_tables.data_preparation import Queue, QueueRecords
 from timeline.records.profiler_tables.profiler_tables import ProfilerTables
 
-__all__ = ["MOST_POINTS", "QueueCurves", "QueueSums", "with_queue_sums"]
-
 MOST_POINTS = 400
 """Of the curve of a queue; so many batches at most are drawn one by one."""
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from timeline.analysis.idle.idle_sums import CAUSES, CauseTimes, IdleCause, IdleTimes
 from timeline.analysis.overlap import OverlapTotals
-from timeline.analysis.path.path_items import RankPath
+from timeline.analysis.path.critical_path import RankPath
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.step_membership import NO_STEP
 from timeline.analysis.step_trace import StepTrace

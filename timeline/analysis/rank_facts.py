@@ -8,36 +8,36 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from timeline.analysis.allocated_memory import AllocatedMemory
 from timeline.analysis.checks import Measured, RankChecks, rank_checks
-from timeline.analysis.chosen_detail import count_detail_rows, detail_omission
 from timeline.analysis.contents import find_graphs, find_steps, is_monotonic
 from timeline.analysis.cut import device_span_ns, host_span_ns
 from timeline.analysis.data_queues import with_queue_sums
 from timeline.analysis.gains.recording import Recording
 from timeline.analysis.idle.idle_sums import IdleTimes
-from timeline.analysis.memory_peaks import MemoryPeaks
+from timeline.analysis.memory import AllocatedMemory, MemoryPeaks
 from timeline.analysis.overlap import (
     FreeParts,
     OverlapTotals,
     communication_spans,
     overlap_by_launch,
 )
-from timeline.analysis.path.path_items import RankPath
+from timeline.analysis.path.critical_path import RankPath
 from timeline.analysis.questions import Questions
 from timeline.analysis.recorded_steps import RecordedSteps
-from timeline.analysis.selected_rank import SelectedRank
+from timeline.analysis.selected_rank import SelectedRank, count_detail_rows, detail_omission
 from timeline.analysis.single_records import SingleRecords
 from timeline.analysis.step_trace import StepTrace
 from timeline.analysis.step_waits import StepWaits, step_waits
 from timeline.analysis.waits.collectives import RankCollectives
-from timeline.analysis.waits.links import RankLinks, rank_links
 from timeline.analysis.work.computed_work import RankWork
-from timeline.analysis.work.kernel_waits import kernel_waits
 from timeline.analysis.work.launching_operators import LauncherFigures
-from timeline.analysis.work.operator_steps import OperatorSteps
-from timeline.analysis.work.operators import OperatorFigures, operator_figures
-from timeline.analysis.work.task_sums import TaskSums
+from timeline.analysis.work.operators import (
+    OperatorFigures,
+    OperatorSteps,
+    kernel_waits,
+    operator_figures,
+)
+from timeline.analysis.work.task_sums import RankLinks, TaskSums, rank_links
 from timeline.columns.columns import Int64
 from timeline.columns.distinct import distinct
 from timeline.columns.intervals import IntervalSet, union
@@ -53,7 +53,7 @@ from timeline.selection import Selection
 
 if TYPE_CHECKING:
     from timeline.analysis.work.framework_sums import FrameworkSums
-    from timeline.analysis.work.launch_classes import ClassTimes
+    from timeline.analysis.work.work_classes import ClassTimes
 
 
 def holds_any(records: Records, layer: LayerSpec) -> bool:

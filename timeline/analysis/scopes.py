@@ -9,8 +9,6 @@ from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
 from timeline.frozen import dataclass
 
-__all__ = ["Scopes", "find_scopes"]
-
 
 @dataclass(frozen=True)
 class Scopes:

@@ -21,8 +21,6 @@ from timeline.records.clock import ClockMove
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import HostEvents, Records, Spans, Steps
 
-__all__ = ["SingleCalls", "SingleRecords", "SingleTasks", "TaskRole", "single_records"]
-
 
 class TaskRole(enum.IntEnum):
     """What a device task is to the sums of its rank."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -10,24 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.chunks import compute_in_chunks
-from timeline.columns.columns import Bool, Codes, Int64, Rows
+from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows
 from timeline.columns.constant import constant, is_constant
 from timeline.columns.distinct import DENSE, are_first, dense_range, distinct_values
 from timeline.columns.spill import spillable
 from timeline.frozen import dataclass
 
-__all__ = [
-    "GroupBy",
-    "GroupRuns",
-    "count_turns",
-    "distinct_turns",
-    "group_by",
-    "group_numbers",
-    "joined_keys",
-    "rows_before",
-]
-
 _Integer = TypeVar("_Integer", bound=np.integer[Any])
+_Table = TypeVar("_Table", bound=ColumnTable)
 
 
 @dataclass(frozen=True)
@@ -69,6 +60,30 @@ def group_by(count: int, keys: Iterable[Int64 | Codes]) -> GroupBy:
     if not count:
         return GroupBy(group, np.empty(0, np.intp))
     return GroupBy(group, _first_rows(group, int(group.max()) + 1))
+
+
+def sum_rows(
+    table: _Table,
+    keys: Iterable[str],
+    sums: Iterable[str],
+    *,
+    least: Iterable[str] = (),
+    greatest: Iterable[str] = (),
+) -> tuple[_Table, Int64]:
+    """Return one row for each combination of keys, ascending, and which one each row is in, (n,).
+
+    Args:
+        keys, sums, least, greatest: names of columns. Others are as in the first row of each.
+    """
+    columns = table.columns()
+    values = [columns[name] for name in keys]
+    groups = group_by(
+        len(table), [np.asarray(one, np.int64) if one.dtype == bool else one for one in values]
+    )
+    made: dict[str, Any] = {name: groups.sum(columns[name]) for name in sums}
+    made |= {name: groups.least(columns[name]) for name in least}
+    made |= {name: groups.greatest(columns[name]) for name in greatest}
+    return replace(table.take(groups.first), **made), groups.group
 
 
 def group_numbers(count: int, keys: Iterable[Int64 | Codes]) -> Int64:

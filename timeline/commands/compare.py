@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 
-from timeline.analysis.chosen_detail import ChosenDetail
 from timeline.analysis.ordinary_steps import longest_periods_ns, measured_steps, ordinary_steps
 from timeline.analysis.questions import Questions
 from timeline.analysis.rank_facts import RankFacts
-from timeline.analysis.selected_rank import DrawOptions
+from timeline.analysis.selected_rank import ChosenDetail, DrawOptions
 from timeline.analysis.work.framework_calls import MARKS
 from timeline.analysis.work.framework_sums import FrameworkSums, OperatorRules
 from timeline.commands.default_names import comparison_name

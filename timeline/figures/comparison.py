@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from timeline.analysis.work.computing_classes import tells_vector
+from timeline.analysis.work.work_classes import tells_vector
 from timeline.columns.columns import Int64
 from timeline.errors import spell_ids
 from timeline.figures.comparison_sentences import sentences_of

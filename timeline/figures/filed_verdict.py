@@ -36,7 +36,7 @@ _VERDICT = {
     "steps": f"rank graph? step period_ns {_EDGES} {_TIMES} waiting_ns* transfer_ns*",
     "operators": _OPERATORS,
     "collectives": _OPERATORS,
-    "stragglers": "rank caused_ns times_last shared compute_late_ns? host_late_ns? slowest_ns",
+    "stragglers": "rank caused_ns times_last shared slowest_ns",
     "mean_steps": f"rank steps period_ns {_EDGES} waiting_ns? transfer_ns? {_TIMES}",
 }
 _FIGURES = {

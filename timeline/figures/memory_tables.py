@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from timeline.analysis.allocated_memory import AllocatedMemory
-from timeline.analysis.memory_use import NO_NODE, MemoryUse, find_node, memory_use
+from timeline.analysis.memory import NO_NODE, AllocatedMemory, MemoryUse, find_node, memory_use
 from timeline.analysis.rank_facts import RankFacts
 from timeline.columns.columns import Int64
 from timeline.columns.strings import NO_NAME, StringPool

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import orjson
 
 from timeline.analysis.rank_facts import RankFacts
-from timeline.analysis.work.operator_steps import OperatorSteps
+from timeline.analysis.work.operators import OperatorSteps
 from timeline.columns.columns import Bool, Codes, Float64, Int64
 from timeline.columns.group_by import group_by
 from timeline.figures.table import Table, join_parts, join_tables, masked_if_needed, no_numbers

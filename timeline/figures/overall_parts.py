@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.analysis.idle.idle_sums import IdleCause
-from timeline.analysis.work.computing_classes import CLASSES, computing_class
+from timeline.analysis.work.work_classes import CLASSES, computing_class
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table, join_columns
 from timeline.figures.time_tables import extent_ns

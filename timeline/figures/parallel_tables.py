@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.analysis.rank_facts import RankFacts
-from timeline.analysis.waits.pipeline import Bubbles, measure_bubbles
-from timeline.analysis.waits.waiting import Pairs
+from timeline.analysis.waits.pipeline import Bubbles, Pairs, measure_bubbles
 from timeline.columns.columns import Bool, Int64, Rows, sort_rows
 from timeline.columns.distinct import distinct_values
 from timeline.figures.table import Table, given, join_parts, masked_if_needed

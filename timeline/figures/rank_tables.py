@@ -89,11 +89,10 @@ class Figures:
     """A row per rank: shared, unmatched and alone (collectives of which it is known who came last;
     that other ranks of the group have nothing to compare with; of whose group no other rank is in
     the selection), the time that they and sends and receives took, times_last, waited_ns,
-    caused_ns (what others that are read waited for it), of which compute_late_ns and host_late_ns,
-    and slowest_ns (the longest that it kept one waiting); unknown and unnamed
-    (collectives of which it is not known who came last, as not all members are read, or HCCL tasks
-    have neither names nor ranks), and what they took. What tells of
-    waiting is masked where nothing is known of any of its collectives."""
+    caused_ns (what others that are read waited for it), and slowest_ns (the longest that it kept
+    one waiting); unknown and unnamed (collectives of which it is not known who came last, as not
+    all members are read, or HCCL tasks have neither names nor ranks), and what they took. What
+    tells of waiting is masked where nothing is known of any of its collectives."""
     collectives: Table
     """A row per rank, kind and group of collectives: count, size_bytes (what the rank puts in),
     moved_bytes (what it sends over links, as the profiler sums it up), total_ns, waited_ns,

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from timeline.analysis.path.critical_path import CriticalPath
-from timeline.analysis.path.path_items import PathKind
+from timeline.analysis.path.critical_path import CriticalPath, PathKind
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waits.exposed_waiting import ExposedParts, split_exposed
 from timeline.analysis.waits.waiting import Stragglers, WaitedFor, Waits
@@ -36,8 +35,6 @@ _COUNTED = frozenset(
     }
 )
 """Columns of `waiting` that say what it stands on, and are known even where nothing of it is."""
-_DUE = frozenset({"compute_late_ns", "host_late_ns"})
-"""Columns of `waiting` that only device tasks tell."""
 
 
 def waiting_table(facts: Sequence[RankFacts], stragglers: Stragglers) -> Table:
@@ -47,11 +44,8 @@ def waiting_table(facts: Sequence[RankFacts], stragglers: Stragglers) -> Table:
     others = ("alone", "unmatched", "unknown", "unnamed")
     rest = sum(columns[name] for name in others)
     unknown = (columns["shared"] == 0) & (rest > 0)
-    untold = unknown | np.array([rank.tasks == 0 for rank in facts], np.bool_)
     shown = {
-        name: values
-        if name in _COUNTED
-        else np.ma.masked_array(values, untold if name in _DUE else unknown)
+        name: values if name in _COUNTED else np.ma.masked_array(values, unknown)
         for name, values in columns.items()
     }
     return Table({"rank": ranks, **shown})

@@ -9,14 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.analysis.rank_facts import RankFacts
-from timeline.analysis.work.computing_causes import ComputingCause, computing_causes
+from timeline.analysis.work.computed_work import ComputingCause, computing_causes
 from timeline.analysis.work.launching_operators import LauncherFigures, LauncherTimes, Phase
 from timeline.figures.table import Table, join_tables
 from timeline.units import spell_count, spell_short
 
 if TYPE_CHECKING:
     from timeline.analysis.work.framework_sums import FrameworkSums
-    from timeline.analysis.work.launch_classes import ClassTimes
+    from timeline.analysis.work.work_classes import ClassTimes
 
 _NEARLY_EQUAL = 0.01
 """Frequencies that differ by less are told as one."""
@@ -215,7 +215,7 @@ def class_table(facts: Sequence[RankFacts]) -> Table:
 
 
 def _classes(rank: int, times: ClassTimes) -> dict[str, npt.NDArray[Any]]:
-    from timeline.analysis.work.launch_classes import WorkClass
+    from timeline.analysis.work.work_classes import WorkClass
 
     metrics = np.array([one.metric for one in WorkClass], object)
     unknown = ~times.known.astype(np.bool_)

@@ -69,10 +69,9 @@ class CommunicationTables(OpenProfile):
         By pair: rank, waited_for_rank (masked where it is only known that some rank came last),
         profiled (whether that is among the ranks read), times, waited_ns. By rank: rank; times_last
         (how often it came last), waited_ns (how long it waited), caused_ns (how long others waited
-        for it), of which compute_late_ns and host_late_ns are due to its computing longer than they
-        did and to its host, slowest_ns (the longest that it kept one waiting); and what that stands
-        on: how many collectives are shared (of which it is known who came last), unmatched, alone,
-        unknown or unnamed (of which it is not), with the time that each of these took.
+        for it), slowest_ns (the longest that it kept one waiting); and what that stands on: how
+        many collectives are shared (of which it is known who came last), unmatched, alone, unknown
+        or unnamed (of which it is not), with the time that each of these took.
 
         Raises:
             TimelineError: as `overlap`.

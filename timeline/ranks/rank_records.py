@@ -7,8 +7,7 @@ import gc
 from collections.abc import Iterator
 
 from timeline.analysis.communication_rule import with_communication_rule
-from timeline.analysis.host_offset import drop_backward_arrows, fit_host_clock
-from timeline.analysis.invalid_rows import drop_invalid_rows
+from timeline.analysis.sound_records import drop_backward_arrows, drop_invalid_rows, fit_host_clock
 from timeline.analysis.steps import with_steps
 from timeline.analysis.waits.group_members import with_global_ranks
 from timeline.layers import HOST_LAYERS

@@ -11,17 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
-from timeline.analysis.allocated_memory import allocated_memory
-from timeline.analysis.chosen_detail import ChosenDetail, with_chosen_detail
 from timeline.analysis.cut import Cut, cut, cut_steps, cut_window
-from timeline.analysis.drawn_records import drawn_records, omissions_of_drawn
 from timeline.analysis.filed_times import filed_totals, with_filed_times
 from timeline.analysis.gains.recording import MOST_ITEMS, Recording, record_rank
 from timeline.analysis.idle.idle_causes import measure_idle
 from timeline.analysis.idle.idle_sums import IdleCause
 from timeline.analysis.idle.lost_kernels import cut_off_before, with_lost_kernels
-from timeline.analysis.memory_peaks import memory_peaks
-from timeline.analysis.memory_samples import with_memory_of_graphs
+from timeline.analysis.memory import allocated_memory, memory_peaks, with_memory_of_graphs
 from timeline.analysis.ordinary_steps import ordinary_steps
 from timeline.analysis.overlap import (
     Overlap,
@@ -31,8 +27,7 @@ from timeline.analysis.overlap import (
     overlap_within,
     totals_by_period,
 )
-from timeline.analysis.path.op_delays import op_delays
-from timeline.analysis.path.path_items import RankPath
+from timeline.analysis.path.critical_path import RankPath
 from timeline.analysis.path.rank_path import rank_path
 from timeline.analysis.questions import EVERY_ROW, Questions
 from timeline.analysis.rank_facts import (
@@ -41,14 +36,20 @@ from timeline.analysis.rank_facts import (
     collect_facts,
     collect_profile_facts,
 )
-from timeline.analysis.selected_rank import DrawOptions, SelectedRank
+from timeline.analysis.selected_rank import (
+    ChosenDetail,
+    DrawOptions,
+    SelectedRank,
+    drawn_records,
+    omissions_of_drawn,
+    with_chosen_detail,
+)
 from timeline.analysis.single_records import single_records
 from timeline.analysis.step_membership import Membership
 from timeline.analysis.waits.collectives import RankCollectives, rank_collectives
 from timeline.analysis.work.computed_work import computed_work
 from timeline.analysis.work.launching_operators import launcher_figures, with_launchers
-from timeline.analysis.work.operator_steps import operator_steps
-from timeline.analysis.work.operators import host_operators
+from timeline.analysis.work.operators import host_operators, operator_steps
 from timeline.analysis.work.task_sums import sum_tasks
 from timeline.columns.intervals import subtract, union
 from timeline.frozen import dataclass
@@ -180,7 +181,7 @@ def draw_rank_from_records(records: Records, request: RankRequest) -> DrawnRank:
     if Layer.COUNTERS in request.drawn_layers:
         records = with_memory_of_graphs(records)
     if request.questions.compare:
-        from timeline.analysis.work.launch_classes import with_work_classes
+        from timeline.analysis.work.work_classes import with_work_classes
 
         records = with_work_classes(records)
     told = replace(records, omissions=omissions_of_drawn(records, request.drawn_layers))
@@ -278,14 +279,12 @@ def _with_answers(
 
 def _collectives_of(records: Records, part: Cut, request: RankRequest) -> RankCollectives:
     """The collectives of all records, of which those of the part are selected."""
-    told_by_causes = request.questions.causes and request.is_first
     return rank_collectives(
         records,
         part.op_iterations,
         part.op_rows,
         read_ranks=request.read_ranks,
         recorded=Layer.COMMUNICATION in request.read_layers or records.hardware == GPU,
-        delays=len(request.read_ranks) > 1 and not told_by_causes and not records.tables_only,
     )
 
 
@@ -311,7 +310,7 @@ def _ordinary_facts(
 
 def _with_sums(facts: RankFacts, part: Cut, request: RankRequest) -> RankFacts:
     """The facts with the sums that only a comparison shows, of records that may not be drawn."""
-    from timeline.analysis.work.launch_classes import sum_classes
+    from timeline.analysis.work.work_classes import sum_classes
 
     facts = replace(
         facts,
@@ -346,11 +345,8 @@ def _with_causes(
             most = MOST_ITEMS // max(request.ranks, 1)
             recording = record_rank(records, part.membership, collectives.ops.selected, most)
         path = rank_path(records, collectives.ops.selected, facts.device_end_ns)
-    computing_ns, host_ns = op_delays(path.items, len(collectives.ops))
-    ops = replace(collectives.ops, computing_before_ns=computing_ns, host_before_ns=host_ns)
     return replace(
         facts,
-        collectives=replace(collectives, ops=ops),
         work=work,
         launchers=launcher_figures(records),
         path=path,

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from timeline.analysis.chosen_detail import ChosenDetail
 from timeline.analysis.clocks import JoinedClock, RankClock, join_clocks
-from timeline.analysis.path.critical_path import CriticalPath
-from timeline.analysis.path.path_items import RankPath
+from timeline.analysis.path.critical_path import CriticalPath, RankPath
 from timeline.analysis.path.path_steps import critical_path
 from timeline.analysis.questions import Questions
 from timeline.analysis.rank_facts import RankFacts
+from timeline.analysis.selected_rank import ChosenDetail
 from timeline.analysis.waits.launch_order import match_by_order
 from timeline.analysis.waits.shared_ops import Islands
 from timeline.analysis.waits.waiting import Waiting, measure_waiting

@@ -197,23 +197,19 @@ class _Blocks:
         return order[:MOST_STRAGGLERS]
 
     def _stragglers(self, late: Sequence[Row]) -> Grid:
-        """How often each came last, what that cost, and why."""
+        """How often each came last, and what that cost."""
         most = 2 if self.display.narrow else None
-        numbers = ["times last", "wait caused", "compute share", "host share", "longest"]
+        numbers = ["times last", "wait caused", "longest"]
         grid = plain_grid(self.display, [], ["rank", *numbers[:most]])
         for row in late:
             rank = "some rank" if row["rank"] is None else str(row["rank"])
             cells = [str(row["times_last"]), spell_short(row["caused_ns"])]
             if "shared" in row:
                 cells[0] += f" of {row['shared']}"
-                due = (row["compute_late_ns"], row["host_late_ns"])
-                cells += [
-                    *("-" if ns is None else spell_share(ns, row["caused_ns"]) for ns in due),
-                    spell_short(row["slowest_ns"]),
-                ]
+                cells.append(spell_short(row["slowest_ns"]))
             else:
                 rank = f"{rank} (not profiled)"
-                cells += ["-", "-", "-"]
+                cells.append("-")
             style = _SLOW if row["rank"] is not None and row["rank"] == self._slow_rank else ""
             grid.add_row(Text(rank, style=style), *cells[:most])
         return grid

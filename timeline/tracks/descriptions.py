@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from timeline.analysis.memory_samples import MEMORY_OF_GRAPHS
+from timeline.analysis.memory import MEMORY_OF_GRAPHS
 
 __all__ = [
     "AI_CPU",

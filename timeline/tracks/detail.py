@@ -9,7 +9,7 @@ import numpy as np
 
 from timeline.analysis.scopes import find_scopes
 from timeline.analysis.selected_rank import Missing
-from timeline.analysis.work.task_flops import task_flops
+from timeline.analysis.work.operators import task_flops
 from timeline.columns.chunks import compute_in_chunks
 from timeline.columns.columns import Int64, Rows, take
 from timeline.columns.distinct import NO_ROWS, distinct, rows_by_value

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from timeline.analysis.path.critical_path import CriticalPath, Segments
-from timeline.analysis.path.path_items import PathKind
+from timeline.analysis.path.critical_path import CriticalPath, PathKind, Segments
 from timeline.columns.columns import Codes, Rows
 from timeline.columns.distinct import rows_by_value
 from timeline.columns.group_by import group_numbers

@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from timeline.analysis.waits.collectives import RankCollectives
-from timeline.analysis.waits.waiting import Pairs, Waiting, Waits
+from timeline.analysis.waits.pipeline import Pairs
+from timeline.analysis.waits.waiting import Waiting, Waits
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool

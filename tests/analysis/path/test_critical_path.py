@@ -15,16 +15,17 @@ from tests.support.random_records import Sizes, random_records
 from tests.support.simulated_cluster import COMPUTE_NS, TRANSFER_NS, Cluster, simulate
 from timeline.analysis.path.critical_path import (
     CriticalPath,
+    PathItems,
+    PathKind,
     PathRank,
     PathSteps,
+    RankPath,
     Segments,
     find_critical_path,
 )
-from timeline.analysis.path.op_arrivals import OpArrivals, op_arrivals
-from timeline.analysis.path.path_items import PathItems, PathKind, RankPath
-from timeline.analysis.path.rank_path import rank_path
+from timeline.analysis.path.rank_path import leading_items, rank_path
 from timeline.analysis.waits.collectives import rank_collectives
-from timeline.analysis.waits.waiting import measure_waiting
+from timeline.analysis.waits.waiting import OpArrivals, measure_waiting, op_arrivals
 from timeline.records.clock import ClockMove
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Records, Tasks
@@ -235,3 +236,18 @@ def test_marks_of_the_profiler_are_not_in_a_path() -> None:
     moved = path.moved(ClockMove(offset_ns=5)).span_ns
     assert moved == (path.span_ns[0] + 5, path.span_ns[1] + 5)
     assert RankPath().moved(ClockMove(offset_ns=5)).span_ns is None
+
+
+@given(st.lists(st.tuples(st.integers(NO_ID, 40), st.booleans()), min_size=1, max_size=40))
+def test_what_leads_to_items_is_kept(forest: list[tuple[int, bool]]) -> None:
+    """It is what walks from each of them come to; most items waited for the one just before."""
+    before = [one if NO_ID <= one < row else row - 1 for row, (one, _) in enumerate(forest)]
+    expected = set[int]()
+    for row, (_, is_reached) in enumerate(forest):
+        at = row if is_reached else NO_ID
+        while at != NO_ID:
+            expected.add(at)
+            at = before[at]
+    reached = np.array([one for _, one in forest], np.bool_)
+    found = leading_items(np.array(before, np.int32), reached)
+    assert set(np.flatnonzero(found).tolist()) == expected

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from timeline.analysis.waits.collectives import Collectives, RankCollectives, kind_numbers
-from timeline.analysis.waits.matched_sends import match_sends
+from timeline.analysis.waits.pipeline import match_sends
 
 Op = tuple[int, int, int, str, int]
 """Start, end, step, kind and group."""

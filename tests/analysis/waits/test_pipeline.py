@@ -19,8 +19,7 @@ from simulator.parallelism import Parallelism
 from simulator.simulation import make_run
 from timeline import export
 from timeline.analysis.waits.collectives import Collectives, RankCollectives, kind_numbers
-from timeline.analysis.waits.pipeline import Bubbles, measure_bubbles
-from timeline.analysis.waits.waiting import Pairs
+from timeline.analysis.waits.pipeline import Bubbles, Pairs, measure_bubbles
 from timeline.columns.intervals import subtract, union
 from timeline.figures.parallel_tables import pipeline_sentences
 from timeline.figures.table import Table

@@ -61,7 +61,6 @@ def test_the_last_arrival_and_all_waits_are_exact(
         assert all(waited + after == spread for _, _, waited, after, _ in rows)
     stragglers = waiting.stragglers
     assert stragglers.waited_ns.sum() == stragglers.caused_ns.sum()
-    assert (stragglers.compute_late_ns + stragglers.host_late_ns == stragglers.caused_ns).all()
     assert stragglers.times_last.sum() == len(by_name)
     assert (stragglers.shared + stragglers.alone == [len(rank.ops) for rank in cluster.ranks]).all()
     assert not stragglers.unmatched.any()
@@ -69,15 +68,12 @@ def test_the_last_arrival_and_all_waits_are_exact(
     assert waiting.basis.compared_ns == stragglers.shared_ns.sum()
 
 
-@pytest.mark.parametrize("starved", [False, True])
-def test_a_straggler_is_named_with_its_reason(starved: bool) -> None:
-    """A rank that computes longer is late by computing; one whose device idles, by its host."""
-    cluster = simulate(8, ops=20, late={3: 2_000_000}, starved=[3] if starved else [])
+def test_a_straggler_is_named() -> None:
+    """The others wait for a rank that is late, and it waits for nobody."""
+    cluster = simulate(8, ops=20, late={3: 2_000_000})
     stragglers = measure_waiting(cluster.ranks).stragglers
     worst = int(np.argmax(stragglers.caused_ns))
     assert worst == 3
-    why = stragglers.host_late_ns if starved else stragglers.compute_late_ns
-    assert why[3] > 0.9 * stragglers.caused_ns[3]
     assert stragglers.slowest_ns[3] >= 2_000_000
     assert stragglers.waited_ns[3] < 0.05 * stragglers.waited_ns.sum()
 

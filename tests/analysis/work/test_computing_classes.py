@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from timeline.analysis.work.computing_classes import CLASSES, computing_class, tells_vector
+from timeline.analysis.work.work_classes import CLASSES, computing_class, tells_vector
 
 
 @pytest.mark.parametrize(

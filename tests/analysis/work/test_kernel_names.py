@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.support.places import DATA
-from timeline.analysis.work.kernel_names import kernel_type, launched_type
+from timeline.analysis.work.operator_names import kernel_type, launched_type
 from timeline.sources.files.opened import open_profile_file
 
 PIECE = re.compile(r"[()<>{}\[\],*&]|^.{0,2}$")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support.places import DATA
 from timeline.analysis.step_membership import Membership
-from timeline.analysis.work.kernel_waits import kernel_waits
+from timeline.analysis.work.operators import kernel_waits
 from timeline.columns.strings import StringPool
 from timeline.commands.export import export
 from timeline.figures.verdict import total_by_type

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.profile_shelf import ProfileShelf
-from timeline.analysis.work.launch_classes import WorkClass, sum_classes, with_work_classes
+from timeline.analysis.work.work_classes import WorkClass, sum_classes, with_work_classes
 from timeline.columns.strings import StringPool
 from timeline.layers import Layer
 from timeline.profile import open_profile

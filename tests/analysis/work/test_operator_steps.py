@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.profile_shelf import ProfileShelf
-from timeline.analysis.work.operator_steps import OperatorSteps
+from timeline.analysis.work.operators import OperatorSteps
 from timeline.commands.export import export
 from timeline.figures.table import Table
 from timeline.profile import open_profile

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support.profile_shelf import ProfileShelf
-from timeline.analysis.memory_peaks import memory_peaks
+from timeline.analysis.memory import memory_peaks
 from timeline.analysis.work.task_sums import sum_tasks
 from timeline.layers import Layer
 from timeline.profile import open_profile

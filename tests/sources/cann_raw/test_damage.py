@@ -15,7 +15,7 @@ from tests.support.examples import at_most
 from tests.support.profile_shelf import ProfileShelf, change_fields
 from tests.support.raw_device import Device, read
 from tests.support.read_profiles import lost_rows
-from timeline.analysis.invalid_rows import drop_invalid_rows
+from timeline.analysis.sound_records import drop_invalid_rows
 from timeline.errors import SourceError
 from timeline.ranks.rank_work import RankRequest, draw_rank_from_source
 from timeline.selection import DETAIL_LAYERS, Selection

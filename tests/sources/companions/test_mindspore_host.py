@@ -29,7 +29,7 @@ from tests.support.loaded_picture import LoadedPicture
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import Profile, ProfileShelf, change_fields, change_json
 from tests.support.read_profiles import lost_rows
-from timeline.analysis.invalid_rows import drop_invalid_rows
+from timeline.analysis.sound_records import drop_invalid_rows
 from timeline.cli.main import main
 from timeline.columns.strings import StringPool
 from timeline.layers import Layer

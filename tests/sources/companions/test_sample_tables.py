@@ -27,7 +27,7 @@ from tests.support.loaded_picture import LoadedPicture
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.places import DATA
 from tests.support.profile_shelf import Profile, ProfileShelf, change_events
-from timeline.analysis.invalid_rows import drop_invalid_rows
+from timeline.analysis.sound_records import drop_invalid_rows
 from timeline.cli.main import main
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError

@@ -20,7 +20,7 @@ from tests.support.loaded_picture import LoadedPicture
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.places import DATA
 from tests.support.profile_shelf import Profile, ProfileShelf
-from timeline.analysis.invalid_rows import drop_invalid_rows
+from timeline.analysis.sound_records import drop_invalid_rows
 from timeline.commands.export import export
 from timeline.layers import Layer
 from timeline.options import Args

@@ -25,8 +25,8 @@ from tests.support.other_readings import in_small_parts
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import Profile, ProfileShelf, tiny_run
 from tests.support.read_profiles import records_by_rank
-from timeline.analysis.invalid_rows import drop_invalid_rows
 from timeline.analysis.overlap import measure_overlap, overlap_by_launch
+from timeline.analysis.sound_records import drop_invalid_rows
 from timeline.analysis.step_membership import assign_steps
 from timeline.cli.main import main
 from timeline.errors import SourceError

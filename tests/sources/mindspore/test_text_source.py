@@ -32,8 +32,8 @@ from tests.support.examples import at_most
 from tests.support.places import DATA
 from tests.support.profile_shelf import ProfileShelf, change_fields
 from tests.support.read_profiles import lost_rows, records_of
-from timeline.analysis.invalid_rows import drop_invalid_rows
 from timeline.analysis.overlap import measure_overlap
+from timeline.analysis.sound_records import drop_invalid_rows
 from timeline.analysis.step_membership import assign_steps
 from timeline.analysis.steps import with_steps
 from timeline.cli.main import main

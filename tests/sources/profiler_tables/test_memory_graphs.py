@@ -21,7 +21,7 @@ from simulator.writers.mindspore.tables.memory_graphs import (
     Tensor,
     memory_usage_bytes,
 )
-from timeline.analysis.memory_use import NO_NODE, MemoryUse, find_node, memory_use
+from timeline.analysis.memory import NO_NODE, MemoryUse, find_node, memory_use
 from timeline.records.profiler_tables.memory_graphs import MemoryGraphs, MemoryTensors
 from timeline.records.profiler_tables.profiler_tables import ProfilerTables
 from timeline.records.tables import Omission

@@ -12,7 +12,7 @@ import numpy as np
 
 from timeline.analysis.idle.call_kinds import names_waiting_for_data
 from timeline.analysis.idle.device_items import DeviceItems
-from timeline.analysis.path.device_order import (
+from timeline.analysis.path.rank_path import (
     before_on_device,
     item_collectives,
     item_kinds,

@@ -12,12 +12,11 @@ from timeline.analysis.gains.findings import Run
 from timeline.analysis.gains.recording import DeviceWork, Recording
 from timeline.analysis.gains.replay import RankOps, RecordedRank
 from timeline.analysis.ordinary_steps import number_steps
-from timeline.analysis.path.op_arrivals import OpArrivals, op_arrivals
-from timeline.analysis.path.path_items import PathKind
+from timeline.analysis.path.critical_path import PathKind
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waits.collectives import Collectives, RankCollectives, kind_numbers
 from timeline.analysis.waits.pipeline import measure_bubbles
-from timeline.analysis.waits.waiting import Waiting
+from timeline.analysis.waits.waiting import OpArrivals, Waiting, op_arrivals
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.group_by import count_turns, group_by
 from timeline.columns.intervals import IntervalSet, covered_until

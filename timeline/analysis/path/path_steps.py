@@ -12,9 +12,8 @@ from timeline.analysis.path.critical_path import (
     PathSteps,
     find_critical_path,
 )
-from timeline.analysis.path.op_arrivals import op_arrivals
 from timeline.analysis.rank_facts import RankFacts
-from timeline.analysis.waits.waiting import Waiting
+from timeline.analysis.waits.waiting import Waiting, op_arrivals
 from timeline.columns.columns import Int64
 from timeline.columns.distinct import distinct
 from timeline.columns.group_by import group_by

@@ -1,4 +1,4 @@
-"""What of one rank can lie on the critical path, found from its records."""
+"""The order in which one device works, and what of its rank can lie on the critical path."""
 
 from __future__ import annotations
 
@@ -6,26 +6,146 @@ from dataclasses import replace
 
 import numpy as np
 
-from timeline.analysis.idle.device_items import DeviceItems
-from timeline.analysis.idle.innermost_calls import Calls
-from timeline.analysis.path.device_order import (
-    LEAST_DELAY_NS,
-    before_on_device,
-    item_collectives,
-    item_kinds,
-    ordered_items,
-    waits_for_device,
-)
-from timeline.analysis.path.item_runs import ItemRuns
-from timeline.analysis.path.longest_calls import longest_calls
-from timeline.analysis.path.path_items import PathItems, RankPath
-from timeline.columns.columns import Bool, Int64, Rows, ascending
-from timeline.columns.distinct import distinct, rows_by_value
-from timeline.columns.strings import StringPool
+from timeline.analysis.idle.call_kinds import names_waiting_for_device
+from timeline.analysis.idle.device_items import DeviceItems, device_items
+from timeline.analysis.idle.innermost_calls import Calls, part_by_call
+from timeline.analysis.path.critical_path import PathItems, PathKind, RankPath
+from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, ascending, column
+from timeline.columns.distinct import are_first, distinct, distinct_values, rows_by_value
+from timeline.columns.group_by import sum_rows
+from timeline.columns.intervals import open_at, union
+from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.not_given import NO_ID, NO_TIME
-from timeline.records.tables import Records
+from timeline.records.tables import Records, Tasks
 
-__all__ = ["rank_path"]
+LEAST_DELAY_NS = 2_000
+"""A task that starts so soon after the one before was not kept waiting by anything else."""
+WAIT_SLACK_NS = 1_000
+"""An event wait may begin so much before the end of the task before, as recorded."""
+_EVENT_WAIT = ("eventwait", "event_wait")
+"""Types and names of the tasks with which a stream waits for another one."""
+
+
+def ordered_items(records: Records) -> DeviceItems:
+    """Compute tasks, copies and communication ops in order of start, those without length first."""
+    items = device_items(records, also=_own_copies(records))
+    return items.take(np.lexsort((items.end_ns, items.start_ns)))
+
+
+def _own_copies(records: Records) -> Bool:
+    """The copies that are no part of a communication op: those that do not lie inside one."""
+    tasks, ops = records.tasks, records.ops
+    found = tasks.copy & ~tasks.compute
+    rows = np.flatnonzero(found)
+    inside = union(ops.start_ns, ops.end_ns)
+    if not len(inside):
+        return found
+    begun = open_at(tasks.start_ns[rows], inside.start_ns, inside.end_ns)
+    found[rows] = (begun < 0) | (tasks.end_ns[rows] > inside.end_ns[begun])
+    return found
+
+
+class _Ends:
+    """The ends of some items in order of time, to find the last one before the start of others."""
+
+    def __init__(self, items: DeviceItems, rows: Rows) -> None:
+        self._rows = rows[np.lexsort((rows, items.end_ns[rows]))]
+        self._end_ns = items.end_ns[self._rows]
+
+    def before(self, moments_ns: Int64) -> Rows:
+        """The last item that has ended at each moment, NO_ID for none."""
+        at = np.searchsorted(self._end_ns, moments_ns, side="right") - 1
+        return np.where(at >= 0, self._rows[np.maximum(at, 0)], NO_ID)
+
+    def before_items(self, items: DeviceItems, rows: Rows) -> Rows:
+        """The last item that has ended when each of some items starts, and that comes earlier."""
+        found = self.before(items.start_ns[rows])
+        # Of several without length at one moment, each is the last to have ended.
+        late = np.flatnonzero(found >= rows)
+        order = np.argsort(self._rows)
+        at = order[np.searchsorted(self._rows, rows[late], sorter=order)] - 1
+        found[late] = np.where(at >= 0, self._rows[np.maximum(at, 0)], NO_ID)
+        return found
+
+
+def before_on_device(records: Records, items: DeviceItems) -> Rows:
+    """The item whose end let each start, as far as the device is concerned; NO_ID for none.
+
+    That is the one before on the stream; behind an event wait, and where a profile records none,
+    for a communication op too, whatever ended last on the device. items: those of `ordered_items`.
+    """
+    rows = np.arange(len(items))
+    last = _Ends(items, rows).before_items(items, rows)
+    tasks = records.tasks
+    waits = np.flatnonzero(_waits(records))
+    found = last.copy()
+    on_streams = np.flatnonzero(~items.is_op)
+    streams = distinct(items.stream[on_streams])
+    waits_of = dict(rows_by_value(tasks.stream[waits], streams))
+    for stream, places in rows_by_value(items.stream[on_streams], streams):
+        its = on_streams[places]
+        on_stream = _Ends(items, its).before_items(items, its)
+        its_waits = waits[waits_of[stream]]
+        idle_since_ns = np.where(on_stream >= 0, items.end_ns[on_stream], NO_TIME)
+        if len(waits):
+            waited = _waited_between(tasks, its_waits, idle_since_ns, items.start_ns[its])
+        else:
+            waited = (on_stream < 0) | (items.start_ns[its] - idle_since_ns >= LEAST_DELAY_NS)
+        found[its] = np.where(waited, last[its], on_stream)
+    return found
+
+
+def _waits(records: Records) -> Bool:
+    """The tasks with which a stream waits for another one."""
+    waits = np.zeros(len(records.strings), np.bool_)
+    waits[records.strings.codes_with(_EVENT_WAIT)] = True
+    return waits[records.tasks.task_type] | waits[records.tasks.name]
+
+
+def _waited_between(tasks: Tasks, waits: Rows, since_ns: Int64, until_ns: Int64) -> Bool:
+    """Whether one of the waits of a stream lies between two moments."""
+    if not len(waits):
+        return np.zeros(len(since_ns), np.bool_)
+    order = waits[np.argsort(tasks.end_ns[waits], kind="stable")]
+    at = np.searchsorted(tasks.end_ns[order], until_ns, side="right") - 1
+    begin_ns = tasks.start_ns[order[np.maximum(at, 0)]]
+    between: Bool = (at >= 0) & (begin_ns + WAIT_SLACK_NS >= since_ns)
+    return between
+
+
+def item_kinds(records: Records, items: DeviceItems) -> Codes:
+    """The PathKind of each item."""
+    kinds = np.full(len(items), PathKind.TRANSFER, np.int32)
+    its_tasks = np.flatnonzero(~items.is_op)
+    compute = records.tasks.compute[items.row[its_tasks]]
+    kinds[its_tasks] = np.where(compute, PathKind.COMPUTING, PathKind.COPY)
+    return kinds
+
+
+def item_collectives(records: Records, selected: Bool, items: DeviceItems) -> Codes:
+    """The row of each op among the rank's collectives, NO_ID for what is no op.
+
+    selected: which of those, which are in order of start, the ops of the records are.
+    """
+    row = np.empty(len(records.ops), np.int32)
+    row[np.argsort(records.ops.start_ns, kind="stable")] = np.flatnonzero(selected)
+    found = np.full(len(items), NO_ID, np.int32)
+    ops = np.flatnonzero(items.is_op)
+    found[ops] = row[items.row[ops]]
+    return found
+
+
+def waits_for_device(records: Records, items: DeviceItems) -> tuple[Rows, Rows]:
+    """The host calls in which the host waited until an item had ended, and that item.
+
+    In order of the ends of calls; of several items the last one that ended before the call did.
+    """
+    host = records.host
+    calls = np.flatnonzero(np.isin(host.name, names_waiting_for_device(records.strings)))
+    calls = calls[np.argsort(host.end_ns[calls], kind="stable")]
+    item = _Ends(items, np.arange(len(items))).before(host.end_ns[calls])
+    waited = (item >= 0) & (items.end_ns[item] >= host.start_ns[calls])
+    return calls[waited], item[waited]
 
 
 def rank_path(records: Records, selected: Bool, step_ends_ns: Int64) -> RankPath:
@@ -101,7 +221,32 @@ def _reachable(items: PathItems, step_ends_ns: Int64) -> Bool:
     reached = items.collective != NO_ID
     reached[ends[at[at >= 0]]] = True
     reached[ends[-1:]] = True
-    return ItemRuns(items.before).leading_to(reached)
+    return leading_items(items.before, reached)
+
+
+def leading_items(before: Codes, reached: Bool) -> Bool:
+    """Return the items that are reached, and all that lead to them, (n,).
+
+    Nearly all items waited for the one just before. So runs of such items are gone through one by
+    one, and what lies within them as columns.
+
+    Args:
+        before: (n,) the earlier row that each item waited for, NO_ID for none.
+    """
+    begins = before != np.arange(-1, len(before) - 1)
+    begins[:1] = True
+    run = np.cumsum(begins) - 1
+    earlier = before[begins]
+    last = np.full(len(earlier), NO_ID)
+    rows = np.flatnonzero(reached)
+    # Of several rows of a run the last one stays.
+    last[run[rows]] = rows
+    upto, earlier_run = last.tolist(), run[earlier].tolist()
+    for at, row in reversed(list(enumerate(earlier.tolist()))):
+        if upto[at] != NO_ID and row != NO_ID:
+            upto[earlier_run[at]] = max(upto[earlier_run[at]], row)
+    leading: Bool = np.arange(len(run)) <= np.array(upto, np.intp)[run]
+    return leading
 
 
 def _renumbered(items: PathItems, kept: Bool) -> PathItems:
@@ -143,3 +288,84 @@ def _named(records: Records, items: PathItems) -> RankPath:
     name = strings.translate(items.name, records.strings)
     call = strings.translate(items.call, records.strings)
     return RankPath(tuple(strings), replace(items, name=name, call=call))
+
+
+def longest_calls(
+    calls: Calls, names: Codes, since_ns: Int64, until_ns: Int64
+) -> tuple[Codes, Int64]:
+    """The name of the innermost calls that took most of each stretch, and how long they took.
+
+    Any two stretches begin together or share no time, so that all that begin together are answered
+    on the way through the longest of them: O(n log n) however many there are.
+
+    Args:
+        calls: those of one thread.
+        names: (calls of the host,) where `row` of a call finds its name.
+        since_ns, until_ns: (n,) the stretches, none empty.
+
+    Returns:
+        name: (n,) NO_NAME where no call is open; total_ns: (n,).
+    """
+    begins_ns, stretch = distinct_values(since_ns)
+    ends_ns = np.full(len(begins_ns), np.iinfo(np.int64).min)
+    np.maximum.at(ends_ns, stretch, until_ns)
+    order = np.lexsort((until_ns, stretch))
+    asked_ns = until_ns[order]
+    name, total_ns = np.full(len(order), NO_NAME, np.int32), np.zeros(len(order), np.int64)
+    # NO_ID, which is -1, picks the NO_NAME at the end.
+    named = np.append(names, np.int32(NO_NAME))
+    before = _Taken.empty()
+    for window in part_by_call(calls, begins_ns, ends_ns):
+        parts = window.stretches
+        if not len(parts):
+            continue
+        before = before.take(before.stretch == parts.stretch[0])
+        lengths_ns = parts.end_ns - parts.start_ns
+        taken = _Taken.concat([before, _Taken(parts.stretch, named[parts.call], lengths_ns)])
+        upto_ns, most_ns, leader = taken.running()
+        first = np.searchsorted(asked_ns, parts.start_ns[0], side="right")
+        stop = np.searchsorted(asked_ns, parts.end_ns[-1], side="right")
+        part = np.searchsorted(parts.start_ns, asked_ns[first:stop], side="left") - 1
+        own_ns = upto_ns[len(before) + part] - (parts.end_ns[part] - asked_ns[first:stop])
+        part += len(before)
+        whole = np.maximum(part - 1, 0)
+        follows = (part > 0) & (taken.stretch[whole] == taken.stretch[part])
+        whole_ns = np.where(follows, most_ns[whole], 0)
+        own = (taken.name[part] != NO_NAME) & (own_ns >= whole_ns)
+        earlier = np.where(whole_ns > 0, taken.name[leader[whole]], NO_NAME)
+        place = order[first:stop]
+        total_ns[place] = np.where(own, own_ns, whole_ns)
+        name[place] = np.where(own, taken.name[part], earlier)
+        # What calls of each name took in the stretch that may go on, the longest last.
+        last = (taken.stretch == taken.stretch[-1]) & (taken.name != NO_NAME)
+        before, _ = sum_rows(taken.take(last), ("stretch", "name"), ("length_ns",))
+        is_leader = before.name == taken.name[leader[-1]]
+        before = before.take(np.lexsort((is_leader, before.length_ns)))
+    return name, total_ns
+
+
+class _Taken(ColumnTable):
+    """How long calls of a name took in a part of a stretch, in order of time."""
+
+    stretch: Int64 = column(np.int64)
+    name: Codes = column(np.int32)
+    length_ns: Int64 = column(np.int64)
+
+    def running(self) -> tuple[Int64, Int64, Rows]:
+        """Return what calls of the name of each took in its stretch up to its end, (n,).
+
+        Also the most that those of any name took, and the last row that is of such a name.
+        """
+        names = int(self.name.max()) + 1
+        order = np.argsort(self.stretch * names + self.name, kind="stable")
+        sums_ns = np.cumsum(self.length_ns[order])
+        opens = are_first(self.stretch[order], self.name[order])
+        before_ns = (sums_ns - self.length_ns[order])[opens]
+        upto_ns = np.empty(len(order), np.int64)
+        upto_ns[order] = sums_ns - before_ns[np.cumsum(opens) - 1]
+        # What is of a later stretch is greater than all before.
+        least = np.cumsum(are_first(self.stretch)) * (int(upto_ns.max()) + 1)
+        keys = np.where(self.name == NO_NAME, 0, upto_ns) + least
+        highest = np.maximum.accumulate(keys)
+        leader = np.maximum.accumulate(np.where(keys == highest, np.arange(len(keys)), 0))
+        return upto_ns, highest - least, leader

@@ -12,8 +12,6 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waits.waiting import Waiting
 from timeline.frozen import dataclass
 
-__all__ = ["Culprit", "Waiter", "find_culprit"]
-
 
 @dataclass(frozen=True)
 class Waiter:

@@ -17,15 +17,6 @@ from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import Records
 
-__all__ = [
-    "RankGroup",
-    "find_groups",
-    "group_in_name",
-    "group_number",
-    "unknown_groups",
-    "with_global_ranks",
-]
-
 _NUMBER = compile_late(r"[0-9]{1,20}")
 """The numbers of groups have 64 bits."""
 _NUMBERED = compile_late(r"__([0-9]{1,20})_[0-9]+_[0-9]+$")

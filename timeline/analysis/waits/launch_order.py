@@ -22,8 +22,6 @@ from timeline.records.collective_kinds import POINT_TO_POINT
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import Spans
 
-__all__ = ["match_by_order"]
-
 ALIKE = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast")
 """Kinds in which every rank puts in as much as any other."""
 FROM_OR_TO_ONE = ("Broadcast", "Reduce", "Gather", "Scatter")

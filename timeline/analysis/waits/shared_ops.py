@@ -1,19 +1,26 @@
-"""SharedOps: the communication ops that several ranks take part in, found by their keys."""
+"""The communication ops that several ranks take part in, and which rank came last to each."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 
-from timeline.analysis.waits.collectives import Collectives, RankCollectives, mix_hashes
-from timeline.columns.columns import Bool, Float64, Int64, Rows
+from timeline.analysis.waits.collectives import (
+    Arrivals,
+    Collectives,
+    GroupView,
+    RankCollectives,
+    kind_numbers,
+    latest_peers,
+    mix_hashes,
+)
+from timeline.columns.columns import Bool, ColumnTable, Float64, Int64, Rows, column, sort_rows
 from timeline.columns.distinct import are_first, distinct, distinct_values
 from timeline.frozen import dataclass
-from timeline.records.not_given import NO_ID
-
-__all__ = ["Islands", "Segments", "SharedOps", "find_shared_ops"]
+from timeline.records.collective_kinds import BATCH
+from timeline.records.not_given import NO_ID, NO_TIME
 
 
 @dataclass(frozen=True)
@@ -166,3 +173,216 @@ class Segments:
         for segments, first, size in self._by_size:
             medians[segments] = np.median(ordered[first[:, None] + np.arange(size)], axis=1)
         return medians
+
+
+TIE_NS = 2_000
+"""A rank that is not read is later than one that is if its notify comes so much later: the same
+notify is seen up to 1.5 us apart."""
+LEAST_MESH = 4
+"""Of a full mesh so many members, a power of two, are believed where one rank alone shows it: a
+rank of a hierarchy sees a mesh and one rank more."""
+
+
+class LastArrivals(ColumnTable):
+    """Who came last to an op: one row per rank and op, in the order of `SharedOps`.
+
+    known: whether anything tells that. whole: whether it is the last of all members; otherwise
+    others that nothing is known of may have come later, and last_rank is NO_ID. unnamed: whether
+    HCCL tasks are there that say neither what they are nor whom they talk to. members: how many
+    there are, 0 where that is not known. The others are as in `Waits`.
+    """
+
+    known: Bool = column(np.bool_)
+    whole: Bool = column(np.bool_)
+    unnamed: Bool = column(np.bool_)
+    members: Int64 = column(np.int64)
+    last: Int64 = column(np.int64)
+    last_row: Int64 = column(np.int64)
+    last_rank: Int64 = column(np.int64)
+    last_profiled: Bool = column(np.bool_)
+    last_ns: Int64 = column(np.int64)
+
+
+class _Views(ColumnTable):
+    """What each rank's view of the group of an op tells: one row per rank and op.
+
+    size: of the group, 0 where that is not known. most: of the run, likewise. seen: the number of
+    the set of ranks that it sees, itself among them. mesh: how many those are, 0 if some between
+    them are skipped. least: how many members there are at least. is_global: 1 if its numbers of
+    ranks are those among all. recorded: 1 if HCCL tasks were looked for.
+    """
+
+    size: Int64 = column(np.int64)
+    most: Int64 = column(np.int64)
+    seen: Int64 = column(np.int64)
+    mesh: Int64 = column(np.int64)
+    least: Int64 = column(np.int64)
+    is_global: Int64 = column(np.int64)
+    recorded: Int64 = column(np.int64)
+
+
+def find_last_arrivals(
+    ranks: Sequence[RankCollectives], shared: SharedOps, slack_ns: Int64
+) -> LastArrivals:
+    """Find the last rank of each op, by the ops of ranks and by what their HCCL tasks waited for.
+
+    A rank that is not read came last if its notify came more than `TIE_NS` after those of all that
+    are, as one rank saw them. Where not every member is read or was waited for, it is only known
+    that some rank came last, and nothing without HCCL tasks.
+
+    Args:
+        ranks: on one clock.
+        shared: their ops, those of one rank too.
+        slack_ns: (ops,) how far the clocks of their ranks may be off.
+    """
+    if not shared.count:
+        return LastArrivals.empty()
+    of = shared.op
+    numbers = np.array([rank.rank for rank in ranks], np.int64)
+    start_ns = shared.take("start_ns")
+    last_start_ns = shared.over(np.maximum, start_ns)[of]
+    last, last_row = np.zeros((2, shared.count), np.int64)
+    rows = np.flatnonzero(start_ns == last_start_ns)[::-1]  # of several the first stays
+    last[of[rows]], last_row[of[rows]] = shared.rank[rows], shared.row[rows]
+
+    views, arrivals = _views(ranks, shared), _arrivals(ranks, shared)
+    seen_rank, seen_ns, before_ns = _latest_seen(arrivals, shared, numbers, start_ns)
+    is_unnamed = arrivals.tasks & (arrivals.peers == 0)
+    members, whole = _members(ranks, views, arrivals, is_unnamed, shared)
+    kind = shared.take("kind")[shared.first_rows()]
+    of_pair = (kind == kind_numbers([BATCH])[0]) & (shared.joined == 2)
+    members, whole = np.where(of_pair, 2, members), whole | of_pair
+    lead_ns = np.maximum(arrivals.record_ns, start_ns) - start_ns
+    is_later = (
+        whole[of]
+        & (seen_ns > before_ns + TIE_NS)
+        & (seen_ns > last_start_ns + lead_ns + TIE_NS - slack_ns[of])
+    )
+    other, other_ns = latest_peers(
+        of[is_later], seen_rank[is_later], seen_ns[is_later], shared.count
+    )
+    by_tasks, is_whole = (other != NO_ID)[of], whole[of]
+    by_ops = is_whole & ~by_tasks
+    own_ns = np.where(seen_ns != NO_TIME, seen_ns, other_ns[of])
+    any_ns = np.maximum(start_ns, np.maximum(arrivals.other_ns, arrivals.read_ns))
+    return LastArrivals(
+        is_whole | (arrivals.peers > 0),
+        is_whole,
+        is_unnamed,
+        members[of],
+        np.where(by_ops, last[of], NO_ID),
+        np.where(by_ops, last_row[of], NO_ID),
+        np.where(by_ops, numbers[last[of]], np.where(by_tasks, other[of], NO_ID)),
+        by_ops | (by_tasks & np.isin(other, numbers)[of]),
+        np.where(by_ops, last_start_ns, np.where(by_tasks, own_ns, any_ns)),
+    )
+
+
+def _arrivals(ranks: Sequence[RankCollectives], shared: SharedOps) -> Arrivals:
+    """What the tasks of each rank tell of its ops; nothing where nobody looked."""
+    parts = [
+        rank.arrivals.ops
+        if len(rank.arrivals.ops) == len(rank.ops)
+        else Arrivals.of(len(rank.ops), {"tasks": np.zeros(len(rank.ops), np.bool_)})
+        for rank in ranks
+    ]
+    return Arrivals.concat(parts).take(shared.places)
+
+
+def _views(ranks: Sequence[RankCollectives], shared: SharedOps) -> _Views:
+    """What is known of the group of each op, as each of its ranks tells it."""
+    sets: dict[tuple[int, ...], int] = {}
+    parts = []
+    for rank in ranks:
+        views = rank.arrivals.views
+        only = sum(1 for view in views.values() if view.peers) == 1
+        labels, which = distinct_values(rank.ops.group)
+        rows = [_view(views.get(label, GroupView()), rank, only, sets) for label in labels.tolist()]
+        parts.append(np.array(rows, np.int64).reshape(-1, len(fields(_Views)))[which])
+    return _Views(*np.concatenate(parts)[shared.places].T)
+
+
+def _view(
+    view: GroupView, rank: RankCollectives, only: bool, sets: dict[tuple[int, ...], int]
+) -> tuple[int, ...]:
+    """The row of `_Views` on one group.
+
+    only: whether it is the only group that the rank's tasks talk to, which then is that of all.
+    """
+    group = view.group
+    seen = tuple(sorted({view.own, *view.peers})) if view.peers and view.own != NO_ID else ()
+    mesh = len(seen) if seen == tuple(range(len(seen))) else 0
+    is_global = bool(group.members) or not view.peers or (only and view.own == rank.rank)
+    least = 0 if group.members or not view.peers else max(*view.peers, view.own) + 1
+    number = sets.setdefault(seen, len(sets))
+    recorded = rank.arrivals.recorded
+    return group.size, group.most, number, mesh, least, is_global, recorded
+
+
+def _members(
+    ranks: Sequence[RankCollectives],
+    views: _Views,
+    arrivals: Arrivals,
+    is_unnamed: Bool,
+    shared: SharedOps,
+) -> tuple[Int64, Bool]:
+    """How many members each op has, 0 where that is not known; and whether all are told of.
+
+    All are if they are read, or if one rank that knows them by number waited for all others. Of a
+    group whose size nothing tells, nor any task that it has others, those that are read are taken
+    for all; if all ranks of the run are read, those are the most that ever join.
+    """
+    greatest = {
+        name: shared.over(np.maximum, getattr(views, name))
+        for name in ("size", "most", "seen", "mesh", "least")
+    }
+    joined = shared.joined
+    _, group = distinct_values(shared.take("communicator")[shared.first_rows()])
+    most_joined = np.zeros(shared.count, np.int64)
+    np.maximum.at(most_joined, group, joined)
+    every = (greatest["most"] == len(ranks)) & (joined == most_joined[group])
+    same = greatest["seen"] == shared.over(np.minimum, views.seen)
+    mesh = greatest["mesh"]
+    is_mesh = (same & (mesh > 1)) & (
+        (joined > 1) | ((mesh >= LEAST_MESH) & (mesh & (mesh - 1) == 0))
+    )
+    size = greatest["size"]
+    size = np.where((size == 0) & is_mesh, mesh, size)
+    size = np.where((size == 0) & (greatest["most"] == joined), joined, size)
+    peers = shared.over(np.maximum, arrivals.peers)
+    is_global = shared.over(np.minimum, views.is_global) == 1
+    recorded = shared.over(np.minimum, views.recorded) == 1
+    unnamed = shared.over(np.maximum, is_unnamed.astype(np.int64)) == 1
+    told = (size > 0) & ((joined >= size) | (is_global & (peers >= size - 1)))
+    taken = (
+        (size == 0)
+        & (joined > 1)
+        & ((greatest["most"] == 0) | every)
+        & (greatest["least"] <= joined)
+        & recorded
+        & ~unnamed
+    )
+    return size, told | taken
+
+
+def _latest_seen(
+    arrivals: Arrivals, shared: SharedOps, numbers: Int64, start_ns: Int64
+) -> tuple[Int64, Int64, Int64]:
+    """Find who came last, as each rank's tasks tell, of the ranks that have no op to compare.
+
+    Returns:
+        Per rank and op: the rank and when it came, NO_ID and NO_TIME for none; when the last notify
+        came of those that have an op, or was sent.
+    """
+    order = sort_rows(numbers)
+    at = np.minimum(np.searchsorted(numbers, arrivals.read_rank, sorter=order), len(numbers) - 1)
+    base = shared.op * len(numbers)
+    has_op = np.isin(base + order[at], base + shared.rank)
+    is_missing = (arrivals.read_rank != NO_ID) & ~has_op
+    is_read = is_missing & (arrivals.read_ns > arrivals.other_ns)
+    before_ns = np.maximum(arrivals.record_ns, start_ns)
+    return (
+        np.where(is_read, arrivals.read_rank, arrivals.other_rank),
+        np.where(is_read, arrivals.read_ns, arrivals.other_ns),
+        np.where(is_missing, before_ns, np.maximum(before_ns, arrivals.read_ns)),
+    )

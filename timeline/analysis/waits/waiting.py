@@ -9,32 +9,21 @@ from itertools import pairwise
 
 import numpy as np
 
-from timeline.analysis.waits.collectives import RankCollectives, kind_numbers
-from timeline.analysis.waits.last_arrivals import LastArrivals, find_last_arrivals
-from timeline.analysis.waits.matched_sends import Pairs, match_sends
+from timeline.analysis.waits.collectives import Collectives, RankCollectives, every_op, kind_numbers
+from timeline.analysis.waits.pipeline import Pairs, match_sends
 from timeline.analysis.waits.shared_ops import (
     Islands,
-    Segments,
+    LastArrivals,
     SharedOps,
+    find_last_arrivals,
     find_shared_ops,
 )
-from timeline.columns.columns import Bool, ColumnTable, Float64, Int64, Rows, column
-from timeline.columns.distinct import distinct
-from timeline.columns.group_by import group_by
+from timeline.columns.columns import Bool, Codes, ColumnTable, Float64, Int64, column
+from timeline.columns.distinct import distinct, distinct_pairs
+from timeline.columns.group_by import group_by, rows_before, sum_rows
 from timeline.frozen import dataclass
 from timeline.records.collective_kinds import BATCH, POINT_TO_POINT
 from timeline.records.not_given import NO_ID, NO_TIME
-
-__all__ = [
-    "NO_BANDWIDTH",
-    "Basis",
-    "Pairs",
-    "Stragglers",
-    "WaitedFor",
-    "Waiting",
-    "Waits",
-    "measure_waiting",
-]
 
 NO_BANDWIDTH = float("nan")
 RING_PASSES = {"AllReduce": 2, "AllGather": 1, "ReduceScatter": 1, "AlltoAll": 1, "AlltoAllV": 1}
@@ -43,8 +32,6 @@ MOVES_ALL_ONCE = frozenset({"Broadcast", "Reduce"})
 """Kinds that move all of the data once."""
 SIZE_IS_PER_RANK = frozenset({"AllGather", "ReduceScatter"})
 """Kinds whose size, as a rank tells it, is one rank's part of the data."""
-LEAST_TOLD = 0.1
-"""So much of how late a rank is must be due to its computing or its host since its op before."""
 
 
 class Waits(ColumnTable):
@@ -89,8 +76,7 @@ class Stragglers(ColumnTable):
     HCCL tasks have neither names nor ranks. shared_ns, unmatched_ns, and so on: the time that they
     took, point_to_point_ns what sends and receives took.
     times_last: how often it came last. waited_ns: how long it waited. caused_ns: how long others
-    that are read waited for it, of which compute_late_ns is due to its computing longer than they
-    did, and host_late_ns to its host. slowest_ns: the longest it kept one waiting.
+    that are read waited for it. slowest_ns: the longest it kept one waiting.
     """
 
     shared: Int64 = column(np.int64)
@@ -103,8 +89,6 @@ class Stragglers(ColumnTable):
     times_last: Int64 = column(np.int64)
     waited_ns: Int64 = column(np.int64)
     caused_ns: Int64 = column(np.int64)
-    compute_late_ns: Int64 = column(np.int64)
-    host_late_ns: Int64 = column(np.int64)
     slowest_ns: Int64 = column(np.int64)
     unknown: Int64 = column(np.int64, 0)
     unnamed: Int64 = column(np.int64, 0)
@@ -150,8 +134,7 @@ class Waiting:
     """Who waited for whom.
 
     mismatched: ops that look alike on several ranks but were over on one before another came, so
-    that they cannot be one. compute_late_ns: (waits,) how much of each wait is due to the last rank
-    computing longer, and not to its host.
+    that they cannot be one.
     """
 
     waits: Waits
@@ -160,7 +143,6 @@ class Waiting:
     mismatched: int
     basis: Basis = field(default_factory=Basis)
     waited_for: WaitedFor = field(default_factory=WaitedFor.empty)
-    compute_late_ns: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 def measure_waiting(
@@ -189,17 +171,19 @@ def measure_waiting(
     arrivals = find_last_arrivals(ranks, shared, _slack_ns(shared, slack_ns, islands))
     waits = _waits(shared, arrivals, slack_ns, islands)
     known = shared.rows_where(arrivals.known)
-    parties = _parties(ranks, joint, shared, arrivals)
-    compute_late_ns = _compute_late_ns(known, waits)
+    ops, rank, _ = every_op(ranks)
+    party = _parties(ops, rank, np.concatenate([np.zeros(0, np.bool_), *joint]), shared, arrivals)
+    took_part, took_ns = np.zeros((2, len(_Party), len(ranks)), np.int64)
+    np.add.at(took_part, (party, rank), 1)
+    np.add.at(took_ns, (party, rank), ops.end_ns - ops.start_ns)
     order = np.lexsort((waits.row, waits.rank))
     return Waiting(
         waits.take(order),
-        _stragglers(ranks, parties, known, waits, compute_late_ns),
+        _stragglers(known, waits, took_part, took_ns),
         _pairs(ranks, int(islands.doubt_ns.max(initial=slack_ns))),
         mismatched,
-        _basis(ranks, parties, known.count),
+        _basis(ops, rank, party, known.count),
         _waited_for(waits),
-        compute_late_ns[order],
     )
 
 
@@ -241,14 +225,9 @@ def _waits(shared: SharedOps, arrivals: LastArrivals, slack_ns: int, islands: Is
 def _waited_for(waits: Waits) -> WaitedFor:
     """Whom each rank waited for, over all collectives."""
     waited = waits.take(waits.waited_ns > 0)
-    groups = group_by(len(waited), [waited.rank, waited.last_rank])
-    rows = WaitedFor(
-        waited.rank[groups.first],
-        waited.last_rank[groups.first],
-        waited.last_profiled[groups.first],
-        groups.count(),
-        groups.sum(waited.waited_ns),
-    )
+    once = np.ones(len(waited), np.int64)
+    every = WaitedFor(waited.rank, waited.last_rank, waited.last_profiled, once, waited.waited_ns)
+    rows, _ = sum_rows(every, ("rank", "last_rank"), ("times", "waited_ns"))
     return rows.take(np.lexsort((rows.last_rank, -rows.waited_ns, rows.rank)))
 
 
@@ -265,8 +244,8 @@ def _joint(ranks: Sequence[RankCollectives], slack_ns: int) -> list[Bool]:
     start_ns, end_ns = shared.take("start_ns"), shared.take("end_ns")
     met = shared.over(np.maximum, start_ns) <= shared.over(np.minimum, end_ns) + slack_ns
     met &= shared.joined == 2
-    rows = met[shared.op]
-    for rank, row in zip(shared.rank[rows].tolist(), shared.row[rows].tolist(), strict=True):
+    met_rows = met[shared.op]
+    for rank, row in zip(shared.rank[met_rows], shared.row[met_rows], strict=True):
         joint[rank][row] = True
     return joint
 
@@ -288,58 +267,51 @@ class _Party(enum.IntEnum):
 
 
 def _parties(
-    ranks: Sequence[RankCollectives],
-    joint: Sequence[Bool],
-    shared: SharedOps,
-    arrivals: LastArrivals,
-) -> list[Int64]:
-    """For each rank the `_Party` of each of its ops."""
-    groups = [
-        distinct(rank.ops.communicator[joins]) for rank, joins in zip(ranks, joint, strict=True)
-    ]
-    found, ranks_of = np.unique(
-        np.concatenate([np.empty(0, np.int64), *groups]), return_counts=True
-    )
-    several = found[ranks_of > 1]
-    joined = shared.joined[shared.op]
-    group = shared.take("communicator")
-    is_lost = (arrivals.members > 1) & (ranks_of[np.searchsorted(found, group)] >= arrivals.members)
-    told = np.select(
-        [arrivals.known, arrivals.unnamed, (joined > 1) & is_lost, joined > 1],
+    ops: Collectives, rank: Int64, joint: Bool, shared: SharedOps, arrivals: LastArrivals
+) -> Int64:
+    """Return the `_Party` of each op of all ranks.
+
+    joint: those whose members wait for each other.
+    """
+    members, _ = distinct_pairs(ops.communicator[joint], rank[joint])
+    groups, ranks_of = np.unique(members[:, 0], return_counts=True)
+    joined, group = shared.joined[shared.op], shared.take("communicator")
+    lost = (arrivals.members > 1) & (ranks_of[np.searchsorted(groups, group)] >= arrivals.members)
+    of_shared = np.select(
+        [arrivals.known, arrivals.unnamed, (joined > 1) & lost, joined > 1],
         [_Party.SHARED, _Party.UNNAMED, _Party.UNMATCHED, _Party.UNKNOWN],
         _Party.NOT_SELECTED,
     )
-    parties = []
-    ungrouped = np.count_nonzero([(~rank.ops.named).any() for rank in ranks]) > 1
-    for at, (rank, joins) in enumerate(zip(ranks, joint, strict=True)):
-        party = np.where(rank.ops.selected, _Party.POINT_TO_POINT, _Party.NOT_SELECTED)
-        grouped = np.isin(rank.ops.communicator, several) | (ungrouped & ~rank.ops.named)
-        missing = np.where(grouped, _Party.UNMATCHED, _Party.ALONE)
-        party[joins] = missing[joins]
-        rows = (shared.rank == at) & (told != _Party.NOT_SELECTED)
-        party[shared.row[rows]] = told[rows]
-        parties.append(party.astype(np.int64))
-    return parties
+    ungrouped = ~ops.named & (len(distinct(rank[~ops.named])) > 1)
+    grouped = np.isin(ops.communicator, groups[ranks_of > 1]) | ungrouped
+    party: Int64 = np.select(
+        [joint & grouped, joint, ops.selected],
+        [_Party.UNMATCHED, _Party.ALONE, _Party.POINT_TO_POINT],
+        _Party.NOT_SELECTED,
+    ).astype(np.int64)
+    rows = of_shared != _Party.NOT_SELECTED
+    party[shared.places[rows]] = of_shared[rows]
+    return party
 
 
 _COMPARED = (_Party.SHARED, _Party.UNMATCHED, _Party.ALONE, _Party.UNKNOWN, _Party.UNNAMED)
 
 
-def _basis(ranks: Sequence[RankCollectives], parties: Sequence[Int64], compared: int) -> Basis:
-    """How much of communication was compared.
+def _basis(ops: Collectives, rank: Int64, party: Int64, compared: int) -> Basis:
+    """Return how much of communication was compared.
 
     Of what was not, a group has as many collectives as the rank that has most of them.
     """
-    left = dict[int, int]()
-    compared_ns = communication_ns = 0
-    for rank, party in zip(ranks, parties, strict=True):
-        took_ns = rank.ops.end_ns - rank.ops.start_ns
-        compared_ns += int(took_ns[party == _Party.SHARED].sum())
-        communication_ns += int(took_ns[party != _Party.NOT_SELECTED].sum())
-        rest = rank.ops.communicator[np.isin(party, _COMPARED[1:])]
-        for group, count in zip(*np.unique(rest, return_counts=True), strict=True):
-            left[int(group)] = max(left.get(int(group), 0), int(count))
-    return Basis(compared, compared + sum(left.values()), compared_ns, communication_ns)
+    took_ns = ops.end_ns - ops.start_ns
+    rest = np.isin(party, _COMPARED[1:])
+    of_rank = group_by(int(np.count_nonzero(rest)), [ops.communicator[rest], rank[rest]])
+    group = group_by(len(of_rank.first), [ops.communicator[rest][of_rank.first]])
+    return Basis(
+        compared,
+        compared + int(group.greatest(of_rank.count()).sum()),
+        int(took_ns[party == _Party.SHARED].sum()),
+        int(took_ns[party != _Party.NOT_SELECTED].sum()),
+    )
 
 
 def _bandwidths(shared: SharedOps, members: Int64, transfer_ns: Int64) -> Float64:
@@ -362,42 +334,28 @@ def _bandwidths(shared: SharedOps, members: Int64, transfer_ns: Int64) -> Float6
     return bandwidth
 
 
-def _stragglers(
-    ranks: Sequence[RankCollectives],
-    parties: Sequence[Int64],
-    shared: SharedOps,
-    waits: Waits,
-    compute_late_ns: Int64,
-) -> Stragglers:
+def _stragglers(shared: SharedOps, waits: Waits, took_part: Int64, took_ns: Int64) -> Stragglers:
     """Sum up over the collectives of each rank.
 
-    waits, compute_late_ns: in order of `shared`.
+    Args:
+        waits: in order of `shared`.
+        took_part, took_ns: (parties, ranks) the number of ops, and what they took.
     """
-    count = len(ranks)
+    count = took_part.shape[1]
     is_last = (shared.rank == waits.last) & (shared.row == waits.last_row)
-    waited_by_op, compute_by_op = np.zeros((2, shared.count), np.int64)
+    waited_by_op = np.zeros(shared.count, np.int64)
     # Nobody is named for what clocks do not tell.
     is_unclear = (waits.last != NO_ID) & (waits.last_rank == NO_ID)
     clear_ns = np.where(is_unclear, 0, waits.waited_ns)
     np.add.at(waited_by_op, shared.op, clear_ns)
-    np.add.at(compute_by_op, shared.op, np.where(is_unclear, 0, compute_late_ns))
     longest_by_op = shared.over(np.maximum, clear_ns)
     op_unclear = shared.over(np.maximum, is_unclear.astype(np.int64)) > longest_by_op
     is_last &= ~op_unclear[shared.op]
     late_rank, late_op = shared.rank[is_last], shared.op[is_last]
-    caused_ns = waited_by_op[late_op]
-    compute_ns = compute_by_op[late_op]
-    took_part, took_ns = _by_party(ranks, parties)
-    sums = np.zeros((5, count), np.int64)
-    np.maximum.at(sums[0], late_rank, longest_by_op[late_op])
-    for total, rank, values in zip(
-        sums[1:],
-        (shared.rank, late_rank, late_rank, late_rank),
-        (waits.waited_ns, caused_ns, compute_ns, caused_ns - compute_ns),
-        strict=True,
-    ):
-        np.add.at(total, rank, values)
-    names = ("slowest_ns", "waited_ns", "caused_ns", "compute_late_ns", "host_late_ns")
+    slowest_ns, waited_ns, caused_ns = np.zeros((3, count), np.int64)
+    np.maximum.at(slowest_ns, late_rank, longest_by_op[late_op])
+    np.add.at(waited_ns, shared.rank, waits.waited_ns)
+    np.add.at(caused_ns, late_rank, waited_by_op[late_op])
     return Stragglers.of(
         count,
         {
@@ -405,55 +363,11 @@ def _stragglers(
             **{f"{party.name.lower()}_ns": took_ns[party] for party in _COMPARED},
             "point_to_point_ns": took_ns[_Party.POINT_TO_POINT],
             "times_last": np.bincount(late_rank, minlength=count),
-            **dict(zip(names, sums, strict=True)),
+            "waited_ns": waited_ns,
+            "caused_ns": caused_ns,
+            "slowest_ns": slowest_ns,
         },
     )
-
-
-def _by_party(ranks: Sequence[RankCollectives], parties: Sequence[Int64]) -> tuple[Int64, Int64]:
-    """The number of ops, and what they took: (parties, ranks) each."""
-    count, took_ns = np.zeros((2, len(_Party), len(ranks)), np.int64)
-    for at, (rank, party) in enumerate(zip(ranks, parties, strict=True)):
-        np.add.at(count[:, at], party, 1)
-        np.add.at(took_ns[:, at], party, rank.ops.end_ns - rank.ops.start_ns)
-    return count, took_ns
-
-
-def _compute_late_ns(shared: SharedOps, waits: Waits) -> Int64:
-    """How much of each wait is due to the last rank computing longer, in the order of `shared`.
-
-    Since its op before, its computing, and its host, took so much longer than the median of all. A
-    rank of which neither did, for how late it is, is still late by what it was late by before; by
-    its host where it never was.
-    """
-    ops = Segments(shared.op, shared.count)
-    is_last = (shared.rank == waits.last) & (shared.row == waits.last_row)
-    start_ns = shared.take("start_ns")
-    # Unix times of nanoseconds are no floats, times from the first arrival are.
-    after_ns = start_ns - shared.over(np.minimum, start_ns)[shared.op]
-    computing_ns, host_ns = (
-        shared.take(name) for name in ("computing_before_ns", "host_before_ns")
-    )
-    late, compute, host = np.zeros((3, shared.count))
-    for found, values in ((late, after_ns), (compute, computing_ns), (host, host_ns)):
-        excess = values - ops.medians(values.astype(np.float64))[shared.op]
-        found[shared.op[is_last]] = np.maximum(excess[is_last], 0.0)
-    both = compute + host
-    told = (both > 0) & (both >= LEAST_TOLD * late)
-    share = np.divide(compute, both, out=np.zeros(shared.count), where=told)
-    order = np.flatnonzero(is_last)
-    order = order[np.lexsort((shared.row[order], shared.rank[order]))]
-    share[shared.op[order]] = _carried(share, told, shared.op[order], shared.rank[order])
-    return np.rint(waits.waited_ns * share[shared.op]).astype(np.int64)
-
-
-def _carried(share: Float64, told: Bool, ops: Rows, rank: Rows) -> Float64:
-    """The share of each op, in order of rank and time; of one not told, that of the one before."""
-    row = np.where(told[ops], np.arange(len(ops)), NO_ID)
-    last = np.maximum.accumulate(row)
-    same_rank = (last != NO_ID) & (rank[last] == rank)
-    carried: Float64 = np.where(same_rank, share[ops[last]], 0.0)
-    return carried
 
 
 def _pairs(ranks: Sequence[RankCollectives], slack_ns: int) -> Pairs:
@@ -474,3 +388,56 @@ def _pairs(ranks: Sequence[RankCollectives], slack_ns: int) -> Pairs:
     )
     every = Pairs.concat([pairs, match_sends(ranks, slack_ns)])
     return every.take(np.lexsort((every.send_row, every.sender)))
+
+
+class OpArrivals(ColumnTable):
+    """One row per collective of a rank, in the order of its collectives.
+
+    arrived_ns: when the last rank came. last: position of that rank among those read, the own one
+    where nothing is known of others, NO_ID where it is not among them. last_row: its row among the
+    collectives there. last_rank: its number, NO_ID where it is not known which. before: the row of
+    the op of the same group before, NO_ID for the first.
+    """
+
+    arrived_ns: Int64 = column(np.int64)
+    last: Codes = column(np.int32)
+    last_row: Codes = column(np.int32)
+    last_rank: Int64 = column(np.int64)
+    before: Codes = column(np.int32)
+
+
+def op_arrivals(ranks: Sequence[RankCollectives], waiting: Waiting) -> list[OpArrivals]:
+    """Who came last to each op of some ranks, which are on one clock.
+
+    Of a send and its receive, the later one came last. An op of which nothing is known is taken for
+    one that its own rank came last to.
+    """
+    every = Collectives.concat([rank.ops for rank in ranks])
+    sizes = [len(rank.ops) for rank in ranks]
+    first = np.cumsum([0, *sizes])
+    arrived_ns = every.start_ns.copy()
+    last = np.repeat(np.arange(len(ranks)), sizes)
+    last_row = np.arange(len(every)) - first[last]
+    last_rank = np.full(len(every), NO_ID, np.int64)
+    pairs = waiting.pairs
+    sent = first[pairs.sender] + pairs.send_row
+    received = first[pairs.receiver] + pairs.receive_row
+    later = np.where(every.start_ns[received] >= every.start_ns[sent], received, sent)
+    later_rank, later_row = last[later], last_row[later]
+    for rows in (sent, received):
+        arrived_ns[rows] = every.start_ns[later]
+        last[rows], last_row[rows] = later_rank, later_row
+    waits = waiting.waits
+    rows = first[waits.rank] + waits.row
+    arrived_ns[rows] = waits.last_ns
+    last[rows] = np.where(waits.last_profiled, waits.last, NO_ID)
+    last_row[rows], last_rank[rows] = waits.last_row, waits.last_rank
+    befores = [rows_before(rank.ops.communicator).astype(np.int32) for rank in ranks]
+    whole = OpArrivals(
+        arrived_ns,
+        last.astype(np.int32),
+        last_row.astype(np.int32),
+        last_rank,
+        np.concatenate([np.empty(0, np.int32), *befores]),
+    )
+    return [whole[begin:end] for begin, end in pairwise(first.tolist())]

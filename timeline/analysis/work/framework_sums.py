@@ -7,9 +7,8 @@ from dataclasses import field
 import numpy as np
 
 from timeline.analysis.idle.device_items import TASK_QUEUE
-from timeline.analysis.work.call_chains import NO_PATH, ModulePaths
-from timeline.analysis.work.call_tree import NO_CALL, CallTree
-from timeline.analysis.work.framework_calls import MODULE, launch_name
+from timeline.analysis.work.framework_calls import MODULE, NO_CALL, CallTree, launch_name
+from timeline.analysis.work.launching_operators import NO_PATH, ModulePaths
 from timeline.analysis.work.task_sums import are_hccl_tasks
 from timeline.columns.columns import (
     Bool,
@@ -22,7 +21,7 @@ from timeline.columns.columns import (
     rows_of_runs,
 )
 from timeline.columns.distinct import distinct
-from timeline.columns.group_by import group_by
+from timeline.columns.group_by import sum_rows
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.frozen import dataclass
 from timeline.patterns import compile_late
@@ -37,15 +36,6 @@ from timeline.records.tables import (
     Records,
     Tasks,
 )
-
-__all__ = [
-    "MOST_ROWS",
-    "FrameworkSums",
-    "ModuleTimes",
-    "OperatorRules",
-    "OperatorTimes",
-    "sum_framework",
-]
 
 MOST_ROWS = 1 << 14
 """Rows of a table of one rank: operators beyond them lose their shapes, modules are left out."""
@@ -322,15 +312,8 @@ def _enqueued_ns(records: Records, moments_ns: Int64) -> Int64:
 
 def _grouped(every: OperatorTimes) -> OperatorTimes:
     """One row per name and shapes, the longest first; of too many, the rest without shapes."""
-    groups = group_by(len(every), [every.name, every.shapes])
-    summed = OperatorTimes(
-        every.name[groups.first],
-        every.shapes[groups.first],
-        groups.sum(every.count),
-        groups.sum(every.total_ns),
-        groups.sum(every.size_bytes),
-        groups.sum(every.held_ns),
-    )
+    sums = ("count", "total_ns", "size_bytes", "held_ns")
+    summed, _ = sum_rows(every, ("name", "shapes"), sums)
     summed = summed.take(np.argsort(-summed.total_ns, kind="stable"))
     if len(summed) <= MOST_ROWS or not summed.shapes[MOST_ROWS:].any():
         return summed

@@ -11,29 +11,32 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.analysis.idle.device_items import DeviceItems, device_items
-from timeline.analysis.work.call_chains import NO_PATH, CallChains, ModulePaths, find_chains
-from timeline.analysis.work.framework_calls import launch_name
-from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
+from timeline.analysis.work.framework_calls import (
+    NO_CALL,
+    CallKind,
+    CallTree,
+    FrameworkCalls,
+    launch_name,
+    module_name,
+)
+from timeline.columns.chunks import chunks
+from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, ascending, column
 from timeline.columns.constant import constant
-from timeline.columns.distinct import distinct
-from timeline.columns.group_by import group_by
+from timeline.columns.distinct import distinct, distinct_pairs, rows_by_value
+from timeline.columns.group_by import sum_rows
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.frozen import dataclass
 from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID
-from timeline.records.tables import FORWARD_BACKWARD, GPU, CommunicationOps, FlowEnd, Records, Tasks
-
-__all__ = [
-    "MOST_ROWS",
-    "OTHERS",
-    "LauncherFigures",
-    "LauncherTimes",
-    "Launchers",
-    "Phase",
-    "launcher_figures",
-    "launchers",
-    "with_launchers",
-]
+from timeline.records.tables import (
+    FORWARD_BACKWARD,
+    GPU,
+    CommunicationOps,
+    FlowEnd,
+    HostEvents,
+    Records,
+    Tasks,
+)
 
 MOST_ROWS = 1000
 """Rows of a table of one rank; what is shorter is in few more, or modules are told less finely."""
@@ -270,21 +273,10 @@ _NAMES = ("launched_by", "operator", "module")
 
 
 def _summed(times: LauncherTimes) -> LauncherTimes:
-    """One row for each combination of what is told apart, the longest first."""
-    names = ("communication", *_NAMES, "phase")
-    groups = group_by(len(times), [getattr(times, name).astype(np.int64) for name in names])
-    total_ns = groups.sum(times.total_ns)
-    summed = LauncherTimes.of(
-        len(groups.first),
-        {
-            **{name: getattr(times, name)[groups.first] for name in names},
-            "count": groups.sum(times.count),
-            "total_ns": total_ns,
-            "shortest_ns": groups.least(times.shortest_ns),
-            "longest_ns": groups.greatest(times.longest_ns),
-        },
-    )
-    return summed.take(np.argsort(-total_ns, kind="stable"))
+    """Return one row for each combination of what is told apart, the longest first."""
+    keys, sums = ("communication", *_NAMES, "phase"), ("count", "total_ns")
+    summed, _ = sum_rows(times, keys, sums, least=["shortest_ns"], greatest=["longest_ns"])
+    return summed.take(np.argsort(-summed.total_ns, kind="stable"))
 
 
 def _with_others(times: LauncherTimes, names: Iterable[str], strings: StringPool) -> LauncherTimes:
@@ -314,3 +306,187 @@ def _cut_to_levels(every: LauncherTimes, strings: StringPool) -> LauncherTimes:
 
 def _outermost_levels(levels: int) -> Callable[[str], str]:
     return lambda path: "/".join(path.split("/")[:levels])
+
+
+NO_PATH = 0
+"""Path of what lies in no module, annotation or step."""
+
+
+class ModulePaths:
+    """Paths of modules and annotations, numbered; the outermost comes first in each."""
+
+    def __init__(self, strings: StringPool) -> None:
+        self._strings = strings
+        self._numbers: dict[tuple[int, str], int] = {}
+        self._texts = [""]
+        self.around = [NO_PATH]
+        """By number: the path that a path lies in, whose number is lower."""
+        self.is_step = [False]
+        """By number: whether the path is a step alone."""
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def text(self, number: int) -> str:
+        """The names on a path, joined by slashes."""
+        return self._texts[number]
+
+    def within(self, paths: Int64, names: Codes, steps: Bool) -> Int64:
+        """The paths of modules within other paths; a step is on no path but its own."""
+        keys, which = distinct_pairs(paths * 2 + steps, names.astype(np.int64))
+        numbers = [self._number(key // 2, name, bool(key % 2)) for key, name in keys.tolist()]
+        return np.array(numbers, np.int64)[which]
+
+    def _number(self, around: int, code: int, step: bool) -> int:
+        around = NO_PATH if self.is_step[around] else around
+        name = module_name(self._strings[code])
+        number = self._numbers.setdefault((around, name), len(self._texts))
+        if number == len(self._texts):
+            self._texts.append(f"{self._texts[around]}/{name}" if around else name)
+            self.around.append(around)
+            self.is_step.append(step and not around)
+        return number
+
+
+class CallChains(ColumnTable):
+    """What is around moments, one row for each, NO_ID for nothing.
+
+    innermost, outermost: the rows of HostEvents of the operators; path: of modules and
+    annotations, NO_PATH for none; backward: whether autograd runs backward; forward: whether it
+    lies in what ran forward; paired: the row of HostEvents of the forward call whose gradient it
+    works out.
+    """
+
+    innermost: Int64 = column(np.int64, NO_ID)
+    outermost: Int64 = column(np.int64, NO_ID)
+    path: Int64 = column(np.int64, NO_PATH)
+    backward: Bool = column(np.bool_, 0)
+    forward: Bool = column(np.bool_, 0)
+    paired: Int64 = column(np.int64, NO_ID)
+
+
+def find_chains(
+    records: Records,
+    asked: Int64,
+    pairs: tuple[Rows, Rows],
+    paths: ModulePaths,
+) -> CallChains:
+    """What is around the middle of calls, on their threads.
+
+    Args:
+        records: whose host events are read.
+        asked: (n,) rows of HostEvents; around one that is itself an operator, it comes first.
+        pairs: (p,) rows of forward calls, and of those that work out their gradients.
+        paths: where the paths are numbered.
+    """
+    host = records.host
+    calls = FrameworkCalls(host, records.strings)
+    telling, kinds = _telling_calls(host, calls.kinds)
+    if not (kinds == CallKind.OPERATOR).any():
+        telling, kinds = _telling_calls(host, calls.library_kinds)
+    forward_of = np.full(len(host), NO_ID)
+    forward_of[pairs[1]] = pairs[0]
+    has_gradient = np.zeros(len(host), np.bool_)
+    has_gradient[pairs[0]] = True
+    found = CallChains.of(len(asked), {})
+    columns = {name: np.array(values) for name, values in found.columns().items()}
+    threads = host.thread[telling]
+    asked_threads = host.thread[asked]
+    some = distinct(asked_threads)
+    asking = dict(rows_by_value(asked_threads, some))
+    for thread, of_thread in rows_by_value(threads, some):
+        here = asking[thread]
+        lane = _Lane.of(host, telling[of_thread], kinds[of_thread], asked[here])
+        chains = lane.chains(calls, paths, forward_of, has_gradient)
+        at = lane.around(host, asked[here])
+        known = at >= 0
+        for name, values in columns.items():
+            values[here[known]] = getattr(chains, name)[at[known]]
+    return CallChains(**columns)
+
+
+def _telling_calls(
+    host: HostEvents, kinds_of: Callable[[Codes, Codes], npt.NDArray[np.int8]]
+) -> tuple[Rows, Int64]:
+    """The host rows that are operators, modules or annotations, and the kind of each."""
+    rows, kinds = [np.empty(0, np.intp)], [np.empty(0, np.int8)]
+    for chunk in chunks(len(host)):
+        kind = kinds_of(host.layer[chunk], host.name[chunk])
+        some = np.flatnonzero(kind != CallKind.NONE)
+        rows.append(some + chunk.start)
+        kinds.append(kind[some])
+    return np.concatenate(rows), np.concatenate(kinds).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class _Lane:
+    """The telling calls of one thread in which something is asked, (n,), and what is around each.
+
+    around_operators: whether operators lie inside, asked or not.
+    """
+
+    tree: CallTree
+    kind: Int64
+    name: Codes
+    around_operators: Bool
+
+    @classmethod
+    def of(cls, host: HostEvents, rows: Rows, kind: Int64, asked: Int64) -> _Lane:
+        start_ns, end_ns = host.start_ns[rows], host.end_ns[rows]
+        holds = _number_inside(ascending(_middle_ns(host, asked)), start_ns, end_ns) > 0
+        operators_ns = ascending(start_ns[kind == CallKind.OPERATOR])
+        tree = CallTree.of(np.flatnonzero(holds), start_ns[holds], end_ns[holds])
+        inside = _number_inside(operators_ns, tree.start_ns, tree.end_ns)
+        kind, rows = kind[tree.row], rows[tree.row]
+        return cls(replace(tree, row=rows), kind, host.name[rows], inside > 0)
+
+    def around(self, host: HostEvents, asked: Int64) -> Rows:
+        """Return the place of the innermost call around each that is asked, NO_CALL for none."""
+        place = self.tree.places(asked)
+        return np.where(place == NO_CALL, self.tree.open_at(_middle_ns(host, asked)), place)
+
+    def chains(
+        self, calls: FrameworkCalls, paths: ModulePaths, forward_of: Int64, has_gradient: Bool
+    ) -> CallChains:
+        """What is around each call, itself included; from the outermost to the innermost."""
+        count = len(self.tree)
+        # The last place stands for "nothing around": -1 finds it.
+        inner, outer, paired = (np.full(count + 1, NO_ID) for _ in range(3))
+        path = np.full(count + 1, NO_PATH)
+        backward, forward = np.zeros((2, count + 1), np.bool_)
+        for level in self.tree.levels:
+            around, kind, row = self.tree.parent[level], self.kind[level], self.tree.row[level]
+            name = self.name[level]
+            unsure = kind == CallKind.OPERATOR_OR_ANNOTATION
+            marks = unsure & (outer[around] == NO_ID) & self.around_operators[level]
+            is_operator = (kind == CallKind.OPERATOR) | (unsure & ~marks)
+            inner[level] = np.where(is_operator, row, inner[around])
+            first = is_operator & (outer[around] == NO_ID)
+            outer[level] = np.where(first, row, outer[around])
+            path[level] = path[around]
+            named = np.flatnonzero(~is_operator)
+            if len(named):
+                steps = kind[named] == CallKind.STEP
+                path[level[named]] = paths.within(path[around][named], name[named], steps)
+            backward[level] = backward[around] | (is_operator & calls.backward[name])
+            runs_forward = (kind == CallKind.MODULE) | (~is_operator & calls.forward[name])
+            forward[level] = forward[around] | runs_forward | has_gradient[row]
+            own = forward_of[row]
+            paired[level] = np.where(own != NO_ID, own, paired[around])
+        outermost = np.flatnonzero(outer[:-1] == self.tree.row)
+        if 2 * int(backward[outermost].sum()) > len(outermost):
+            backward[:-1] = True
+        return CallChains(
+            inner[:-1], outer[:-1], path[:-1], backward[:-1], forward[:-1], paired[:-1]
+        )
+
+
+def _middle_ns(host: HostEvents, rows: Int64) -> Int64:
+    """The middle of calls: the clocks of framework and runtime may differ by microseconds."""
+    return host.start_ns[rows] + (host.end_ns[rows] - host.start_ns[rows]) // 2
+
+
+def _number_inside(moments_ns: Int64, start_ns: Int64, end_ns: Int64) -> Int64:
+    """How many moments, given in order, lie in each interval."""
+    found: Int64 = np.searchsorted(moments_ns, end_ns) - np.searchsorted(moments_ns, start_ns)
+    return found

@@ -1,13 +1,13 @@
-"""What kind of operator an operator is, by its name."""
+"""Types of operators by the names of operators, of GPU kernels, and of what launched those."""
 
 from __future__ import annotations
 
+import functools
 import re
 import string
 
 from timeline.patterns import compile_late
-
-__all__ = ["operator_type"]
+from timeline.records.kernel_functions import function_parts
 
 MOST_CHARACTERS = 4096
 """Longer names are of no operator, and some patterns take the square of their length."""
@@ -87,3 +87,128 @@ def _function(symbol: str) -> str:
         return mangled[2][: int(mangled[1])]
     words = re.split(r"[<(]", symbol, maxsplit=1)[0].split()
     return words[-1].rpartition("::")[2] if words else ""
+
+
+_FRAMES = frozenset(
+    {
+        "forward",
+        "backward",
+        "CompiledFunction",
+        "CompiledFunctionBackward",
+        "record_param_comms",
+    }
+)
+"""What PyTorch records like operators, although everything runs inside of it."""
+_OPERATOR = compile_late(r"\w+(?:::[\w.]+)*")
+_PUNCTUATION = compile_late(r"[()<>{}\[\],*&\s]+")
+_GENERIC = compile_late(
+    r"_?(?:device_|global_?|trampoline_|run_|launch_)?kernel(?:_?\d+|_agent|_entry|_func|_impl)?"
+    r"|kentry|run|apply|launch|entry|main|operator|invoke|\w\w?",
+    re.IGNORECASE,
+)
+"""Names of functions that run whatever their template argument does."""
+_INNER = frozenset({"detail", "impl", "internal", "kernel", "kernels", "device", "core", "std"})
+"""Names of namespaces that tell nothing."""
+
+_BACKWARD = compile_late(r"bwd|backward|bprop|fmha_cutlassB|dot_do_o", re.IGNORECASE)
+_FAMILIES = (
+    (r"^nccl\w*?Kernel_([A-Za-z]+)", r"NCCL \1"),
+    (r"^(?:Custom_)?Cijk_", "Tensile GEMM"),
+    (r"^fmha_cutlass|AttentionKernel<", "efficient attention"),
+    (
+        r"[Ff]lash_?([Aa]ttn|[Aa]ttention|fwd|bwd|Fwd|Bwd|fprop|bprop)|\bflash::|_sdpa_"
+        r"|(?<![A-Za-z])[Ff]mha|[a-z:]Fmha|(?<![A-Za-z])attn_(fwd|bwd)"
+        r"|^bwd_(kernel_d[kq]|preprocess)",
+        "flash attention",
+    ),
+    (r"cutlass.*(fprop|dgrad|wgrad|[Cc]onv(?!ert))", "CUTLASS convolution"),
+    (r"cutlass.*(gemm|Gemm)", "CUTLASS GEMM"),
+    (r"cutlass.*ReduceSplitK", "CUTLASS split-K reduction"),
+    (
+        r"xmma_(fprop|dgrad|wgrad)|_scudnn_|\dcudnn_|_cudnn_(infer|train)_|_convolve_|winograd"
+        r"|^[wd]grad_\w*engine",
+        "cuDNN convolution",
+    ),
+    (r"^igemm_|^miopenSp3|^MIOpenConv|^gridwise_convolution", "MIOpen convolution"),
+    (
+        r"^nvjet_|xmma_gemm|^[a-z]?gemm(SN_|k1_|_largek|_kernel\dx)"
+        r"|^((maxwell|pascal|volta|turing|ampere|ada|hopper|blackwell)_\w*?)?"
+        r"[a-z]?\d*gemm_\w*\d+x\d+",
+        "cuBLAS GEMM",
+    ),
+    (r"^(b?mm|gemm)_[A-Z]\w*_Fp32_", "TensorRT-LLM GEMM"),
+    (r"^gemv(NSP|2[TN])|gemvx::", "cuBLAS GEMV"),
+    (r"rocprim.*?\b(?!default)(?:wrapped_)?([a-z_]+?)_config(?:_selector)?\b", r"rocprim \1"),
+)
+"""Kernels of which a library has one for each shape and type: how they are named, and its name."""
+_TRITON = compile_late(r"triton_+")
+_TRITON_NUMBER = compile_late(r"_\d+$")
+_TUNED = compile_late(
+    r"_\d+x\d+.*"  # tiles
+    r"|_BLOCK_(?:SIZE_)?[A-Z]_?\d.*|_0(?=[\dcde]*[cd])[cde1][\dcde]*$"  # Triton's constants
+    r"|_object_at_.*|_tensorptr.*"  # what a kernel of CuTe was called with
+    r"|_f\d+_c\d+_r\d+_g\d+$"  # places in a graph of nvFuser
+)
+"""What tells kernels of one function apart that are made for other sizes and types."""
+
+
+def launched_type(operator: str) -> str:
+    """The type of a kernel by the operator that launched it; empty for a frame or annotation.
+
+    >>> launched_type("aten::mm"), launched_type("triton_poi_fused_add_mul_3")
+    ('aten::mm', 'triton_poi_fused_add_mul')
+    >>> launched_type("## Call CompiledFxGraph fx1 ##"), launched_type("forward")
+    ('', '')
+    """
+    if operator in _FRAMES or not _OPERATOR.fullmatch(operator):
+        return ""
+    return _without_number(operator)
+
+
+def kernel_type(name: str) -> str:
+    """The type of a kernel of which only the name is known: its family, else its function.
+
+    Template arguments and parameters are no part of it, nor are namespaces, unless the function
+    has a name that says nothing.
+
+    >>> kernel_type("void at::native::reduce_kernel<512, 1, at::Sum<float> >(at::Sum<float>)")
+    'reduce_kernel'
+    >>> kernel_type("Cijk_Alik_Bljk_BBS_BH_MT16x16x512"), kernel_type("ampere_sgemm_32x32_tn")
+    ('Tensile GEMM', 'cuBLAS GEMM')
+    """
+    parts = function_parts(name)
+    if not parts:
+        return _PUNCTUATION.sub(" ", name).strip()
+    function = parts[-1]
+    generic = _GENERIC.fullmatch(function) is not None
+    family = _family(name if generic else function)
+    if family:
+        return family
+    short = _without_number(_TUNED.sub("", function)).rstrip("_")
+    short = short if len(short) > 2 else function
+    if not generic:
+        return short
+    scope = next((part for part in reversed(parts[:-1]) if part not in _INNER), "")
+    if scope:
+        return f"{scope}::{short}"
+    return short if len(short) > 2 else f"kernel {short}"
+
+
+@functools.cache
+def _families() -> tuple[tuple[re.Pattern[str], str], ...]:
+    """Compiled when the first kernel of a GPU is seen: NPUs have none."""
+    return tuple((re.compile(pattern), family) for pattern, family in _FAMILIES)
+
+
+def _family(subject: str) -> str:
+    for pattern, family in _families():
+        if found := pattern.search(subject):
+            spelled = found.expand(family)
+            is_backward = spelled.endswith(" attention") and _BACKWARD.search(subject)
+            return f"{spelled} backward" if is_backward else spelled
+    return ""
+
+
+def _without_number(name: str) -> str:
+    """The name without the number that tells the kernels of one compiled graph apart."""
+    return _TRITON_NUMBER.sub("", name) if _TRITON.match(name) else name

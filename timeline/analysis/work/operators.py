@@ -1,4 +1,4 @@
-"""How long each kind of operator took, of compute tasks and communication ops."""
+"""How long each kind of operator took, in all and by step, and what was before each kernel."""
 
 from __future__ import annotations
 
@@ -7,33 +7,32 @@ from dataclasses import field, replace
 
 import numpy as np
 
+from timeline.analysis.step_membership import NO_STEP, Membership
 from timeline.analysis.work.framework_calls import CallKind, FrameworkCalls, launch_name
-from timeline.analysis.work.kernel_names import kernel_type, launched_type
-from timeline.analysis.work.kernel_waits import KernelWaits
-from timeline.analysis.work.operator_names import operator_type
+from timeline.analysis.work.operator_names import kernel_type, launched_type, operator_type
 from timeline.columns.chunks import chunks
-from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
-from timeline.columns.distinct import distinct_pairs, rows_by_value
-from timeline.columns.group_by import group_by
+from timeline.columns.columns import (
+    Bool,
+    Codes,
+    Columnar,
+    ColumnTable,
+    Float64,
+    Int64,
+    Rows,
+    column,
+)
+from timeline.columns.distinct import distinct, distinct_pairs, rows_by_value
+from timeline.columns.group_by import group_by, sum_rows
 from timeline.columns.nesting import open_around
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.frozen import dataclass
 from timeline.records.clock import ClockMove
 from timeline.records.collective_kinds import collective_kind
-from timeline.records.not_given import NO_GRAPH, NO_ID
+from timeline.records.not_given import FLOAT_NOT_GIVEN, NO_GRAPH, NO_ID
+from timeline.records.profiler_tables.flops import FlopLevel, FlopRows, FlopUnit
+from timeline.records.profiler_tables.operators import OperatorRuns, RunLevel
+from timeline.records.profiler_tables.profiler_tables import ProfilerTables
 from timeline.records.tables import GPU, CommunicationOps, Records, Spans, Tasks
-
-__all__ = [
-    "HOST_CORE",
-    "LongestOps",
-    "OperatorFigures",
-    "OperatorLengths",
-    "OperatorTimes",
-    "TaskTypes",
-    "computing_rows",
-    "host_operators",
-    "operator_figures",
-]
 
 HOST_CORE = "host"
 """The core of operators of which only the host is recorded."""
@@ -294,21 +293,9 @@ def _times(
 
 
 def _summed(times: OperatorTimes) -> tuple[OperatorTimes, Int64]:
-    """Times of operators, summed to one row for each, and the row of each; sums are exact."""
-    names = ("type", "core", "name", "shapes")
-    groups = group_by(len(times), [getattr(times, name) for name in names])
-    summed = OperatorTimes.of(
-        len(groups.first),
-        {
-            **{name: getattr(times, name)[groups.first] for name in (*names, "communication")},
-            "count": groups.sum(times.count),
-            "total_ns": groups.sum(times.total_ns),
-            "shortest_ns": groups.least(times.shortest_ns),
-            "longest_ns": groups.greatest(times.longest_ns),
-            "waited_ns": groups.sum(times.waited_ns),
-        },
-    )
-    return summed, groups.group
+    """Return one row for each operator, and the row of each."""
+    keys, sums = ("type", "core", "name", "shapes"), ("count", "total_ns", "waited_ns")
+    return sum_rows(times, keys, sums, least=["shortest_ns"], greatest=["longest_ns"])
 
 
 def _longest(
@@ -323,3 +310,192 @@ def _longest(
         ops.graph[at],
         iterations[at],
     )
+
+
+@dataclass(frozen=True)
+class KernelWaits:
+    """How long nothing of what came before ran until each began, in ns.
+
+    tasks: (tasks,), 0 for those that do not compute. ops: (ops,).
+    """
+
+    tasks: Int64
+    ops: Int64
+
+
+def kernel_waits(records: Records, membership: Membership | None = None) -> KernelWaits:
+    """From the end of the kernel before to the start of each, 0 where that is later.
+
+    Kernels are tasks that compute and communication ops, in order of start. It is what CANN calls
+    Wait Time in kernel_details.csv and op_summary.csv: 0 for the first, and the kernel before is
+    the one that began before, even if an earlier one still runs.
+
+    membership: where only some steps are selected. Then the first kernel of a step has no other
+    before it, since what ran in between is not known.
+    """
+    computing = np.flatnonzero(records.tasks.compute)
+    start_ns = np.concatenate([records.tasks.start_ns[computing], records.ops.start_ns])
+    order = np.argsort(start_ns, kind="stable")
+    end_ns = np.concatenate([records.tasks.end_ns[computing], records.ops.end_ns])
+    waits_ns = np.zeros(len(order), np.int64)
+    gaps_ns = np.maximum(start_ns[order[1:]] - end_ns[order[:-1]], 0)
+    if membership is not None:
+        step = np.concatenate([membership.tasks[computing], membership.ops])[order]
+        gaps_ns = np.where(step[1:] == step[:-1], gaps_ns, 0)
+    waits_ns[order[1:]] = gaps_ns
+    tasks_ns = np.zeros(len(records.tasks), np.int64)
+    tasks_ns[computing] = waits_ns[: len(computing)]
+    return KernelWaits(tasks_ns, waits_ns[len(computing) :])
+
+
+_KEYS = ("level", "step", "side", "kind", "name", "shapes")
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSteps:
+    """Runs of operators by step; texts are codes, which are positions in `strings`."""
+
+    strings: tuple[str, ...] = ("",)
+    runs: OperatorRuns = field(default_factory=OperatorRuns.empty)
+
+    def limited(self, most: int) -> OperatorSteps:
+        """The same with so many rows at most: types that take least share a row a step, and single
+        operators and kernels go where there is no room for all of them."""
+        return replace(self, runs=_limited(self.runs, most))
+
+
+def operator_steps(
+    records: Records,
+    membership: Membership,
+    told: ProfilerTables,
+    *,
+    most: int,
+    names: bool = False,
+) -> OperatorSteps:
+    """The runs of operators by step and type, as the profiler tells them, else of all tasks.
+
+    membership: the steps of the tasks and communication ops of the records, those in none are in
+    no row. told: what is selected of the small tables of the records. most: how many rows there may
+    be; types that take least have a row together then. names: whether rows of tasks tell single
+    operators and their shapes apart too, beside those of types.
+    """
+    if len(records.profiler_tables.of(OperatorRuns)):
+        return OperatorSteps(tuple(told.strings), told.of(OperatorRuns)).limited(most)
+    strings = StringPool()
+    levels = (RunLevel.TYPE, RunLevel.NAME) if names else (RunLevel.TYPE,)
+    runs = OperatorRuns.concat(_runs_of(records, membership, strings, level) for level in levels)
+    return OperatorSteps(tuple(strings), runs).limited(most)
+
+
+def _runs_of(
+    records: Records, membership: Membership, strings: StringPool, level: RunLevel
+) -> OperatorRuns:
+    """Return the runs in steps by type, or by name too; steps of several graphs are one."""
+    tasks, ops, pool = records.tasks, records.ops, records.strings
+    types, parts = TaskTypes.of(records, strings), list[OperatorRuns]()
+
+    def add(steps: Int64, lengths_ns: Int64, names: Codes, keys: dict[str, Codes]) -> None:
+        if level is RunLevel.NAME:
+            keys["name"] = strings.translate(names, pool)
+        count = len(steps)
+        columns = {"level": np.full(count, level), "count": np.ones(count, np.int64)}
+        columns |= {"step": steps, "total_ns": lengths_ns, **keys}
+        parts.append(_joined(OperatorRuns.of(count, columns)))
+
+    for rows in computing_rows(tasks):
+        keys = {"kind": types.at(tasks, rows)[0]}
+        if level is RunLevel.NAME:
+            keys["shapes"] = strings.translate(tasks.input_shapes[rows], pool)
+        lengths_ns = tasks.end_ns[rows] - tasks.start_ns[rows]
+        add(membership.tasks[rows], lengths_ns, tasks.name[rows], keys)
+    keys = {"kind": strings.translate(ops.name, pool, collective_kind)}
+    add(membership.ops, ops.end_ns - ops.start_ns, ops.name, keys)
+    runs = OperatorRuns.concat(parts)
+    runs = runs.take(runs.step != NO_STEP)
+    numbers = records.steps.iteration[runs.step] if len(runs) else runs.step
+    return _joined(replace(runs, step=numbers))
+
+
+def _joined(runs: OperatorRuns) -> OperatorRuns:
+    """Return one row for rows that are equal in all but their sums."""
+    return sum_rows(runs, (*_KEYS, "rest"), ("count", "total_ns"))[0]
+
+
+def _limited(runs: OperatorRuns, most: int) -> OperatorRuns:
+    is_type = runs.level == RunLevel.TYPE
+    types, others = runs.take(is_type), runs.take(~is_type)
+    if len(types) > most:
+        types = _with_rest(types, most)
+    if len(types) + len(others) > most:
+        others = others.take(np.zeros(len(others), np.bool_))
+    return OperatorRuns.concat([types, others])
+
+
+def _with_rest(types: OperatorRuns, most: int) -> OperatorRuns:
+    steps = distinct(types.step)
+    groups = group_by(len(types), [types.rest.astype(np.int64), types.kind])
+    total_ns = np.where(types.rest[groups.first], -1, groups.sum(types.total_ns))
+    kept = np.argsort(-total_ns, kind="stable")[: max(0, most // len(steps) - 1)]
+    rest = types.rest | ~np.isin(groups.group, kept)
+    # Of more steps than there may be rows, the last ones share the last row, which has no step.
+    named = ~rest | np.isin(types.step, steps[: most - 1] if len(steps) > most else steps)
+    nothing = np.int32(NO_NAME)
+    return _joined(
+        replace(
+            types,
+            step=np.where(named, types.step, NO_ID),
+            kind=np.where(rest, nothing, types.kind),
+            side=np.where(rest, nothing, types.side),
+            rest=rest,
+        )
+    )
+
+
+@dataclass(frozen=True)
+class TaskFlops(Columnar):
+    """Operations by the name of a task: each column has a value for each code of a StringPool.
+
+    flop and flop_per_s are those of all units together, NO_ID where the profiler tells none. The
+    shares of the peak are from 0 to 1: of the operator, or where units are told apart of each.
+    """
+
+    flop: Int64
+    flop_per_s: Int64
+    utilization: Float64
+    cube_utilization: Float64
+    vector_utilization: Float64
+
+
+def task_flops(records: Records) -> TaskFlops | None:
+    """What files of a rank tell of its tasks by their names; None where they tell nothing."""
+    table, named = records.profiler_tables.of(FlopRows), records.profiler_tables.strings
+    table = table.take(table.level == FlopLevel.OPERATOR)
+    if not len(table):
+        return None
+    found = [records.strings.find(named[code]) for code in table.name.tolist()]
+    code = np.array([NO_NAME if one is None else one for one in found], np.int64)
+    table, code = table.take(code != NO_NAME), code[code != NO_NAME]
+    if not len(table):
+        return None
+    count = len(records.strings)
+    shares = {unit: np.full(count, FLOAT_NOT_GIVEN) for unit in FlopUnit}
+    for unit, by_code in shares.items():
+        of_unit = table.unit == unit
+        by_code[code[of_unit]] = table.utilization[of_unit]
+    return TaskFlops(
+        _sum_by_code(code, table.flop, count),
+        _sum_by_code(code, table.flop_per_s, count),
+        shares[FlopUnit.ALL],
+        shares[FlopUnit.CUBE],
+        shares[FlopUnit.VECTOR],
+    )
+
+
+def _sum_by_code(code: Int64, values: Int64, count: int) -> Int64:
+    """The sum over the units of each name, NO_ID where none is told."""
+    given = values != NO_ID
+    sums = np.zeros(count, np.int64)
+    np.add.at(sums, code[given], values[given])
+    told = np.zeros(count, np.bool_)
+    told[code[given]] = True
+    return np.where(told, sums, NO_ID)

@@ -58,8 +58,6 @@ def _stragglers(waiting: Table) -> PageTable:
             integer_column("Rank", shown["rank"]),
             integer_column("Times last", shown["times_last"]),
             time_column("Wait caused", shown["caused_ns"], like_ns=longest_ns, bars=True),
-            time_column("Due to compute", shown["compute_late_ns"], like_ns=longest_ns),
-            time_column("Due to its host", shown["host_late_ns"], like_ns=longest_ns),
             time_column("Longest", shown["slowest_ns"], like_ns=longest_ns),
             time_column("Time it waited", shown["waited_ns"], like_ns=longest_ns, bars=True),
         ],

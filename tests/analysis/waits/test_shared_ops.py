@@ -19,9 +19,9 @@ from timeline.analysis.waits.group_members import (
     group_number,
     with_global_ranks,
 )
-from timeline.analysis.waits.last_arrivals import TIE_NS
-from timeline.analysis.waits.links import rank_links
+from timeline.analysis.waits.shared_ops import TIE_NS
 from timeline.analysis.waits.waiting import Waiting, measure_waiting
+from timeline.analysis.work.task_sums import rank_links
 from timeline.columns.strings import StringPool
 from timeline.records.clock import ClockMove
 from timeline.records.not_given import NO_ID, NO_TIME

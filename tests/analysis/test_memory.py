@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from timeline.analysis.allocated_memory import allocated_memory
-from timeline.analysis.memory_peaks import memory_peaks
+from timeline.analysis.memory import allocated_memory, memory_peaks
 from timeline.columns.strings import StringPool
 from timeline.records.tables import CounterSamples, CounterSeries, Records
 

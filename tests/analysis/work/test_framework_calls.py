@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.random_intervals import Interval, columns_of, intervals
-from timeline.analysis.work.call_tree import NO_CALL, CallTree
+from timeline.analysis.work.framework_calls import NO_CALL, CallTree
 
 
 def tree_of(pairs: list[Interval]) -> CallTree:

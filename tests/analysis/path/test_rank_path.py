@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from timeline.analysis.idle import innermost_calls
 from timeline.analysis.idle.innermost_calls import Calls
-from timeline.analysis.path.longest_calls import longest_calls
+from timeline.analysis.path.rank_path import longest_calls
 
 LAST = 60
 

@@ -12,8 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timeline.analysis.work.computed_work import NO_WORK, RankWork, WorkTimes, computed_work
-from timeline.analysis.work.computing_causes import ComputingCause, computing_causes, peer_classes
+from timeline.analysis.work.computed_work import (
+    NO_WORK,
+    ComputingCause,
+    RankWork,
+    WorkTimes,
+    computed_work,
+    computing_causes,
+    peer_classes,
+)
 from timeline.columns.strings import StringPool
 from timeline.records.tables import (
     AI_CORE_FREQUENCY,
