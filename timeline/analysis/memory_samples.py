@@ -13,7 +13,7 @@ from timeline.columns.distinct import NO_ROWS, distinct, rows_by_value
 from timeline.columns.strings import NO_NAME
 from timeline.layers import Layer
 from timeline.records.not_given import NO_GRAPH
-from timeline.records.profiler_tables.memory_graphs import MemoryGraphs
+from timeline.records.profiler_tables import MemoryGraphs
 from timeline.records.tables import CounterSamples, CounterSeries, Omission, OmissionCode, Records
 
 __all__ = ["MEMORY_OF_GRAPHS", "with_memory_of_graphs"]

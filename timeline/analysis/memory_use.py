@@ -10,14 +10,14 @@ from timeline.columns.columns import Bool, Codes, Int64, Rows, sort_rows
 from timeline.columns.group_by import group_numbers
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.frozen import dataclass
-from timeline.records.profiler_tables.memory_graphs import (
+from timeline.records.profiler_tables import (
     Life,
     MemoryGraphs,
     MemoryNodes,
     MemoryTensors,
     NodeTensors,
+    ProfilerTables,
 )
-from timeline.records.profiler_tables.profiler_tables import ProfilerTables
 
 __all__ = ["NO_NODE", "MemoryUse", "find_node", "memory_use", "without_scope"]
 

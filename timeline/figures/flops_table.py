@@ -9,7 +9,7 @@ import numpy as np
 from timeline.analysis.rank_facts import RankFacts
 from timeline.figures.table import Table
 from timeline.records.not_given import NO_ID
-from timeline.records.profiler_tables.flops import FlopLevel, FlopRows, FlopUnit
+from timeline.records.profiler_tables import FlopLevel, FlopRows, FlopUnit
 
 __all__ = ["FLOPS", "flops_table"]
 

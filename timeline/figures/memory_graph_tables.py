@@ -16,8 +16,7 @@ from timeline.columns.strings import NO_NAME, StringPool
 from timeline.figures.table import Table, join_tables
 from timeline.frozen import dataclass
 from timeline.records.not_given import NO_GRAPH, NO_ID
-from timeline.records.profiler_tables.memory_graphs import MemoryGraphs
-from timeline.records.profiler_tables.step_trace import StepPoints
+from timeline.records.profiler_tables import MemoryGraphs, StepPoints
 
 __all__ = [
     "MEMORY_GRAPHS",

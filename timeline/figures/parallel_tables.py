@@ -10,7 +10,7 @@ from timeline.figures.step_trace_table import OF_FILE, OF_STEPS, mean_time_ns
 from timeline.figures.table import Table
 from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID, NO_TIME
-from timeline.records.profiler_tables.cluster import (
+from timeline.records.profiler_tables import (
     ParallelSource,
     ParallelStrategies,
     ParallelTimes,

@@ -13,7 +13,7 @@ from timeline.columns.columns import Int64, Rows, sort_rows
 from timeline.columns.distinct import distinct_values
 from timeline.figures.table import Table, join_parts, masked_if_needed
 from timeline.records.not_given import NO_GRAPH, NO_TIME
-from timeline.records.profiler_tables.step_trace import StepPoints, StepTraceMeans
+from timeline.records.profiler_tables import StepPoints, StepTraceMeans
 
 __all__ = ["OF_FILE", "OF_STEPS", "STEP_TRACE", "mean_time_ns", "step_trace_table"]
 

@@ -22,7 +22,7 @@ from timeline.layers import Layer
 from timeline.records.clock import ClockMove
 from timeline.records.counting_rules import CommunicationRule, FreeRule
 from timeline.records.not_given import FLOAT_NOT_GIVEN, NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
-from timeline.records.profiler_tables.profiler_tables import ProfilerTables
+from timeline.records.profiler_tables import ProfilerTables
 from timeline.records.vendor import UnusedFile, VendorFigures, VendorLinks
 
 __all__ = [

@@ -13,7 +13,7 @@ from timeline.columns.group_by import group_by
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID
-from timeline.records.profiler_tables.cluster import LinkSums
+from timeline.records.profiler_tables import LinkSums
 from timeline.records.tables import Records
 
 __all__ = ["LinkTimes", "RankLinks", "rank_links"]

@@ -16,8 +16,7 @@ from timeline.columns.strings import NO_NAME, StringPool
 from timeline.frozen import dataclass
 from timeline.records.collective_kinds import collective_kind
 from timeline.records.not_given import NO_ID
-from timeline.records.profiler_tables.operators import OperatorRuns, RunLevel
-from timeline.records.profiler_tables.profiler_tables import ProfilerTables
+from timeline.records.profiler_tables import OperatorRuns, ProfilerTables, RunLevel
 from timeline.records.tables import Records
 
 __all__ = ["OperatorSteps", "operator_steps"]

@@ -8,7 +8,7 @@ from timeline.columns.columns import Columnar, Float64, Int64
 from timeline.columns.strings import NO_NAME
 from timeline.frozen import dataclass
 from timeline.records.not_given import FLOAT_NOT_GIVEN, NO_ID
-from timeline.records.profiler_tables.flops import FlopLevel, FlopRows, FlopUnit
+from timeline.records.profiler_tables import FlopLevel, FlopRows, FlopUnit
 from timeline.records.tables import Records
 
 __all__ = ["TaskFlops", "task_flops"]

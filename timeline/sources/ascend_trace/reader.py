@@ -58,7 +58,6 @@ from timeline.sources.common.compute_tasks import mark_compute_by_overlap
 from timeline.sources.common.counter_events import CounterReader, counters_at
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.flow_events import FlowReader, LaneRows
-from timeline.sources.common.lane_names import HOST_DEVICE, device_of
 from timeline.sources.common.losses import LossLog
 from timeline.sources.common.overlap_analysis import (
     VendorOverlap,
@@ -66,7 +65,7 @@ from timeline.sources.common.overlap_analysis import (
     infer_free_rule,
     sum_overlap,
 )
-from timeline.sources.common.profiler_steps import profiler_steps
+from timeline.sources.common.trace_names import HOST_DEVICE, device_of, profiler_steps
 from timeline.sources.decoders.event_batch import HELD_EVENTS, EventBatch
 from timeline.sources.decoders.event_columns import ARROWS, COMPLETE, COUNTER, EventColumns
 from timeline.sources.decoders.event_values import LaneKey

@@ -196,7 +196,7 @@ class _Reader:
         counting = Layer.COUNTERS in self.layers
         if counting or self.wanted.with_allocations:
             # It shares code with readers of tables, which a database alone does not need.
-            from timeline.sources.companions.allocations import (
+            from timeline.sources.beside.counters import (
                 add_allocations,
                 read_allocation_table,
             )

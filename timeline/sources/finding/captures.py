@@ -12,6 +12,7 @@ from timeline.errors import NoProfileError, SourceError, did_you_mean
 from timeline.frozen import dataclass
 from timeline.patterns import compile_late
 from timeline.sources import formats
+from timeline.sources.beside.file_kinds import TableFile, find_table_files
 from timeline.sources.capture import (
     DEVICE_DIRECTORY,
     Capture,
@@ -24,7 +25,6 @@ from timeline.sources.common.json_kinds import JsonKind, kind_of_json
 from timeline.sources.common.msprof_files import plain_name_of_table
 from timeline.sources.files.opened import source_errors_for, walk, without_gz
 from timeline.sources.finding.foreign import NAMED_BESIDE, find_foreign, foreign_files_below
-from timeline.sources.profiler_tables.file_kinds import TableFile, find_table_files
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, PROF, SQLITE
 
 __all__ = ["FoundCaptures", "find_captures"]

@@ -37,9 +37,8 @@ from timeline.records.tables import (
 from timeline.sources.capture import Part
 from timeline.sources.common.counter_events import CounterReader, counters_at
 from timeline.sources.common.flow_events import FlowReader, LaneRows
-from timeline.sources.common.lane_names import LaneNames
 from timeline.sources.common.losses import LossLog
-from timeline.sources.common.profiler_steps import profiler_steps
+from timeline.sources.common.trace_names import LaneNames, profiler_steps
 from timeline.sources.decoders.event_batch import HELD_EVENTS, EventBatch
 from timeline.sources.decoders.event_columns import (
     ARROWS,

@@ -17,8 +17,8 @@ from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import RUNTIME, Allocations, FlowEnd, Flows, HostEvents, Spans, Tasks
 from timeline.records.task_kinds import COPY_TYPES, drive_communication, have_type
+from timeline.sources.common.arrows import build_arrows
 from timeline.sources.common.counter_events import CounterEvents
-from timeline.sources.common.launch_arrows import build_arrows
 from timeline.sources.decoders.event_columns import ArgValues
 from timeline.sources.decoders.event_rows import EventRows
 from timeline.sources.decoders.exported_values import number

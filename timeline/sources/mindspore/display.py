@@ -24,7 +24,8 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.sources.common.framework_raw import tensors_of
+from timeline.sources.beside.framework import OperatorShapes, tensors_of
+from timeline.sources.beside.step_trace import GROUP
 from timeline.sources.common.losses import LossLog, counted_losses
 from timeline.sources.decoders.event_batch import HELD_EVENTS, EventBatch
 from timeline.sources.decoders.event_columns import COMPLETE, EventColumns
@@ -32,9 +33,7 @@ from timeline.sources.decoders.event_format import WHOLE_ARGS, EventFormat
 from timeline.sources.decoders.event_rows import EventRows
 from timeline.sources.decoders.json_events import look_for_metadata, read_events
 from timeline.sources.decoders.trace_events import Complete, Ignored, Other
-from timeline.sources.mindspore.device_rows import AI_CORE, AI_CPU
-from timeline.sources.mindspore.framework_table import OperatorShapes
-from timeline.sources.mindspore.step_ticks import GROUP
+from timeline.sources.mindspore.records_builder import AI_CORE, AI_CPU
 
 __all__ = ["Display", "names_its_rows", "read_display"]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from timeline.patterns import compile_late
+from timeline.sources.beside.file_kinds import numbers_in, table_number
 from timeline.sources.capture import (
     Capture,
     CaptureFile,
@@ -22,7 +23,6 @@ from timeline.sources.common.device_clock import read_hardware_log_clock
 from timeline.sources.common.identity import find_evidence_in_names, make_claim
 from timeline.sources.files.opened import find_file, source_errors_for, without_gz
 from timeline.sources.files.remembered import remember_by_directory
-from timeline.sources.profiler_tables.file_kinds import numbers_in, table_number
 from timeline.sources.source import Clock, Identity, Source
 
 if TYPE_CHECKING:

@@ -25,14 +25,13 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
+from timeline.sources.beside.file_kinds import TableFile, TableFiles, find_table_files
+from timeline.sources.beside.step_trace import GROUP, StepTicks
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.losses import LossLog, counted_losses
 from timeline.sources.files.opened import open_regular_file, read_whole_file, source_errors_for
-from timeline.sources.mindspore.device_rows import AI_CORE
 from timeline.sources.mindspore.format import MINDSPORE_RAW
-from timeline.sources.mindspore.records_builder import RecordsBuilder
-from timeline.sources.mindspore.step_ticks import GROUP, StepTicks
-from timeline.sources.profiler_tables.file_kinds import TableFile, TableFiles, find_table_files
+from timeline.sources.mindspore.records_builder import AI_CORE, RecordsBuilder
 from timeline.sources.source import Clock, Identity, ReadRequest
 
 __all__ = ["MindSporeRawSource"]

@@ -1,0 +1,319 @@
+"""A source that adds the files beside a capture to its records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+from timeline.columns.distinct import distinct
+from timeline.frozen import dataclass
+from timeline.layers import Layer
+from timeline.records.profiler_tables import FlopLevel, FlopRows, ProfilerTables
+from timeline.records.tables import Omission, OmissionCode, Records
+from timeline.records.vendor import UnusedFile
+from timeline.sources.beside.delimited import TablesBuilder
+from timeline.sources.beside.file_kinds import (
+    FILE_KINDS,
+    TableFile,
+    TableFiles,
+    Topic,
+    Use,
+    find_cpu_operators,
+    find_host_files,
+    find_kind,
+    find_table_files,
+    kinds_for,
+    numbers_in,
+)
+from timeline.sources.capture import Capture, FormatKind
+from timeline.sources.common.msprof_files import find_sessions, select_newest_export
+from timeline.sources.common.process_groups import METADATA, with_process_groups
+from timeline.sources.files.opened import files_by_name, find_file
+from timeline.sources.files.remembered import remember_by_directory
+from timeline.sources.source import (
+    MINDSTUDIO_OUTPUT,
+    OUTPUT,
+    PROF,
+    ReadRequest,
+    Source,
+    SourceAround,
+)
+
+_MEASURE_USES = (
+    Use.STEP_SUMS,
+    Use.OPERATOR_SUMS,
+    Use.OPS,
+    Use.LINKS,
+    Use.MEASURES,
+    Use.TRACE,
+)
+"""What a capture is compared with, and what it takes sizes and links from."""
+_LINK_USES = (Use.LINKS, Use.MEASURES)
+_AICPU = frozenset({TableFile.AICPU_LOG, TableFile.AICPU_TEXT})
+_UNTIMED_TABLES = "only tables without times are here, so nothing can be drawn."
+_TABLES = "only tables are here, and nothing of the tasks of the device."
+_IN_JOBS = frozenset({FormatKind.LOG, FormatKind.STEPS})
+"""Kinds whose files lie in the directory of a job, in `data` there, or in both."""
+_ON_COUNTER = frozenset({FormatKind.TEXT, FormatKind.LOG, FormatKind.STEPS})
+"""Kinds that a framework makes of what it records itself, on the counter of the device."""
+MOST_TRACE_BYTES = 4 << 20
+"""A trace beside a capture is read to compare with it where that takes next to no time."""
+_WRITTEN_BY_PROFILERS = frozenset({"csv", "json", "db"})
+
+_list_directory = remember_by_directory(files_by_name)
+
+
+def with_companions(source: Source, capture: Capture, several: bool) -> Source:
+    """A source that reads the tables beside its capture too.
+
+    several: whether the capture holds several devices, of which only the source's own is wanted.
+    """
+    if capture.format.kind is FormatKind.UNREADABLE:
+        return source
+    return WithCompanionFiles(
+        source,
+        capture.format.table_directories(capture),
+        _host_directories(capture),
+        several,
+        capture.format.parsed_directories(capture),
+        capture,
+    )
+
+
+def _host_directories(capture: Capture) -> tuple[Path, ...]:
+    """Where MindSpore leaves what it recorded on the host, nearest first.
+
+    It lies inside the capture of newer versions, and beside that of older ones.
+    """
+    near, around = capture.directory, capture.directory.parent
+    beside = near.name.startswith(PROF) or near.name.endswith("_ascend_ms")
+    roots = (near, around) if beside else (near,)
+    of_job = ("data",) if capture.format.kind in _IN_JOBS else ()
+    inside = ("", OUTPUT, "FRAMEWORK", *of_job)
+    return tuple(root / inner for root in roots for inner in inside)
+
+
+@dataclass(frozen=True)
+class WithCompanionFiles(SourceAround):
+    """A source whose records also hold what lies beside its capture.
+
+    A companion that cannot be read at all is left out and counted: the capture itself is whole.
+
+    tables: the directories of tables, the better first. hosts: those of what MindSpore recorded on
+    the host, nearest first. databases: those of what msprof parsed.
+    """
+
+    tables: tuple[Path, ...]
+    hosts: tuple[Path, ...]
+    several_devices: bool
+    databases: tuple[Path, ...]
+    capture: Capture
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files of the capture, and its companions."""
+        tables = [path for paths in self._tables(*Use).values() for path in paths]
+        hosts = find_host_files(self.hosts, self.identity.rank).values()
+        metadata = self._metadata()
+        small = [path for paths in self._profiler_tables().values() for path in paths]
+        return tuple(
+            dict.fromkeys(
+                (*self.source.files, *tables, *hosts, *small, *([metadata] if metadata else []))
+            )
+        )
+
+    def read(self, wanted: ReadRequest) -> Records:
+        """Read at least what is wanted.
+
+        Raises:
+            SourceError: a file cannot be read.
+        """
+        records = self.source.read(wanted)
+        device = self.identity.device if self.several_devices else None
+        asked = Layer.COUNTERS in wanted.layers or wanted.with_allocations or wanted.memory
+        if asked and (tables := self._tables(Use.COUNTERS)):
+            from timeline.sources.beside.counters import with_csv_counters
+
+            records = with_csv_counters(records, tables, device, wanted)
+        # Sums that are all that a capture is cannot be compared with anything.
+        uses = _LINK_USES if records.tables_only else _MEASURE_USES
+        if wanted.measures and (measures := self._tables(*uses)):
+            from timeline.sources.beside.measures import with_measures
+
+            records = with_measures(records, measures, device)
+        if metadata := self._metadata():
+            records = with_process_groups(records, metadata)
+        files = find_host_files(self.hosts, self.identity.rank)
+        if files or len(find_cpu_operators(records)):
+            from timeline.sources.beside.host import with_mindspore_host
+
+            records = with_mindspore_host(records, files, self.hosts, self.clock, wanted)
+        small = self._profiler_tables()
+        if Layer.FRAMEWORK in wanted.layers and small.keys() & _AICPU and self._counts_ticks:
+            from timeline.sources.beside.aicpu_log import with_aicpu_tasks
+
+            records = with_aicpu_tasks(records, small)
+        # Where its tables are all that a capture is, they tell its steps.
+        if small and (wanted.measures or records.tables_only):
+            from timeline.sources.beside.source import with_profiler_tables
+
+            records = with_profiler_tables(records, small)
+        if records.tables_only:
+            said = f"rank {self.identity.rank}: {_TABLES if records.timed else _UNTIMED_TABLES}"
+            records = replace(records, warnings=(*records.warnings, said))
+        if not wanted.measures:
+            return records
+        return replace(records, unused=(*records.unused, *sorted(set(self._unused()))))
+
+    def _profiler_tables(self) -> TableFiles:
+        """The small tables of the rank where MindSpore leaves them, and the metadata."""
+        found, metadata = find_table_files(self.hosts, self.number), self._metadata()
+        return found if metadata is None else {**found, TableFile.METADATA: (metadata,)}
+
+    @property
+    def _counts_ticks(self) -> bool:
+        """Whether the times of the capture are those of the device's counter, as recorded."""
+        return self.capture.format.kind in _ON_COUNTER
+
+    @cached_property
+    def number(self) -> int:
+        """The number in the names of small tables of the rank.
+
+        It is the rank since MindSpore 1.5 and the device before. So where all tables around one
+        session of msprof are of one number, and that is its device, they are its own.
+        """
+        if self.capture.format.ids is not None and self.capture.device is not None:
+            return self.capture.device
+        rank, device = self.identity.rank, self.identity.device
+        if device is None or not self.capture.directory.name.startswith(PROF):
+            return rank
+        numbers = {one for path in self.hosts if path.is_dir() for one in numbers_in(path)}
+        is_alone = len(find_sessions(self.capture.directory.parent)) == 1
+        return device if numbers == {device} and is_alone else rank
+
+    def _metadata(self) -> Path | None:
+        """The metadata of the framework, which lies beside what it made or the data of msprof."""
+        directory = self.capture.directory
+        around = (directory, directory.parent) if directory.name.startswith(PROF) else (directory,)
+        return next(filter(None, (find_file(one, METADATA) for one in around)), None)
+
+    @property
+    def _listings(self) -> dict[Path, dict[str, Path]]:
+        """What lies in each directory of tables that is there, by plain name.
+
+        It is not kept: of thousands of ranks it would take as much as what is told of them.
+        """
+        return {
+            directory: _list_directory(directory) for directory in self.tables if directory.is_dir()
+        }
+
+    def _tables(self, *uses: Use) -> dict[str, tuple[Path, ...]]:
+        """The newest files of each kind that has such a use, from the first directory of any."""
+        found: dict[str, tuple[Path, ...]] = {}
+        kinds = [kind for use in uses if use is not Use.NONE for kind in kinds_for(use)]
+        for listing in self._listings.values():
+            for kind in kinds:
+                plain = listing.get(f"{kind.name}.{kind.suffix}")
+                paths = (plain,) if plain else select_newest_export(listing, kind.name, kind.suffix)
+                if paths and (kind.use is not Use.TRACE or self._is_beside(paths)):
+                    found.setdefault(f"{kind.name}.{kind.suffix}", paths)
+        return found
+
+    def _is_beside(self, traces: tuple[Path, ...]) -> bool:
+        """Whether traces are not the capture itself, and small."""
+        if {*traces} & {*self.source.files} or any(path.suffix != ".json" for path in traces):
+            return False
+        return sum(path.stat().st_size for path in traces) <= MOST_TRACE_BYTES
+
+    def _unused(self) -> Iterator[UnusedFile]:
+        """What lies in the capture's directories and is not used."""
+        used = {*self.files}
+        for directory, listing in self._listings.items():
+            is_output = directory.name in (OUTPUT, MINDSTUDIO_OUTPUT)
+            for name, path in listing.items():
+                kind = find_kind(name)
+                if path in used or path.is_dir():
+                    continue
+                if kind is not None:
+                    is_older = kind.use not in (Use.NONE, Use.TRACE)
+                    yield UnusedFile(name, kind.what + ", of an older export" * is_older)
+                elif is_output and name.rpartition(".")[2] in _WRITTEN_BY_PROFILERS:
+                    yield UnusedFile(name, "not known")
+        for directory in (one for one in self.databases if one.is_dir()):
+            for name in files_by_name(directory):
+                kind = find_kind(name)
+                if kind is not None and kind.use is Use.NONE and kind.beside_any:
+                    yield UnusedFile(name, kind.what)
+        yield from self.capture.format.unused(self.capture)
+
+
+_Reader = Callable[[TableFiles, TablesBuilder], None]
+
+
+def with_profiler_tables(records: Records, files: TableFiles) -> Records:
+    """The records with what small tables of their rank hold; what is damaged in them is counted."""
+    into = TablesBuilder(records.rank, records.profiler_tables)
+    for read in _readers(files):
+        read(files, into)
+    tables, omissions = into.build()
+    return replace(
+        records,
+        profiler_tables=tables,
+        omissions=(*records.omissions, *omissions, *_of_other_networks(records, tables)),
+    )
+
+
+def _readers(files: TableFiles) -> Iterator[_Reader]:
+    """What reads the topics of which there are files."""
+    topics = {kind.topic for kind in FILE_KINDS if kind.file in files}
+    if Topic.FLOPS in topics:
+        from timeline.sources.beside.flops import read_flops
+
+        yield read_flops
+    if Topic.DATA_PREPARATION in topics:
+        from timeline.sources.beside.minddata import read_data_preparation
+
+        yield read_data_preparation
+    if Topic.STEP_TRACE in topics:
+        from timeline.sources.beside.step_trace import read_step_trace
+
+        yield read_step_trace
+    if Topic.CLUSTER in topics:
+        from timeline.sources.beside.cluster import read_cluster
+
+        yield read_cluster
+    if Topic.OPERATORS in topics:
+        from timeline.sources.beside.operators import read_operators
+
+        yield read_operators
+    if Topic.MEMORY_GRAPHS in topics:
+        from timeline.sources.beside.memory_graphs import read_memory_graphs
+
+        yield read_memory_graphs
+
+
+def _of_other_networks(records: Records, tables: ProfilerTables) -> tuple[Omission, ...]:
+    """Operators whose operations are counted and that no task is called after.
+
+    Files of another run may have been left in the directory. Nothing is told where tasks were read
+    without their names, or there are none.
+    """
+    flops = tables.of(FlopRows)
+    codes = distinct(flops.name[flops.level == FlopLevel.OPERATOR]).tolist()
+    if not codes:
+        return ()
+    names = {records.strings[code] for code in distinct(records.tasks.name).tolist()} - {""}
+    strangers = sum(tables.strings[code] not in names for code in codes)
+    if not names or not strangers:
+        return ()
+    return (
+        Omission(
+            "floating-point operations of operators that no device task is called after",
+            strangers,
+            records.rank,
+            code=OmissionCode.NO_TASK,
+            layers=frozenset({Layer.HARDWARE}),
+        ),
+    )
