@@ -11,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from timeline.columns.strings import StringPool
+from timeline.records.clock import Clock
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Records
 from timeline.sources.beside.framework import OperatorShapes
@@ -19,7 +20,6 @@ from timeline.sources.common.decimals import whole_number, whole_numbers
 from timeline.sources.common.device_clock import read_device_clocks
 from timeline.sources.decoders.exported_values import number
 from timeline.sources.mindspore.records_builder import read_hccl_files
-from timeline.sources.source import Clock
 
 NO_NUMBERS = (
     "",

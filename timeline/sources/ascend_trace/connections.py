@@ -16,8 +16,6 @@ from timeline.sources.common.arrows import ArrowTargets
 from timeline.sources.common.flow_events import Launches, ResolvedFlows
 from timeline.sources.decoders.joins import are_in
 
-__all__ = ["Calls", "connected_flows", "with_launches", "without_connections"]
-
 CALLS = "CANN"
 CONNECTION_LAUNCH = "HostToDevice"
 _Connected = TypeVar("_Connected", Tasks, HostEvents)

@@ -15,13 +15,6 @@ from timeline.sources.decoders.event_values import LaneKey
 from timeline.sources.decoders.exported_values import text
 from timeline.sources.decoders.trace_events import Metadata
 
-__all__ = [
-    "HARDWARE",
-    "AscendLanes",
-    "LaneKind",
-    "LaneMeaning",
-]
-
 LaneMeaning = tuple[str, str, str, str]
 """Process, its label, thread and communication group: all that decides how a lane is read."""
 

@@ -66,19 +66,12 @@ from timeline.sources.common.overlap_analysis import (
     sum_overlap,
 )
 from timeline.sources.common.trace_names import HOST_DEVICE, device_of, profiler_steps
-from timeline.sources.decoders.event_batch import HELD_EVENTS, EventBatch
+from timeline.sources.decoders.event_batch import HELD_EVENTS as HELD_EVENTS
+from timeline.sources.decoders.event_batch import EventBatch
 from timeline.sources.decoders.event_columns import ARROWS, COMPLETE, COUNTER, EventColumns
 from timeline.sources.decoders.event_values import LaneKey
 from timeline.sources.decoders.json_events import look_for_metadata, read_events
 from timeline.sources.source import ReadRequest
-
-__all__ = [
-    "HELD_EVENTS",
-    "TraceFiles",
-    "find_packed_devices",
-    "read_trace",
-    "read_trace_and_overlap",
-]
 
 HELD_UNNAMED = 4
 """Times as many events are held while nothing has a name.

@@ -25,8 +25,6 @@ from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.losses import LossLog
 from timeline.sources.files.opened import read_whole_file
 
-__all__ = ["AicpuTasks", "read_aicpu_tasks", "type_of_name", "with_aicpu_tasks"]
-
 TICK_NS, MICROSECOND_NS = 10, 1000
 BINARY_MARK = b"\x5a\x5a"
 MAGIC = 0x5A5A

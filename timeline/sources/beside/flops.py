@@ -18,8 +18,6 @@ from timeline.sources.beside.delimited import NOT_GIVEN, TablesBuilder, Unit, qu
 from timeline.sources.beside.file_kinds import TableFile, TableFiles
 from timeline.sources.decoders.json_values import read_json
 
-__all__ = ["read_flops"]
-
 _WORK, _RATE, _SHARE = "flop", "flop_per_s", "utilization"
 _UNITS = {_WORK: Unit.MEGA, _RATE: Unit.GIGA, _SHARE: Unit.PERCENT}
 _LAYOUTS: Mapping[int, tuple[tuple[FlopUnit, tuple[str, ...]], ...]] = {

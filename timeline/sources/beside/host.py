@@ -17,7 +17,7 @@ from timeline.columns.constant import constant
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.layers import HOST_LAYERS, Layer
-from timeline.records.clock import EARLIEST_WALL_NS
+from timeline.records.clock import EARLIEST_WALL_NS, Clock
 from timeline.records.joining import join_records
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import HostEvents, Omission, OmissionCode, Records
@@ -36,7 +36,7 @@ from timeline.sources.decoders.csv_blocks import RowShape, read_blocks
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.decoders.text_lines import read_lines
 from timeline.sources.files.opened import read_whole_file
-from timeline.sources.source import Clock, ReadRequest
+from timeline.sources.source import ReadRequest
 
 MOST_DRIFT_NS = 3600 * 10**9
 """How far the steady and the raw clock of a host are apart at most: months of corrections."""

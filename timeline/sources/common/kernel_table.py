@@ -32,26 +32,6 @@ from timeline.sources.common.decimals import interval_ns, moments_ns
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.csv_blocks import Block, ColumnNames, read_blocks
 
-__all__ = [
-    "ARGS",
-    "DESCRIPTION",
-    "EXECUTION",
-    "LENGTH",
-    "MATCH_TOLERANCE_NS",
-    "SHAPES",
-    "KernelTable",
-    "TableFile",
-    "delay_of_table",
-    "describe_tasks",
-    "end_tasks",
-    "find_following_rows",
-    "match_rows",
-    "match_tasks",
-    "move_table",
-    "read_kernel_rows",
-    "read_kernel_table",
-]
-
 COMMUNICATION_CORES = frozenset({"HCCL", "COMMUNICATION"})
 """Rows of communication: the older and the newer spelling."""
 

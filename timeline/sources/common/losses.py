@@ -13,8 +13,6 @@ from timeline.records.tables import Omission, OmissionCode
 FFTS_REASON = "FFTS+ tasks that only repeat the span of their sub-tasks"
 """Why a row that stands for several others is not drawn; programs look for its beginning."""
 
-__all__ = ["FFTS_REASON", "LossLog", "counted_losses", "unreadable_file"]
-
 
 def counted_losses(
     rows: Mapping[str, int], rank: int | None, code: OmissionCode, *, loss: bool = True

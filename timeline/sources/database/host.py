@@ -23,8 +23,6 @@ from timeline.sources.database.names import DatabaseNames
 from timeline.sources.decoders.joins import pairs_by_key
 from timeline.sources.decoders.sqlite import Database
 
-__all__ = ["read_cann_calls", "read_host"]
-
 QUEUE_CALL = 50002
 """ENUM_API_TYPE of torch_npu's task queue."""
 THREAD_BITS = 32

@@ -27,8 +27,6 @@ from timeline.sources.files.opened import source_errors_for, walk, without_gz
 from timeline.sources.finding.foreign import NAMED_BESIDE, find_foreign, foreign_files_below
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, PROF, SQLITE
 
-__all__ = ["FoundCaptures", "find_captures"]
-
 _INSIDE_CAPTURES = frozenset(
     {OUTPUT, MINDSTUDIO_OUTPUT, "timeline", "FRAMEWORK", "host", "summary", "data", SQLITE}
 )

@@ -40,8 +40,6 @@ from timeline.sources.finding.runs import (
 )
 from timeline.sources.source import OUTPUT, Source
 
-__all__ = ["FIND_FOR_EXPORT", "Discovered", "FindingOptions", "UnclearCapture", "discover"]
-
 
 @dataclass(frozen=True)
 class FindingOptions:

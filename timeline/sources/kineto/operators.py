@@ -14,13 +14,6 @@ from timeline.sources.common.arrows import gradient_arrows
 from timeline.sources.decoders.event_rows import EventRows
 from timeline.sources.kineto.tables import NOT_LAUNCHED, RuntimeCalls, ThreadIntervals
 
-__all__ = [
-    "Numbered",
-    "Operators",
-    "are_operators",
-    "innermost_open_at",
-]
-
 _OPERATOR_CATEGORIES = frozenset({"cpu_op", "operator"})
 _NEVER_LAUNCHING = frozenset(
     f"aten::{name}"

@@ -19,7 +19,7 @@ from timeline.errors import spell_ids
 from timeline.frozen import dataclass
 from timeline.layers import Layer
 from timeline.printable import printable
-from timeline.records.clock import ClockMove
+from timeline.records.clock import Clock, ClockMove
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import (
     FORWARD_BACKWARD,
@@ -85,10 +85,8 @@ from timeline.sources.kineto.tables import (
     memory_counters,
     most_reserved,
 )
-from timeline.sources.source import Clock, Identity, ReadRequest
+from timeline.sources.source import Identity, ReadRequest
 from timeline.units import spell_count
-
-__all__ = ["KinetoSource", "read_kineto"]
 
 LAUNCH = "ac2g"
 _MEMORY_EVENT = "[memory]"

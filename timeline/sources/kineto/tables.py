@@ -25,23 +25,6 @@ from timeline.sources.decoders.exported_values import number
 from timeline.sources.kineto.events import KinetoTable
 from timeline.sources.source import ReadRequest
 
-__all__ = [
-    "MEMORY",
-    "NOT_LAUNCHED",
-    "MemoryChanges",
-    "RuntimeCalls",
-    "ThreadIntervals",
-    "clip_overruns",
-    "correlation_ids",
-    "correlations",
-    "device_ids",
-    "device_table",
-    "external_ids",
-    "host_table",
-    "memory_counters",
-    "most_reserved",
-]
-
 PYTHON = "Python"
 """What torch_npu calls the process of the same events."""
 MEMORY = "Memory"

@@ -35,8 +35,6 @@ from timeline.sources.decoders.json_events import look_for_metadata, read_events
 from timeline.sources.decoders.trace_events import Complete, Ignored, Other
 from timeline.sources.mindspore.records_builder import AI_CORE, AI_CPU
 
-__all__ = ["Display", "names_its_rows", "read_display"]
-
 
 class DisplayComplete(Complete, gc=False, tag_field="ph", tag="X"):
     """An interval; its args are an object of any keys."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from timeline.patterns import compile_late
+from timeline.records.clock import Clock
 from timeline.sources.beside.file_kinds import numbers_in, table_number
 from timeline.sources.capture import (
     Capture,
@@ -23,19 +24,10 @@ from timeline.sources.common.device_clock import read_hardware_log_clock
 from timeline.sources.common.identity import find_evidence_in_names, make_claim
 from timeline.sources.files.opened import find_file, source_errors_for, without_gz
 from timeline.sources.files.remembered import remember_by_directory
-from timeline.sources.source import Clock, Identity, Source
+from timeline.sources.source import Identity, Source
 
 if TYPE_CHECKING:
     from timeline.records.vendor import UnusedFile
-
-__all__ = [
-    "MINDSPORE_RAW",
-    "MINDSPORE_TABLES",
-    "MINDSPORE_TEXT",
-    "UNNUMBERED",
-    "table_ids",
-    "text_ids",
-]
 
 UNNUMBERED = "hccl_info"
 """The directory of communication of one rank, whose id it does not tell."""

@@ -14,6 +14,7 @@ from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError
 from timeline.frozen import dataclass
 from timeline.patterns import compile_late
+from timeline.records.clock import Clock
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import (
     CommunicationOps,
@@ -32,9 +33,7 @@ from timeline.sources.common.losses import LossLog, counted_losses
 from timeline.sources.files.opened import open_regular_file, read_whole_file, source_errors_for
 from timeline.sources.mindspore.format import MINDSPORE_RAW
 from timeline.sources.mindspore.records_builder import AI_CORE, RecordsBuilder
-from timeline.sources.source import Clock, Identity, ReadRequest
-
-__all__ = ["MindSporeRawSource"]
+from timeline.sources.source import Identity, ReadRequest
 
 HARDWARE_EVENT = np.dtype(
     [

@@ -13,6 +13,7 @@ from timeline.columns.strings import StringPool
 from timeline.errors import SourceError, spell_ids
 from timeline.frozen import dataclass
 from timeline.layers import Layer
+from timeline.records.clock import Clock
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import CommunicationOps, Omission, OmissionCode, Records, Steps, Tasks
 from timeline.sources.ascend_trace.reader import TraceFiles, read_trace
@@ -30,7 +31,7 @@ from timeline.sources.mindspore.records_builder import (
     RecordsBuilder,
     find_hccl_files,
 )
-from timeline.sources.source import Clock, Identity, ReadRequest
+from timeline.sources.source import Identity, ReadRequest
 from timeline.units import spell_bytes
 
 _FIELDS = ("op_name", "stream_id", "start_time", "duration")

@@ -15,8 +15,6 @@ from timeline.sources.source import SQLITE, Identity, Source
 if TYPE_CHECKING:
     from timeline.records.vendor import UnusedFile
 
-__all__ = ["MSPROF_SQLITE", "TASKS"]
-
 TASKS = "ascend_task.db"
 """The one database without which there is nothing to read."""
 

@@ -14,8 +14,6 @@ from timeline.sources.common.device_clock import DeviceClocks
 from timeline.sources.decoders.sqlite_loose import LooseTable
 from timeline.sources.msprof_sqlite.databases import ParsedDatabases
 
-__all__ = ["launch_arrows", "read_calls", "read_marks"]
-
 _NAMED_BY_ID = ("acl",)
 _NAMED_BY_ITEM = ("hccl", "communication")
 """Levels whose calls are told apart by another column than the type of the call."""

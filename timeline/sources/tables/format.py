@@ -25,8 +25,6 @@ from timeline.sources.common.msprof_files import OPERATOR_TABLE, has_file_named
 from timeline.sources.files.opened import without_gz
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, Identity, Source
 
-__all__ = ["STEP_TABLES", "TABLES"]
-
 _STEP_TABLES = frozenset(
     {
         "step_trace_time.csv",

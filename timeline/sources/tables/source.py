@@ -17,6 +17,7 @@ from timeline.errors import SourceError, spell_ids
 from timeline.frozen import dataclass
 from timeline.layers import Layer
 from timeline.patterns import compile_late
+from timeline.records.clock import Clock
 from timeline.records.not_given import NO_GRAPH, NO_ID
 from timeline.records.tables import (
     CommunicationOps,
@@ -47,9 +48,7 @@ from timeline.sources.common.losses import FFTS_REASON, LossLog, counted_losses
 from timeline.sources.common.msprof_files import find_newest_export
 from timeline.sources.common.step_table import distinct_parts, distinct_steps, read_step_table
 from timeline.sources.files.opened import find_file, without_gz
-from timeline.sources.source import Clock, Identity, ReadRequest
-
-__all__ = ["KernelTableSource"]
+from timeline.sources.source import Identity, ReadRequest
 
 _OF_ITERATION = compile_late(
     r"\D+_(\d{1,10})_(\d{1,10})_(\d{1,10})(?:_slice_\d+)?(?:_\d{14})?\.csv"

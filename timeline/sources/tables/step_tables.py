@@ -10,6 +10,7 @@ import numpy as np
 
 from timeline.columns.strings import StringPool
 from timeline.frozen import dataclass
+from timeline.records.clock import Clock
 from timeline.records.collective_kinds import collective_kind
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.profiler_tables import CollectiveSums, ParallelTimes
@@ -25,10 +26,8 @@ from timeline.sources.common.losses import LossLog
 from timeline.sources.common.process_groups import label_groups
 from timeline.sources.decoders.sqlite import open_database
 from timeline.sources.files.opened import find_file
-from timeline.sources.source import Clock, Identity, ReadRequest
+from timeline.sources.source import Identity, ReadRequest
 from timeline.sources.tables.format import STEP_TABLES
-
-__all__ = ["StepTablesSource"]
 
 
 @dataclass(frozen=True)

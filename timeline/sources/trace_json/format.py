@@ -39,8 +39,6 @@ from timeline.sources.common.msprof_files import (
 from timeline.sources.files.opened import find_file, without_gz
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, Identity, Source
 
-__all__ = ["ANY_TRACE", "GRAPH_TIMELINE", "MINDSTUDIO", "TRACE_VIEW"]
-
 _TRACE_VIEW = "trace_view.json"
 _STEP_TABLE = "step_trace_time.csv"
 _TRACE = compile_late(r"msprof(?:_slice|_\d+)+\.json")
