@@ -19,7 +19,7 @@ from timeline.sources.beside.aicpu_log import (
     read_aicpu_tasks,
 )
 from timeline.sources.beside.delimited import TablesBuilder
-from timeline.sources.beside.file_kinds import TableFile
+from timeline.sources.beside.file_kinds import NumberedFile
 
 THREAD = (
     "Thread[ 1] process device[0]:aicpu[ 0] task end, tickDrvTopHalf=8000,"
@@ -38,15 +38,15 @@ AI CPU Total Time(us):  1567
 """
 
 
-def read(path: Path, kind: TableFile, *others: Path) -> tuple[AicpuTasks, TablesBuilder]:
+def read(path: Path, kind: NumberedFile, *others: Path) -> tuple[AicpuTasks, TablesBuilder]:
     into = TablesBuilder(0)
-    files = {kind: (path,), TableFile.TASK_DESCRIPTIONS: others}
+    files = {kind: (path,), NumberedFile.TASK_DESCRIPTIONS: others}
     return read_aicpu_tasks(files, into), into
 
 
 def read_text(path: Path, *records: str) -> tuple[AicpuTasks, list[str]]:
     path.write_bytes("\n\0".join(records).encode() + b"\0")
-    tasks, into = read(path, TableFile.AICPU_LOG)
+    tasks, into = read(path, NumberedFile.AICPU_LOG)
     return tasks, [one.reason for one in into.build()[1]]
 
 
@@ -59,7 +59,7 @@ def run() -> tuple[Run, RankRun]:
 def test_a_log_holds_the_tasks_of_the_run(tmp_path: Path, run: tuple[Run, RankRun]) -> None:
     """Names, types and times are those that ran, on the counter of the device."""
     write_aicpu_log(*run, tmp_path)
-    tasks, into = read(tmp_path / "DATA_PREPROCESS.dev.AICPU.0.slice_0", TableFile.AICPU_LOG)
+    tasks, into = read(tmp_path / "DATA_PREPROCESS.dev.AICPU.0.slice_0", NumberedFile.AICPU_LOG)
     ran = TextFiles(*run, tmp_path).kernels(on_cpu=True)
     assert ran
     assert [into.strings[code] for code in tasks.name] == [kernel.scope for _, kernel in ran]
@@ -100,7 +100,7 @@ def test_operators_tell_their_own_run(
     """In microseconds, or in ticks where those are told too; other cells may stand between."""
     path = tmp_path / "log"
     path.write_bytes(f"{operator}\0{THREAD}\n\0[7] Create session end:3\n\0".encode())
-    tasks, into = read(path, TableFile.AICPU_LOG)
+    tasks, into = read(path, NumberedFile.AICPU_LOG)
     assert [into.strings[code] for code in tasks.kind] == [kind]
     assert tasks.run_ns.tolist() == [run_ns]
     assert tasks.total_ns.tolist() == [1_567_000]
@@ -126,7 +126,7 @@ def test_what_mindspore_made_of_it_is_the_same(
     """Lengths are in the unit that the header names, times in microseconds."""
     path = tmp_path / "output_data_preprocess_aicpu_0.txt"
     path.write_text(text + "3 cut\n", encoding="utf-8")
-    tasks, into = read(path, TableFile.AICPU_TEXT)
+    tasks, into = read(path, NumberedFile.AICPU_TEXT)
     assert (tasks.total_ns.tolist(), tasks.run_ns.tolist()) == (totals, runs)
     (lost,) = into.build()[1]
     assert "lines that are no task" in lost.reason
@@ -142,7 +142,7 @@ def test_the_binary_form_is_named_by_what_the_host_described(tmp_path: Path) -> 
     path, names = tmp_path / "log", tmp_path / "names"
     path.write_bytes(rows.tobytes() + b"rest")
     names.write_text("Default/net/DropoutGenMask-op281 0 2 22\n", encoding="utf-8")
-    tasks, into = read(path, TableFile.AICPU_LOG, names)
+    tasks, into = read(path, NumberedFile.AICPU_LOG, names)
     assert [into.strings[code] for code in tasks.kind] == ["DropoutGenMask", ""]
     assert tasks.start_ns.tolist() == [10_000, 10_000]
     assert (tasks.run_ns.tolist(), tasks.total_ns.tolist()) == ([5_000] * 2, [50_000] * 2)

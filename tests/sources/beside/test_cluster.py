@@ -25,7 +25,7 @@ from timeline.records.profiler_tables import (
 )
 from timeline.sources.beside.cluster import read_cluster
 from timeline.sources.beside.delimited import TablesBuilder
-from timeline.sources.beside.file_kinds import find_table_files
+from timeline.sources.beside.file_kinds import find_numbered_files
 
 PIPELINE = "ascend_cluster_analyse_pipeline-parallel_2_4_0.csv"
 ROUNDING_NS = 100
@@ -35,7 +35,7 @@ ROUNDING_NS = 100
 def read(directory: Path, rank: int = 0) -> tuple[ProfilerTables, list[str]]:
     """The tables of a rank, and what is damaged in its files."""
     into = TablesBuilder(rank)
-    read_cluster(find_table_files([directory], rank), into)
+    read_cluster(find_numbered_files([directory], rank), into)
     tables, omissions = into.build()
     return tables, [one.reason for one in omissions]
 

@@ -21,7 +21,7 @@ from timeline.records.profiler_tables import (
     QueueRecords,
 )
 from timeline.sources.beside.delimited import TablesBuilder
-from timeline.sources.beside.file_kinds import find_table_files
+from timeline.sources.beside.file_kinds import find_numbered_files
 from timeline.sources.beside.minddata import read_data_preparation
 
 HOST_QUEUE = "0 1 1 4 10\n0 2 1 4.5 10\n0 0 1 0 10\n1 64 1 0 10\n"
@@ -35,7 +35,7 @@ def read(directory: Path, **texts: str | bytes) -> tuple[ProfilerTables, list[st
         data = text.encode() if isinstance(text, str) else text
         (directory / f"{name}_0{suffix}").write_bytes(data)
     into = TablesBuilder(0)
-    read_data_preparation(find_table_files([directory], 0), into)
+    read_data_preparation(find_numbered_files([directory], 0), into)
     tables, omissions = into.build()
     return tables, [one.reason for one in omissions]
 

@@ -9,54 +9,62 @@ from pathlib import Path
 import pytest
 
 from timeline.sources.beside.file_kinds import (
-    FILE_KINDS,
-    TableFile,
-    find_table_files,
+    NumberedFile,
+    find_numbered_files,
     numbers_in,
     table_number,
 )
 
 NAMES = [
-    ("flops_7.txt", TableFile.FLOPS),
-    ("flops_summary_7.json", TableFile.FLOPS_SUMMARY),
-    ("flops_scope_7.json", TableFile.FLOPS_SCOPE),
-    ("flops_utilization_step_7.json", TableFile.FLOPS_STEPS),
-    ("device_queue_profiling_7.txt", TableFile.DEVICE_QUEUE),
-    ("dataset_iterator_profiling_7.txt", TableFile.ITERATOR_QUEUE),
-    ("minddata_aicpu_7.txt", TableFile.GET_NEXT),
-    ("minddata_getnext_profiling_7.txt", TableFile.GET_NEXT_GPU),
-    ("pipeline_profiling_7.json", TableFile.PIPELINE),
-    ("minddata_pipeline_raw_7.csv", TableFile.PIPELINE_TABLE),
-    ("minddata_cpu_utilization_7.json", TableFile.PROCESSORS),
-    ("DATA_PREPROCESS.dev.TDT.7.slice_0", TableFile.ENQUEUED),
-    ("step_trace_raw_7_detail_time.csv", TableFile.STEP_TRACE),
-    ("ascend_cluster_analyse_pipeline-parallel_2_16_7.csv", TableFile.PARALLEL_TIMES),
-    ("ascend_cluster_analyse_data-parallel_1_8_7.csv", TableFile.PARALLEL_TIMES),
-    ("hccl_raw_7.csv", TableFile.HCCL),
-    ("parallel_strategy_7.json", TableFile.PARALLEL_STRATEGY),
-    ("aicpu_intermediate_7.csv", TableFile.AICPU_SUMS),
-    ("aicore_intermediate_7_type.csv", TableFile.AICORE_TYPES),
-    ("aicore_intermediate_7_detail.csv", TableFile.AICORE_DETAIL),
-    ("framework_raw_7.csv", TableFile.FRAMEWORK),
-    ("dynamic_shape_info_7.json", TableFile.DYNAMIC_SHAPES),
-    ("Framework.host.vm.graph_desc_info.7.slice_0", TableFile.GRAPH_DESCRIPTIONS),
-    ("Framework.host.vm_graph_desc_info.7.slice_0", TableFile.GRAPH_DESCRIPTIONS),
-    ("Framework.host.vm_graph_desc_info.7.JOB2.slice_0", TableFile.GRAPH_DESCRIPTIONS),
-    ("Framework.host.vm.task_desc_info.7.JOBABCD.slice_0", TableFile.TASK_DESCRIPTIONS),
-    ("Framework.host.vm.task_desc_info.7.GDJB12.slice_0", TableFile.TASK_DESCRIPTIONS),
-    ("Framework.host.task_desc_info.7.slice_0", TableFile.TASK_DESCRIPTIONS),
-    ("Framework.host.vm_point.7.slice_0", TableFile.STEP_MARKS),
-    ("Framework.host.vm.point7.slice_0", TableFile.STEP_MARKS),
-    ("DATA_PREPROCESS.dev.AICPU.7.slice_0", TableFile.AICPU_LOG),
-    ("DATA_PREPROCESS.AICPU.7.slice_0", TableFile.AICPU_LOG),
-    ("output_data_preprocess_aicpu_7.txt", TableFile.AICPU_TEXT),
-    ("memory_usage_7.pb", TableFile.MEMORY_USAGE),
+    ("flops_7.txt", NumberedFile.FLOPS),
+    ("flops_summary_7.json", NumberedFile.FLOPS_SUMMARY),
+    ("flops_scope_7.json", NumberedFile.FLOPS_SCOPE),
+    ("flops_utilization_step_7.json", NumberedFile.FLOPS_STEPS),
+    ("device_queue_profiling_7.txt", NumberedFile.DEVICE_QUEUE),
+    ("dataset_iterator_profiling_7.txt", NumberedFile.ITERATOR_QUEUE),
+    ("minddata_aicpu_7.txt", NumberedFile.GET_NEXT),
+    ("minddata_getnext_profiling_7.txt", NumberedFile.GET_NEXT_GPU),
+    ("pipeline_profiling_7.json", NumberedFile.PIPELINE),
+    ("minddata_pipeline_raw_7.csv", NumberedFile.PIPELINE_TABLE),
+    ("minddata_cpu_utilization_7.json", NumberedFile.PROCESSORS),
+    ("DATA_PREPROCESS.dev.TDT.7.slice_0", NumberedFile.ENQUEUED),
+    ("step_trace_raw_7_detail_time.csv", NumberedFile.STEP_TRACE),
+    ("ascend_cluster_analyse_pipeline-parallel_2_16_7.csv", NumberedFile.PARALLEL_TIMES),
+    ("ascend_cluster_analyse_data-parallel_1_8_7.csv", NumberedFile.PARALLEL_TIMES),
+    ("hccl_raw_7.csv", NumberedFile.HCCL),
+    ("parallel_strategy_7.json", NumberedFile.PARALLEL_STRATEGY),
+    ("aicpu_intermediate_7.csv", NumberedFile.AICPU_SUMS),
+    ("aicore_intermediate_7_type.csv", NumberedFile.AICORE_TYPES),
+    ("aicore_intermediate_7_detail.csv", NumberedFile.AICORE_DETAIL),
+    ("framework_raw_7.csv", NumberedFile.FRAMEWORK),
+    ("dynamic_shape_info_7.json", NumberedFile.DYNAMIC_SHAPES),
+    ("Framework.host.vm.graph_desc_info.7.slice_0", NumberedFile.GRAPH_DESCRIPTIONS),
+    ("Framework.host.vm_graph_desc_info.7.slice_0", NumberedFile.GRAPH_DESCRIPTIONS),
+    ("Framework.host.vm_graph_desc_info.7.JOB2.slice_0", NumberedFile.GRAPH_DESCRIPTIONS),
+    ("Framework.host.vm.task_desc_info.7.JOBABCD.slice_0", NumberedFile.TASK_DESCRIPTIONS),
+    ("Framework.host.vm.task_desc_info.7.GDJB12.slice_0", NumberedFile.TASK_DESCRIPTIONS),
+    ("Framework.host.task_desc_info.7.slice_0", NumberedFile.TASK_DESCRIPTIONS),
+    ("Framework.host.vm_point.7.slice_0", NumberedFile.STEP_MARKS),
+    ("Framework.host.vm.point7.slice_0", NumberedFile.STEP_MARKS),
+    ("DATA_PREPROCESS.dev.AICPU.7.slice_0", NumberedFile.AICPU_LOG),
+    ("DATA_PREPROCESS.AICPU.7.slice_0", NumberedFile.AICPU_LOG),
+    ("output_data_preprocess_aicpu_7.txt", NumberedFile.AICPU_TEXT),
+    ("memory_usage_7.pb", NumberedFile.MEMORY_USAGE),
 ]
 BESIDE = [
-    ("step_trace_point_info_7.json", TableFile.STEP_POINTS),
-    ("profiler_info_7.json", TableFile.PROFILER_INFO),
+    ("step_trace_point_info_7.json", NumberedFile.STEP_POINTS),
+    ("profiler_info_7.json", NumberedFile.PROFILER_INFO),
+    ("cpu_op_execute_timestamp_7.txt", NumberedFile.CPU_OPERATORS),
+    ("host_info_7.csv", NumberedFile.HOST_STAGES),
+    ("host_memory_7.csv", NumberedFile.HOST_MEMORY),
+    ("dataset_7.csv", NumberedFile.DATASET),
 ]
-UNNUMBERED = [("profiler_metadata.json", TableFile.METADATA)]
+OTHERS = [
+    ("profiler_metadata.json", NumberedFile.METADATA),
+    ("dataset.csv", NumberedFile.DATASET_OF_ANY),
+    ("timeline_7.json", NumberedFile.HOST_TIMELINE),
+]
+"""Without a number, or not a file of MindSpore in any directory."""
 
 
 def settle(directory: Path) -> None:
@@ -65,18 +73,18 @@ def settle(directory: Path) -> None:
 
 
 def test_every_kind_has_a_name_here() -> None:
-    assert {kind for _, kind in NAMES + BESIDE + UNNUMBERED} == {kind.file for kind in FILE_KINDS}
+    assert {kind for _, kind in NAMES + BESIDE + OTHERS} == {*NumberedFile}
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 @pytest.mark.parametrize(("name", "kind"), NAMES + BESIDE)
 def test_a_name_tells_the_kind_and_the_rank(
-    tmp_path: Path, name: str, kind: TableFile, suffix: str
+    tmp_path: Path, name: str, kind: NumberedFile, suffix: str
 ) -> None:
     """Packed or not; most kinds make a directory a profile, and others lie beside those."""
     (tmp_path / (name + suffix)).write_bytes(b"")
-    assert find_table_files([tmp_path], 7) == {kind: (tmp_path / (name + suffix),)}
-    assert find_table_files([tmp_path], 0) == {}
+    assert find_numbered_files([tmp_path], 7) == {kind: (tmp_path / (name + suffix),)}
+    assert find_numbered_files([tmp_path], 0) == {}
     is_alone = (name, kind) in NAMES
     assert numbers_in(tmp_path) == ({7} if is_alone else set())
     assert table_number(name) == (7 if is_alone else None)
@@ -99,18 +107,28 @@ def test_a_name_tells_the_kind_and_the_rank(
 def test_other_names_are_of_no_kind(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"")
     assert table_number(name) is None
-    assert find_table_files([tmp_path], 7) == {}
+    assert find_numbered_files([tmp_path], 7) == {}
 
 
 def test_what_marks_steps_is_of_every_rank_that_has_none_of_its_own(tmp_path: Path) -> None:
     """Older versions write it without a number; alone it tells of no rank."""
     shared = tmp_path / "step_trace_point_info.json"
     shared.write_bytes(b"")
-    assert find_table_files([tmp_path], 0) == {}
+    assert find_numbered_files([tmp_path], 0) == {}
     for name in ("flops_0.txt", "flops_1.txt", "step_trace_point_info_1.json"):
         (tmp_path / name).write_bytes(b"")
-    points = [find_table_files([tmp_path], rank)[TableFile.STEP_POINTS] for rank in (0, 1)]
+    points = [find_numbered_files([tmp_path], rank)[NumberedFile.STEP_POINTS] for rank in (0, 1)]
     assert points == [(shared,), (tmp_path / "step_trace_point_info_1.json",)]
+
+
+def test_the_timeline_of_the_host_lies_in_a_directory_of_its_own(tmp_path: Path) -> None:
+    """Other programs call a file so too."""
+    inside = tmp_path / "host_info"
+    inside.mkdir()
+    for directory in (tmp_path, inside):
+        (directory / "timeline_7.json").write_bytes(b"")
+    found = find_numbered_files([tmp_path, inside], 7)
+    assert found == {NumberedFile.HOST_TIMELINE: (inside / "timeline_7.json",)}
 
 
 def test_slices_are_in_order_and_the_nearest_directory_counts(tmp_path: Path) -> None:
@@ -121,11 +139,11 @@ def test_slices_are_in_order_and_the_nearest_directory_counts(tmp_path: Path) ->
         for number in numbers:
             (directory / f"DATA_PREPROCESS.dev.AICPU.3.slice_{number}").write_bytes(b"")
     (far / "flops_3.txt").write_bytes(b"")
-    found = find_table_files([tmp_path / "absent", near, far], 3)
-    assert found[TableFile.FLOPS] == (far / "flops_3.txt",)
-    names = [path.name.rpartition("_")[2] for path in found[TableFile.AICPU_LOG]]
+    found = find_numbered_files([tmp_path / "absent", near, far], 3)
+    assert found[NumberedFile.FLOPS] == (far / "flops_3.txt",)
+    names = [path.name.rpartition("_")[2] for path in found[NumberedFile.AICPU_LOG]]
     assert names == ["0", "9", "10"]
-    assert {path.parent for path in found[TableFile.AICPU_LOG]} == {near}
+    assert {path.parent for path in found[NumberedFile.AICPU_LOG]} == {near}
 
 
 def test_a_directory_is_listed_once_for_all_its_ranks(
@@ -143,8 +161,8 @@ def test_a_directory_is_listed_once_for_all_its_ranks(
         return iterate(path)
 
     monkeypatch.setattr(Path, "iterdir", count)
-    assert all(find_table_files([tmp_path], rank) for rank in range(50))
+    assert all(find_numbered_files([tmp_path], rank) for rank in range(50))
     assert listed == [tmp_path]
     (tmp_path / "hccl_raw_0.csv").write_bytes(b"")
-    assert TableFile.HCCL in find_table_files([tmp_path], 0)
+    assert NumberedFile.HCCL in find_numbered_files([tmp_path], 0)
     assert numbers_in(tmp_path) == {*range(50)}

@@ -14,7 +14,7 @@ from simulator.writers.mindspore.tables.flops import operators_of, write_flops
 from simulator.writers.mindspore.text import TextFiles
 from timeline.records.profiler_tables import FlopLevel, FlopRows, FlopUnit
 from timeline.sources.beside.delimited import TablesBuilder
-from timeline.sources.beside.file_kinds import find_table_files
+from timeline.sources.beside.file_kinds import find_numbered_files
 from timeline.sources.beside.flops import read_flops
 
 Row = dict[str, object]
@@ -25,7 +25,7 @@ SCOPES, STEPS = "flops_scope_0.json", "flops_utilization_step_0.json"
 def read(directory: Path, number: int = 0) -> tuple[list[Row], list[tuple[str, int]]]:
     """The rows of a rank, without what they do not tell, and what could not be read."""
     into = TablesBuilder(number)
-    read_flops(find_table_files([directory], number), into)
+    read_flops(find_numbered_files([directory], number), into)
     tables, omissions = into.build()
     table, strings = tables.of(FlopRows), tables.strings
     rows = [

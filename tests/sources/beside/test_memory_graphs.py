@@ -25,7 +25,7 @@ from timeline.analysis.memory_use import NO_NODE, MemoryUse, find_node, memory_u
 from timeline.records.profiler_tables import MemoryGraphs, MemoryTensors, ProfilerTables
 from timeline.records.tables import Omission
 from timeline.sources.beside.delimited import TablesBuilder
-from timeline.sources.beside.file_kinds import TableFile
+from timeline.sources.beside.file_kinds import NumberedFile
 from timeline.sources.beside.memory_graphs import read_memory_graphs
 
 MB = 1 << 20
@@ -61,7 +61,7 @@ LIVES = ("LifeLongNone", "LifeLongGraphAll", "LifeLongGraphStart", "LifeLongGrap
 def read(path: Path, data: bytes) -> tuple[ProfilerTables, tuple[Omission, ...]]:
     path.write_bytes(data)
     into = TablesBuilder(0)
-    read_memory_graphs({TableFile.MEMORY_USAGE: (path,)}, into)
+    read_memory_graphs({NumberedFile.MEMORY_USAGE: (path,)}, into)
     return into.build()
 
 

@@ -46,6 +46,7 @@ from timeline.sources.beside.minddata import (
     read_queue_sizes,
     read_queue_trace,
 )
+from timeline.sources.common.losses import LossLog
 from timeline.sources.finding.discovery import discover
 from timeline.sources.source import ReadRequest
 
@@ -398,14 +399,15 @@ def test_operators_are_read_as_they_were_written(
         for name, runs in lines
     ]
     path.write_bytes("\n".join(rows).encode())
-    events, omissions = read_cpu_operators(path, strings := StringPool(), 0)
+    damage = LossLog(path)
+    events = read_cpu_operators(path, strings := StringPool(), damage)
     wanted = [
         (name, thread, start, start + length)
         for name, runs in lines
         for start, length, thread in runs
     ]
     assert found_spans(events, strings) == wanted
-    assert sum(one.rows for one in omissions) == sum(not runs for _, runs in lines)
+    assert damage.rows == sum(not runs for _, runs in lines)
 
 
 def found_spans(events: HostEvents, strings: StringPool) -> list[Span]:
@@ -432,10 +434,10 @@ def found_spans(events: HostEvents, strings: StringPool) -> list[Span]:
 def test_broken_runs_are_counted(tmp_path: Path, text: bytes, good: int, lost: int) -> None:
     path = tmp_path / "cpu_op_execute_timestamp_0.txt"
     path.write_bytes(text)
-    events, omissions = read_cpu_operators(path, StringPool(), 0)
+    damage = LossLog(path)
+    events = read_cpu_operators(path, StringPool(), damage)
     assert len(events) == good
-    assert sum(one.rows for one in omissions) == lost
-    assert all(one.loss and path.name in one.reason for one in omissions)
+    assert damage.rows == lost
 
 
 def stage_row(**cells: object) -> str:
@@ -477,11 +479,11 @@ def test_stages_are_paired_and_the_rest_counted(
     """An end closes the last open begin of its stage on its thread."""
     path = tmp_path / "host_info_0.csv"
     path.write_text("\n".join([",".join(HOST_INFO), *rows]), encoding="utf-8")
-    found = read_host_stages(path, 0)
+    found = read_host_stages(path, damage := LossLog(path))
     wanted = [(start * 1000, end * 1000) for start, end in spans]
     assert sorted(zip(found.starts_ns, found.ends_ns, strict=True)) == wanted
     assert len(found.events(StringPool())) == len(spans)
-    assert sum(one.rows for one in found.omissions) == lost
+    assert damage.rows == lost
 
 
 def test_begins_in_the_timeline_are_counted(tmp_path: Path) -> None:
@@ -493,9 +495,9 @@ def test_begins_in_the_timeline_are_counted(tmp_path: Path) -> None:
         7,
     ]
     path.write_text(json.dumps(events), encoding="utf-8")
-    found = read_host_timeline(path, 0)
+    found = read_host_timeline(path, damage := LossLog(path))
     assert (found.starts_ns, found.ends_ns) == ([1000], [3000])
-    assert [one.rows for one in found.omissions] == [1, 1, 1]
+    assert [one.rows for one in damage.omissions(0)] == [1, 1, 1]
 
 
 Kept = list[tuple[str, list[float]]]
@@ -527,9 +529,9 @@ def test_broken_samples_of_processors_are_counted(
     path = tmp_path / "minddata_cpu_utilization_0.json"
     change_fields(path, fields)
     kept: Kept = []
-    omissions = read_cpu_use(path, 0, keep_into(kept))
+    read_cpu_use(path, damage := LossLog(path), keep_into(kept))
     assert {name for name, _ in kept} >= set(names)
-    assert sum(one.rows for one in omissions) == lost
+    assert damage.rows == lost
 
 
 def test_queues_without_times_are_counted(shelf: ProfileShelf, tmp_path: Path) -> None:
@@ -543,11 +545,11 @@ def test_queues_without_times_are_counted(shelf: ProfileShelf, tmp_path: Path) -
         queue = {"metrics": {"output_queue": {"size": sizes}}, "op_id": 1, "op_type": "Map"}
         path.write_text(json.dumps({"op_info": [queue]}), encoding="utf-8")
         kept: Kept = []
-        omissions = read_queue_sizes(path, times, 0, keep_into(kept))
+        read_queue_sizes(path, times, damage := LossLog(path), keep_into(kept))
         assert [len(values) for _, values in kept] == [drawn_count][: bool(drawn_count)]
-        assert sum(one.rows for one in omissions) == len(sizes) - drawn_count
-    omissions = read_queue_sizes(path, None, 0, keep_into(kept := []))
-    assert [one.rows for one in omissions] == [7]
+        assert damage.rows == len(sizes) - drawn_count
+    read_queue_sizes(path, None, damage := LossLog(path), keep_into(kept := []))
+    assert damage.rows == 7
     assert kept == []
 
 
@@ -555,9 +557,9 @@ def test_lines_of_a_queue_that_make_no_sense_are_counted(tmp_path: Path) -> None
     path = tmp_path / "dataset_iterator_profiling_0.txt"
     path.write_bytes(b"1 64 1 5 100\n0 9 1 5 100\n1 64 1 5\n1 64 1 x 100\n0 2 1 7 100\n1 6")
     kept: Kept = []
-    omissions = read_queue_trace(path, 0, keep_into(kept))
+    untimed = read_queue_trace(path, damage := LossLog(path), keep_into(kept))
     assert kept == [("Iterator Queue", [5.0]), ("Iterator Queue Batch Time", [7.0])]
-    assert sum(one.rows for one in omissions) == 4
+    assert untimed + damage.rows == 4
 
 
 @pytest.mark.parametrize(

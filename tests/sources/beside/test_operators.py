@@ -28,7 +28,7 @@ from timeline.records.profiler_tables import (
     RunLevel,
 )
 from timeline.sources.beside.delimited import TablesBuilder
-from timeline.sources.beside.file_kinds import find_table_files
+from timeline.sources.beside.file_kinds import find_numbered_files
 from timeline.sources.beside.operators import read_operators
 
 Rows = list[dict[str, Any]]
@@ -36,7 +36,7 @@ Rows = list[dict[str, Any]]
 
 def read(directory: Path) -> tuple[ProfilerTables, list[str]]:
     into = TablesBuilder(0)
-    read_operators(find_table_files([directory], 0), into)
+    read_operators(find_numbered_files([directory], 0), into)
     tables, omissions = into.build()
     return tables, [omission.reason for omission in omissions]
 

@@ -10,7 +10,7 @@ import pytest
 from timeline.records.not_given import NO_GRAPH
 from timeline.records.profiler_tables import ProfilerTables, StepPoints, StepTraceMeans
 from timeline.sources.beside.delimited import TablesBuilder
-from timeline.sources.beside.file_kinds import find_table_files
+from timeline.sources.beside.file_kinds import find_numbered_files
 from timeline.sources.beside.step_trace import read_step_trace
 
 HEADER = "step_num,start_point,end_point,total,fp_point,bp_point,iteration_interval,fp_and_bp,tail"
@@ -24,7 +24,7 @@ def read(directory: Path, name: str, text: str) -> tuple[ProfilerTables, list[st
     # Files without a number are of a rank that has others.
     (directory / "flops_summary_0.json").write_text("{}")
     into = TablesBuilder(0)
-    read_step_trace(find_table_files([directory], 0), into)
+    read_step_trace(find_numbered_files([directory], 0), into)
     tables, omissions = into.build()
     return tables, [one.reason for one in omissions]
 

@@ -18,6 +18,7 @@ from timeline.sources.beside.framework import OperatorShapes
 from timeline.sources.beside.host import read_host_clock
 from timeline.sources.common.decimals import whole_number, whole_numbers
 from timeline.sources.common.device_clock import read_device_clocks
+from timeline.sources.common.losses import LostRows
 from timeline.sources.decoders.exported_values import number
 from timeline.sources.mindspore.records_builder import read_hccl_files
 
@@ -86,9 +87,10 @@ def test_clocks_that_no_column_holds(tmp_path: Path) -> None:
     host.mkdir(parents=True)
     info = {"collectionTimeBegin": 9 * 10**17, "clockMonotonicRaw": "²"}
     (host / "start_info").write_text(json.dumps(info), encoding="utf-8")
-    clock, omissions = read_host_clock(Records(0, StringPool()), Clock(), (tmp_path,))
+    lost = LostRows(0)
+    clock = read_host_clock(Records(0, StringPool()), Clock(), (tmp_path,), lost)
     moved, known = clock.shift(np.array([1, 2], np.int64))
-    assert (clock.steady_ns, clock.raw_ns, omissions) == (None, None, [])
+    assert (clock.steady_ns, clock.raw_ns, lost.omissions) == (None, None, [])
     assert not known.any()
     assert moved.tolist() == [0, 0]
 

@@ -19,7 +19,7 @@ from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import AI_CPU, HostEvents, Records, Spans
 from timeline.records.task_kinds import run_on_ai_cpu
 from timeline.sources.beside.delimited import MOST, MOST_MOMENT_NS, TablesBuilder, Unit, quantity
-from timeline.sources.beside.file_kinds import TableFile, TableFiles
+from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.beside.framework import read_tasks
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.losses import LossLog
@@ -100,18 +100,20 @@ class _Task(NamedTuple):
         return self.end_ns <= MOST_MOMENT_NS and all(0 <= one <= MOST for one in lengths_ns)
 
 
-def read_aicpu_tasks(files: TableFiles, into: TablesBuilder) -> AicpuTasks:
+def read_aicpu_tasks(files: NumberedFiles, into: TablesBuilder) -> AicpuTasks:
     """The tasks in the log of a rank, or in what MindSpore made of that where it is not there.
 
     into: takes what is damaged; names are codes of its strings.
     """
-    log, parsed = (files.get(kind, ()) for kind in (TableFile.AICPU_LOG, TableFile.AICPU_TEXT))
+    log, parsed = (
+        files.get(kind, ()) for kind in (NumberedFile.AICPU_LOG, NumberedFile.AICPU_TEXT)
+    )
     for path in (log or parsed)[:1]:
         with into.reading(path) as losses:
             if log:
                 data = b"".join(map(read_whole_file, log))
                 if data.startswith(BINARY_MARK):
-                    names = _operator_names(files.get(TableFile.TASK_DESCRIPTIONS, ()))
+                    names = _operator_names(files.get(NumberedFile.TASK_DESCRIPTIONS, ()))
                     return _of_binary(data, names, into.strings, losses)
                 return _table(list(_tasks_of_text(data, losses)), into.strings)
             return _table(list(_tasks_of_parsed(path, losses)), into.strings)
@@ -268,7 +270,7 @@ def _tasks_of_rows(
 UNNAMED = "not named"
 
 
-def with_aicpu_tasks(records: Records, files: TableFiles) -> Records:
+def with_aicpu_tasks(records: Records, files: NumberedFiles) -> Records:
     """The records with tasks of AI CPUs by thread, where device tasks hold none of them.
 
     They are no device tasks: the log of the device may hold them too, and does not name them. Both

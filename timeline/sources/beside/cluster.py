@@ -30,7 +30,7 @@ from timeline.sources.beside.delimited import (
     read_rows,
     read_texts,
 )
-from timeline.sources.beside.file_kinds import TableFile, TableFiles
+from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.losses import LossLog
 from timeline.sources.common.process_groups import read_groups
@@ -65,17 +65,17 @@ _MOST_RANKS = 1 << 20
 _NS_OF_MS, _BYTES_OF_KB = 1_000_000, 1000
 
 
-def read_cluster(files: TableFiles, into: TablesBuilder) -> None:
+def read_cluster(files: NumberedFiles, into: TablesBuilder) -> None:
     """Read ParallelStrategies, ParallelTimes, LinkSums and CollectiveSums."""
-    for path in files.get(TableFile.PARALLEL_TIMES, ()):
-        _read_times(path, files.get(TableFile.STEP_TRACE, ()), into)
-    for path in files.get(TableFile.PARALLEL_STRATEGY, ()):
+    for path in files.get(NumberedFile.PARALLEL_TIMES, ()):
+        _read_times(path, files.get(NumberedFile.STEP_TRACE, ()), into)
+    for path in files.get(NumberedFile.PARALLEL_STRATEGY, ()):
         _read_strategy(path, into)
-    for path in files.get(TableFile.PROFILER_INFO, ()):
+    for path in files.get(NumberedFile.PROFILER_INFO, ()):
         _read_profiler_info(path, into)
-    for path in files.get(TableFile.METADATA, ()):
+    for path in files.get(NumberedFile.METADATA, ()):
         _read_metadata(path, into)
-    for path in files.get(TableFile.HCCL, ()):
+    for path in files.get(NumberedFile.HCCL, ()):
         _read_hccl(path, into)
 
 

@@ -15,7 +15,7 @@ from timeline.columns.columns import Float64
 from timeline.records.not_given import FLOAT_NOT_GIVEN, NO_ID
 from timeline.records.profiler_tables import FlopLevel, FlopRows, FlopUnit
 from timeline.sources.beside.delimited import NOT_GIVEN, TablesBuilder, Unit, quantity, read_rows
-from timeline.sources.beside.file_kinds import TableFile, TableFiles
+from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.decoders.json_values import read_json
 
 _WORK, _RATE, _SHARE = "flop", "flop_per_s", "utilization"
@@ -40,15 +40,15 @@ _Value = int | float | None
 _Values = dict[str, _Value]
 
 
-def read_flops(files: TableFiles, into: TablesBuilder) -> None:
+def read_flops(files: NumberedFiles, into: TablesBuilder) -> None:
     """Read the rows of FlopRows; files give MFLOP, GFLOP/s and percent."""
-    for path in files.get(TableFile.FLOPS_SUMMARY, ()):
+    for path in files.get(NumberedFile.FLOPS_SUMMARY, ()):
         _read_summary(path, into)
-    for path in files.get(TableFile.FLOPS_STEPS, ()):
+    for path in files.get(NumberedFile.FLOPS_STEPS, ()):
         _read_steps(path, into)
-    for path in files.get(TableFile.FLOPS_SCOPE, ()):
+    for path in files.get(NumberedFile.FLOPS_SCOPE, ()):
         _read_scopes(path, into)
-    for path in files.get(TableFile.FLOPS, ()):
+    for path in files.get(NumberedFile.FLOPS, ()):
         _read_operators(path, into)
 
 

@@ -27,7 +27,7 @@ from timeline.sources.beside.delimited import (
     read_rows,
     table_of_rows,
 )
-from timeline.sources.beside.file_kinds import TableFile, TableFiles
+from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.csv_blocks import Block, ColumnNames, RowShape, read_blocks
@@ -313,13 +313,13 @@ class _Operator:
     tensors: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
 
 
-def read_framework(files: TableFiles, into: TablesBuilder) -> Mapping[int, int]:
+def read_framework(files: NumberedFiles, into: TablesBuilder) -> Mapping[int, int]:
     """Read FrameworkOperators: of the table, else of the raw texts of the host.
 
     Returns:
         The type of each operator by its full name, both codes of the strings of `into`.
     """
-    tables = files.get(TableFile.FRAMEWORK, ())
+    tables = files.get(NumberedFile.FRAMEWORK, ())
     found = [_of_table(path, into) for path in tables]
     if not sum(map(len, found)):
         found = [_of_texts(files, into)]
@@ -400,9 +400,9 @@ def sizes_of_shape(told: object) -> list[int] | None:
     return known if len(known) == len(sizes) else None
 
 
-def _of_texts(files: TableFiles, into: TablesBuilder) -> FrameworkOperators:
+def _of_texts(files: NumberedFiles, into: TablesBuilder) -> FrameworkOperators:
     described: dict[str, _Operator] = {}
-    for path in files.get(TableFile.GRAPH_DESCRIPTIONS, ()):
+    for path in files.get(NumberedFile.GRAPH_DESCRIPTIONS, ()):
         with into.reading(path) as losses:
             described.update(_descriptions(path, losses))
     types = _types_of(one.tensors for one in described.values())
@@ -411,7 +411,7 @@ def _of_texts(files: TableFiles, into: TablesBuilder) -> FrameworkOperators:
         for name, one in described.items()
     }
     tasks: list[tuple[str, int, int, int]] = []
-    for path in files.get(TableFile.TASK_DESCRIPTIONS, ()):
+    for path in files.get(NumberedFile.TASK_DESCRIPTIONS, ()):
         with into.reading(path) as losses:
             tasks += read_tasks(path, losses)
     run = {name for name, *_ in tasks}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import orjson
@@ -20,8 +20,8 @@ from timeline.layers import HOST_LAYERS, Layer
 from timeline.records.clock import EARLIEST_WALL_NS, Clock
 from timeline.records.joining import join_records
 from timeline.records.not_given import NO_ID, NO_TIME
-from timeline.records.tables import HostEvents, Omission, OmissionCode, Records
-from timeline.sources.beside.file_kinds import CPU_LAYER, find_cpu_operators
+from timeline.records.tables import HostEvents, OmissionCode, Records
+from timeline.sources.beside.file_kinds import CPU_LAYER, NumberedFile, NumberedFiles
 from timeline.sources.beside.minddata import (
     read_cpu_use,
     read_queue_sizes,
@@ -30,7 +30,7 @@ from timeline.sources.beside.minddata import (
 from timeline.sources.common.counters import SIZES, CounterBuilder
 from timeline.sources.common.decimals import moments_ns, whole_number, whole_numbers
 from timeline.sources.common.device_clock import read_start_info_offset_ns
-from timeline.sources.common.losses import LossLog, counted_losses, unreadable_file
+from timeline.sources.common.losses import LossLog, LostRows, counted_losses
 from timeline.sources.common.msprof_files import find_sessions
 from timeline.sources.decoders.csv_blocks import RowShape, read_blocks
 from timeline.sources.decoders.json_values import read_json
@@ -104,23 +104,20 @@ class HostClock:
 
 
 def read_host_clock(
-    records: Records, clock: Clock, directories: tuple[Path, ...]
-) -> tuple[HostClock, list[Omission]]:
-    """What the capture's clock and the files around it tell; files that tell nothing are counted.
+    records: Records, clock: Clock, directories: tuple[Path, ...], lost: LostRows
+) -> HostClock:
+    """Relate the clocks by the capture's own and the files around it.
 
     directories: the capture's own first, then those around it, which it may share with other ranks.
     """
-    omissions: list[Omission] = []
     steady_ns, raw_ns = None, clock.wall_offset_ns
-    try:
+    with lost.reading(directories[0] if directories else Path()):
         steady_ns = _steady_offset_ns(directories, records.rank)
         if raw_ns is None and directories:
             raw_ns = _raw_offset_ns(directories[0])
-    except SourceError as error:
-        omissions.append(unreadable_file(error, records.rank))
     span_ns = _span_ns(records)
     wall = span_ns is None or span_ns[0] >= EARLIEST_WALL_NS
-    return HostClock(wall, steady_ns, raw_ns, span_ns), omissions
+    return HostClock(wall, steady_ns, raw_ns, span_ns)
 
 
 def _span_ns(records: Records) -> tuple[int, int] | None:
@@ -167,7 +164,6 @@ class HostStages:
     """Stages with a start and an end, and samples of the memory of the process."""
 
     path: Path
-    rank: int
     keys: list[_Key] = field(default_factory=list)
     starts_ns: list[int] = field(default_factory=list)
     ends_ns: list[int] = field(default_factory=list)
@@ -175,15 +171,6 @@ class HostStages:
         default_factory=lambda: (np.empty(0, np.int64), np.empty(0, np.float64))
     )
     """Times in ns and sizes in bytes."""
-    damage: LossLog = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.damage = LossLog(self.path)
-
-    @property
-    def omissions(self) -> tuple[Omission, ...]:
-        """What of the file is not drawn."""
-        return self.damage.omissions(self.rank)
 
     def add(self, key: _Key, start_ns: int, end_ns: int) -> None:
         """Take one stage."""
@@ -214,7 +201,7 @@ def _ids(texts: Sequence[str]) -> Int64:
     return ids
 
 
-def read_host_stages(path: Path, rank: int, *, paired: bool = True) -> HostStages:
+def read_host_stages(path: Path, damage: LossLog, *, paired: bool = True) -> HostStages:
     """Read one row per begin, end or moment of a stage, in the order in which they were written.
 
     paired: whether stages are wanted, not only samples of memory.
@@ -222,12 +209,12 @@ def read_host_stages(path: Path, rank: int, *, paired: bool = True) -> HostStage
     Raises:
         SourceError: the file cannot be read, or has no times.
     """
-    found = HostStages(path, rank)
+    found = HostStages(path)
     times: list[Int64] = []
     lines: list[Int64] = []
     sizes: list[Float64] = []
     words: dict[str, list[str]] = defaultdict(list)
-    for block in read_blocks(path, None, (_TIME,), found.damage, RowShape.FULL):
+    for block in read_blocks(path, None, (_TIME,), damage, RowShape.FULL):
         lines.append(block.lines)
         times.append(moments_ns(block.cells(_TIME)))
         sizes.append(block.reals(_MEMORY)[0] * SIZES["kB"])
@@ -236,27 +223,23 @@ def read_host_stages(path: Path, rank: int, *, paired: bool = True) -> HostStage
     if times:
         time_ns, size_bytes = np.concatenate(times), np.concatenate(sizes)
         line = np.concatenate(lines)
-        _sample(found, time_ns, size_bytes, line)
+        sampled, timed = size_bytes > 0, time_ns > 0  # a row that was not sampled holds zero
+        found.memory = time_ns[sampled & timed], size_bytes[sampled & timed]
+        damage.add_lines("samples of memory without a time", line[sampled & ~timed])
         if paired:
-            _pair(found, time_ns, words, line)
+            _pair(found, time_ns, words, line, damage)
     return found
 
 
-def _sample(found: HostStages, time_ns: Int64, size_bytes: Float64, lines: Int64) -> None:
-    """Samples of memory: a row that was not sampled holds zero, and so does one without a time."""
-    sampled = size_bytes > 0
-    timed = time_ns > 0
-    found.memory = time_ns[sampled & timed], size_bytes[sampled & timed]
-    found.damage.add_lines("samples of memory without a time", lines[sampled & ~timed])
-
-
-def _pair(found: HostStages, time_ns: Int64, words: dict[str, list[str]], lines: Int64) -> None:
+def _pair(
+    found: HostStages, time_ns: Int64, words: dict[str, list[str]], lines: Int64, damage: LossLog
+) -> None:
     """Join each end to the last open begin of its stage on its thread."""
     opened: dict[_Key, list[tuple[int, int]]] = defaultdict(list)
     rows = zip(time_ns.tolist(), _keys(words), words["start_end"], lines.tolist(), strict=True)
     for time, key, kind, line in rows:
         if time == NO_TIME:
-            found.damage.add("rows without a valid time", f"line {line}")
+            damage.add("rows without a valid time", f"line {line}")
         elif time <= 0:
             continue  # only memory was recorded
         elif kind == _BEGIN:
@@ -266,11 +249,11 @@ def _pair(found: HostStages, time_ns: Int64, words: dict[str, list[str]], lines:
         elif kind == _END and opened[key]:
             found.add(key, opened[key].pop()[0], time)
         elif kind == _END:
-            found.damage.add("ends of stages without a begin", f"line {line}")
+            damage.add("ends of stages without a begin", f"line {line}")
         elif kind:
-            found.damage.add("rows that neither begin nor end", f"line {line}")
+            damage.add("rows that neither begin nor end", f"line {line}")
     left = sorted(line for begins in opened.values() for _, line in begins)
-    found.damage.add_lines("begins of stages without an end", np.array(left, np.int64))
+    damage.add_lines("begins of stages without an end", np.array(left, np.int64))
 
 
 def _keys(words: dict[str, list[str]]) -> Iterator[_Key]:
@@ -279,7 +262,7 @@ def _keys(words: dict[str, list[str]]) -> Iterator[_Key]:
         yield thread, process, module, f"{event}::{stage}" if stage else event
 
 
-def read_host_timeline(path: Path, rank: int) -> HostStages:
+def read_host_timeline(path: Path, damage: LossLog) -> HostStages:
     """Read the trace that MindSpore makes of the table; times are whole microseconds.
 
     Raises:
@@ -293,7 +276,7 @@ def read_host_timeline(path: Path, rank: int) -> HostStages:
         document = document.get("traceEvents")
     if not isinstance(document, list):
         raise SourceError(path, "holds no list of events.")
-    found = HostStages(path, rank)
+    found = HostStages(path)
     events = [(at, event) for at, event in enumerate(document) if isinstance(event, dict)]
     drawn = [(at, event) for at, event in events if event.get("ph") in ("X", "i", "I")]
     start_ns = moments_ns([_text(event, "ts").encode() for _, event in drawn])
@@ -301,16 +284,16 @@ def read_host_timeline(path: Path, rank: int) -> HostStages:
     times = zip(start_ns.tolist(), length_ns.tolist(), strict=True)
     for (at, event), (start, length) in zip(drawn, times, strict=True):
         if start == NO_TIME or length < 0:
-            found.damage.add("events without a valid time", f"event {at}")
+            damage.add("events without a valid time", f"event {at}")
             continue
         key = (_text(event, "tid"), _text(event, "pid"), _text(event, "cat"), _text(event, "name"))
         found.add(key, start, start + length)
     for at, event in events:
         if event.get("ph") == "B":
-            found.damage.add("begins of stages without an end", f"event {at}")
+            damage.add("begins of stages without an end", f"event {at}")
     for at, event in enumerate(document):
         if not isinstance(event, dict):
-            found.damage.add("entries that are no events", f"event {at}")
+            damage.add("entries that are no events", f"event {at}")
     return found
 
 
@@ -322,9 +305,7 @@ def _text(event: dict[str, Any], name: str) -> str:
 _NS_IN_MS = 1_000_000
 
 
-def read_cpu_operators(
-    path: Path, strings: StringPool, rank: int
-) -> tuple[HostEvents, list[Omission]]:
+def read_cpu_operators(path: Path, strings: StringPool, damage: LossLog) -> HostEvents:
     """Read one line per operator: name;kind;start,length,thread start,length,thread ...
 
     Starts are ns of the host's steady clock, lengths ms. A length is written from a float32, so
@@ -337,7 +318,6 @@ def read_cpu_operators(
     calls: list[int] = []
     lines_of: list[int] = []
     cells: list[bytes] = []
-    damage = LossLog(path)
     for lines in read_lines(path, damage):
         for at, line in enumerate(lines.numbers.tolist()):
             text = lines.text(at).rstrip()
@@ -370,7 +350,7 @@ def read_cpu_operators(
         },
     ).take(good)
     damage.add_lines("runs without a valid time", np.array(lines_of, np.int64)[~good])
-    return events, list(damage.omissions(rank))
+    return events
 
 
 def _length(text: bytes) -> float:
@@ -380,35 +360,33 @@ def _length(text: bytes) -> float:
         return float("nan")
 
 
-_Found = TypeVar("_Found")
-
-
 def with_mindspore_host(
     records: Records,
-    files: Mapping[str, Path],
+    operators: Rows,
+    files: NumberedFiles,
     directories: tuple[Path, ...],
     clock: Clock,
     wanted: ReadRequest,
 ) -> Records:
-    """Records with the host events and counters of the layers that are wanted.
+    """Return the records with the host events and counters of the layers that are wanted.
 
     Rows on a clock that nothing relates to the records are left out and counted. Operators that
     the capture's own timeline has are moved to that clock, and not read again.
 
     Args:
-        files: those of `host_files`.
-        directories: where they, and what tells of the clocks of the host, may lie.
+        operators: the rows of these operators among the host events.
+        directories: where files that relate the clocks of the host may lie.
     """
-    operators = find_cpu_operators(records)
-    clock_of_host, omissions = read_host_clock(records, clock, directories)
-    reading = _Reading(records, files, clock_of_host, omissions=omissions)
+    lost = LostRows(records.rank)
+    host_clock = read_host_clock(records, clock, directories, lost)
+    reading = _Reading(records, files, host_clock, lost)
     if len(operators):
-        records = _move_operators(records, operators, clock_of_host)
+        records = _move_operators(records, operators, host_clock)
     if Layer.FRAMEWORK in wanted.layers:
-        before = len(reading.omissions)
+        before = len(lost.omissions)
         reading.read_events(with_operators=not len(operators))
-        reading.omissions[before:] = [
-            replace(omission, layers=HOST_LAYERS) for omission in reading.omissions[before:]
+        lost.omissions[before:] = [
+            replace(omission, layers=HOST_LAYERS) for omission in lost.omissions[before:]
         ]
     if Layer.COUNTERS in wanted.layers:
         reading.read_counters()
@@ -416,7 +394,7 @@ def with_mindspore_host(
 
 
 def _move_operators(records: Records, rows: Rows, clock: HostClock) -> Records:
-    """Operators that are on the steady clock of the host, on that of the records where known."""
+    """Move operators that are on the steady clock of the host to that of the records."""
     start_ns, end_ns = records.host.start_ns.copy(), records.host.end_ns.copy()
     steady = rows[(start_ns[rows] != NO_TIME) & (start_ns[rows] < EARLIEST_WALL_NS)]
     shift_ns, known = clock.shift(start_ns[steady])
@@ -431,111 +409,99 @@ class _Reading:
     """One pass over the host files of a rank."""
 
     capture: Records
-    files: Mapping[str, Path]
+    files: NumberedFiles
     clock: HostClock
+    lost: LostRows
     events: list[HostEvents] = field(default_factory=list)
     counters: CounterBuilder = field(default_factory=CounterBuilder)
-    omissions: list[Omission] = field(default_factory=list)
-    _stages: HostStages | None = None
-    _tried: bool = False
     _without_clock: Counter[str] = field(default_factory=Counter)
     """Rows on a clock that nothing relates to the records, by file."""
 
     def records(self) -> Records:
-        """All that was read."""
+        """Return all that was read."""
         strings, rank = self.capture.strings, self.capture.rank
         series, samples = self.counters.tables(strings)
-        lost = {
+        untimed = {
             f"rows of {name} on a clock that nothing relates to the records": rows
             for name, rows in self._without_clock.items()
         }
-        warnings: tuple[str, ...] = ()
-        if self.clock.drifted:
-            warnings = (
-                f"rank {rank}: what MindSpore timed by the host's steady clock is placed as if by "
-                "its raw clock; it is off by as much as the host's time was corrected since it "
-                "started.",
-            )
+        warning = (
+            f"rank {rank}: what MindSpore timed by the host's steady clock is placed as if by its "
+            "raw clock; it is off by as much as the host's time was corrected since it started."
+        )
+        omissions = [
+            replace(omission, layers=HOST_LAYERS | {Layer.COUNTERS})
+            for omission in counted_losses(untimed, rank, OmissionCode.NO_CLOCK)
+        ]
         return Records(
             rank,
             strings,
             host=HostEvents.concat(self.events),
             series=series,
             samples=samples,
-            omissions=(
-                *self.omissions,
-                *(
-                    replace(omission, layers=HOST_LAYERS | {Layer.COUNTERS})
-                    for omission in counted_losses(lost, rank, OmissionCode.NO_CLOCK)
-                ),
-            ),
-            warnings=warnings,
+            omissions=(*self.lost.omissions, *omissions),
+            warnings=(warning,) * self.clock.drifted,
         )
 
+    def _paths(self, *kinds: NumberedFile) -> Iterator[Path]:
+        return (self.files[kind][0] for kind in kinds if kind in self.files)
+
     def read_events(self, *, with_operators: bool) -> None:
-        """Operators on the CPU and stages of the host."""
-        rank, strings = self.capture.rank, self.capture.strings
-        path = self.files.get("cpu_op_execute_timestamp_{}.txt")
-        if path and with_operators:
-            self._read_events_of(path, partial(read_cpu_operators, path, strings, rank))
-        if stages := self._host_stages():
+        """Read operators on the CPU and stages of the host."""
+        strings = self.capture.strings
+        for path in self._paths(NumberedFile.CPU_OPERATORS) if with_operators else ():
+            with self.lost.reading(path) as damage:
+                self._add_events(path, read_cpu_operators(path, strings, damage))
+        if stages := self._stages:
             self._add_events(stages.path, stages.events(strings))
-        for name in ("dataset_{}.csv", "dataset.csv"):
-            if path := self.files.get(name):
-                self._add_losses(partial(_count_untimed_rows, path, rank))
+        for path in self._paths(NumberedFile.DATASET, NumberedFile.DATASET_OF_ANY):
+            # Sums of operations of MindData: they have no times, and repeat the stages.
+            with self.lost.reading(path) as damage:
+                rows = sum(map(len, read_blocks(path, None, (), damage, RowShape.FULL)))
+                self._repeated(f"rows of {path.name}, which are sums without a time", rows)
 
     def read_counters(self) -> None:
-        """Memory of the host process, and the queues and processors of MindData."""
-        stages = self._host_stages()
-        memory = None if stages is None else stages.memory
-        path = self.files.get("host_memory_{}.csv")
-        if path and (memory is None or not len(memory[0])):
-            stages = self._try(partial(read_host_stages, path, self.capture.rank, paired=False))
-            self.omissions += stages.omissions if stages else ()
-            memory = stages.memory if stages else None
-        if stages is not None and memory is not None:
-            times_ns, sizes_bytes = memory
-            self._add_samples(stages.path, "Host Memory", "Resident", "B", times_ns, sizes_bytes)
-        rank = self.capture.rank
-        for name, read in (
-            ("minddata_cpu_utilization_{}.json", read_cpu_use),
-            ("device_queue_profiling_{}.txt", read_queue_trace),
-            ("dataset_iterator_profiling_{}.txt", read_queue_trace),
-        ):
-            if path := self.files.get(name):
-                self._add_losses(partial(read, path, rank, partial(self._add_samples, path)))
-        if path := self.files.get("pipeline_profiling_{}.json"):
-            times = self.files.get("minddata_cpu_utilization_{}.json")
-            self._add_losses(
-                partial(read_queue_sizes, path, times, rank, partial(self._add_samples, path))
-            )
+        """Read memory of the host process, and the queues and processors of MindData."""
+        stages = self._stages
+        if stages is None or not len(stages.memory[0]):
+            for path in self._paths(NumberedFile.HOST_MEMORY):
+                stages = None
+                with self.lost.reading(path) as damage:
+                    stages = read_host_stages(path, damage, paired=False)
+        if stages is not None:
+            self._add_samples(stages.path, "Host Memory", "Resident", "B", *stages.memory)
+        processors = next(self._paths(NumberedFile.PROCESSORS), None)
+        for path in self._paths(NumberedFile.PROCESSORS):
+            with self.lost.reading(path) as damage:
+                read_cpu_use(path, damage, partial(self._add_samples, path))
+        for path in self._paths(NumberedFile.DEVICE_QUEUE, NumberedFile.ITERATOR_QUEUE):
+            with self.lost.reading(path) as damage:
+                rows = read_queue_trace(path, damage, partial(self._add_samples, path))
+                reason = f"lines of {path.name} without a time, as older versions write them"
+                self._repeated(reason, rows, OmissionCode.NO_TIME)
+        for path in self._paths(NumberedFile.PIPELINE):
+            with self.lost.reading(path) as damage:
+                read_queue_sizes(path, processors, damage, partial(self._add_samples, path))
 
-    def _host_stages(self) -> HostStages | None:
+    @cached_property
+    def _stages(self) -> HostStages | None:
         """The stages, from the table if it is there, else from the timeline made of it."""
-        if not self._tried:
-            self._tried, rank = True, self.capture.rank
-            if path := self.files.get("host_info_{}.csv"):
-                self._stages = self._try(partial(read_host_stages, path, rank))
-            elif path := self.files.get("timeline_{}.json"):
-                self._stages = self._try(partial(read_host_timeline, path, rank))
-            self.omissions += self._stages.omissions if self._stages else ()
-        return self._stages
+        for path in self._paths(NumberedFile.HOST_STAGES, NumberedFile.HOST_TIMELINE):
+            is_table = path in self.files.get(NumberedFile.HOST_STAGES, ())
+            with self.lost.reading(path) as damage:
+                return (read_host_stages if is_table else read_host_timeline)(path, damage)
+            break
+        return None
 
-    def _read_events_of(
-        self, path: Path, read: Callable[[], tuple[HostEvents, list[Omission]]]
-    ) -> None:
-        if found := self._try(read):
-            events, omissions = found
-            self.omissions += omissions
-            self._add_events(path, events)
+    def _repeated(self, reason: str, rows: int, code: OmissionCode = OmissionCode.REPEATED) -> None:
+        rank = self.capture.rank
+        self.lost.omissions += counted_losses({reason: rows}, rank, code, loss=False)
 
     def _add_events(self, path: Path, events: HostEvents) -> None:
         shift_ns, known = self.clock.shift(events.start_ns)
         self._without_clock[path.name] += int((~known).sum())
-        moved = replace(
-            events, start_ns=events.start_ns + shift_ns, end_ns=events.end_ns + shift_ns
-        )
-        self.events.append(moved.take(known))
+        start_ns, end_ns = events.start_ns + shift_ns, events.end_ns + shift_ns
+        self.events.append(replace(events, start_ns=start_ns, end_ns=end_ns).take(known))
 
     def _add_samples(
         self, path: Path, group: str, name: str, unit: str, time_ns: Int64, values: Float64
@@ -543,25 +509,3 @@ class _Reading:
         shift_ns, known = self.clock.shift(time_ns)
         self._without_clock[path.name] += int((~known).sum())
         self.counters.add(group, name, unit, (time_ns + shift_ns)[known], values[known])
-
-    def _add_losses(self, read: Callable[[], list[Omission]]) -> None:
-        self.omissions += self._try(read) or []
-
-    def _try(self, read: Callable[[], _Found]) -> _Found | None:
-        """What a file holds; one that cannot be read at all is counted instead."""
-        try:
-            return read()
-        except SourceError as error:
-            self.omissions.append(unreadable_file(error, self.capture.rank))
-            return None
-
-
-def _count_untimed_rows(path: Path, rank: int) -> list[Omission]:
-    """dataset.csv sums up operations of MindData: it has no times, and repeats the stages."""
-    damage = LossLog(path)
-    count = sum(len(block) for block in read_blocks(path, None, (), damage, RowShape.FULL))
-    reason = f"rows of {path.name}, which are sums without a time"
-    return [
-        *damage.omissions(rank),
-        *counted_losses({reason: count}, rank, OmissionCode.REPEATED, loss=False),
-    ]

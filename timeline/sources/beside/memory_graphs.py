@@ -18,7 +18,7 @@ from timeline.records.profiler_tables import (
     NodeTensors,
 )
 from timeline.sources.beside.delimited import TablesBuilder
-from timeline.sources.beside.file_kinds import TableFile, TableFiles
+from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.common.losses import LossLog
 from timeline.sources.files.opened import read_whole_file
 
@@ -112,9 +112,9 @@ _Message = Any
 """Classes of messages are made at run time, so there is no static type for them."""
 
 
-def read_memory_graphs(files: TableFiles, into: TablesBuilder) -> None:
+def read_memory_graphs(files: NumberedFiles, into: TablesBuilder) -> None:
     """Read MemoryGraphs, MemoryNodes, MemoryTensors and NodeTensors of memory_usage_N.pb."""
-    for path in files.get(TableFile.MEMORY_USAGE, ()):
+    for path in files.get(NumberedFile.MEMORY_USAGE, ()):
         with into.reading(path) as losses:
             _read_file(path, into, losses)
 

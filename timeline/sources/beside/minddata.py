@@ -24,9 +24,8 @@ from timeline.records.profiler_tables import (
     Queue,
     QueueRecords,
 )
-from timeline.records.tables import Omission, OmissionCode
 from timeline.sources.beside.delimited import MOST, Cell, TablesBuilder, read_texts
-from timeline.sources.beside.file_kinds import TableFile, TableFiles
+from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.common.decimals import (
     interval_ns_of_milliseconds,
     moments_ns,
@@ -34,7 +33,7 @@ from timeline.sources.common.decimals import (
     whole_number,
     whole_numbers,
 )
-from timeline.sources.common.losses import LossLog, counted_losses
+from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.decoders.text_lines import Lines, read_lines
 from timeline.sources.files.opened import open_profile_file
@@ -67,35 +66,26 @@ _NO_KIND = "lines of no known kind"
 _NO_NUMBER = "lines with a cell that is no number"
 
 
-def read_data_preparation(files: TableFiles, into: TablesBuilder) -> None:
+def read_data_preparation(files: NumberedFiles, into: TablesBuilder) -> None:
     """Read QueueRecords, PipelineOperations and ProcessorUse.
 
     Of files that hold the same, only the one that holds more.
     """
+    kind = NumberedFile
     for choices in (
-        {TableFile.DEVICE_QUEUE: _read_host_queue, TableFile.ITERATOR_QUEUE: _read_host_queue},
+        {kind.DEVICE_QUEUE: _read_host_queue, kind.ITERATOR_QUEUE: _read_host_queue},
         {
-            TableFile.GET_NEXT: partial(_read_device_queue, is_whole_ns=False),
-            TableFile.GET_NEXT_GPU: partial(_read_device_queue, is_whole_ns=True),
+            kind.GET_NEXT: partial(_read_device_queue, is_whole_ns=False),
+            kind.GET_NEXT_GPU: partial(_read_device_queue, is_whole_ns=True),
         },
-        {TableFile.ENQUEUED: _read_enqueued},
-        {TableFile.PIPELINE: _read_pipeline, TableFile.PIPELINE_TABLE: _read_pipeline_table},
-        {TableFile.PROCESSORS: _read_processors},
+        {kind.ENQUEUED: _read_enqueued},
+        {kind.PIPELINE: _read_pipeline, kind.PIPELINE_TABLE: _read_pipeline_table},
+        {kind.PROCESSORS: _read_processors},
     ):
-        _read_first(files, choices, into)
-
-
-_Read = Callable[[Path, LossLog, TablesBuilder], None]
-
-
-def _read_first(files: TableFiles, choices: Mapping[TableFile, _Read], into: TablesBuilder) -> None:
-    """Read the files of the first kind that there are any of."""
-    for kind, read in choices.items():
-        for path in files.get(kind, ()):
-            with into.reading(path) as losses:
-                read(path, losses, into)
-        if kind in files:
-            return
+        for chosen in [one for one in choices if one in files][:1]:
+            for path in files[chosen]:
+                with into.reading(path) as losses:
+                    choices[chosen](path, losses, into)
 
 
 # -- queues ----------------------------------------------------------------------------------------
@@ -469,7 +459,7 @@ _OF_TASK = {"user_utilization": "User", "sys_utilization": "System"}
 _SERIES = {b"0": "Pipeline Time", b"1": "Push Time", b"2": "Batch Time"}
 
 
-def read_cpu_use(path: Path, rank: int, add: AddSamples) -> list[Omission]:
+def read_cpu_use(path: Path, damage: LossLog, add: AddSamples) -> None:
     """Read minddata_cpu_utilization_R.json: lists of samples beside one list of times (ms).
 
     A process or an operation has no first sample, because its use is that since the one before.
@@ -479,7 +469,6 @@ def read_cpu_use(path: Path, rank: int, add: AddSamples) -> list[Omission]:
     """
     document = read_json(path)
     time_ns = _times_ns(document)
-    damage = LossLog(path)
 
     def draw(metrics: Any, key: str, name: str, unit: str) -> None:
         if isinstance(metrics, dict) and key in metrics:
@@ -495,10 +484,9 @@ def read_cpu_use(path: Path, rank: int, add: AddSamples) -> list[Omission]:
     for op in (one for one in _listed(document.get("op_info")) if isinstance(one, dict)):
         for key, label in _OF_TASK.items():
             draw(op.get("metrics"), key, f"Op {op.get('op_id')} {label}", "%")
-    return list(damage.omissions(rank))
 
 
-def read_queue_sizes(path: Path, times: Path | None, rank: int, add: AddSamples) -> list[Omission]:
+def read_queue_sizes(path: Path, times: Path | None, damage: LossLog, add: AddSamples) -> None:
     """Read pipeline_profiling_R.json: how full the output queue of each operation is.
 
     It has no times: the monitor that samples processors samples the queues in the same round, so
@@ -510,7 +498,6 @@ def read_queue_sizes(path: Path, times: Path | None, rank: int, add: AddSamples)
     """
     document = read_json(path)
     time_ns = _times_ns(read_json(times)) if times else np.empty(0, np.int64)
-    damage = LossLog(path)
     for op in (one for one in _listed(document.get("op_info")) if isinstance(one, dict)):
         metrics = op.get("metrics")
         queue = metrics.get("output_queue") if isinstance(metrics, dict) else None
@@ -523,7 +510,6 @@ def read_queue_sizes(path: Path, times: Path | None, rank: int, add: AddSamples)
             sample_ns[:count] = time_ns[:count]
         name = f"{op.get('op_type', 'Op')} {op.get('op_id')}"
         _add_timed(add, damage, (QUEUE_GROUP, name, ""), sample_ns, values)
-    return list(damage.omissions(rank))
 
 
 def _add_timed(
@@ -537,17 +523,20 @@ def _add_timed(
     add(*series, time_ns[good], values[good])
 
 
-def read_queue_trace(path: Path, rank: int, add: AddSamples) -> list[Omission]:
+def read_queue_trace(path: Path, damage: LossLog, add: AddSamples) -> int:
     """Read device_queue_profiling_R.txt or dataset_iterator_profiling_R.txt.
 
     One line is: kind, more, batch, value, time (ms). Kind 0 is how long (ms) a batch took, `more`
     tells for what; kind 1 is how full the queue was, `more` is its capacity. Older versions write
     no time.
 
+    Returns:
+        The lines without a time.
+
     Raises:
         SourceError: the file cannot be read.
     """
-    damage, untimed = LossLog(path), 0
+    untimed = 0
     where = "Device Queue" if path.name.startswith("device_queue") else "Iterator Queue"
     for found in _read_queue_lines(path, damage, _NO_SAMPLE):
         whole = found.take(found.count == _FIELDS)
@@ -567,11 +556,7 @@ def read_queue_trace(path: Path, rank: int, add: AddSamples) -> list[Omission]:
             if kept.any():
                 time_ns, numbers = time_ms[kept] * _NS_IN_MS, values[kept].astype(np.float64)
                 add(QUEUE_GROUP, name, unit, time_ns, numbers)
-    reason = f"lines of {path.name} without a time, as older versions write them"
-    return [
-        *damage.omissions(rank),
-        *counted_losses({reason: untimed}, rank, OmissionCode.NO_TIME, loss=False),
-    ]
+    return untimed
 
 
 def _times_ns(document: dict[str, Any]) -> Int64:

@@ -29,7 +29,7 @@ from timeline.sources.beside.delimited import (
     Unit,
     read_columns,
 )
-from timeline.sources.beside.file_kinds import TableFile, TableFiles
+from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.beside.framework import read_framework, sizes_of_shape
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.losses import LossLog
@@ -128,20 +128,20 @@ _CORE_OPERATORS = DelimitedTable(
 )
 
 
-def read_operators(files: TableFiles, into: TablesBuilder) -> None:
+def read_operators(files: NumberedFiles, into: TablesBuilder) -> None:
     """Read OperatorSums, OperatorRuns and FrameworkOperators."""
     described = read_framework(files, into)
-    for path in files.get(TableFile.AICPU_SUMS, ()):
+    for path in files.get(NumberedFile.AICPU_SUMS, ()):
         _add_cpu_sums(path, into)
     tasks = read_aicpu_tasks(files, into)
     lengths_ns = (tasks.total_ns, tasks.dispatch_ns, tasks.run_ns)
     _add_cpu_runs(OperatorSource.AICPU, tasks.kind, tasks.name, lengths_ns, into)
-    types = files.get(TableFile.AICORE_TYPES, ())
+    types = files.get(NumberedFile.AICORE_TYPES, ())
     for path in types:
         _add_core_types(path, into)
-    for path in files.get(TableFile.AICORE_DETAIL, ()):
+    for path in files.get(NumberedFile.AICORE_DETAIL, ()):
         _add_core_operators(path, described, into, with_types=not types)
-    for path in files.get(TableFile.DYNAMIC_SHAPES, ()):
+    for path in files.get(NumberedFile.DYNAMIC_SHAPES, ()):
         read_dynamic_shapes(path, into)
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+
+from timeline.columns.columns import Rows
 from timeline.columns.distinct import distinct
 from timeline.frozen import dataclass
 from timeline.layers import Layer
@@ -15,16 +18,15 @@ from timeline.records.tables import Omission, OmissionCode, Records
 from timeline.records.vendor import UnusedFile
 from timeline.sources.beside.delimited import TablesBuilder
 from timeline.sources.beside.file_kinds import (
-    FILE_KINDS,
-    TableFile,
-    TableFiles,
-    Topic,
+    CPU_LAYER,
+    EXPORT_KINDS,
+    HOST_INFO,
+    TABLES,
+    NumberedFile,
+    NumberedFiles,
     Use,
-    find_cpu_operators,
-    find_host_files,
     find_kind,
-    find_table_files,
-    kinds_for,
+    find_numbered_files,
     numbers_in,
 )
 from timeline.sources.capture import Capture, FormatKind
@@ -51,7 +53,7 @@ _MEASURE_USES = (
 )
 """What a capture is compared with, and what it takes sizes and links from."""
 _LINK_USES = (Use.LINKS, Use.MEASURES)
-_AICPU = frozenset({TableFile.AICPU_LOG, TableFile.AICPU_TEXT})
+_AICPU = frozenset({NumberedFile.AICPU_LOG, NumberedFile.AICPU_TEXT})
 _UNTIMED_TABLES = "only tables without times are here, so nothing can be drawn."
 _TABLES = "only tables are here, and nothing of the tasks of the device."
 _IN_JOBS = frozenset({FormatKind.LOG, FormatKind.STEPS})
@@ -92,7 +94,12 @@ def _host_directories(capture: Capture) -> tuple[Path, ...]:
     roots = (near, around) if beside else (near,)
     of_job = ("data",) if capture.format.kind in _IN_JOBS else ()
     inside = ("", OUTPUT, "FRAMEWORK", *of_job)
-    return tuple(root / inner for root in roots for inner in inside)
+    return tuple(
+        root / inner / innermost
+        for root in roots
+        for inner in inside
+        for innermost in ("", HOST_INFO)
+    )
 
 
 @dataclass(frozen=True)
@@ -114,15 +121,11 @@ class WithCompanionFiles(SourceAround):
     @property
     def files(self) -> tuple[Path, ...]:
         """The files of the capture, and its companions."""
-        tables = [path for paths in self._tables(*Use).values() for path in paths]
-        hosts = find_host_files(self.hosts, self.identity.rank).values()
-        metadata = self._metadata()
-        small = [path for paths in self._profiler_tables().values() for path in paths]
-        return tuple(
-            dict.fromkeys(
-                (*self.source.files, *tables, *hosts, *small, *([metadata] if metadata else []))
-            )
+        exports = self._exports(*(use for use in Use if use is not Use.NONE))
+        beside = (
+            path for held in (exports, self._numbered()) for one in held.values() for path in one
         )
+        return tuple(dict.fromkeys((*self.source.files, *beside)))
 
     def read(self, wanted: ReadRequest) -> Records:
         """Read at least what is wanted.
@@ -133,33 +136,33 @@ class WithCompanionFiles(SourceAround):
         records = self.source.read(wanted)
         device = self.identity.device if self.several_devices else None
         asked = Layer.COUNTERS in wanted.layers or wanted.with_allocations or wanted.memory
-        if asked and (tables := self._tables(Use.COUNTERS)):
+        if asked and (tables := self._exports(Use.COUNTERS)):
             from timeline.sources.beside.counters import with_csv_counters
 
             records = with_csv_counters(records, tables, device, wanted)
         # Sums that are all that a capture is cannot be compared with anything.
         uses = _LINK_USES if records.tables_only else _MEASURE_USES
-        if wanted.measures and (measures := self._tables(*uses)):
+        if wanted.measures and (measures := self._exports(*uses)):
             from timeline.sources.beside.measures import with_measures
 
             records = with_measures(records, measures, device)
         if metadata := self._metadata():
             records = with_process_groups(records, metadata)
-        files = find_host_files(self.hosts, self.identity.rank)
-        if files or len(find_cpu_operators(records)):
+        files = self._numbered()
+        is_on_counter = self.capture.format.kind in _ON_COUNTER
+        operators = _find_cpu_operators(records)
+        if len(operators) or any(kind.is_of_host for kind in files):
             from timeline.sources.beside.host import with_mindspore_host
 
-            records = with_mindspore_host(records, files, self.hosts, self.clock, wanted)
-        small = self._profiler_tables()
-        if Layer.FRAMEWORK in wanted.layers and small.keys() & _AICPU and self._counts_ticks:
+            directories, clock = self.hosts, self.clock
+            records = with_mindspore_host(records, operators, files, directories, clock, wanted)
+        if Layer.FRAMEWORK in wanted.layers and files.keys() & _AICPU and is_on_counter:
             from timeline.sources.beside.aicpu_log import with_aicpu_tasks
 
-            records = with_aicpu_tasks(records, small)
+            records = with_aicpu_tasks(records, files)
         # Where its tables are all that a capture is, they tell its steps.
-        if small and (wanted.measures or records.tables_only):
-            from timeline.sources.beside.source import with_profiler_tables
-
-            records = with_profiler_tables(records, small)
+        if TABLES & {kind.use for kind in files} and (wanted.measures or records.tables_only):
+            records = _with_tables(records, files)
         if records.tables_only:
             said = f"rank {self.identity.rank}: {_TABLES if records.timed else _UNTIMED_TABLES}"
             records = replace(records, warnings=(*records.warnings, said))
@@ -167,15 +170,10 @@ class WithCompanionFiles(SourceAround):
             return records
         return replace(records, unused=(*records.unused, *sorted(set(self._unused()))))
 
-    def _profiler_tables(self) -> TableFiles:
-        """The small tables of the rank where MindSpore leaves them, and the metadata."""
-        found, metadata = find_table_files(self.hosts, self.number), self._metadata()
-        return found if metadata is None else {**found, TableFile.METADATA: (metadata,)}
-
-    @property
-    def _counts_ticks(self) -> bool:
-        """Whether the times of the capture are those of the device's counter, as recorded."""
-        return self.capture.format.kind in _ON_COUNTER
+    def _numbered(self) -> NumberedFiles:
+        """Return the files of the rank where MindSpore leaves them, and the metadata."""
+        found, metadata = find_numbered_files(self.hosts, self.number), self._metadata()
+        return found if metadata is None else {**found, NumberedFile.METADATA: (metadata,)}
 
     @cached_property
     def number(self) -> int:
@@ -209,10 +207,10 @@ class WithCompanionFiles(SourceAround):
             directory: _list_directory(directory) for directory in self.tables if directory.is_dir()
         }
 
-    def _tables(self, *uses: Use) -> dict[str, tuple[Path, ...]]:
+    def _exports(self, *uses: Use) -> dict[str, tuple[Path, ...]]:
         """The newest files of each kind that has such a use, from the first directory of any."""
         found: dict[str, tuple[Path, ...]] = {}
-        kinds = [kind for use in uses if use is not Use.NONE for kind in kinds_for(use)]
+        kinds = [kind for use in uses for kind in EXPORT_KINDS if kind.use is use]
         for listing in self._listings.values():
             for kind in kinds:
                 plain = listing.get(f"{kind.name}.{kind.suffix}")
@@ -249,49 +247,36 @@ class WithCompanionFiles(SourceAround):
         yield from self.capture.format.unused(self.capture)
 
 
-_Reader = Callable[[TableFiles, TablesBuilder], None]
+def _find_cpu_operators(records: Records) -> Rows:
+    """Return the host events of the capture that are operators on the CPU."""
+    layers = records.strings.codes_where(name.startswith(CPU_LAYER) for name in records.strings)
+    return np.flatnonzero(np.isin(records.host.layer, layers))
 
 
-def with_profiler_tables(records: Records, files: TableFiles) -> Records:
-    """The records with what small tables of their rank hold; what is damaged in them is counted."""
+def _with_tables(records: Records, files: NumberedFiles) -> Records:
+    """Return the records with the small tables of their rank; damage in these is counted."""
+    from timeline.sources.beside.cluster import read_cluster
+    from timeline.sources.beside.flops import read_flops
+    from timeline.sources.beside.memory_graphs import read_memory_graphs
+    from timeline.sources.beside.minddata import read_data_preparation
+    from timeline.sources.beside.operators import read_operators
+    from timeline.sources.beside.step_trace import read_step_trace
+
     into = TablesBuilder(records.rank, records.profiler_tables)
-    for read in _readers(files):
-        read(files, into)
+    uses = {kind.use for kind in files}
+    for use, read in (
+        (Use.FLOPS, read_flops),
+        (Use.DATA_PREPARATION, read_data_preparation),
+        (Use.STEP_TRACE, read_step_trace),
+        (Use.CLUSTER, read_cluster),
+        (Use.OPERATORS, read_operators),
+        (Use.MEMORY_GRAPHS, read_memory_graphs),
+    ):
+        if use in uses:
+            read(files, into)
     tables, omissions = into.build()
-    return replace(
-        records,
-        profiler_tables=tables,
-        omissions=(*records.omissions, *omissions, *_of_other_networks(records, tables)),
-    )
-
-
-def _readers(files: TableFiles) -> Iterator[_Reader]:
-    """What reads the topics of which there are files."""
-    topics = {kind.topic for kind in FILE_KINDS if kind.file in files}
-    if Topic.FLOPS in topics:
-        from timeline.sources.beside.flops import read_flops
-
-        yield read_flops
-    if Topic.DATA_PREPARATION in topics:
-        from timeline.sources.beside.minddata import read_data_preparation
-
-        yield read_data_preparation
-    if Topic.STEP_TRACE in topics:
-        from timeline.sources.beside.step_trace import read_step_trace
-
-        yield read_step_trace
-    if Topic.CLUSTER in topics:
-        from timeline.sources.beside.cluster import read_cluster
-
-        yield read_cluster
-    if Topic.OPERATORS in topics:
-        from timeline.sources.beside.operators import read_operators
-
-        yield read_operators
-    if Topic.MEMORY_GRAPHS in topics:
-        from timeline.sources.beside.memory_graphs import read_memory_graphs
-
-        yield read_memory_graphs
+    lost = (*records.omissions, *omissions, *_of_other_networks(records, tables))
+    return replace(records, profiler_tables=tables, omissions=lost)
 
 
 def _of_other_networks(records: Records, tables: ProfilerTables) -> tuple[Omission, ...]:

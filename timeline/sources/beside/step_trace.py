@@ -21,7 +21,7 @@ from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.profiler_tables import StepPoints, StepTraceMeans
 from timeline.records.tables import CommunicationOps, Omission, StepPart, StepParts, Steps
 from timeline.sources.beside.delimited import TablesBuilder, read_rows
-from timeline.sources.beside.file_kinds import TableFile, TableFiles
+from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.common.decimals import moments_ns
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.csv_blocks import Block, RowShape, read_blocks
@@ -179,14 +179,14 @@ _FP_START, _BP_END = "1", "2"
 _GRAPH = compile_late(r"(?:graph|model)_?(\d{1,9})", re.ASCII | re.IGNORECASE)
 
 
-def read_step_trace(files: TableFiles, into: TablesBuilder) -> None:
+def read_step_trace(files: NumberedFiles, into: TablesBuilder) -> None:
     """Read StepTraceMeans and StepPoints; the steps themselves are read by their source."""
-    for path in files.get(TableFile.STEP_TRACE, ()):
+    for path in files.get(NumberedFile.STEP_TRACE, ()):
         _read_mean(path, into)
-    for path in files.get(TableFile.STEP_POINTS, ()):
+    for path in files.get(NumberedFile.STEP_POINTS, ()):
         _read_points(path, into)
-    if not files.get(TableFile.STEP_POINTS):
-        for path in files.get(TableFile.STEP_MARKS, ()):
+    if not files.get(NumberedFile.STEP_POINTS):
+        for path in files.get(NumberedFile.STEP_MARKS, ()):
             _read_marks(path, into)
 
 

@@ -117,7 +117,7 @@ class KernelTable(ColumnTable):
 
 
 @dataclass(frozen=True)
-class TableFile:
+class NumberedFile:
     """One file of a table; the graph and iteration that its name gives count for all rows."""
 
     path: Path
@@ -126,7 +126,7 @@ class TableFile:
 
 
 def read_kernel_rows(
-    file: TableFile, strings: StringPool, wanted: ColumnNames, damage: LossLog
+    file: NumberedFile, strings: StringPool, wanted: ColumnNames, damage: LossLog
 ) -> KernelTable:
     """Read one file, in its own order; rows without a time are noted as damage.
 
@@ -178,7 +178,7 @@ def _microseconds(cell: bytes) -> bytes:
     return b"%s.%s%s" % (whole[:-3] or b"0", whole[-3:].zfill(3), rest) if whole else cell
 
 
-def _rows_of(block: Block, file: TableFile, strings: StringPool, *, in_ns: bool) -> KernelTable:
+def _rows_of(block: Block, file: NumberedFile, strings: StringPool, *, in_ns: bool) -> KernelTable:
     columns: dict[str, Any] = {}
     starts = block.cells("start")
     if in_ns:
@@ -234,7 +234,7 @@ def read_kernel_table(
     wanted = {**DESCRIPTION, **LENGTH, **PLACE, **SHAPES, **ARGS}
     damages = [LossLog(path) for path in paths]
     parts = [
-        read_kernel_rows(TableFile(path), strings, wanted, damage)
+        read_kernel_rows(NumberedFile(path), strings, wanted, damage)
         for path, damage in zip(paths, damages, strict=True)
     ]
     omissions = tuple(omission for damage in damages for omission in damage.omissions(rank))

@@ -24,6 +24,7 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
+from timeline.sources.beside.file_kinds import CPU_LAYER
 from timeline.sources.beside.framework import OperatorShapes, tensors_of
 from timeline.sources.beside.step_trace import GROUP
 from timeline.sources.common.losses import LossLog, counted_losses
@@ -49,7 +50,6 @@ class _Label(Ignored, gc=False, tag_field="ph", tag="M"):
 DISPLAY: EventFormat[DisplayComplete | _Label] = EventFormat(DisplayComplete | _Label | Other)
 
 
-HOST_LAYER = "CPU OP"
 _METADATA_LOOKED_AT = 64
 _STREAM = compile_late(r"(?:Stream #?)?([0-9]{1,18})")
 _LAST_NUMBER = compile_late(r"([0-9]{1,18})[^0-9]*$")
@@ -218,7 +218,7 @@ class _Tables:
 
     def _add_host(self, events: EventRows) -> None:
         values = events.spans() | {
-            "layer": constant(self._strings.code(HOST_LAYER), len(events), np.int32),
+            "layer": constant(self._strings.code(CPU_LAYER), len(events), np.int32),
             "thread": events.by_lane(np.int64, lambda _, thread: _thread(thread)),
             "name": self._names(events, events.objects(WHOLE_ARGS)),
         }

@@ -26,7 +26,7 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.sources.beside.file_kinds import TableFile, TableFiles, find_table_files
+from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles, find_numbered_files
 from timeline.sources.beside.step_trace import GROUP, StepTicks
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.losses import LossLog, counted_losses
@@ -90,13 +90,13 @@ class MindSporeRawSource:
         return self._slices("training_trace.*.dev.*")
 
     def _tasks(self) -> tuple[Path, ...]:
-        return self._tables().get(TableFile.TASK_DESCRIPTIONS, ())
+        return self._tables().get(NumberedFile.TASK_DESCRIPTIONS, ())
 
     def _operators(self) -> tuple[Path, ...]:
-        return self._tables().get(TableFile.GRAPH_DESCRIPTIONS, ())
+        return self._tables().get(NumberedFile.GRAPH_DESCRIPTIONS, ())
 
-    def _tables(self) -> TableFiles:
-        return find_table_files((self.directory, self.directory / "data"), self.number)
+    def _tables(self) -> NumberedFiles:
+        return find_numbered_files((self.directory, self.directory / "data"), self.number)
 
     def read(self, wanted: ReadRequest) -> Records:
         """Read at least what is wanted.

@@ -39,7 +39,7 @@ from timeline.sources.common.kernel_table import (
     MATCH_TOLERANCE_NS,
     SHAPES,
     KernelTable,
-    TableFile,
+    NumberedFile,
     find_following_rows,
     match_rows,
     read_kernel_rows,
@@ -82,18 +82,18 @@ class KernelTableSource:
         tables = (*self._kernels(), *self._tables("task_time"))
         return (*(table.path for table in tables), *self._step_tables(), *self._others())
 
-    def _kernels(self) -> list[TableFile]:
+    def _kernels(self) -> list[NumberedFile]:
         return self._tables("kernel_details") or self._tables("op_summary")
 
-    def _tables(self, kind: str) -> list[TableFile]:
+    def _tables(self, kind: str) -> list[NumberedFile]:
         """The newest tables of a kind, without those of other devices."""
         found = []
         for path in _newest(self.output, kind):
             match = _OF_ITERATION.fullmatch(without_gz(path.name))
             if not match:
-                found.append(TableFile(path))
+                found.append(NumberedFile(path))
             elif not self.several_devices or int(match[1]) == self.identity.device:
-                found.append(TableFile(path, int(match[2]), int(match[3])))
+                found.append(NumberedFile(path, int(match[2]), int(match[3])))
         return found
 
     def _step_tables(self) -> tuple[Path, ...]:
@@ -178,7 +178,7 @@ class _Reading:
     omissions: list[Omission] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
-    def rows(self, files: Sequence[TableFile]) -> KernelTable:
+    def rows(self, files: Sequence[NumberedFile]) -> KernelTable:
         """The rows of all files that are of this device."""
         columns = {**DESCRIPTION, **EXECUTION}
         if Layer.HARDWARE in self.wanted.layers:
