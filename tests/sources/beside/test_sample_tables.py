@@ -38,6 +38,7 @@ from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS
 from timeline.sources.beside.counters import add_allocations, read_sample_table
 from timeline.sources.common.counter_tables import CounterTable, csv_tables
 from timeline.sources.common.counters import CounterBuilder
+from timeline.sources.common.losses import LostRows
 from timeline.sources.finding.discovery import discover
 from timeline.sources.source import ReadRequest
 
@@ -194,7 +195,9 @@ def test_several_devices_that_nothing_tells_apart_have_rows_of_their_own(
     write_msprof_memory_tables(run, run.ranks, tmp_path, "20250109120100")
     paths = [tmp_path / "memory_record_20250109120100.csv"]
     into = CounterBuilder()
-    assert read_sample_table(table_of("memory_record"), paths, frozenset(), None, 0, into) == []
+    left_out = LostRows(0)
+    read_sample_table(table_of("memory_record"), paths, set(), None, left_out, into)
+    assert left_out.omissions == []
     names = {name for _, name, _ in collected(into)}
     assert names == {f"GE {what}, {at}" for what in ("Allocated", "Reserved") for at in (0, 1)}
 
@@ -363,20 +366,22 @@ def test_what_is_readable_is_read_and_the_rest_counted(
     path = tmp_path / "memory_record.csv"
     path.write_bytes(text)
     into = CounterBuilder()
-    omissions = read_sample_table(table_of("memory_record"), [path], frozenset(), None, 0, into)
+    left_out = LostRows(0)
+    read_sample_table(table_of("memory_record"), [path], set(), None, left_out, into)
     found = [sample for samples in collected(into).values() for sample in samples]
     assert sorted(found) == [(START_NS, float(value * MEBIBYTE)) for value in values]
-    assert sum(one.rows for one in omissions if one.loss) == lost
-    assert all(path.name in one.reason for one in omissions)
+    assert sum(one.rows for one in left_out.omissions if one.loss) == lost
+    assert all(path.name in one.reason for one in left_out.omissions)
 
 
 def test_a_cut_line_is_named(tmp_path: Path) -> None:
     path = tmp_path / "memory_record.csv"
     path.write_text(f"{HEADER}\nPTA,{START},1,2,3\nPTA,17364\n", encoding="utf-8")
     table = table_of("memory_record")
-    omissions = read_sample_table(table, [path], frozenset(), None, 3, CounterBuilder())
+    left_out = LostRows(3)
+    read_sample_table(table, [path], set(), None, left_out, CounterBuilder())
     reason = "memory_record.csv: rows with too few or many cells, the first at line 3"
-    assert omissions == [Omission(reason, 1, 3, loss=True, code=OmissionCode.DAMAGED)]
+    assert left_out.omissions == [Omission(reason, 1, 3, loss=True, code=OmissionCode.DAMAGED)]
 
 
 @pytest.mark.parametrize(("text", "found"), [("", "is empty"), ("a,b\n1,2\n", "Timestamp")])
@@ -389,7 +394,7 @@ def test_an_unusable_table_is_left_out_and_named(
     with pytest.raises(SourceError, match=found):
         paths = [output / "memory_record.csv"]
         table = table_of("memory_record")
-        read_sample_table(table, paths, frozenset(), None, 0, CounterBuilder())
+        read_sample_table(table, paths, set(), None, LostRows(0), CounterBuilder())
     records = read_all(torch_text.path)[0]
     assert len(records.tasks)
     (omission,) = (one for one in records.omissions if one.loss)
@@ -405,7 +410,7 @@ def test_sizes_too_coarse_for_bytes_keep_their_unit(tmp_path: Path) -> None:
     path = tmp_path / "memory_record.csv"
     path.write_text(f"{HEADER}\nPTA,{START},935.995,2,3\n", encoding="utf-8")
     into = CounterBuilder()
-    read_sample_table(table_of("memory_record"), [path], frozenset(), None, 0, into)
+    read_sample_table(table_of("memory_record"), [path], set(), None, LostRows(0), into)
     counters = collected(into)
     assert counters["Framework Memory", "PTA Allocated", "MB"] == [(START_NS, 935.995)]
     assert counters["Framework Memory", "PTA Reserved", "B"] == [(START_NS, 2.0 * MEBIBYTE)]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,6 @@ from timeline.columns.columns import Bool, Codes, Float64, Int64
 from timeline.columns.group_by import group_by
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
-from timeline.frozen import dataclass
 from timeline.layers import Layer
 from timeline.ranges import MOST_BYTES
 from timeline.records.joining import join_records
@@ -32,7 +31,7 @@ from timeline.sources.common.counters import (
     whole_bytes,
 )
 from timeline.sources.common.decimals import interval_ns, moments_ns
-from timeline.sources.common.losses import LossLog, counted_losses, unreadable_file
+from timeline.sources.common.losses import LossLog, LostRows, counted_losses
 from timeline.sources.decoders.csv_blocks import NOT_GIVEN, Block, RowShape, read_blocks
 from timeline.sources.source import ReadRequest
 
@@ -42,158 +41,108 @@ if TYPE_CHECKING:
 _TIMES = ("Timestamp(us)", "timestamp(us)", "Start Time(us)")
 
 
-@dataclass(frozen=True)
-class _Part:
-    """Some rows: label and device are positions among those seen, values are by column."""
+def _read_blocks(
+    paths: Sequence[Path], lost: LostRows, *required: str
+) -> Iterator[tuple[Block, LossLog]]:
+    """Read the slices of a table, each block with the log of its file.
 
-    time_ns: Int64
-    label: Codes
-    device: Codes
-    values: dict[str, Float64]
+    Raises:
+        SourceError: a file cannot be read, or lacks a column.
+    """
+    for path in paths:
+        damage = LossLog(path)
+        for block in read_blocks(path, None, required, damage, RowShape.FULL):
+            yield block, damage
+        lost.omissions += damage.omissions(lost.rank)
 
 
-@dataclass
-class _Reading:
-    """What is found while the slices of one table are read."""
-
-    table: CounterTable
-    device: int | None
-    twins: frozenset[str]
-    """Labels whose rows are already drawn from the capture."""
-    labels: dict[str, int] = field(default_factory=dict)
-    devices: dict[str, int] = field(default_factory=dict)
-    units: dict[str, str] = field(default_factory=dict)
-    repeated: int = 0
-
-    def parts(self, damage: LossLog) -> Iterator[_Part]:
-        """The rows of one file that are of the device, each with a time."""
-        for block in read_blocks(damage.path, None, (), damage, RowShape.FULL):
-            time = first_of(_TIMES, block)
-            if not time:
-                raise SourceError(damage.path, f"has no column {_TIMES[0]}.")
-            time_ns = moments_ns(block.cells(time))
-            wanted = select_device_rows(block, self.device)
-            label = block.positions(self.table.ids[0], self.labels)
-            twins = [self.labels[text] for text in self.twins if text in self.labels]
-            repeated = wanted & np.isin(label, twins)
-            self.repeated += int(np.count_nonzero(repeated))
-            wanted &= ~repeated
-            timed = wanted & (time_ns != NO_TIME)
-            damage.add_lines("rows without a valid time", block.lines[wanted & ~timed])
-            device = block.positions(first_of(DEVICES, block), self.devices)
-            values = self._values(block, wanted, damage)
-            yield _Part(
-                time_ns[timed],
-                label[timed],
-                device[timed],
-                {name: column[timed] for name, column in values.items()},
-            )
-
-    def _values(self, block: Block, wanted: Bool, damage: LossLog) -> dict[str, Float64]:
-        """The columns of samples, NaN where there is none."""
-        columns = {column_name(column): column for column in block.header}
-        values = {}
-        for name in self.table.values:
-            if name in columns:
-                self.units.setdefault(name, column_unit(columns[name]))
-                values[name], given = block.reals(columns[name])
-                bad = wanted & given & ~np.isfinite(values[name])
-                damage.add_lines("values that are no numbers", block.lines[bad])
-        return values
-
-    def join(self, parts: Sequence[_Part]) -> _Part:
-        """All rows; a column that a slice lacks was not given there."""
-
-        def values(part: _Part, name: str) -> Float64:
-            return part.values.get(name, np.full(len(part.time_ns), np.nan))
-
-        return _Part(
-            np.concatenate([part.time_ns for part in parts]),
-            np.concatenate([part.label for part in parts]),
-            np.concatenate([part.device for part in parts]),
-            {name: np.concatenate([values(part, name) for part in parts]) for name in self.units},
-        )
-
-    def series_labels(self, rows: _Part) -> Labels:
-        """What is put into and behind the names of series: labels, and devices of several."""
-        groups = group_by(len(rows.time_ns), [rows.label, rows.device])
-        label, device = [*self.labels], [*self.devices]
-        endings: list[str] = []
-        if self.device is None and len(self.devices) > 1:
-            names = (device[at] for at in rows.device[groups.first].tolist())
-            endings = [f", {name}" if name else "" for name in names]
-        texts = [label[at] for at in rows.label[groups.first].tolist()]
-        return Labels(texts, groups.group, endings)
+# -- samples ---------------------------------------------------------------------------------------
 
 
 def read_sample_table(
     table: CounterTable,
     paths: Sequence[Path],
-    drawn: frozenset[str],
+    drawn: Set[str],
     device: int | None,
-    rank: int,
+    lost: LostRows,
     counters: CounterBuilder,
-) -> list[Omission]:
+) -> None:
     """Read all slices of a table; with a device, only its rows.
 
     Args:
         drawn: groups that the capture itself has; their series are not drawn again.
 
-    Returns:
-        What was left out, and why.
-
     Raises:
         SourceError: a file cannot be read, or has no times.
     """
-    if table.group in drawn:
-        return _drawn_elsewhere(paths, rank)
-    omissions: list[Omission] = []
-    twins = frozenset(label for label, group in table.twins.items() if group in drawn)
-    reading = _Reading(table, device, twins)
-    parts: list[_Part] = []
-    for path in paths:
-        damage = LossLog(path)
-        parts += reading.parts(damage)
-        omissions += damage.omissions(rank)
-    if not parts:
-        return omissions
-    idle = _draw(reading, reading.join(parts), counters)
-    still = {f"samples of {paths[0].name} that stay zero all along": idle}
-    return [
-        *omissions,
-        *_count_repeated(paths[0], reading.repeated, rank),
-        *counted_losses(still, rank, OmissionCode.IDLE_COUNTER, loss=False),
-    ]
-
-
-def _drawn_elsewhere(paths: Sequence[Path], rank: int) -> list[Omission]:
-    """The rows of a table that the capture has as counters of its own."""
-    omissions: list[Omission] = []
-    rows = 0
-    for path in paths:
-        damage = LossLog(path)
-        rows += sum(map(len, read_blocks(path, None, (), damage, RowShape.FULL)))
-        omissions += damage.omissions(rank)
-    return [*omissions, *(_count_repeated(paths[0], rows, rank) if rows else ())]
-
-
-def _count_repeated(path: Path, rows: int, rank: int) -> tuple[Omission, ...]:
-    reason = f"rows of {path.name} already drawn from the capture"
-    return counted_losses({reason: rows}, rank, OmissionCode.REPEATED, loss=False)
-
-
-def _draw(reading: _Reading, rows: _Part, counters: CounterBuilder) -> int:
-    """Add the series of a table; returns the samples of those that stay zero and are left out."""
-    labels, idle = reading.series_labels(rows), 0
-    for column, values in rows.values.items():
-        sizes, unit = whole_bytes(values, reading.units[column])
-        given = np.isfinite(values)
-        those = replace(labels, which=labels.which[given])
-        idle += counters.add_column(
-            reading.table, column, those, rows.time_ns[given], sizes[given], unit
+    labels, devices, units = dict[str, int](), dict[str, int](), dict[str, str]()
+    parts: list[tuple[Int64, Codes, Codes, dict[str, Float64]]] = []
+    twins = {label for label, group in table.twins.items() if group in drawn}
+    repeated = 0
+    for block, damage in _read_blocks(paths, lost):
+        if table.group in drawn:
+            repeated += len(block)
+            continue
+        time = first_of(_TIMES, block)
+        if not time:
+            raise SourceError(damage.path, f"has no column {_TIMES[0]}.")
+        time_ns = moments_ns(block.cells(time))
+        wanted = select_device_rows(block, device)
+        label = block.positions(table.ids[0], labels)
+        again = wanted & np.isin(label, [labels[text] for text in twins & labels.keys()])
+        repeated += int(np.count_nonzero(again))
+        wanted &= ~again
+        timed = wanted & (time_ns != NO_TIME)
+        damage.add_lines("rows without a valid time", block.lines[wanted & ~timed])
+        at = block.positions(first_of(DEVICES, block), devices)
+        values = {}
+        columns = {column_name(column): column for column in block.header}
+        for name in (one for one in table.values if one in columns):
+            units.setdefault(name, column_unit(columns[name]))
+            values[name], given = block.reals(columns[name])
+            bad = wanted & given & ~np.isfinite(values[name])
+            damage.add_lines("values that are no numbers", block.lines[bad])
+        values = {name: column[timed] for name, column in values.items()}
+        parts.append((time_ns[timed], label[timed], at[timed], values))
+    rank = lost.rank
+    if repeated:
+        reason = f"rows of {paths[0].name} already drawn from the capture"
+        lost.omissions += counted_losses(
+            {reason: repeated}, rank, OmissionCode.REPEATED, loss=False
         )
-    return idle
+    if not parts:
+        return
+    time_ns = np.concatenate([part[0] for part in parts])
+    label, at = (np.concatenate([part[place] for part in parts]) for place in (1, 2))
+    series = _label_series(label, at, [*labels], [*devices] if device is None else [])
+    idle = 0
+    for name, unit_of_file in units.items():
+        absent = ((values, np.full(len(times), np.nan)) for times, *_, values in parts)
+        samples = np.concatenate([values.get(name, none) for values, none in absent])
+        sizes, unit = whole_bytes(samples, unit_of_file)
+        given = np.isfinite(samples)
+        of_column = replace(series, which=series.which[given])
+        idle += counters.add_column(table, name, of_column, time_ns[given], sizes[given], unit)
+    still = {f"samples of {paths[0].name} that stay zero all along": idle}
+    lost.omissions += counted_losses(still, rank, OmissionCode.IDLE_COUNTER, loss=False)
 
+
+def _label_series(
+    label: Codes, device: Codes, labels: Sequence[str], devices: Sequence[str]
+) -> Labels:
+    """Return what is put into and behind the names of series: labels, and devices of several.
+
+    label, device: (n,) places among labels and devices.
+    """
+    groups = group_by(len(label), [label, device])
+    endings: list[str] = []
+    if len(devices) > 1:
+        names = (devices[at] for at in device[groups.first].tolist())
+        endings = [f", {name}" if name else "" for name in names]
+    return Labels([labels[at] for at in label[groups.first].tolist()], groups.group, endings)
+
+
+# -- allocations -----------------------------------------------------------------------------------
 
 ALLOCATIONS_GROUP, ALLOCATIONS_NAME = "Operator Memory", "Held by Operators"
 _UNSOUND = "without a valid time or size of the allocation"
@@ -244,36 +193,30 @@ def add_allocations(allocations: Allocations, counters: CounterBuilder) -> None:
 
 
 def are_sound(size_bytes: Float64, allocated_ns: Int64, released_ns: Int64) -> Bool:
-    """Which have a size that a memory can hold, and a time, and were not released before that."""
+    """True of sizes that a memory can hold, with a time and no release before that."""
     known = (allocated_ns != NO_TIME) & (np.abs(size_bytes) < MOST_BYTES)
     sound: Bool = known & ((released_ns == NO_TIME) | (released_ns >= allocated_ns))
     return sound
 
 
 def read_allocations(
-    paths: Sequence[Path], device: int | None, rank: int, strings: StringPool
-) -> tuple[Allocations, list[Omission]]:
-    """Each allocation in all slices of operator_memory.csv; with a device, only its rows.
+    paths: Sequence[Path], device: int | None, strings: StringPool, lost: LostRows
+) -> Allocations:
+    """Read each allocation in all slices of operator_memory.csv; with a device, only its rows.
 
     The totals beside each allocation are those of memory_record.csv at the same time, and not read.
 
     Raises:
         SourceError: a file cannot be read, or lacks a column.
     """
-    omissions: list[Omission] = []
-    parts: list[Allocations] = []
-    for path in paths:
-        damage = LossLog(path)
-        blocks = read_blocks(path, None, (_ALLOCATED,), damage, RowShape.FULL)
-        parts += [_of_block(block, device, damage, strings) for block in blocks]
-        omissions += damage.omissions(rank)
-    return Allocations.concat(parts), omissions
+    blocks = _read_blocks(paths, lost, _ALLOCATED)
+    return Allocations.concat([_of_block(*one, device, strings) for one in blocks])
 
 
 def _of_block(
-    block: Block, device: int | None, damage: LossLog, strings: StringPool
+    block: Block, damage: LossLog, device: int | None, strings: StringPool
 ) -> Allocations:
-    """The allocations of the device that have a size and times; others are noted.
+    """Return the allocations of the device that have a size and times; others are noted.
 
     Older exports give how long the memory was held instead of when it was released.
     """
@@ -302,6 +245,8 @@ def _of_block(
     )
 
 
+# -- all of them -----------------------------------------------------------------------------------
+
 _RESERVED = "Total Reserved"
 
 
@@ -311,71 +256,60 @@ def with_csv_counters(
     device: int | None,
     wanted: ReadRequest,
 ) -> Records:
-    """Records with the counters, allocations and reserved memory that they do not hold themselves.
+    """Add the counters, allocations and reserved memory that records do not hold themselves.
 
     A table that cannot be read at all is left out and counted: the capture itself is whole.
 
     Args:
-        files: by plain name without a stamp.
+        files: by the name of their kind.
         device: the one whose rows are wanted; None is all.
     """
-    rank, omissions = records.rank, list[Omission]()
+    lost, counters = LostRows(records.rank), CounterBuilder()
     counting = Layer.COUNTERS in wanted.layers
     drawn = {records.strings[code] for code in set(records.series.group.tolist())}
-    counters = CounterBuilder()
     for table in csv_tables() if counting else ():
         before = len(counters)
-        paths = files.get(f"{table.table}.csv", ())
-        try:
-            omissions += read_sample_table(table, paths, frozenset(drawn), device, rank, counters)
-        except SourceError as error:
-            omissions.append(unreadable_file(error, rank))
+        if paths := files.get(table.table, ()):
+            with lost.reading(paths[0]):
+                read_sample_table(table, paths, drawn, device, lost, counters)
         drawn |= {table.group} if len(counters) > before else set()
     draws = counting and ALLOCATIONS_GROUP not in drawn
     lists = wanted.with_allocations and not len(records.allocations)
-    paths = files.get(f"{OPERATOR_MEMORY}.csv", ())
+    paths = files.get(OPERATOR_MEMORY, ())
     if paths and (draws or lists):
-        try:
-            found, lost = read_allocations(paths, device, rank, records.strings)
-        except SourceError as error:
-            found, lost = Allocations.empty(), [unreadable_file(error, rank)]
-        omissions += lost
+        found = Allocations.empty()
+        with lost.reading(paths[0]):
+            found = read_allocations(paths, device, records.strings, lost)
         if draws:
             add_allocations(found, counters)
         if lists:
             records = replace(records, allocations=found)
-    paths = files.get("memory_record.csv", ())
+    paths = files.get("memory_record", ())
     if paths and wanted.memory and records.reserved_bytes == NO_ID:
-        try:
-            reserved_bytes, lost = _most_reserved(paths, device, rank)
-        except SourceError as error:
-            reserved_bytes, lost = NO_ID, [unreadable_file(error, rank)]
-        omissions += [] if counting else lost
-        records = replace(records, reserved_bytes=reserved_bytes)
+        lost_again = LostRows(records.rank) if counting else lost
+        with lost_again.reading(paths[0]):
+            most = _most_reserved(paths, device, lost_again)
+            records = replace(records, reserved_bytes=most)
     series, samples = counters.tables(records.strings)
+    omissions = tuple(lost.omissions)
     extra = Records(
-        rank, records.strings, series=series, samples=samples, omissions=tuple(omissions)
+        records.rank, records.strings, series=series, samples=samples, omissions=omissions
     )
     return join_records([records, extra])
 
 
-def _most_reserved(
-    paths: Sequence[Path], device: int | None, rank: int
-) -> tuple[int, list[Omission]]:
-    """The most bytes that any component reserved, NO_ID without any; and what was left out."""
-    most, omissions = NO_ID, list[Omission]()
-    for path in paths:
-        damage = LossLog(path)
-        for block in read_blocks(path, None, (), damage, RowShape.FULL):
-            columns = {column_name(column): column for column in block.header}
-            if _RESERVED not in columns:
-                raise SourceError(path, f"has no column {_RESERVED}.")
-            values, given = block.reals(columns[_RESERVED])
-            wanted = select_device_rows(block, device)
-            good = wanted & np.isfinite(values)
-            damage.add_lines("values that are no numbers", block.lines[wanted & given & ~good])
-            if good.any():
-                factor = SIZES.get(column_unit(columns[_RESERVED]), 1)
-                most = max(most, round(float(values[good].max()) * factor))
-        omissions += damage.omissions(rank)
-    return most, omissions
+def _most_reserved(paths: Sequence[Path], device: int | None, lost: LostRows) -> int:
+    """Return the most bytes that any component reserved, NO_ID without any."""
+    most = NO_ID
+    for block, damage in _read_blocks(paths, lost):
+        columns = {column_name(column): column for column in block.header}
+        if _RESERVED not in columns:
+            raise SourceError(damage.path, f"has no column {_RESERVED}.")
+        values, given = block.reals(columns[_RESERVED])
+        wanted = select_device_rows(block, device)
+        good = wanted & np.isfinite(values)
+        damage.add_lines("values that are no numbers", block.lines[wanted & given & ~good])
+        if good.any():
+            factor = SIZES.get(column_unit(columns[_RESERVED]), 1)
+            most = max(most, round(float(values[good].max()) * factor))
+    return most

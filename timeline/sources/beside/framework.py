@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 import orjson
 
 from timeline.columns.columns import Codes, ColumnTable, Int64, column
+from timeline.columns.group_by import group_by
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.frozen import dataclass
 from timeline.patterns import compile_late
@@ -154,31 +155,16 @@ class FrameworkTable(ColumnTable):
     input_types: Codes = column(np.int32, NO_NAME)
 
 
-@dataclass(frozen=True)
-class OperatorShapes:
-    """Shapes and types of the inputs and outputs of an operator, as kernel tables spell them."""
-
-    inputs: str = ""
-    outputs: str = ""
-    types: str = ""
-
-    @classmethod
-    def of(cls, tensors: Tensors) -> OperatorShapes:
-        """Those of an operator's tensors, in order of their numbers."""
-        inputs, outputs = (
-            [tensors[key] for key in sorted(tensors) if key[0] == side]
-            for side in ("input", "output")
-        )
-        return cls(
-            ";".join(_shape(tensor.get("shape")) for tensor in inputs),
-            ";".join(_shape(tensor.get("shape")) for tensor in outputs),
-            ";".join(str(tensor.get("data_type", "")) for tensor in inputs),
-        )
-
-    @classmethod
-    def of_text(cls, text: str) -> OperatorShapes:
-        """The shapes and types that a JSON text tells; nothing where it is no JSON object."""
-        return cls.of(tensors_of_text(text) or {})
+def spell_tensors(tensors: Tensors) -> tuple[str, str, str]:
+    """Return shapes of inputs and of outputs, and types of inputs, as kernel tables spell them."""
+    inputs, outputs = (
+        [tensors[key] for key in sorted(tensors) if key[0] == side] for side in ("input", "output")
+    )
+    return (
+        ";".join(_shape(tensor.get("shape")) for tensor in inputs),
+        ";".join(_shape(tensor.get("shape")) for tensor in outputs),
+        ";".join(str(tensor.get("data_type", "")) for tensor in inputs),
+    )
 
 
 def _shape(value: object) -> str:
@@ -188,27 +174,30 @@ def _shape(value: object) -> str:
 
 
 def read_framework_table(path: Path, strings: StringPool, damage: LossLog) -> FrameworkTable:
-    """Read the operators.
-
-    kernel_type is the operator's type, except where a column op_type beside it is (MindSpore 2.1
-    and 2.2, which also leave block_dim unset).
+    """Read the operators of framework_raw_N.csv; op_type is the type where it is there.
 
     Raises:
         SourceError: the file cannot be read or has no column of full names.
     """
     blocks = read_blocks(path, _COLUMNS, ("name",), damage, RowShape.ENDED)
     rows = FrameworkTable.concat(_of_block(block, strings) for block in blocks)
-    given = {
-        field.name: getattr(rows, field.name)
-        for field in dataclasses.fields(rows)
-        if field.name != "name"
-    }
-    return _agreed(rows.name, given)
+    groups = group_by(len(rows), [rows.name])
+    values = {"name": rows.name[groups.first]}
+    for one in (one for one in fields(rows) if one.name != "name"):
+        given = getattr(rows, one.name)
+        least = groups.least(given)
+        values[one.name] = np.where(least == groups.greatest(given), least, one.metadata["default"])
+    table = FrameworkTable.of(len(groups.first), values)
+    return table.take(table.name != NO_NAME)
 
 
 def _of_block(block: Block, strings: StringPool) -> FrameworkTable:
     newer = "op_type" in block.header
-    shapes = _Shapes()
+    spelled = cache(lambda text: spell_tensors(tensors_of_text(text) or {}))
+
+    def spell(at: int) -> Codes:
+        return block.codes("shapes", strings, lambda text: spelled(text)[at])
+
     return FrameworkTable.of(
         len(block),
         {
@@ -217,35 +206,11 @@ def _of_block(block: Block, strings: StringPool) -> FrameworkTable:
             "graph": block.integers("graph", NO_GRAPH),
             "task": block.integers("task", NO_ID),
             "blocks": block.integers("none" if newer else "blocks", NO_ID),
-            "input_shapes": block.codes("shapes", strings, lambda text: shapes[text].inputs),
-            "output_shapes": block.codes("shapes", strings, lambda text: shapes[text].outputs),
-            "input_types": block.codes("shapes", strings, lambda text: shapes[text].types),
+            "input_shapes": spell(0),
+            "output_shapes": spell(1),
+            "input_types": spell(2),
         },
     )
-
-
-class _Shapes(dict[str, OperatorShapes]):
-    """Shapes by their JSON, each decoded once."""
-
-    def __missing__(self, text: str) -> OperatorShapes:
-        made = self[text] = OperatorShapes.of_text(text)
-        return made
-
-
-def _agreed(names: Codes, given: dict[str, np.ndarray]) -> FrameworkTable:
-    """One row per name; where its rows differ, the default of the column."""
-    order = np.argsort(names, kind="stable")
-    distinct, first = np.unique(names[order], return_index=True)
-    values: dict[str, np.ndarray] = {"name": distinct}
-    defaults = {"graph": NO_GRAPH, "task": NO_ID, "blocks": NO_ID}
-    for key, column_values in given.items():
-        agreed = column_values[order]
-        if len(agreed):
-            least, most = np.minimum.reduceat(agreed, first), np.maximum.reduceat(agreed, first)
-            agreed = np.where(least == most, least, defaults.get(key, NO_NAME))
-        values[key] = agreed
-    table = FrameworkTable.of(len(distinct), values)
-    return table.take(table.name != NO_NAME)
 
 
 def describe_operators(tasks: Tasks, table: FrameworkTable) -> tuple[Tasks, int]:
@@ -258,21 +223,12 @@ def describe_operators(tasks: Tasks, table: FrameworkTable) -> tuple[Tasks, int]
     at = np.minimum(np.searchsorted(table.name, tasks.name), len(table) - 1)
     has = table.name[at] == tasks.name
 
-    def filled(name: str, absent: int) -> np.ndarray:
-        known, values = getattr(tasks, name), getattr(table, name)
-        made: np.ndarray = np.where(has & (known == absent), values[at], known)
-        return made
-
-    described = replace(
-        tasks,
-        graph=filled("graph", NO_GRAPH),
-        **{name: filled(name, NO_ID) for name in ("task", "blocks")},
-        **{
-            name: filled(name, NO_NAME)
-            for name in ("op_type", "input_shapes", "output_shapes", "input_types")
-        },
-    )
-    return described, int(np.count_nonzero(has))
+    filled = {}
+    for one in (one for one in fields(table) if one.name != "name"):
+        known, values = getattr(tasks, one.name), getattr(table, one.name)
+        wanted = has & (known == one.metadata["default"])
+        filled[one.name] = np.where(wanted, values[at], known)
+    return replace(tasks, **filled), int(np.count_nonzero(has))
 
 
 class _Described(ColumnTable):
@@ -303,14 +259,6 @@ _FRAMEWORK = DelimitedTable(
 )
 _PAIR = compile_late(r'(?:^|\s)(\w+):("[^"]*"|\S*)')
 _TASK_CELLS = 4
-
-
-@dataclass
-class _Operator:
-    """An operator of the raw texts."""
-
-    kind: str = ""
-    tensors: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
 
 
 def read_framework(files: NumberedFiles, into: TablesBuilder) -> Mapping[int, int]:
@@ -401,14 +349,14 @@ def sizes_of_shape(told: object) -> list[int] | None:
 
 
 def _of_texts(files: NumberedFiles, into: TablesBuilder) -> FrameworkOperators:
-    described: dict[str, _Operator] = {}
+    described: dict[str, tuple[str, Tensors]] = {}
     for path in files.get(NumberedFile.GRAPH_DESCRIPTIONS, ()):
         with into.reading(path) as losses:
-            described.update(_descriptions(path, losses))
-    types = _types_of(one.tensors for one in described.values())
+            described.update(read_descriptions(path, losses))
+    types = _types_of(tensors for _, tensors in described.values())
     told = {
-        name: (into.strings.code(one.kind), *_codes_of(one.tensors, types, into))
-        for name, one in described.items()
+        name: (into.strings.code(kind), *_codes_of(tensors, types, into))
+        for name, (kind, tensors) in described.items()
     }
     tasks: list[tuple[str, int, int, int]] = []
     for path in files.get(NumberedFile.TASK_DESCRIPTIONS, ()):
@@ -423,31 +371,31 @@ def _of_texts(files: NumberedFiles, into: TablesBuilder) -> FrameworkOperators:
     return table_of_rows(FrameworkOperators, rows)
 
 
-def _descriptions(path: Path, losses: LossLog) -> Iterator[tuple[str, _Operator]]:
-    """Operators of lines of `name:value` pairs, in which input_id begins a tensor."""
+def read_descriptions(path: Path, losses: LossLog) -> Iterator[tuple[str, tuple[str, Tensors]]]:
+    """Read name, type and tensors of lines of `name:value` pairs, in which input_id begins one."""
     for row in read_rows(path, losses, "\0"):
-        name, operator, tensor = "", _Operator(), dict[str, Any]()
+        name, kind, tensor = "", "", dict[str, Any]()
+        tensors: dict[tuple[str, int], dict[str, Any]] = {}
         for key, quoted in _PAIR.findall(row.cells[0]):
             value = quoted.strip('"')
             side, _, what = key.partition("_")
             if key == "op_name":
                 name = value
             elif key == "op_type":
-                operator.kind = value
+                kind = value
             elif what == "id":
                 number = whole_number(value)
-                tensor = {}
-                operator.tensors[side, NO_ID if number is None else number] = tensor
+                tensor = tensors[side, NO_ID if number is None else number] = {}
             else:
                 tensor[what] = value
         if name:
-            yield name, operator
+            yield name, (kind, tensors)
         else:
             losses.add("lines without op_name", f"line {row.line}")
 
 
 def read_tasks(path: Path, losses: LossLog) -> Iterator[tuple[str, int, int, int]]:
-    """Name, blocks, task and stream of each line."""
+    """Read name, blocks, task and stream of each line."""
     for row in read_rows(path, losses, None):
         numbers = [whole_number(cell) for cell in row.cells[1:_TASK_CELLS]]
         if len(numbers) < _TASK_CELLS - 1 or None in numbers:

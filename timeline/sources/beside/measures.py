@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.profiler_tables import ParallelTimes
-from timeline.records.tables import Omission, Records
+from timeline.records.tables import Records
 from timeline.records.vendor import Measure, VendorFigures, VendorLinks
 from timeline.sources.beside.communication import (
     MeasuredOps,
@@ -25,9 +25,10 @@ from timeline.sources.beside.communication import (
     read_op_table,
     with_moved_bytes,
 )
+from timeline.sources.beside.file_kinds import ExportKind, Use
 from timeline.sources.common.counters import select_device_rows
 from timeline.sources.common.decimals import moments_ns
-from timeline.sources.common.losses import LossLog, unreadable_file
+from timeline.sources.common.losses import LossLog, LostRows
 from timeline.sources.common.overlap_analysis import MEASURES, OVERLAP_PROCESS, sum_segments
 from timeline.sources.decoders.csv_blocks import NOT_GIVEN, Block, read_blocks
 from timeline.sources.files.opened import find_file, open_profile_file
@@ -279,107 +280,80 @@ def read_overlap_events(
     return sum_segments(parts, f"Overlap Analysis of {file}", NO_ID, strings)
 
 
+# -- all of them -----------------------------------------------------------------------------------
+
+
 def with_measures(
-    records: Records, files: Mapping[str, tuple[Path, ...]], device: int | None
+    records: Records, files: Mapping[ExportKind, tuple[Path, ...]], device: int | None
 ) -> Records:
-    """Records with the figures and links of the profiler, and with what communication ops moved.
+    """Add the figures and links of the profiler, and what communication ops moved, to records.
 
-    A file that cannot be read at all is left out and counted.
-
-    Args:
-        files: by plain name without a stamp.
-        device: the one whose rows are wanted; None is all.
+    A file that cannot be read at all is left out and counted. device: the one whose rows are
+    wanted; None is all.
     """
     reading = _Reading(records, device)
-    for name, paths in files.items():
-        try:
-            _READERS[name](reading, paths)
-        except SourceError as error:
-            reading.omissions.append(unreadable_file(error, records.rank))
-    damaged = (lost for log in reading.logs for lost in log.omissions(records.rank))
+    for kind, paths in files.items():
+        if kind.use is Use.OPERATOR_SUMS:
+            with reading.lost.reading(paths[0]) as damage:
+                sums = read_operator_sums(paths, records.strings, device, damage)
+                reading.figures.append(sums)
+            continue
+        for path in paths:
+            with reading.lost.reading(path) as damage:
+                if kind.use is Use.STEP_SUMS:
+                    reading.add_steps(read_step_sums(path, device, damage), path, STEP_SUM_NS)
+                elif kind.use is Use.OPS:
+                    reading.add_ops(read_op_file(path, records.strings, damage), path)
+                elif kind.use is Use.LINKS:
+                    reading.add_links(read_link_file(path, records.strings, damage))
+                elif kind.use is Use.TRACE:
+                    name = paths[0].name
+                    events = read_overlap_events(path, name, device, records.strings)
+                    reading.figures.append(events)
+                else:
+                    reading.read_database(path)
     return replace(
         reading.records,
         vendor=VendorFigures.concat(reading.figures),
         vendor_links=VendorLinks.concat(reading.links),
-        omissions=(*reading.records.omissions, *reading.omissions, *damaged),
+        omissions=(*reading.records.omissions, *reading.lost.omissions),
     )
 
 
 class _Reading:
-    """What is found while the files are read."""
+    """Figures, links and losses while the files are read."""
 
     def __init__(self, records: Records, device: int | None) -> None:
-        self.records, self.strings, self.device = records, records.strings, device
+        self.records, self.device, self.lost = records, device, LostRows(records.rank)
         self.figures, self.links = [records.vendor], [records.vendor_links]
-        self.omissions: list[Omission] = []
-        self.logs: list[LossLog] = []
 
-    def _log(self, path: Path) -> LossLog:
-        self.logs.append(LossLog(path))
-        return self.logs[-1]
-
-    def read_step_sums(self, paths: tuple[Path, ...]) -> None:
-        """Read step_trace_time.csv."""
-        for path in paths:
-            times = read_step_sums(path, self.device, self._log(path))
-            self.figures.append(step_figures(times, path, STEP_SUM_NS, self.strings))
-
-    def read_operator_sums(self, paths: tuple[Path, ...]) -> None:
-        """Read the slices of op_statistic."""
-        log = self._log(paths[0])
-        self.figures.append(read_operator_sums(paths, self.strings, self.device, log))
-
-    def read_ops(self, paths: tuple[Path, ...]) -> None:
-        """Read communication.json."""
-        for path in paths:
-            self._add_ops(read_op_file(path, self.strings, self._log(path)), path.name)
-
-    def read_links(self, paths: tuple[Path, ...]) -> None:
-        """Read communication_matrix.json."""
-        for path in paths:
-            self._add_links(read_link_file(path, self.strings, self._log(path)))
-
-    def read_database(self, paths: tuple[Path, ...]) -> None:
+    def read_database(self, path: Path) -> None:
         """Read the step sums, ops and links of analysis.db."""
         from timeline.sources.decoders.sqlite import open_database
 
-        for path in paths:
-            with open_database(path) as database:
-                self.logs.append(database.damage)
-                times = read_step_table(database, self.device)
-                self.figures.append(step_figures(times, path, DATABASE_NS, self.strings))
-                self._add_ops(read_op_table(database, self.strings), path.name)
-                self._add_links(read_link_table(database, self.strings))
+        with open_database(path) as database:
+            try:
+                self.add_steps(read_step_table(database, self.device), path, DATABASE_NS)
+                self.add_ops(read_op_table(database, self.records.strings), path)
+                self.add_links(read_link_table(database, self.records.strings))
+            finally:
+                self.lost.omissions += database.damage.omissions(self.records.rank)
 
-    def read_overlap(self, paths: tuple[Path, ...]) -> None:
-        """Read the Overlap Analysis of a trace."""
-        self.figures += [
-            read_overlap_events(path, paths[0].name, self.device, self.strings) for path in paths
-        ]
+    def add_steps(self, times: ParallelTimes, path: Path, tolerance_ns: int) -> None:
+        """Add the figures of steps."""
+        self.figures.append(step_figures(times, path, tolerance_ns, self.records.strings))
 
-    def _add_ops(self, measured: MeasuredOps, file: str) -> None:
+    def add_ops(self, measured: MeasuredOps, path: Path) -> None:
+        """Add the figures of ops, and to the ops what they moved."""
         if self.device is not None:
             measured = measured.of_ops(self.records.ops)
         if len(measured):
-            self.figures.append(measured.figures(file, self.strings))
+            self.figures.append(measured.figures(path.name, self.records.strings))
             ops = with_moved_bytes(self.records.ops, measured)
             self.records = replace(self.records, ops=ops)
 
-    def _add_links(self, links: VendorLinks) -> None:
+    def add_links(self, links: VendorLinks) -> None:
         """Add links; where the files are of several devices, those that begin at the rank."""
         if self.device is not None:
             links = links.take(links.source_rank == self.records.rank)
         self.links.append(links)
-
-
-_READERS: Mapping[str, Callable[[_Reading, tuple[Path, ...]], None]] = {
-    "step_trace_time.csv": _Reading.read_step_sums,
-    "op_statistic.csv": _Reading.read_operator_sums,
-    "communication.json": _Reading.read_ops,
-    "communication_matrix.json": _Reading.read_links,
-    "msprof.json": _Reading.read_overlap,
-    "trace_view.json": _Reading.read_overlap,
-    "analysis.db": _Reading.read_database,
-    "communication_analyzer.db": _Reading.read_database,
-}
-"""What reads each kind of file; every kind that `companions.source` passes has one."""

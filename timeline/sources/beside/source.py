@@ -22,6 +22,7 @@ from timeline.sources.beside.file_kinds import (
     EXPORT_KINDS,
     HOST_INFO,
     TABLES,
+    ExportKind,
     NumberedFile,
     NumberedFiles,
     Use,
@@ -139,7 +140,8 @@ class WithCompanionFiles(SourceAround):
         if asked and (tables := self._exports(Use.COUNTERS)):
             from timeline.sources.beside.counters import with_csv_counters
 
-            records = with_csv_counters(records, tables, device, wanted)
+            by_name = {kind.name: paths for kind, paths in tables.items()}
+            records = with_csv_counters(records, by_name, device, wanted)
         # Sums that are all that a capture is cannot be compared with anything.
         uses = _LINK_USES if records.tables_only else _MEASURE_USES
         if wanted.measures and (measures := self._exports(*uses)):
@@ -207,16 +209,16 @@ class WithCompanionFiles(SourceAround):
             directory: _list_directory(directory) for directory in self.tables if directory.is_dir()
         }
 
-    def _exports(self, *uses: Use) -> dict[str, tuple[Path, ...]]:
+    def _exports(self, *uses: Use) -> dict[ExportKind, tuple[Path, ...]]:
         """The newest files of each kind that has such a use, from the first directory of any."""
-        found: dict[str, tuple[Path, ...]] = {}
+        found: dict[ExportKind, tuple[Path, ...]] = {}
         kinds = [kind for use in uses for kind in EXPORT_KINDS if kind.use is use]
         for listing in self._listings.values():
             for kind in kinds:
                 plain = listing.get(f"{kind.name}.{kind.suffix}")
                 paths = (plain,) if plain else select_newest_export(listing, kind.name, kind.suffix)
                 if paths and (kind.use is not Use.TRACE or self._is_beside(paths)):
-                    found.setdefault(f"{kind.name}.{kind.suffix}", paths)
+                    found.setdefault(kind, paths)
         return found
 
     def _is_beside(self, traces: tuple[Path, ...]) -> bool:

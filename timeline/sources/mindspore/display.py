@@ -25,7 +25,7 @@ from timeline.records.tables import (
     Tasks,
 )
 from timeline.sources.beside.file_kinds import CPU_LAYER
-from timeline.sources.beside.framework import OperatorShapes, tensors_of
+from timeline.sources.beside.framework import spell_tensors, tensors_of
 from timeline.sources.beside.step_trace import GROUP
 from timeline.sources.common.losses import LossLog, counted_losses
 from timeline.sources.decoders.event_batch import HELD_EVENTS, EventBatch
@@ -198,14 +198,9 @@ class _Tables:
         if found is None:
             if not args:
                 return NO_NAME, NO_NAME, NO_NAME, NO_NAME
-            shapes, code = OperatorShapes.of(tensors_of(args)), self._strings.code
-            kind = args.get("type")
-            found = (
-                code(kind if isinstance(kind, str) else ""),
-                code(shapes.inputs),
-                code(shapes.outputs),
-                code(shapes.types),
-            )
+            kind, code = args.get("type"), self._strings.code
+            inputs, outputs, types = map(code, spell_tensors(tensors_of(args)))
+            found = code(kind if isinstance(kind, str) else ""), inputs, outputs, types
             self._known[name] = found
         return found
 

@@ -27,10 +27,10 @@ from timeline.records.tables import (
     Tasks,
 )
 from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles, find_numbered_files
+from timeline.sources.beside.framework import read_descriptions, read_tasks
 from timeline.sources.beside.step_trace import GROUP, StepTicks
-from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.losses import LossLog, counted_losses
-from timeline.sources.files.opened import open_regular_file, read_whole_file, source_errors_for
+from timeline.sources.files.opened import open_regular_file, source_errors_for
 from timeline.sources.mindspore.format import MINDSPORE_RAW
 from timeline.sources.mindspore.records_builder import AI_CORE, RecordsBuilder
 from timeline.sources.source import Identity, ReadRequest
@@ -53,7 +53,6 @@ TASK_START, TASK_END = 0, 1
 _KIND = 7
 """Bits of the kind; the others are a warning and a rolling count."""
 _SLICE = compile_late(r".*\.slice_(\d+)")
-_OPERATOR = compile_late(r"op_name:(\S+) op_type:(\S+)")
 
 
 @dataclass(frozen=True)
@@ -183,33 +182,27 @@ class _Operators:
     def of(
         cls, task_paths: Sequence[Path], type_paths: Sequence[Path], strings: StringPool
     ) -> _Operators:
-        """Read lines of `name blocks task stream`, and of `op_name:.. op_type:..`.
+        """Read what the framework describes; tables count what of it is damaged.
 
         Task ids alone name an operator: the stream of the framework is not that of the hardware.
         """
-        types = dict(match for text in _texts(type_paths) for match in _OPERATOR.findall(text))
+        described = (one for path in type_paths for one in read_descriptions(path, LossLog(path)))
+        types = {name: kind for name, (kind, _) in described}
         count = np.iinfo(np.uint16).max + 1
         name, op_type = np.zeros(count, np.int32), np.zeros(count, np.int32)
         blocks, several = np.full(count, NO_ID), np.zeros(count, np.bool_)
-        for line in (line for text in _texts(task_paths) for line in text.splitlines()):
-            cells = line.rsplit(None, 3)
-            if len(cells) != 4:
-                continue
-            own_blocks, task, _ = map(whole_number, cells[1:])
-            if own_blocks is not None and task is not None and 0 <= task < count:
-                code = strings.code(cells[0])
+        tasks = (one for path in task_paths for one in read_tasks(path, LossLog(path)))
+        for operator, own_blocks, task, _ in tasks:
+            if 0 <= task < count:
+                code = strings.code(operator)
                 several[task] |= name[task] not in (NO_NAME, code)
                 name[task], blocks[task] = code, own_blocks
-                op_type[task] = strings.code(types.get(cells[0], ""))
+                op_type[task] = strings.code(types.get(operator, ""))
         return cls(
             np.where(several, NO_NAME, name).astype(np.int32),
             np.where(several, NO_NAME, op_type).astype(np.int32),
             np.where(several, NO_ID, blocks),
         )
-
-
-def _texts(paths: Sequence[Path]) -> list[str]:
-    return [read_whole_file(path).decode("utf-8", "replace") for path in paths]
 
 
 def _tasks_of(
