@@ -153,6 +153,8 @@ _VM = r"Framework\.host\.(?:vm[._])?{}\.?{{id}}(?:\.[A-Za-z0-9]+)?" + _SLICE
 _ANY_ID = r"(?P<id>0|[1-9]\d{0,8})"
 HOST_INFO = "host_info"
 """The directory of MindSpore's host files within one of the capture."""
+UNNUMBERED = "hccl_info"
+"""The directory of communication of one rank, without the id of the rank in its name."""
 CPU_LAYER = "CPU OP"
 """The layer of operators that run on the host in MindSpore's timeline, which adds the rank."""
 TABLES = frozenset(
@@ -231,6 +233,16 @@ class NumberedFile(enum.Enum):
 
 
 _TIMED_BY_HOST = frozenset({"DEVICE_QUEUE", "ITERATOR_QUEUE", "PIPELINE", "PROCESSORS"})
+UNUSED_NUMBERED = {
+    "output_op_compute_time_{}.txt": "mean times of operators",
+    "output_op_compute_time_detail_{}.txt": "mean times of operators",
+    "output_format_data_hwts_{}.txt": "the log of the device, decoded",
+    "minddata_pipeline_summary_{}.json": "sums of the data pipeline",
+    "memory_usage_summary_{}.json": "the peaks of graphs, rounded to GB",
+    "memory_usage_details_{}.json": "the memory of graphs, rounded to GB",
+    "pynative_op_intermediate_{}_type.csv": "sums of host operators",
+}
+"""Contents of files that are not used, by name; `{}` stands for the number."""
 NumberedFiles = Mapping[NumberedFile, tuple[Path, ...]]
 """The files of a rank by kind; slices in their order."""
 _BEGINNINGS = tuple({kind.beginning for kind in NumberedFile})

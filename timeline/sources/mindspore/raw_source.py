@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.columns import Bool, Codes, Int64
+from timeline.columns.group_by import count_turns, group_numbers
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError
 from timeline.frozen import dataclass
@@ -26,12 +27,12 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles, find_numbered_files
+from timeline.sources.beside.file_kinds import NumberedFile, find_numbered_files
 from timeline.sources.beside.framework import read_descriptions, read_tasks
 from timeline.sources.beside.step_trace import GROUP, StepTicks
+from timeline.sources.capture import Capture
 from timeline.sources.common.losses import LossLog, counted_losses
 from timeline.sources.files.opened import open_regular_file, source_errors_for
-from timeline.sources.mindspore.format import MINDSPORE_RAW
 from timeline.sources.mindspore.records_builder import AI_CORE, RecordsBuilder
 from timeline.sources.source import Identity, ReadRequest
 
@@ -57,16 +58,20 @@ _SLICE = compile_late(r".*\.slice_(\d+)")
 
 @dataclass(frozen=True)
 class MindSporeRawSource:
-    """The raw files of one device id in one directory, and in the `data` inside it.
-
-    number: the id in the names of the files.
-    """
+    """The raw files of one device id in one directory, and in the `data` inside it."""
 
     identity: Identity
     clock: Clock
-    directory: Path
-    number: int
-    layout: str = MINDSPORE_RAW.name
+    capture: Capture
+
+    @property
+    def layout(self) -> str:
+        """The name of the format."""
+        return self.capture.format.name
+
+    @property
+    def _directories(self) -> tuple[Path, Path]:
+        return self.capture.content, self.capture.content / "data"
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -76,8 +81,8 @@ class MindSporeRawSource:
     def _slices(self, kind: str) -> tuple[Path, ...]:
         found = [
             (int(match[1]), path)
-            for directory in (self.directory, self.directory / "data")
-            for path in directory.glob(f"{kind}.{self.number}.slice_*")
+            for directory in self._directories
+            for path in directory.glob(f"{kind}.{self.capture.device}.slice_*")
             if (match := _SLICE.fullmatch(path.name))
         ]
         return tuple(path for _, path in sorted(found))
@@ -89,13 +94,15 @@ class MindSporeRawSource:
         return self._slices("training_trace.*.dev.*")
 
     def _tasks(self) -> tuple[Path, ...]:
-        return self._tables().get(NumberedFile.TASK_DESCRIPTIONS, ())
+        return self._described(NumberedFile.TASK_DESCRIPTIONS)
 
     def _operators(self) -> tuple[Path, ...]:
-        return self._tables().get(NumberedFile.GRAPH_DESCRIPTIONS, ())
+        return self._described(NumberedFile.GRAPH_DESCRIPTIONS)
 
-    def _tables(self) -> NumberedFiles:
-        return find_numbered_files((self.directory, self.directory / "data"), self.number)
+    def _described(self, kind: NumberedFile) -> tuple[Path, ...]:
+        number = self.capture.device
+        assert number is not None
+        return find_numbered_files(self._directories, number).get(kind, ())
 
     def read(self, wanted: ReadRequest) -> Records:
         """Read at least what is wanted.
@@ -246,13 +253,11 @@ def _paired(
     order = np.argsort(key, kind="stable")
     marks, key = marks[order], key[order]
     is_start = (marks["kind"] & _KIND) == TASK_START
-    group = np.cumsum(np.concatenate([[False], key[1:] != key[:-1]])) if len(key) else key
+    group = group_numbers(len(key), [key])
     lone = ~is_start & _below_all_before(np.where(is_start, 1, -1), group)
     start_at, end_at = np.flatnonzero(is_start), np.flatnonzero(~is_start & ~lone)
-    start_number, end_number = _numbers(group[start_at]), _numbers(group[end_at])
-    many = len(marks) + 1
-    place = np.searchsorted(
-        group[start_at] * many + start_number, group[end_at] * many + end_number
+    starts, ends = (
+        group[at] * (len(marks) + 1) + count_turns(group[at]) for at in (start_at, end_at)
     )
     unfinished = len(start_at) - len(end_at)
     halves = {
@@ -260,7 +265,7 @@ def _paired(
         "ends of device tasks whose start is not in the capture": int(lone.sum()),
     }
     return (
-        marks[start_at[place]],
+        marks[start_at[np.searchsorted(starts, ends)]],
         marks[end_at],
         counted_losses(halves, rank, OmissionCode.UNPAIRED),
     )
@@ -279,15 +284,6 @@ def _below_all_before(change: Int64, group: Int64) -> Bool:
     before = np.concatenate([[0], lowest[:-1]])
     before[first] = 0
     return np.asarray(lowest < before)
-
-
-def _numbers(group: Int64) -> Int64:
-    """The place of each row among those of its group; groups are in order."""
-    if not len(group):
-        return group
-    first = np.flatnonzero(np.concatenate([[True], group[1:] != group[:-1]]))
-    counts = np.diff(np.append(first, len(group)))
-    return np.arange(len(group)) - np.repeat(first, counts)
 
 
 TRAINING_EVENT = np.dtype([("tag", "<u8"), ("task", "<u2"), ("stream", "<u2"), ("tick", "<u8")])
@@ -342,15 +338,10 @@ def _reduces(
     step: Int64, stream: Int64, time_ns: Int64, strings: StringPool
 ) -> tuple[StepParts, CommunicationOps, int]:
     """Marks of a step and stream in pairs of start and end; also how many have no partner."""
-    if not len(step):
-        return StepParts.empty(), CommunicationOps.empty(), 0
     order = np.lexsort((np.arange(len(step)), stream, step))
     step, stream, time_ns = step[order], stream[order], time_ns[order]
-    new = np.concatenate([[True], (step[1:] != step[:-1]) | (stream[1:] != stream[:-1])])
-    first = np.flatnonzero(new)
-    sizes = np.diff(np.append(first, len(step)))
-    number = np.arange(len(step)) - np.repeat(first, sizes)
-    starts = np.flatnonzero((number % 2 == 0) & (number + 1 < np.repeat(sizes, sizes)))
+    number = count_turns(step, stream)
+    starts = np.flatnonzero((number[:-1] % 2 == 0) & (number[1:] == number[:-1] + 1))
     count = len(starts)
     shared = {
         "start_ns": time_ns[starts],
@@ -360,10 +351,8 @@ def _reduces(
     }
     named = zip(stream[starts].tolist(), (number[starts] // 2).tolist(), strict=True)
     names = strings.codes(f"stream_{stream_id}_{place}" for stream_id, place in named)
-    in_step = np.concatenate([[True], step[starts][1:] != step[starts][:-1]])
-    begin = np.flatnonzero(in_step)
-    place = np.arange(count) - np.repeat(begin, np.diff(np.append(begin, count)))
-    parts = StepParts.of(count, shared | {"number": place, "kind": np.full(count, StepPart.REDUCE)})
+    numbered = {"number": count_turns(step[starts]), "kind": np.full(count, StepPart.REDUCE)}
+    parts = StepParts.of(count, shared | numbered)
     group = np.full(count, strings.code(GROUP))
     ops = CommunicationOps.of(count, shared | {"name": names, "group": group})
     return parts, ops, len(step) - 2 * count

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,13 +27,14 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
+from timeline.sources.beside.file_kinds import UNNUMBERED
 from timeline.sources.beside.framework import describe_operators, read_framework_table
 from timeline.sources.beside.step_trace import GROUP, StepTicks
+from timeline.sources.capture import Capture
 from timeline.sources.common.decimals import interval_ns
 from timeline.sources.common.losses import LossLog, counted_losses
 from timeline.sources.decoders.exported_values import number, text
 from timeline.sources.files.opened import read_whole_file
-from timeline.sources.mindspore.format import UNNUMBERED
 
 AI_CORE, AI_CPU = "AI_CORE", "AI_CPU"
 """Types of device tasks."""
@@ -66,17 +67,16 @@ class HcclRuns:
     omissions: tuple[Omission, ...] = ()
 
 
-def find_hccl_files(directory: Path, rank: int, ids: Callable[[], list[int]]) -> tuple[Path, ...]:
-    """The files of the rank whose id is in the name of their directory.
+def find_hccl_files(capture: Capture) -> tuple[Path, ...]:
+    """Return the files of the rank whose id is in the name of their directory.
 
     A name without an id means the only rank of the directory.
-
-    Args:
-        ids: lists those in the directory, which may be shared with thousands of ranks.
     """
-    directories = [directory / f"{UNNUMBERED}_{rank}"]
-    if (directory / UNNUMBERED).is_dir() and ids() == [rank]:
-        directories.append(directory / UNNUMBERED)
+    directory, ids = capture.content, capture.format.ids
+    directories = [directory / f"{UNNUMBERED}_{capture.device}"]
+    unnumbered = directory / UNNUMBERED
+    if unnumbered.is_dir() and ids is not None and ids(directory) == [capture.device]:
+        directories.append(unnumbered)
     held = (path for one in directories for path in one.glob("**/*.*"))
     return tuple(sorted(path for path in held if path.suffix in _SUFFIXES))
 
@@ -274,9 +274,9 @@ class RecordsBuilder:
             ops = ops.take(~find_repeated(ops, old))
         self.records = replace(self.records, ops=CommunicationOps.concat([old, ops]))
 
-    def add_hccl(self, paths: Sequence[Path], *, with_planes: bool) -> None:
+    def add_hccl(self, capture: Capture, *, with_planes: bool) -> None:
         """Take the communication ops and tasks that HCCL recorded, which are finer than reduces."""
-        records = self.records
+        records, paths = self.records, find_hccl_files(capture)
         runs = read_hccl_files(paths, records.strings, records.rank, with_planes=with_planes)
         self.report(runs.omissions)
         self.add_ops(runs.ops, better=True)

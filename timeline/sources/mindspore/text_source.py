@@ -18,13 +18,13 @@ from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import CommunicationOps, Omission, OmissionCode, Records, Steps, Tasks
 from timeline.sources.ascend_trace.reader import TraceFiles, read_trace
 from timeline.sources.beside.step_trace import StepTicks, read_step_ticks
+from timeline.sources.capture import Capture
 from timeline.sources.common.decimals import interval_ns_of_milliseconds, moment_ns, moments_ns
 from timeline.sources.common.losses import LossLog, counted_losses
 from timeline.sources.decoders.csv_blocks import Block, RowShape, read_blocks, read_last_cells
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import find_file, read_whole_file
 from timeline.sources.mindspore.display import Display, names_its_rows, read_display
-from timeline.sources.mindspore.format import MINDSPORE_TABLES, MINDSPORE_TEXT, table_ids, text_ids
 from timeline.sources.mindspore.records_builder import (
     AI_CORE,
     AI_CPU,
@@ -176,16 +176,16 @@ def cut_off_by_limit(
 
 @dataclass(frozen=True)
 class MindSporeTextSource:
-    """The files of one id in a `profiler` directory, all on the clock of its device.
-
-    number: the id in the names of the files.
-    """
+    """The files of one id in a `profiler` directory, all on the clock of its device."""
 
     identity: Identity
     clock: Clock
-    directory: Path
-    number: int
-    layout: str = MINDSPORE_TEXT.name
+    capture: Capture
+
+    @property
+    def layout(self) -> str:
+        """The name of the format."""
+        return self.capture.format.name
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -202,13 +202,10 @@ class MindSporeTextSource:
             self._file("framework_raw_{}.csv"),
         )
         named = [path for path in (*chosen, *shared) if path is not None]
-        return (*named, *self._hccl_files())
-
-    def _hccl_files(self) -> tuple[Path, ...]:
-        return find_hccl_files(self.directory, self.number, lambda: text_ids(self.directory))
+        return (*named, *find_hccl_files(self.capture))
 
     def _file(self, name: str) -> Path | None:
-        return find_file(self.directory, name.format(self.number))
+        return find_file(self.capture.content, name.format(self.capture.device))
 
     def _display(self) -> Path | None:
         found = (self._file(f"{name}_{{}}.json") for name in _DISPLAYS)
@@ -254,7 +251,7 @@ class MindSporeTextSource:
             builder.describe(path)
 
     def _add_communication(self, builder: RecordsBuilder, wanted: ReadRequest) -> None:
-        builder.add_hccl(self._hccl_files(), with_planes=Layer.COMMUNICATION in wanted.layers)
+        builder.add_hccl(self.capture, with_planes=Layer.COMMUNICATION in wanted.layers)
 
     def _of_display(self, path: Path, wanted: ReadRequest) -> Records:
         strings, rank = StringPool(), self.identity.rank
@@ -280,7 +277,7 @@ class MindSporeTextSource:
         self._add_operators(builder)
         if origin_ns is not None:
             self._add_communication(builder, wanted)
-        elif files := self._hccl_files():
+        elif files := find_hccl_files(self.capture):
             reason = f"HCCL files, whose clock nothing relates to {path.name}"
             builder.report(counted_losses({reason: len(files)}, rank, OmissionCode.NO_CLOCK))
         return builder.build()
@@ -339,32 +336,28 @@ class MindSporeTablesSource:
     """The small tables of one id in a directory; of these it reads the steps of the step trace,
     and the tasks of communication beside it.
 
-    The other tables are read as those beside any capture are. number: the id in names of files.
+    The other tables are read as those beside any capture are.
     """
 
     identity: Identity
     clock: Clock
-    directory: Path
-    number: int
+    capture: Capture
 
     @property
     def layout(self) -> str:
         """MindSpore step trace, or MindSpore tables where there is none."""
-        return MINDSPORE_TABLES.name if self._step_trace is None else _WITH_STEPS
+        return self.capture.format.name if self._step_trace is None else _WITH_STEPS
 
     @property
     def files(self) -> tuple[Path, ...]:
         """The step trace and the tasks of communication, as far as they are there."""
         steps = () if self._step_trace is None else (self._step_trace,)
-        return (*steps, *self._hccl_files)
-
-    @property
-    def _hccl_files(self) -> tuple[Path, ...]:
-        return find_hccl_files(self.directory, self.number, lambda: table_ids(self.directory))
+        return (*steps, *find_hccl_files(self.capture))
 
     @property
     def _step_trace(self) -> Path | None:
-        return find_file(self.directory, f"step_trace_raw_{self.number}_detail_time.csv")
+        name = f"step_trace_raw_{self.capture.device}_detail_time.csv"
+        return find_file(self.capture.content, name)
 
     def read(self, wanted: ReadRequest) -> Records:
         """Read the steps, their reduces, and what HCCL recorded of them.
@@ -378,5 +371,5 @@ class MindSporeTablesSource:
         builder = RecordsBuilder(empty)
         if path is not None:
             builder.add_steps(read_step_ticks(path, strings, rank))
-        builder.add_hccl(self._hccl_files, with_planes=Layer.COMMUNICATION in wanted.layers)
+        builder.add_hccl(self.capture, with_planes=Layer.COMMUNICATION in wanted.layers)
         return builder.build()
