@@ -7,17 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from timeline.columns.columns import Codes, ColumnTable, Float64, Int64, column
+from timeline.columns.columns import Codes, ColumnTable, Float64, Int64
 from timeline.columns.strings import NO_NAME
-from timeline.records.not_given import FLOAT_NOT_GIVEN, NO_ID, NO_TIME
+from timeline.records.not_given import FLOAT_NOT_GIVEN
 from timeline.records.profiler_tables import ProfilerTables
 from timeline.records.tables import Omission
 from timeline.sources.beside.delimited import (
     Cell,
-    DelimitedTable,
     TablesBuilder,
     Unit,
-    read_columns,
+    cell,
+    read_table,
     read_texts,
 )
 from timeline.sources.common.losses import LossLog
@@ -26,28 +26,17 @@ from timeline.sources.common.losses import LossLog
 class Checkpoints(ColumnTable):
     """A table that no reader knows: a row per checkpoint that was written."""
 
-    step: Int64 = column(np.int64, NO_ID)
-    place: Codes = column(np.int32, NO_NAME)
-    total_ns: Int64 = column(np.int64, NO_TIME)
-    share: Float64 = column(np.float64, FLOAT_NOT_GIVEN)
-
-
-CHECKPOINTS = DelimitedTable(
-    Checkpoints,
-    (
-        Cell("step", ("step_num", "step"), Unit.NUMBER),
-        Cell("place", ("path",), required=False),
-        Cell("total_ns", ("total_time", "cost"), Unit.MILLISECONDS),
-        Cell("share", ("percent",), Unit.PERCENT, required=False),
-    ),
-)
+    step: Int64 = cell("step_num", "step", unit=Unit.NUMBER)
+    place: Codes = cell("path", absent=NO_NAME)
+    total_ns: Int64 = cell("total_time", "cost", unit=Unit.MILLISECONDS)
+    share: Float64 = cell("percent", unit=Unit.PERCENT, absent=FLOAT_NOT_GIVEN)
 
 
 def read(path: Path, text: str) -> tuple[ProfilerTables, tuple[Omission, ...]]:
     """The tables of a rank that has one file, and what was damaged in it."""
     path.write_text(text, encoding="utf-8")
     into = TablesBuilder(3)
-    into.add(CHECKPOINTS.fills, *read_columns(path, CHECKPOINTS, into))
+    into.add(read_table(path, Checkpoints, into))
     return into.build()
 
 
@@ -113,7 +102,8 @@ def test_cells_that_hold_json_are_found_by_their_headers(tmp_path: Path) -> None
     """In the order of the declaration, with what a row or the header lacks as an empty text."""
     path = tmp_path / "checkpoints_3.csv"
     path.write_text('cost,path,step\n"{""a"": [1,2]}",x,1\n5\n', encoding="utf-8")
-    rows = [row.cells for row in read_texts(path, CHECKPOINTS.cells, LossLog(path))]
+    cells = [Cell(("step",)), Cell(("path",)), Cell(("cost",)), Cell(("percent",), absent=NO_NAME)]
+    rows = [row.cells for row in read_texts(path, cells, LossLog(path))]
     assert rows == [("1", "x", '{"a": [1,2]}', ""), ("", "", "5", "")]
 
 

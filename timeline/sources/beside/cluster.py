@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from timeline.columns.strings import NO_NAME
 from timeline.errors import SourceError
 from timeline.patterns import compile_late
 from timeline.records.collective_kinds import collective_kind
@@ -29,6 +30,7 @@ from timeline.sources.beside.delimited import (
     quantity,
     read_rows,
     read_texts,
+    table_of_rows,
 )
 from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.common.decimals import whole_number
@@ -48,9 +50,9 @@ _TIMES = {
 """What headers call each column, with `_time` behind it or without. Files of data-parallel runs may
 have the columns of the step trace instead, in its ticks: these are read from there."""
 _HCCL = (
-    Cell("step", ("step_num",)),
-    Cell("links", ("link_info",)),
-    Cell("ops", ("communication_operator_cost",), required=False),
+    Cell(("step_num",)),
+    Cell(("link_info",)),
+    Cell(("communication_operator_cost",), absent=NO_NAME),
 )
 _MEAN = "-"
 _SIZES = {
@@ -102,7 +104,7 @@ def _add_strategy(
     if named or any(value != NO_ID for value in found.values()):
         codes = {"file": into.strings.code(path.name), "mode": into.strings.code(named)}
         columns = {name: [value] for name, value in (codes | found | {"source": source}).items()}
-        into.add(ParallelStrategies, 1, columns)
+        into.add(ParallelStrategies.of(1, columns))
 
 
 def _whole(value: object, least: int) -> int:
@@ -188,7 +190,7 @@ def _read_times(path: Path, step_traces: Sequence[Path], into: TablesBuilder) ->
         }
         for number, field in enumerate(places):
             columns[field] = [value[number] for value in values if value is not None]
-        into.add(ParallelTimes, len(good), columns)
+        into.add(ParallelTimes.of(len(good), columns))
 
 
 def _time_places(header: Sequence[str]) -> dict[str, int]:
@@ -250,8 +252,8 @@ def _read_hccl(path: Path, into: TablesBuilder) -> None:
             step, where = int(cells[0]), f"line {row.line}"
             links += _links_of(step, cells[1], into, losses, where)
             sums += _ops_of(step, cells[2], into, losses, where)
-        into.add_rows(LinkSums, links)
-        into.add_rows(CollectiveSums, sums)
+        into.add(table_of_rows(LinkSums, links))
+        into.add(table_of_rows(CollectiveSums, sums))
 
 
 def _is_whole(text: str) -> bool:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import csv
 import enum
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Iterator, Sequence
+from dataclasses import field, fields
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from timeline.columns.columns import ColumnTable
+from timeline.columns.columns import ColumnTable, column
 from timeline.frozen import dataclass
 from timeline.patterns import compile_late
 from timeline.records.profiler_tables import ProfilerTables
@@ -25,7 +25,7 @@ _Table = TypeVar("_Table", bound=ColumnTable)
 
 
 def table_of_rows(kind: type[_Table], rows: Sequence[tuple[int | None, ...]]) -> _Table:
-    """A table of rows of whole numbers, each in the order of its columns; the last may lack."""
+    """Return a table of rows of whole numbers in the order of its columns; the last may lack."""
     names = [*kind.empty().columns()][: len(rows[0]) if rows else None]
     columns = np.array(rows, np.int64).reshape(-1, len(names)).T
     return kind.of(len(rows), dict(zip(names, columns, strict=True)))
@@ -44,13 +44,9 @@ class TablesBuilder(LostRows):
         self.strings = known.strings
         self._parts = {kind: [table] for kind, table in known.tables.items()}
 
-    def add(self, kind: type[ColumnTable], count: int, columns: Mapping[str, Any]) -> None:
-        """Add rows to a table; columns as for `ColumnTable.of`."""
-        self._parts.setdefault(kind, []).append(kind.of(count, columns))
-
-    def add_rows(self, kind: type[ColumnTable], rows: Sequence[tuple[int, ...]]) -> None:
-        """Add rows of whole numbers to a table, each in the order of its columns."""
-        self._parts.setdefault(kind, []).append(table_of_rows(kind, rows))
+    def add(self, table: ColumnTable) -> None:
+        """Add rows to the table of their class."""
+        self._parts.setdefault(type(table), []).append(table)
 
     def build(self) -> tuple[ProfilerTables, tuple[Omission, ...]]:
         """All tables, and what could not be read of their files."""
@@ -105,29 +101,25 @@ _UNITS_IN_HEADERS = {
 
 @dataclass(frozen=True)
 class Cell:
-    """A column of a file: the field of the table that it fills, and what headers call it.
+    """A column of a file, by what headers call it.
 
-    names: in small letters; of several in one header the first here is taken. required: whether a
-    row without it is damaged. least, most: of numbers, in the unit of the column; a row with one
-    beyond them is damaged.
+    names: in small letters; of several in one header the first here is taken. absent: the value of
+    a row without the cell, None where such a row is damaged. least, most: of numbers, in the unit
+    of the column; a row with one beyond them is damaged.
     """
 
-    field: str
     names: tuple[str, ...]
     unit: Unit = Unit.TEXT
-    required: bool = True
+    absent: float | None = None
     least: int = 0
     most: int = MOST
 
 
-@dataclass(frozen=True)
-class DelimitedTable:
-    """A kind of file with a header: the table whose rows its lines are, and its columns."""
-
-    fills: type[ColumnTable]
-    cells: tuple[Cell, ...]
-    delimiter: str | None = ","
-    """None for any blanks."""
+def cell(*names: str, unit: Unit = Unit.TEXT, absent: float | None = None, **limits: int) -> Any:
+    """Declare a column of a table that `read_table` fills; arguments as for `Cell`."""
+    dtype = {Unit.TEXT: np.int32, Unit.PERCENT: np.float64}.get(unit, np.int64)
+    declared = {"cell": Cell(names, unit, absent, **limits)}
+    return field(metadata={**column(dtype, absent).metadata, **declared})
 
 
 @dataclass(frozen=True)
@@ -137,9 +129,15 @@ class Row:
     line: int
     cells: tuple[str, ...]
 
+    def text(self, place: int) -> str:
+        """Return the cell at a place, empty where the row has none."""
+        return self.cells[place] if 0 <= place < len(self.cells) else ""
+
 
 def read_rows(path: Path, losses: LossLog, delimiter: str | None = ",") -> Iterator[Row]:
-    """The rows of a delimited text that are not empty; delimiters in quotes are of a cell.
+    """Read the rows of a text that are not empty; delimiters in quotes are of a cell.
+
+    delimiter: None for any blanks.
 
     Raises:
         SourceError: the file cannot be read.
@@ -164,7 +162,7 @@ def _split(text: str, delimiter: str) -> list[str]:
 
 
 def quantity(text: str, unit: Unit) -> int | float | None:
-    """The number in a text in the unit of the column; None where there is none.
+    """Return the number in a text in the unit of the column; None where there is none.
 
     Whole units are exact integers, rounded to the nearest; percents are floats from 0 to 1.
     """
@@ -179,36 +177,32 @@ def quantity(text: str, unit: Unit) -> int | float | None:
     return float(number) if unit is Unit.PERCENT else int(number.to_integral_value())
 
 
-def read_columns(
-    path: Path, declared: DelimitedTable, into: TablesBuilder
-) -> tuple[int, dict[str, list[int | float]]]:
-    """How many rows a file with a header has, and its columns by field; damage is counted.
+def read_table(path: Path, kind: type[_Table], into: TablesBuilder) -> _Table:
+    """Read a file with a header as a table of `cell`s, a row for each line; damage is counted.
 
-    A header may tell the unit of its times, as in `total_time(us)`. Texts are codes.
+    A header may tell the unit of its times, as in `total_time(us)`.
     """
+    cells = {one.name: one.metadata["cell"] for one in fields(kind)}
     columns: dict[str, list[int | float]] = {}
-    count = 0
     with into.reading(path) as losses:
-        rows = read_rows(path, losses, declared.delimiter)
-        header = _header(rows, declared.cells, losses)
-        if header is None:
-            return _nothing(declared)
-        places, units = header
-        columns = {field: [] for field in places}
-        absent = {one.name: one.metadata["default"] for one in fields(declared.fills)}
-        for row in rows:
-            found = _values(declared.cells, places, units, row, absent, into)
-            if found is None:
+        rows = read_rows(path, losses)
+        places = _find_cells(rows, [*cells.values()], losses)
+        columns = {name: [] for name, cell in cells.items() if cell in places}
+        for row in rows if places else ():
+            values = [
+                _value(cell, row.text(place), unit, into) for cell, (place, unit) in places.items()
+            ]
+            good = [value for value in values if value is not None]
+            if len(good) < len(values):
                 losses.add("rows with a cell that cannot be read", f"line {row.line}")
                 continue
-            count += 1
-            for field, value in found.items():
-                columns[field].append(value)
-    return (count, columns) if count else _nothing(declared)
+            for values_before, value in zip(columns.values(), good, strict=True):
+                values_before.append(value)
+    return kind.of(len(next(iter(columns.values()))), columns) if columns else kind.empty()
 
 
 def read_texts(path: Path, cells: Sequence[Cell], losses: LossLog) -> Iterator[Row]:
-    """The texts of declared cells of each row, in their order; empty where a row has none.
+    """Read the texts of declared cells of each row, in their order; empty where a row has none.
 
     For files whose cells hold more than a number or a name.
 
@@ -216,78 +210,44 @@ def read_texts(path: Path, cells: Sequence[Cell], losses: LossLog) -> Iterator[R
         SourceError: the file cannot be read.
     """
     rows = read_rows(path, losses)
-    header = _header(rows, cells, losses)
-    if header is None:
-        return
-    places = [header[0].get(cell.field) for cell in cells]
-    for row in rows:
-        have = len(row.cells)
-        texts = (row.cells[at] if at is not None and at < have else "" for at in places)
-        yield Row(row.line, tuple(texts))
+    if found := _find_cells(rows, cells, losses):
+        places = [found[cell][0] if cell in found else -1 for cell in cells]
+        for row in rows:
+            yield Row(row.line, tuple(map(row.text, places)))
 
 
-def _header(
+def _find_cells(
     rows: Iterator[Row], cells: Sequence[Cell], losses: LossLog
-) -> tuple[dict[str, int], dict[str, Unit]] | None:
-    """`_places` in the first row; None where there is none, or where a needed one is missing."""
+) -> dict[Cell, tuple[int, Unit]]:
+    """Find cells in the header: where each lies in a row, and its unit if the header tells that.
+
+    Nothing is found where there is no header, or where it lacks a cell that is needed.
+    """
     header = next(rows, None)
     if header is None:
-        return None
-    places, units = _places(cells, header.cells)
-    missing = [one for one in cells if one.required and one.field not in places]
-    if missing:
-        losses.add(f"headers without {missing[0].names[0]}, with all rows", f"line {header.line}")
-        return None
-    return places, units
-
-
-def _nothing(declared: DelimitedTable) -> tuple[int, dict[str, list[int | float]]]:
-    return 0, {cell.field: [] for cell in declared.cells}
-
-
-def _places(cells: Sequence[Cell], header: Sequence[str]) -> tuple[dict[str, int], dict[str, Unit]]:
-    """Where the cell of each field lies in a row, and its unit where the header tells that."""
+        return {}
     known, told = dict[str, int](), dict[str, Unit]()
-    for at, spelled in reversed(list(enumerate(header))):
-        name, _, unit = spelled.strip().lower().partition("(")
+    for at, spelled in reversed(list(enumerate(header.cells))):
+        name, _, unit = spelled.lower().partition("(")
         if unit.rstrip(")") in _UNITS_IN_HEADERS:
             known[name.strip()] = at
             told[name.strip()] = _UNITS_IN_HEADERS[unit.rstrip(")")]
-        known[spelled.strip().lower()] = at
-    found, units = dict[str, int](), dict[str, Unit]()
+        known[spelled.lower()] = at
+    found = {}
     for cell in cells:
-        for name in cell.names:
-            if name in known:
-                found[cell.field] = known[name]
-                units[cell.field] = told.get(name, cell.unit)
-                break
-    return found, units
-
-
-def _values(
-    cells: Sequence[Cell],
-    places: dict[str, int],
-    units: dict[str, Unit],
-    row: Row,
-    absent: dict[str, float],
-    into: TablesBuilder,
-) -> dict[str, int | float] | None:
-    """The values of a row by field; None where a cell that must be there is not."""
-    found: dict[str, int | float] = {}
-    for cell in cells:
-        place = places.get(cell.field)
-        if place is None:
-            continue
-        text = row.cells[place] if place < len(row.cells) else ""
-        if cell.unit is Unit.TEXT:
-            found[cell.field] = into.strings.code(text)
-            continue
-        value = quantity(text, units[cell.field])
-        if value is not None and not cell.least <= value <= cell.most:
-            return None
-        if value is None:
-            if cell.required or text not in NOT_GIVEN:
-                return None
-            value = absent[cell.field]
-        found[cell.field] = value
+        if name := next((one for one in cell.names if one in known), ""):
+            found[cell] = known[name], told.get(name, cell.unit)
+        elif cell.absent is None:
+            losses.add(f"headers without {cell.names[0]}, with all rows", f"line {header.line}")
+            return {}
     return found
+
+
+def _value(cell: Cell, text: str, unit: Unit, into: TablesBuilder) -> int | float | None:
+    """Return the value of a cell, None where one must be there and is not; texts are codes."""
+    if cell.unit is Unit.TEXT:
+        return into.strings.code(text)
+    value = quantity(text, unit)
+    if value is None:
+        return cell.absent if text in NOT_GIVEN else None
+    return value if cell.least <= value <= cell.most else None

@@ -72,7 +72,7 @@ class _Rows:
     def fill(self, into: TablesBuilder) -> None:
         """Add the rows to the tables of the rank, if there are any."""
         if self.count:
-            into.add(FlopRows, self.count, {"level": [self.level] * self.count, **self.columns})
+            into.add(FlopRows.of(self.count, {"level": [self.level] * self.count, **self.columns}))
 
 
 def _number(value: object, unit: Unit) -> _Value:

@@ -20,12 +20,11 @@ from timeline.records.not_given import NO_GRAPH, NO_ID
 from timeline.records.profiler_tables import FrameworkOperators
 from timeline.records.tables import Tasks
 from timeline.sources.beside.delimited import (
-    Cell,
-    DelimitedTable,
     TablesBuilder,
     Unit,
-    read_columns,
+    cell,
     read_rows,
+    read_table,
     table_of_rows,
 )
 from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
@@ -231,32 +230,22 @@ def describe_operators(tasks: Tasks, table: FrameworkTable) -> tuple[Tasks, int]
     return replace(tasks, **filled), int(np.count_nonzero(has))
 
 
+_ID: Any = {"unit": Unit.NUMBER, "absent": NO_ID, "least": NO_ID}
+
+
 class _Described(ColumnTable):
     """A row of framework_raw_N.csv; kernel_type: the type, or the core where op_type tells that."""
 
-    graph: Int64 = column(np.int64, NO_GRAPH)
-    stream: Int64 = column(np.int64, NO_ID)
-    task: Int64 = column(np.int64, NO_ID)
-    name: Codes = column(np.int32)
-    op_type: Codes = column(np.int32, NO_NAME)
-    kernel_type: Codes = column(np.int32, NO_NAME)
-    blocks: Int64 = column(np.int64, NO_ID)
-    info: Codes = column(np.int32, NO_NAME)
+    graph: Int64 = cell(*FRAMEWORK_COLUMNS["graph"], **(_ID | {"absent": NO_GRAPH}))
+    stream: Int64 = cell(*FRAMEWORK_COLUMNS["stream"], **_ID)
+    task: Int64 = cell(*FRAMEWORK_COLUMNS["task"], **_ID)
+    name: Codes = cell(*FRAMEWORK_COLUMNS["name"])
+    op_type: Codes = cell(*FRAMEWORK_COLUMNS["op_type"], absent=NO_NAME)
+    kernel_type: Codes = cell(*FRAMEWORK_COLUMNS["kernel_type"], absent=NO_NAME)
+    blocks: Int64 = cell(*FRAMEWORK_COLUMNS["blocks"], **_ID)
+    info: Codes = cell(*FRAMEWORK_COLUMNS["info"], absent=NO_NAME)
 
 
-_FRAMEWORK = DelimitedTable(
-    _Described,
-    (
-        Cell("graph", FRAMEWORK_COLUMNS["graph"], Unit.NUMBER, required=False, least=NO_ID),
-        Cell("stream", FRAMEWORK_COLUMNS["stream"], Unit.NUMBER, required=False, least=NO_ID),
-        Cell("task", FRAMEWORK_COLUMNS["task"], Unit.NUMBER, required=False, least=NO_ID),
-        Cell("name", FRAMEWORK_COLUMNS["name"]),
-        Cell("op_type", FRAMEWORK_COLUMNS["op_type"], required=False),
-        Cell("kernel_type", FRAMEWORK_COLUMNS["kernel_type"], required=False),
-        Cell("blocks", FRAMEWORK_COLUMNS["blocks"], Unit.NUMBER, required=False, least=NO_ID),
-        Cell("info", FRAMEWORK_COLUMNS["info"], required=False),
-    ),
-)
 _PAIR = compile_late(r'(?:^|\s)(\w+):("[^"]*"|\S*)')
 _TASK_CELLS = 4
 
@@ -273,13 +262,13 @@ def read_framework(files: NumberedFiles, into: TablesBuilder) -> Mapping[int, in
         found = [_of_texts(files, into)]
     kinds: dict[int, int] = {}
     for rows in found:
-        into.add(FrameworkOperators, len(rows), rows.columns())
+        into.add(rows)
         kinds.update(zip(rows.name.tolist(), rows.kind.tolist(), strict=True))
     return kinds
 
 
 def _of_table(path: Path, into: TablesBuilder) -> FrameworkOperators:
-    rows = _Described.of(*read_columns(path, _FRAMEWORK, into))
+    rows = read_table(path, _Described, into)
     # Beside a column of types, kernel_type is the core, and blocks are not set (2.1 and 2.2).
     newer = bool((rows.op_type != NO_NAME).any() and (rows.kernel_type != NO_NAME).any())
     tensors = {code: tensors_of_text(into.strings[code]) for code in np.unique(rows.info).tolist()}

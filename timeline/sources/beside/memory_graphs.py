@@ -17,7 +17,7 @@ from timeline.records.profiler_tables import (
     MemoryTensors,
     NodeTensors,
 )
-from timeline.sources.beside.delimited import TablesBuilder
+from timeline.sources.beside.delimited import TablesBuilder, table_of_rows
 from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.common.losses import LossLog
 from timeline.sources.files.opened import read_whole_file
@@ -195,22 +195,26 @@ class _Graph:
     def add(self, into: TablesBuilder, capacity_bytes: int) -> None:
         """Add the rows of the graph to the tables."""
         code = into.strings.code
-        into.add_rows(MemoryGraphs, [(self.id, self.static_bytes, capacity_bytes)])
+        into.add(table_of_rows(MemoryGraphs, [(self.id, self.static_bytes, capacity_bytes)]))
         nodes = [(self.id, node, code(name)) for node, name in enumerate(self.names)]
-        into.add_rows(MemoryNodes, nodes)
-        into.add_rows(
-            MemoryTensors,
-            [
-                (self.id, number, size_bytes, code(kind), *lives)
-                for number, (size_bytes, kind, *lives) in self.tensors.items()
-            ],
+        into.add(table_of_rows(MemoryNodes, nodes))
+        into.add(
+            table_of_rows(
+                MemoryTensors,
+                [
+                    (self.id, number, size_bytes, code(kind), *lives)
+                    for number, (size_bytes, kind, *lives) in self.tensors.items()
+                ],
+            )
         )
-        into.add_rows(
-            NodeTensors,
-            [
-                (self.id, node, tensor)
-                for node, tensor in zip(self.node_of, self.tensor_of, strict=True)
-            ],
+        into.add(
+            table_of_rows(
+                NodeTensors,
+                [
+                    (self.id, node, tensor)
+                    for node, tensor in zip(self.node_of, self.tensor_of, strict=True)
+                ],
+            )
         )
 
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import orjson
 
 from timeline.columns.columns import Bool, Float64, Int64
+from timeline.columns.strings import NO_NAME
 from timeline.frozen import dataclass
 from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID, NO_TIME
@@ -54,12 +55,12 @@ _LEAST_OF_DEVICE = 3
 _MOST_BATCHES = 1 << 32
 """No queue is longer, so that sums fit."""
 _PIPELINE_CELLS = (
-    Cell("op", ("op_id",)),
-    Cell("kind", ("op_type",), required=False),
-    Cell("workers", ("num_workers",), required=False),
-    Cell("children", ("children_id",), required=False),
-    Cell("sizes", ("output_queue_size",), required=False),
-    Cell("capacity", ("output_queue_length",), required=False),
+    Cell(("op_id",)),
+    Cell(("op_type",), absent=NO_NAME),
+    Cell(("num_workers",), absent=NO_NAME),
+    Cell(("children_id",), absent=NO_NAME),
+    Cell(("output_queue_size",), absent=NO_NAME),
+    Cell(("output_queue_length",), absent=NO_NAME),
 )
 _BLANKS = b" \t\n\r\x0b\x0c"
 _NO_KIND = "lines of no known kind"
@@ -185,7 +186,7 @@ def _add_sizes(found: QueueLines, losses: LossLog, into: TablesBuilder) -> None:
 
 def _add_host(into: TablesBuilder, columns: Mapping[str, Int64]) -> None:
     count = len(columns["step"])
-    into.add(QueueRecords, count, {"queue": np.full(count, int(Queue.HOST)), **columns})
+    into.add(QueueRecords.of(count, {"queue": np.full(count, int(Queue.HOST)), **columns}))
 
 
 def _read_device_queue(path: Path, losses: LossLog, into: TablesBuilder, is_whole_ns: bool) -> None:
@@ -218,14 +219,15 @@ def _read_device_queue(path: Path, losses: LossLog, into: TablesBuilder, is_whol
         good &= possible
         count = int(np.count_nonzero(good))
         into.add(
-            QueueRecords,
-            count,
-            {
-                "queue": np.full(count, int(Queue.DEVICE)),
-                "step": np.arange(first, first + count),
-                "size": size[good],
-                "total_ns": length_ns[good],
-            },
+            QueueRecords.of(
+                count,
+                {
+                    "queue": np.full(count, int(Queue.DEVICE)),
+                    "step": np.arange(first, first + count),
+                    "size": size[good],
+                    "total_ns": length_ns[good],
+                },
+            )
         )
         first += count
 
@@ -252,13 +254,14 @@ def _read_enqueued(path: Path, losses: LossLog, into: TablesBuilder) -> None:
     good = np.flatnonzero(numbered & sized)
     good = good[np.argsort(step[good], kind="stable")]
     into.add(
-        QueueRecords,
-        len(good),
-        {
-            "queue": np.full(len(good), int(Queue.TO_DEVICE)),
-            "step": step[good],
-            "size": sizes[good],
-        },
+        QueueRecords.of(
+            len(good),
+            {
+                "queue": np.full(len(good), int(Queue.TO_DEVICE)),
+                "step": step[good],
+                "size": sizes[good],
+            },
+        )
     )
 
 
@@ -361,21 +364,22 @@ def _add_operations(found: Sequence[_Operation], losses: LossLog, into: TablesBu
                 shown.append((child, one.op))
     sizes = [_sizes(one, losses) for one, _ in shown]
     into.add(
-        PipelineOperations,
-        len(shown),
-        {
-            "op": [one.op for one, _ in shown],
-            "kind": into.strings.codes([one.kind for one, _ in shown]),
-            "workers": [one.workers for one, _ in shown],
-            "parent": [parent for _, parent in shown],
-            "samples": [NO_ID if one is None else len(one) for one in sizes],
-            "capacity": [
-                NO_ID if its is None else one.capacity
-                for (one, _), its in zip(shown, sizes, strict=True)
-            ],
-            "total_size": [0 if one is None else sum(one) for one in sizes],
-            "empty_samples": [0 if one is None else one.count(0) for one in sizes],
-        },
+        PipelineOperations.of(
+            len(shown),
+            {
+                "op": [one.op for one, _ in shown],
+                "kind": into.strings.codes([one.kind for one, _ in shown]),
+                "workers": [one.workers for one, _ in shown],
+                "parent": [parent for _, parent in shown],
+                "samples": [NO_ID if one is None else len(one) for one in sizes],
+                "capacity": [
+                    NO_ID if its is None else one.capacity
+                    for (one, _), its in zip(shown, sizes, strict=True)
+                ],
+                "total_size": [0 if one is None else sum(one) for one in sizes],
+                "empty_samples": [0 if one is None else one.count(0) for one in sizes],
+            },
+        )
     )
 
 
@@ -416,16 +420,17 @@ def _read_processors(path: Path, losses: LossLog, into: TablesBuilder) -> None:
         if isinstance(metrics, dict)
     ]
     into.add(
-        ProcessorUse,
-        len(rows),
-        {
-            "user": [int(user) for user, _, _ in rows],
-            "op": [op for _, op, _ in rows],
-            **{
-                name: np.array([uses[at] for _, _, uses in rows], np.float64)
-                for at, name in enumerate(("in_user", "in_system", "idle"))
+        ProcessorUse.of(
+            len(rows),
+            {
+                "user": [int(user) for user, _, _ in rows],
+                "op": [op for _, op, _ in rows],
+                **{
+                    name: np.array([uses[at] for _, _, uses in rows], np.float64)
+                    for at, name in enumerate(("in_user", "in_system", "idle"))
+                },
             },
-        },
+        )
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from timeline.columns.columns import Codes, ColumnTable, Int64, column
+from timeline.columns.columns import Codes, ColumnTable, Int64
 from timeline.columns.group_by import group_by
 from timeline.columns.strings import NO_NAME
 from timeline.patterns import compile_late
@@ -23,11 +23,10 @@ from timeline.sources.beside.aicpu_log import read_aicpu_tasks, type_of_name
 from timeline.sources.beside.delimited import (
     MOST,
     MOST_MOMENT_NS,
-    Cell,
-    DelimitedTable,
     TablesBuilder,
     Unit,
-    read_columns,
+    cell,
+    read_table,
 )
 from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.beside.framework import read_framework, sizes_of_shape
@@ -42,16 +41,25 @@ MICROSECONDS = 1000
 AI_CPU = "AI_CPU"
 
 
+_MOMENT: Any = {
+    "unit": Unit.MICROSECONDS,
+    "absent": NO_TIME,
+    "least": -MOST_MOMENT_NS,
+    "most": MOST_MOMENT_NS,
+}
+"""Moments may be on any clock."""
+
+
 class _CpuRuns(ColumnTable):
     """One run of an operator on an AI CPU a row; op_type: its type, as some versions call it."""
 
-    name: Codes = column(np.int32, NO_NAME)
-    op_type: Codes = column(np.int32, NO_NAME)
-    total_ns: Int64 = column(np.int64)
-    dispatch_ns: Int64 = column(np.int64, NO_TIME)
-    start_ns: Int64 = column(np.int64, NO_TIME)
-    end_ns: Int64 = column(np.int64, NO_TIME)
-    execution_ns: Int64 = column(np.int64, NO_TIME)
+    name: Codes = cell(*("kernel_type", "node_type_name", "kernel_name", "op_name"), absent=NO_NAME)
+    op_type: Codes = cell("op_type", absent=NO_NAME)
+    total_ns: Int64 = cell("total_time", unit=Unit.MILLISECONDS)
+    dispatch_ns: Int64 = cell("dispatch_time", unit=Unit.MILLISECONDS, absent=NO_TIME)
+    start_ns: Int64 = cell("run_start", "runv2_start", **_MOMENT)
+    end_ns: Int64 = cell("run_end", "runv2_end", **_MOMENT)
+    execution_ns: Int64 = cell("execution_time", unit=Unit.MILLISECONDS, absent=NO_TIME)
 
     def run_ns(self) -> Int64:
         """How long each ran.
@@ -70,62 +78,28 @@ class _CpuRuns(ColumnTable):
         return self.execution_ns if newer else between_ns
 
 
+_COUNT: Any = {"unit": Unit.NUMBER, "absent": NO_ID}
+
+
 class _CoreTypes(ColumnTable):
     """What the operators of a type took in a step."""
 
-    kind: Codes = column(np.int32)
-    total_ns: Int64 = column(np.int64)
-    count: Int64 = column(np.int64, NO_ID)
+    kind: Codes = cell("kernel_type", "op_type")
+    total_ns: Int64 = cell("total_time", "execution_time", unit=Unit.MILLISECONDS)
+    count: Int64 = cell("execution_frequency", "execution_times", **_COUNT)
 
 
 class _CoreOperators(ColumnTable):
     """What a run of an operator took, on average: in picoseconds, so that sums stay exact."""
 
-    name: Codes = column(np.int32)
-    mean_ps: Int64 = column(np.int64)
-    count: Int64 = column(np.int64, NO_ID)
-
-
-def _moment(field: str, *names: str) -> Cell:
-    """The cell of a moment in microseconds, on whatever clock."""
-    limits = {"least": -MOST_MOMENT_NS, "most": MOST_MOMENT_NS}
-    return Cell(field, names, Unit.MICROSECONDS, required=False, **limits)
-
-
-_COUNT = Cell("count", ("execution_frequency", "execution_times"), Unit.NUMBER, required=False)
-_CPU_RUNS = DelimitedTable(
-    _CpuRuns,
-    (
-        Cell("name", ("kernel_type", "node_type_name", "kernel_name", "op_name"), required=False),
-        Cell("op_type", ("op_type",), required=False),
-        Cell("total_ns", ("total_time",), Unit.MILLISECONDS),
-        Cell("dispatch_ns", ("dispatch_time",), Unit.MILLISECONDS, required=False),
-        _moment("start_ns", "run_start", "runv2_start"),
-        _moment("end_ns", "run_end", "runv2_end"),
-        Cell("execution_ns", ("execution_time",), Unit.MILLISECONDS, required=False),
-    ),
-)
-_CORE_TYPES = DelimitedTable(
-    _CoreTypes,
-    (
-        Cell("kind", ("kernel_type", "op_type")),
-        Cell("total_ns", ("total_time", "execution_time"), Unit.MILLISECONDS),
-        _COUNT,
-    ),
-)
-_CORE_OPERATORS = DelimitedTable(
-    _CoreOperators,
-    (
-        Cell("name", ("full_kernel_name", "full_kernel_time", "full_op_name", "full_op_time")),
-        Cell(
-            "mean_ps",
-            ("execution_time", "avg_execution_time"),
-            Unit.MILLISECONDS_AS_PS,
-            most=MOST * PICOSECONDS,
-        ),
-        _COUNT,
-    ),
-)
+    name: Codes = cell("full_kernel_name", "full_kernel_time", "full_op_name", "full_op_time")
+    mean_ps: Int64 = cell(
+        "execution_time",
+        "avg_execution_time",
+        unit=Unit.MILLISECONDS_AS_PS,
+        most=MOST * PICOSECONDS,
+    )
+    count: Int64 = cell("execution_frequency", "execution_times", **_COUNT)
 
 
 def read_operators(files: NumberedFiles, into: TablesBuilder) -> None:
@@ -146,7 +120,7 @@ def read_operators(files: NumberedFiles, into: TablesBuilder) -> None:
 
 
 def _add_cpu_sums(path: Path, into: TablesBuilder) -> None:
-    runs = _CpuRuns.of(*read_columns(path, _CPU_RUNS, into))
+    runs = read_table(path, _CpuRuns, into)
     name = np.where(runs.op_type == NO_NAME, runs.name, runs.op_type)
     kind = [into.strings.code(type_of_name(into.strings[code])) for code in name.tolist()]
     lengths_ns = (runs.total_ns, runs.dispatch_ns, runs.run_ns())
@@ -175,25 +149,26 @@ def _add_cpu_runs(
             for values in lengths_ns
         )
         into.add(
-            OperatorSums,
-            len(count),
-            {
-                "source": np.full(len(count), source),
-                "level": np.full(len(count), level),
-                "kind": kind[groups.first],
-                "name": named[groups.first] if level is RunLevel.NAME else np.zeros_like(count),
-                "core": np.full(len(count), into.strings.code(AI_CPU)),
-                "count": count,
-                "total_ns": total_ns,
-                "mean_ns": np.where(total_ns == NO_TIME, NO_TIME, _mean(total_ns, count)),
-                "dispatch_ns": dispatch_ns,
-                "run_ns": run_ns,
-            },
+            OperatorSums.of(
+                len(count),
+                {
+                    "source": np.full(len(count), source),
+                    "level": np.full(len(count), level),
+                    "kind": kind[groups.first],
+                    "name": named[groups.first] if level is RunLevel.NAME else np.zeros_like(count),
+                    "core": np.full(len(count), into.strings.code(AI_CPU)),
+                    "count": count,
+                    "total_ns": total_ns,
+                    "mean_ns": np.where(total_ns == NO_TIME, NO_TIME, _mean(total_ns, count)),
+                    "dispatch_ns": dispatch_ns,
+                    "run_ns": run_ns,
+                },
+            )
         )
 
 
 def _add_core_types(path: Path, into: TablesBuilder) -> None:
-    types = _CoreTypes.of(*read_columns(path, _CORE_TYPES, into))
+    types = read_table(path, _CoreTypes, into)
     mean_ns = np.where(types.count > 0, _mean(types.total_ns, types.count), NO_TIME)
     _add_core(RunLevel.TYPE, types.count, types.total_ns, mean_ns, types.kind, None, into)
 
@@ -205,7 +180,7 @@ def _add_core_operators(
 
     described: the type of each operator that the framework describes, both codes.
     """
-    found = _CoreOperators.of(*read_columns(path, _CORE_OPERATORS, into))
+    found = read_table(path, _CoreOperators, into)
     kind = np.array(
         [
             described.get(code) or into.strings.code(type_of_name(into.strings[code]))
@@ -243,17 +218,18 @@ def _add_core(
     into: TablesBuilder,
 ) -> None:
     into.add(
-        OperatorSums,
-        len(kind),
-        {
-            "source": np.full(len(kind), OperatorSource.AICORE_INTERMEDIATE),
-            "level": np.full(len(kind), level),
-            "kind": kind,
-            "count": count,
-            "total_ns": total_ns,
-            "mean_ns": mean_ns,
-        }
-        | ({} if name is None else {"name": name}),
+        OperatorSums.of(
+            len(kind),
+            {
+                "source": np.full(len(kind), OperatorSource.AICORE_INTERMEDIATE),
+                "level": np.full(len(kind), level),
+                "kind": kind,
+                "count": count,
+                "total_ns": total_ns,
+                "mean_ns": mean_ns,
+            }
+            | ({} if name is None else {"name": name}),
+        )
     )
 
 
@@ -421,8 +397,9 @@ def _add(runs: list[_Run], into: TablesBuilder) -> None:
     keys = ("level", "step", "side", "kind", "name", "shapes")
     groups = group_by(len(runs), [table[key] for key in keys])
     into.add(
-        OperatorRuns,
-        len(groups.first),
-        {key: table[key][groups.first] for key in keys}
-        | {"count": groups.sum(table["times"]), "total_ns": groups.sum(table["total_ns"])},
+        OperatorRuns.of(
+            len(groups.first),
+            {key: table[key][groups.first] for key in keys}
+            | {"count": groups.sum(table["times"]), "total_ns": groups.sum(table["total_ns"])},
+        )
     )

@@ -202,7 +202,7 @@ def _read_mean(path: Path, into: TablesBuilder) -> None:
                     field: [int(ticks_ns(block, name)[at[-1]])] for field, name in _TIMES.items()
                 }
         if times_ns:
-            into.add(StepTraceMeans, 1, times_ns)
+            into.add(StepTraceMeans.of(1, times_ns))
 
 
 def _read_points(path: Path, into: TablesBuilder) -> None:
@@ -248,7 +248,7 @@ def _read_marks(path: Path, into: TablesBuilder) -> None:
 
 def _add_point(into: TablesBuilder, graph: int, fp_start: str, bp_end: str) -> None:
     names = {"fp_start": into.strings.code(fp_start), "bp_end": into.strings.code(bp_end)}
-    into.add(StepPoints, 1, {"graph": [graph], **{key: [code] for key, code in names.items()}})
+    into.add(StepPoints.of(1, {"graph": [graph], **{key: [code] for key, code in names.items()}}))
 
 
 def ticks_ns(block: Block, name: str) -> Int64:

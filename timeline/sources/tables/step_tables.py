@@ -87,8 +87,8 @@ class StepTablesSource:
             warnings.append(
                 f"rank {rank}: when its steps ran is not recorded; they are drawn one by one."
             )
-        builder.add(ParallelTimes, len(sums), sums.columns())
-        builder.add(CollectiveSums, len(measured), _sums_of(measured, strings))
+        builder.add(sums)
+        builder.add(CollectiveSums.of(len(measured), _sums_of(measured, strings)))
         tables, omissions = builder.build()
         return Records(
             rank,
