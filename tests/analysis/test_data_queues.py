@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from timeline.analysis.data_queues import MOST_POINTS, QueueCurves, QueueSums, with_queue_sums
 from timeline.records.not_given import NO_ID, NO_TIME
-from timeline.records.profiler_tables.data_preparation import Queue, QueueRecords
-from timeline.records.profiler_tables.profiler_tables import ProfilerTables
+from timeline.records.profiler_tables import ProfilerTables, Queue, QueueRecords
 
 BATCHES = st.lists(
     st.tuples(

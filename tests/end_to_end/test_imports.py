@@ -106,7 +106,7 @@ SOMETIMES = (
     "reports.html",
     "reports.terminal",
     "sources.cann_raw.source",
-    "sources.companions.allocations",
+    "sources.beside.counters",
     "sources.database.source",
     "sources.decoders.sqlite",
     "sources.decoders.trace_events",
@@ -135,7 +135,7 @@ SOMETIMES = (
             "torch-db",
             "--kind detail -o a.pftrace",
             "commands.export encoders.perfetto encoders.piece_maker reports.terminal"
-            " sources.companions.allocations sources.database.source sources.decoders.sqlite"
+            " sources.beside.counters sources.database.source sources.decoders.sqlite"
             " tracks.draw_rank",
         ),
         (

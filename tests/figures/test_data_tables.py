@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from timeline.figures.data_tables import Limit, pipeline_limits
 from timeline.records.not_given import NO_ID
-from timeline.records.profiler_tables.data_preparation import PipelineOperations
+from timeline.records.profiler_tables import PipelineOperations
 
 CAPACITY = 10
 

@@ -36,6 +36,7 @@ from timeline.commands.show import read_verdict
 from timeline.errors import SourceError, TimelineError, TimelineWarning
 from timeline.figures.filed_verdict import CHECKSUM, TEXT, DamagedVerdictError, FiledVerdict
 from timeline.profile import open_profile
+from timeline.records.clock import Clock
 from timeline.records.tables import Records, Tasks
 from timeline.reports.terminal import Display
 from timeline.reports.terminal_filed import filed_text
@@ -50,7 +51,7 @@ from timeline.sources.database.source import DatabaseSource
 from timeline.sources.decoders.json_events import BLOCK_BYTES, read_events
 from timeline.sources.finding.captures import find_captures
 from timeline.sources.finding.discovery import discover
-from timeline.sources.source import Clock, Identity, ReadRequest, Source
+from timeline.sources.source import Identity, ReadRequest, Source
 from timeline.sources.trace_json.source import (
     GraphTimelineSource,
     MindStudioSource,

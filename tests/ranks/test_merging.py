@@ -26,8 +26,8 @@ from timeline.progress import Silent
 from timeline.ranks.rank_work import RankRequest
 from timeline.ranks.read_ranks import JoinedRanks, read_ranks
 from timeline.ranks.workers import WorkerPool
+from timeline.records.clock import Clock
 from timeline.selection import DETAIL_LAYERS, Kind, Selection
-from timeline.sources.source import Clock
 from timeline.tracks.partition import PARTITION
 from timeline.tracks.rank_tracks import DrawnRank
 

@@ -28,8 +28,9 @@ from timeline.ranks.workers import (
     WorkerPool,
     worker_pool_for,
 )
+from timeline.records.clock import Clock
 from timeline.records.tables import Records
-from timeline.sources.source import Clock, Identity, ReadRequest
+from timeline.sources.source import Identity, ReadRequest
 
 _Result = TypeVar("_Result")
 

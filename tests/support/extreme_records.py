@@ -15,6 +15,7 @@ from tests.support.random_intervals import EPOCH_NS
 from timeline.columns.columns import ColumnTable, Int64
 from timeline.columns.strings import StringPool
 from timeline.ranges import FURTHEST_NS, LARGEST_ID
+from timeline.records.clock import Clock
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import (
     GPU,
@@ -31,7 +32,7 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.sources.source import Clock, Identity, ReadRequest
+from timeline.sources.source import Identity, ReadRequest
 
 __all__ = [
     "ExtremeShape",

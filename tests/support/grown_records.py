@@ -15,6 +15,7 @@ from timeline.columns.strings import StringPool
 from timeline.options import ReadingOptions
 from timeline.profile import Profile
 from timeline.progress import Silent
+from timeline.records.clock import Clock
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import (
     CommunicationOps,
@@ -31,7 +32,7 @@ from timeline.records.tables import (
     Tasks,
 )
 from timeline.sources.finding.discovery import Discovered
-from timeline.sources.source import Clock, Identity, ReadRequest
+from timeline.sources.source import Identity, ReadRequest
 
 __all__ = ["DIMENSIONS", "Dimension", "Shape", "grown_profile", "grown_records"]
 

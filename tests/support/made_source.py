@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.support.random_records import Sizes, random_records
+from timeline.records.clock import Clock
 from timeline.records.tables import Records
-from timeline.sources.source import Clock, Identity, ReadRequest
+from timeline.sources.source import Identity, ReadRequest
 
 __all__ = [
     "WALL",

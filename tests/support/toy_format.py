@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from timeline.columns.strings import StringPool
+from timeline.records.clock import Clock
 from timeline.records.not_given import NO_GRAPH
 from timeline.records.tables import Records, Steps, Tasks
 from timeline.sources.capture import Capture, CaptureFile, Claim, Evidence, Folder, Format, Root
 from timeline.sources.common.identity import make_claim
 from timeline.sources.files.opened import read_whole_file
-from timeline.sources.source import Clock, Identity, ReadRequest, Source
+from timeline.sources.source import Identity, ReadRequest, Source
 
 __all__ = ["TOY"]
 

@@ -6,8 +6,7 @@ import numpy as np
 
 from timeline.columns.columns import Bool, ColumnTable, Int64, column
 from timeline.records.not_given import NO_ID, NO_TIME
-from timeline.records.profiler_tables.data_preparation import Queue, QueueRecords
-from timeline.records.profiler_tables.profiler_tables import ProfilerTables
+from timeline.records.profiler_tables import ProfilerTables, Queue, QueueRecords
 
 MOST_POINTS = 400
 """Of the curve of a queue; so many batches at most are drawn one by one."""

@@ -16,8 +16,7 @@ from timeline.analysis.step_waits import StepWaits
 from timeline.columns.columns import Int64
 from timeline.columns.intervals import union
 from timeline.records.not_given import NO_ID
-from timeline.records.profiler_tables.cluster import ParallelTimes
-from timeline.records.profiler_tables.profiler_tables import ProfilerTables
+from timeline.records.profiler_tables import ParallelTimes, ProfilerTables
 from timeline.records.tables import Steps
 
 __all__ = ["filed_totals", "with_filed_times"]

@@ -16,14 +16,14 @@ from timeline.frozen import dataclass
 from timeline.layers import Layer
 from timeline.ranges import MOST_BYTES
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
-from timeline.records.profiler_tables.memory_graphs import (
+from timeline.records.profiler_tables import (
     Life,
     MemoryGraphs,
     MemoryNodes,
     MemoryTensors,
     NodeTensors,
+    ProfilerTables,
 )
-from timeline.records.profiler_tables.profiler_tables import ProfilerTables
 from timeline.records.tables import CounterSamples, CounterSeries, Omission, OmissionCode, Records
 
 BYTES_OF_UNIT = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}

@@ -14,7 +14,7 @@ from timeline.analysis.data_queues import QueueCurves, QueueSums
 from timeline.analysis.rank_facts import RankFacts
 from timeline.figures.table import Table
 from timeline.records.not_given import NO_ID, NO_TIME
-from timeline.records.profiler_tables.data_preparation import (
+from timeline.records.profiler_tables import (
     PipelineOperations,
     ProcessorUse,
     ProcessorUser,

@@ -16,7 +16,7 @@ from timeline.figures.table import Table, given, join_tables, masked_if_needed, 
 from timeline.frozen import dataclass
 from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID
-from timeline.records.profiler_tables.flops import FlopLevel, FlopRows, FlopUnit
+from timeline.records.profiler_tables import FlopLevel, FlopRows, FlopUnit
 
 FLOPS: Mapping[str, type] = {
     "rank": int,

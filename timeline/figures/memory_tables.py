@@ -14,8 +14,7 @@ from timeline.columns.columns import Int64
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.figures.table import Table, join_tables, no_numbers, texts_or_none
 from timeline.records.not_given import NO_GRAPH, NO_ID
-from timeline.records.profiler_tables.memory_graphs import MemoryGraphs
-from timeline.records.profiler_tables.step_trace import StepPoints
+from timeline.records.profiler_tables import MemoryGraphs, StepPoints
 
 MEMORY_GRAPHS: Mapping[str, type] = {
     "rank": int,

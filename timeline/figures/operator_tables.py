@@ -16,7 +16,7 @@ from timeline.columns.group_by import group_by
 from timeline.figures.table import Table, join_parts, join_tables, masked_if_needed, no_numbers
 from timeline.frozen import dataclass
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
-from timeline.records.profiler_tables.operators import (
+from timeline.records.profiler_tables import (
     FrameworkOperators,
     OperatorSource,
     OperatorSums,

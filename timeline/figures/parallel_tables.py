@@ -16,12 +16,13 @@ from timeline.columns.distinct import distinct_values
 from timeline.figures.table import Table, given, join_parts, masked_if_needed
 from timeline.frozen import dataclass
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
-from timeline.records.profiler_tables.cluster import (
+from timeline.records.profiler_tables import (
     ParallelSource,
     ParallelStrategies,
     ParallelTimes,
+    StepPoints,
+    StepTraceMeans,
 )
-from timeline.records.profiler_tables.step_trace import StepPoints, StepTraceMeans
 from timeline.units import spell_count, spell_share
 
 STEP_TRACE: Mapping[str, type] = {

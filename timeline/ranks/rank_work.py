@@ -58,7 +58,7 @@ from timeline.options import Args, ClockOptions, ExportOptions, Fit, StepOperato
 from timeline.ranks.rank_records import read_rank
 from timeline.records.counting_rules import INNER
 from timeline.records.not_given import NO_TIME
-from timeline.records.profiler_tables.operators import OperatorRuns
+from timeline.records.profiler_tables import OperatorRuns
 from timeline.records.tables import GPU, Records
 from timeline.selection import Kind, Selection
 from timeline.sources.source import ReadRequest, Source

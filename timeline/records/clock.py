@@ -8,8 +8,6 @@ from timeline.columns.columns import Int64
 from timeline.frozen import dataclass
 from timeline.ranges import FURTHEST_NS, check_span
 
-__all__ = ["EARLIEST_WALL_NS", "Clock", "ClockMove"]
-
 EARLIEST_WALL_NS = 10**17
 """Wall time passed this in March 1973; a monotonic clock would need three years of uptime."""
 

@@ -6,8 +6,6 @@ from functools import lru_cache
 
 from timeline.patterns import compile_late
 
-__all__ = ["BATCH", "KINDS", "POINT_TO_POINT", "UNKNOWN_OP", "collective_kind", "spelled_kind"]
-
 _NUMBERS = "0123456789_"
 STEMS = 1 << 10
 """Names differ by their numbers, and ops have few others."""

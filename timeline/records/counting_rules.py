@@ -8,8 +8,6 @@ from functools import reduce
 
 from timeline.frozen import dataclass
 
-__all__ = ["INNER", "CommunicationRule", "FreeRule"]
-
 
 @dataclass(frozen=True)
 class FreeRule:

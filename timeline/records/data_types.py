@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from timeline.patterns import compile_late
 
-__all__ = ["element_bytes"]
-
 _BITS = compile_late(r"\d+")
 _NAMED = {
     "bool": 1,

@@ -17,8 +17,6 @@ from timeline.ranges import FURTHEST_NS
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import Spans
 
-__all__ = ["IDS", "NO_VALUE", "Id", "normalise_ids"]
-
 _UINT16, _UINT32, _INT64 = (1 << 16) - 1, (1 << 32) - 1, (1 << 63) - 1
 
 NO_VALUE = frozenset({-1, _UINT16 - 1, _UINT16, _UINT32, _INT64})

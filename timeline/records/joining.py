@@ -25,8 +25,6 @@ from timeline.records.tables import (
 )
 from timeline.records.vendor import VendorFigures, VendorLinks
 
-__all__ = ["join_records"]
-
 
 def join_records(parts: Sequence[Records]) -> Records:
     """Join the records of several files of one rank; flows keep pointing at their rows."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from timeline.patterns import compile_late
 
-__all__ = ["function_parts"]
-
 _UNNAMED = compile_late(
     r"(?:\(anonymous namespace\)|<unnamed>|\{anonymous\}|(?<!\w)\w*_GLOBAL__N_\w*)::"
 )

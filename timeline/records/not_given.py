@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["FLOAT_NOT_GIVEN", "NO_CONTEXT", "NO_GRAPH", "NO_ID", "NO_TIME"]
-
 NO_GRAPH = 4294967295
 """Graph of a task that belongs to none: single operators, step mode (UINT32_MAX in all layouts)."""
 NO_CONTEXT = 4294967295

@@ -22,36 +22,8 @@ from timeline.layers import Layer
 from timeline.records.clock import ClockMove
 from timeline.records.counting_rules import CommunicationRule, FreeRule
 from timeline.records.not_given import FLOAT_NOT_GIVEN, NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
-from timeline.records.profiler_tables.profiler_tables import ProfilerTables
+from timeline.records.profiler_tables import ProfilerTables
 from timeline.records.vendor import UnusedFile, VendorFigures, VendorLinks
-
-__all__ = [
-    "AI_CORE_FREQUENCY",
-    "AI_CPU",
-    "FORWARD_BACKWARD",
-    "FRAMEWORK_LAUNCH",
-    "GPU",
-    "RUNTIME",
-    "RUNTIME_LAYERS",
-    "Allocations",
-    "CommunicationOps",
-    "CounterSamples",
-    "CounterSeries",
-    "FlowEnd",
-    "Flows",
-    "GroupMembers",
-    "HostEvents",
-    "Omission",
-    "OmissionCode",
-    "PlaneTasks",
-    "Records",
-    "Spans",
-    "StepPart",
-    "StepParts",
-    "Steps",
-    "Tasks",
-    "rows_by_reason",
-]
 
 GPU = "GPU"
 """What the devices of PyTorch's own profiles are called."""

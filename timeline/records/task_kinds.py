@@ -11,20 +11,6 @@ from timeline.columns.columns import Bool, Codes
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import NO_NAME, StringPool
 
-__all__ = [
-    "COPY_TYPES",
-    "GPU_KERNEL_TYPES",
-    "UNCOUNTED_TYPES",
-    "Unit",
-    "compute_by_type",
-    "drive_communication",
-    "ends_as_communication",
-    "have_type",
-    "may_compute",
-    "run_on_ai_cpu",
-    "unit_of",
-]
-
 
 class Unit(enum.Enum):
     """What runs the tasks of a type."""

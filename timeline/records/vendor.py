@@ -14,8 +14,6 @@ from timeline.columns.columns import Codes, ColumnTable, Int64, column
 from timeline.columns.strings import NO_NAME
 from timeline.frozen import dataclass
 
-__all__ = ["Measure", "UnusedFile", "VendorFigures", "VendorLinks"]
-
 _NO_STEP = -1
 
 

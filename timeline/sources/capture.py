@@ -10,29 +10,11 @@ from typing import TYPE_CHECKING
 
 from timeline.frozen import dataclass
 from timeline.patterns import compile_late
-from timeline.sources.source import PROF, SQLITE, Clock, Identity, Source
+from timeline.records.clock import Clock
+from timeline.sources.source import PROF, SQLITE, Identity, Source
 
 if TYPE_CHECKING:
     from timeline.records.vendor import UnusedFile
-
-__all__ = [
-    "DEVICE_DIRECTORY",
-    "NOT_DISTRIBUTED",
-    "NO_EXTENT",
-    "Capture",
-    "CaptureFile",
-    "Claim",
-    "Evidence",
-    "Extent",
-    "Folder",
-    "FolderKind",
-    "Format",
-    "FormatKind",
-    "Lookalike",
-    "Part",
-    "Replica",
-    "Root",
-]
 
 NOT_DISTRIBUTED = "not distributed"
 MOST_PART_NAME = 64

@@ -12,8 +12,6 @@ from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT
 from timeline.sources.tables.format import STEP_TABLES, TABLES
 from timeline.sources.trace_json.format import ANY_TRACE, GRAPH_TIMELINE, MINDSTUDIO, TRACE_VIEW
 
-__all__ = ["EXPECTED", "FORMATS", "LOOKED_FOR"]
-
 FORMATS: tuple[Format, ...] = (
     DATABASE,
     TRACE_VIEW,

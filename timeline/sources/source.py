@@ -10,18 +10,6 @@ from timeline.layers import Layer
 from timeline.records.clock import Clock
 from timeline.records.tables import Records
 
-__all__ = [
-    "MINDSTUDIO_OUTPUT",
-    "OUTPUT",
-    "PROF",
-    "SQLITE",
-    "Clock",
-    "Identity",
-    "ReadRequest",
-    "Source",
-    "SourceAround",
-]
-
 PROF = "PROF_"
 """How the directory of a session of msprof begins."""
 OUTPUT = "ASCEND_PROFILER_OUTPUT"

@@ -17,7 +17,7 @@ from timeline.commands.export import export
 from timeline.figures.table import Table
 from timeline.profile import open_profile
 from timeline.records.not_given import NO_ID
-from timeline.records.profiler_tables.operators import OperatorRuns, RunLevel
+from timeline.records.profiler_tables import OperatorRuns, RunLevel
 from timeline.selection import Selection
 
 TYPES = ("", "Add", "Cast", "MatMul", "Softmax")

@@ -11,15 +11,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from timeline.columns.strings import StringPool
+from timeline.records.clock import Clock
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Records
+from timeline.sources.beside.framework import spell_tensors, tensors_of_text
+from timeline.sources.beside.host import read_host_clock
 from timeline.sources.common.decimals import whole_number, whole_numbers
 from timeline.sources.common.device_clock import read_device_clocks
-from timeline.sources.companions.host_clock import read_host_clock
+from timeline.sources.common.losses import LostRows
 from timeline.sources.decoders.exported_values import number
-from timeline.sources.mindspore.framework_table import OperatorShapes
-from timeline.sources.mindspore.hccl_files import read_hccl_files
-from timeline.sources.source import Clock
+from timeline.sources.mindspore.records_builder import read_hccl_files
 
 NO_NUMBERS = (
     "",
@@ -67,7 +68,7 @@ def test_columns_hold_the_same_numbers(texts: list[str]) -> None:
 def test_keys_of_shapes_that_end_in_no_number() -> None:
     """Only numbered inputs have shapes, however the key of another one ends."""
     info = {f"input_{end}": {"shape": [2], "data_type": "F"} for end in ("0", "²", "9" * 5000)}
-    assert OperatorShapes.of_text(json.dumps(info)).inputs == "2"
+    assert spell_tensors(tensors_of_text(json.dumps(info)) or {})[0] == "2"
 
 
 @pytest.mark.parametrize("process", ["9" * 30, "9" * 5000, "²", 1 << 63, True])
@@ -86,9 +87,10 @@ def test_clocks_that_no_column_holds(tmp_path: Path) -> None:
     host.mkdir(parents=True)
     info = {"collectionTimeBegin": 9 * 10**17, "clockMonotonicRaw": "²"}
     (host / "start_info").write_text(json.dumps(info), encoding="utf-8")
-    clock, omissions = read_host_clock(Records(0, StringPool()), Clock(), (tmp_path,))
+    lost = LostRows(0)
+    clock = read_host_clock(Records(0, StringPool()), Clock(), (tmp_path,), lost)
     moved, known = clock.shift(np.array([1, 2], np.int64))
-    assert (clock.steady_ns, clock.raw_ns, omissions) == (None, None, [])
+    assert (clock.steady_ns, clock.raw_ns, lost.omissions) == (None, None, [])
     assert not known.any()
     assert moved.tolist() == [0, 0]
 

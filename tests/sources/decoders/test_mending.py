@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.support.kineto_traces import CALL, KERNEL, read, spelled
 from tests.support.other_readings import in_small_parts
 from timeline.sources.decoders import event_batch
-from timeline.sources.decoders.mending import mend_json
+from timeline.sources.decoders.json_values import mend_json
 
 TEXTS = st.text(st.sampled_from('"\\{}[]:, infnau\n\x01é'), max_size=12)
 VALUES = st.recursive(

@@ -30,7 +30,7 @@ from tests.support.profile_shelf import (
     tiny_run,
 )
 from timeline.errors import RankIdentityError, UsageError
-from timeline.records.profiler_tables.cluster import ParallelTimes
+from timeline.records.profiler_tables import ParallelTimes
 from timeline.records.tables import OmissionCode
 from timeline.records.vendor import Measure
 from timeline.sources.finding.discovery import discover

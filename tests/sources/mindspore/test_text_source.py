@@ -43,11 +43,11 @@ from timeline.options import StepOperators
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import Records, Tasks
 from timeline.selection import DETAIL_LAYERS
+from timeline.sources.beside.framework import read_framework_table
+from timeline.sources.beside.step_trace import read_step_ticks
 from timeline.sources.common.losses import LossLog
 from timeline.sources.finding.discovery import discover
-from timeline.sources.mindspore.device_rows import read_aicpu_rows, read_device_rows
-from timeline.sources.mindspore.framework_table import read_framework_table
-from timeline.sources.mindspore.step_ticks import read_step_ticks
+from timeline.sources.mindspore.text_source import read_aicpu_rows, read_device_rows
 from timeline.sources.source import ReadRequest
 
 VERSIONS = ("mindspore-text", "mindspore-text-2.1")

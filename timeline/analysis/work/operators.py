@@ -29,9 +29,14 @@ from timeline.frozen import dataclass
 from timeline.records.clock import ClockMove
 from timeline.records.collective_kinds import collective_kind
 from timeline.records.not_given import FLOAT_NOT_GIVEN, NO_GRAPH, NO_ID
-from timeline.records.profiler_tables.flops import FlopLevel, FlopRows, FlopUnit
-from timeline.records.profiler_tables.operators import OperatorRuns, RunLevel
-from timeline.records.profiler_tables.profiler_tables import ProfilerTables
+from timeline.records.profiler_tables import (
+    FlopLevel,
+    FlopRows,
+    FlopUnit,
+    OperatorRuns,
+    ProfilerTables,
+    RunLevel,
+)
 from timeline.records.tables import GPU, CommunicationOps, Records, Spans, Tasks
 
 HOST_CORE = "host"

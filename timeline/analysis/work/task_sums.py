@@ -16,7 +16,7 @@ from timeline.columns.strings import NO_NAME, StringPool
 from timeline.frozen import dataclass
 from timeline.records.collective_kinds import collective_kind
 from timeline.records.not_given import NO_ID
-from timeline.records.profiler_tables.cluster import LinkSums
+from timeline.records.profiler_tables import LinkSums
 from timeline.records.tables import PlaneTasks, Records, Tasks
 
 

@@ -21,8 +21,6 @@ from timeline.sources.decoders.trace_events import (
 )
 from timeline.sources.source import ReadRequest
 
-__all__ = ["AscendArgs", "AscendEvent", "ascend_format", "format_for"]
-
 _EMPTY = msgspec.Raw(b"")
 
 

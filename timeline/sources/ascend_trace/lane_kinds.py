@@ -9,18 +9,11 @@ from dataclasses import field
 from timeline.frozen import dataclass
 from timeline.patterns import compile_late
 from timeline.sources.common.decimals import whole_number
-from timeline.sources.common.lane_names import LaneNames
 from timeline.sources.common.overlap_analysis import OVERLAP_PROCESS
+from timeline.sources.common.trace_names import LaneNames
 from timeline.sources.decoders.event_values import LaneKey
 from timeline.sources.decoders.exported_values import text
 from timeline.sources.decoders.trace_events import Metadata
-
-__all__ = [
-    "HARDWARE",
-    "AscendLanes",
-    "LaneKind",
-    "LaneMeaning",
-]
 
 LaneMeaning = tuple[str, str, str, str]
 """Process, its label, thread and communication group: all that decides how a lane is read."""

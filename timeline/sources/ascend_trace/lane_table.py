@@ -13,8 +13,6 @@ from timeline.records.tables import Spans
 from timeline.sources.ascend_trace.lanes import LaneEvents
 from timeline.sources.decoders.event_values import LaneKey
 
-__all__ = ["LaneTable"]
-
 _Table = TypeVar("_Table", bound=Spans)
 
 

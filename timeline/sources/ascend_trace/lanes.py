@@ -15,8 +15,6 @@ from timeline.sources.decoders.event_columns import EventColumns
 from timeline.sources.decoders.event_rows import EventRows
 from timeline.sources.decoders.event_values import LaneKey
 
-__all__ = ["LaneEvents", "lanes_by", "lanes_of"]
-
 _Kind = TypeVar("_Kind", bound=Hashable)
 
 

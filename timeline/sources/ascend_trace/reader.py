@@ -58,7 +58,6 @@ from timeline.sources.common.compute_tasks import mark_compute_by_overlap
 from timeline.sources.common.counter_events import CounterReader, counters_at
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.flow_events import FlowReader, LaneRows
-from timeline.sources.common.lane_names import HOST_DEVICE, device_of
 from timeline.sources.common.losses import LossLog
 from timeline.sources.common.overlap_analysis import (
     VendorOverlap,
@@ -66,20 +65,13 @@ from timeline.sources.common.overlap_analysis import (
     infer_free_rule,
     sum_overlap,
 )
-from timeline.sources.common.profiler_steps import profiler_steps
-from timeline.sources.decoders.event_batch import HELD_EVENTS, EventBatch
+from timeline.sources.common.trace_names import HOST_DEVICE, device_of, profiler_steps
+from timeline.sources.decoders.event_batch import HELD_EVENTS as HELD_EVENTS
+from timeline.sources.decoders.event_batch import EventBatch
 from timeline.sources.decoders.event_columns import ARROWS, COMPLETE, COUNTER, EventColumns
 from timeline.sources.decoders.event_values import LaneKey
 from timeline.sources.decoders.json_events import look_for_metadata, read_events
 from timeline.sources.source import ReadRequest
-
-__all__ = [
-    "HELD_EVENTS",
-    "TraceFiles",
-    "find_packed_devices",
-    "read_trace",
-    "read_trace_and_overlap",
-]
 
 HELD_UNNAMED = 4
 """Times as many events are held while nothing has a name.

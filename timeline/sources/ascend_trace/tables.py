@@ -25,14 +25,6 @@ from timeline.records.task_kinds import COPY_TYPES, compute_by_type, have_type
 from timeline.sources.ascend_trace.lanes import LaneEvents
 from timeline.sources.source import ReadRequest
 
-__all__ = [
-    "host_table",
-    "ops_table",
-    "planes_table",
-    "step_tables",
-    "tasks_table",
-]
-
 _PARTS = (
     (StepPart.REDUCE, compile_late(r"Reduce_([0-9]{1,9})_([0-9]{1,9})"), "Reduce"),
     (StepPart.GET_NEXT, compile_late(r"GetNext\D*([0-9]{1,9})_([0-9]{1,9})"), "GetNext Time"),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from timeline.frozen import dataclass
 from timeline.patterns import compile_late
+from timeline.records.clock import Clock
 from timeline.records.tables import Records
 from timeline.sources.capture import (
     Capture,
@@ -19,9 +20,7 @@ from timeline.sources.capture import (
 from timeline.sources.common.identity import identify_device
 from timeline.sources.common.msprof_files import find_device_table_directories, raw_error
 from timeline.sources.files.opened import source_errors_for
-from timeline.sources.source import Clock, Identity, ReadRequest, Source
-
-__all__ = ["RAW", "RAW_SLICES", "SLICE", "find_slices"]
+from timeline.sources.source import Identity, ReadRequest, Source
 
 SLICE = compile_late(r"(hwts|stars_soc|ts_track)\.data\.(\d{1,9})\.slice_(\d{1,9})")
 """The slices of logs that are read: log, device and number."""

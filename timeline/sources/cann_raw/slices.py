@@ -19,17 +19,6 @@ from timeline.sources.cann_raw.format import SLICE
 from timeline.sources.common.losses import LossLog
 from timeline.sources.files.opened import open_regular_file, source_errors_for
 
-__all__ = [
-    "Log",
-    "RecordArray",
-    "RecordReader",
-    "UInt64",
-    "find_missing_slices",
-    "find_other_logs",
-    "record_layout",
-    "select_slices",
-]
-
 BLOCK_BYTES = 1 << 22
 """What is read of a slice at a time."""
 ALIGNED_BYTES = 1 << 13

@@ -16,6 +16,7 @@ from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError
 from timeline.frozen import dataclass
 from timeline.patterns import compile_late
+from timeline.records.clock import Clock
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID
 from timeline.records.tables import Omission, OmissionCode, Records, StepParts, Steps, Tasks
 from timeline.records.task_kinds import COPY_TYPES, compute_by_type
@@ -51,9 +52,7 @@ from timeline.sources.common.msprof_files import how_to_export
 from timeline.sources.decoders.joins import covering_parents
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import open_regular_file, source_errors_for
-from timeline.sources.source import Clock, Identity, ReadRequest
-
-__all__ = ["RawSlicesSource", "read_device_clock", "read_device_info"]
+from timeline.sources.source import Identity, ReadRequest
 
 _CHIP_V6 = frozenset({"15", "16", "19"})
 """`platform_version` of the chips whose records are laid out in the newest way."""

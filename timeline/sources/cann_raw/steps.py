@@ -17,8 +17,6 @@ from timeline.records.tables import Omission, OmissionCode, StepPart, StepParts,
 from timeline.sources.cann_raw.slices import Log, RecordArray, RecordReader, UInt64, record_layout
 from timeline.sources.common.losses import counted_losses
 
-__all__ = ["StepTags", "StepTrace", "find_graphs", "read_step_trace", "track_log"]
-
 _START, _END, _FORWARD, _BACKWARD, _ITERATION_END = 0, 1, 2, 3, 4
 _REDUCE, _GET_NEXT, _STEP_START, _STEP_END = 10_000, 20_000, 60_000, 60_001
 

@@ -18,17 +18,6 @@ from timeline.sources.cann_raw.slices import (
     record_layout,
 )
 
-__all__ = [
-    "SUBTASK",
-    "TaskIntervals",
-    "TaskLog",
-    "TaskMarks",
-    "hwts_log",
-    "match_marks",
-    "read_intervals",
-    "stars_log",
-]
-
 MAGIC = 0x6BD3
 """The second word of every record of HWTS and STARS."""
 STREAMS_OF_HARDWARE = 2048

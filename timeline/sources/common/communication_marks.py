@@ -14,8 +14,6 @@ from timeline.records.not_given import NO_ID
 from timeline.records.tables import CommunicationOps, Tasks
 from timeline.sources.common.decimals import whole_number
 
-__all__ = ["CommunicationMark", "find_marked_ops", "parse_mark"]
-
 _FIELD = compile_late(r'\\*"(\w+)\\*"\s*:\s*\\*"?([^\\",{}]*)')
 _OLDER = compile_late(r"comm:([^,]+),([^,]+),([^,]*),([^,]*)")
 """How older messages write the op, its group, data type and count."""

@@ -18,8 +18,6 @@ from timeline.units import spell_count, spell_duration
 if TYPE_CHECKING:
     from timeline.sources.common.overlap_analysis import VendorOverlap
 
-__all__ = ["mark_compute_by_overlap", "mark_unlisted_kernels", "remark_on_ai_cpu_tasks"]
-
 EDGE_NS = 2
 """Segments are cut down to whole nanoseconds at both ends, tasks are rounded."""
 

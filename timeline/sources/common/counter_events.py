@@ -19,8 +19,6 @@ from timeline.records.tables import CounterSamples, CounterSeries, Omission, Omi
 from timeline.sources.common.counters import factor_of, name_and_unit, scaled
 from timeline.sources.decoders.event_columns import ArgValues, EventColumns
 
-__all__ = ["CounterEvents", "CounterReader", "counters_at"]
-
 _SeriesKey = tuple[object, str, str]
 """Process id, name and unit of a series."""
 

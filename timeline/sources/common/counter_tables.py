@@ -14,16 +14,6 @@ from typing import NamedTuple
 from timeline.frozen import dataclass
 from timeline.records.tables import AI_CORE_FREQUENCY
 
-__all__ = [
-    "OPERATOR_MEMORY",
-    "CounterTable",
-    "SampleClock",
-    "Series",
-    "csv_tables",
-    "database_tables",
-    "parsed_tables",
-]
-
 OPERATOR_MEMORY = "operator_memory"
 """The CSV file that lists allocations."""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from timeline.columns.columns import Codes, Float64, Int64
+from timeline.columns.columns import Bool, Codes, Float64, Int64
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct
 from timeline.columns.group_by import group_by
@@ -17,19 +17,7 @@ from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import CounterSamples, CounterSeries
 from timeline.sources.common.counter_tables import CounterTable
-
-__all__ = [
-    "SIZES",
-    "CounterBuilder",
-    "Labels",
-    "build_labels",
-    "column_name",
-    "column_unit",
-    "factor_of",
-    "name_and_unit",
-    "scaled",
-    "whole_bytes",
-]
+from timeline.sources.decoders.csv_blocks import Block
 
 SIZES = {"B": 1, "KB": 1 << 10, "kB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 """Bytes of the units of sizes: exporters divide by powers of 1024."""
@@ -218,3 +206,30 @@ def column_unit(column: str) -> str:
     """The unit of a column, empty where it has none: "MB" of "Total Reserved(MB)"."""
     match = _IN_BRACKETS.fullmatch(column)
     return match[2] if match else ""
+
+
+DEVICES = ("Device_id", "Device Type", "Device")
+_DEVICE = compile_late(r"(?:NPU:)?([0-9]{1,9})")
+
+
+def first_of(names: Sequence[str], block: Block) -> str:
+    """Return the first of some columns that a table has, empty without any."""
+    return next((name for name in names if name in block), "")
+
+
+def select_device_rows(block: Block, device: int | None) -> Bool:
+    """Return a mask of the rows of a device, all without one; a row that names none is of all."""
+    where = first_of(DEVICES, block)
+    if device is None or not where:
+        return np.ones(len(block), np.bool_)
+    seen: dict[str, int] = {}
+    positions = block.positions(where, seen)
+    of_device: Bool = np.isin(
+        positions, [at for text, at in seen.items() if _device(text) in (device, NO_ID)]
+    )
+    return of_device
+
+
+def _device(text: str) -> int:
+    match = _DEVICE.fullmatch(text)
+    return int(match[1]) if match else NO_ID

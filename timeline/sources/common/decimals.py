@@ -13,16 +13,6 @@ from timeline.columns.columns import Bool, Int64
 from timeline.patterns import compile_late
 from timeline.records.not_given import NO_TIME
 
-__all__ = [
-    "interval_ns",
-    "interval_ns_of_milliseconds",
-    "moment_ns",
-    "moments_ns",
-    "real",
-    "whole_number",
-    "whole_numbers",
-]
-
 _DECIMAL = compile_late(r"\s*(-?)0*([0-9]{1,19})\s*", re.ASCII)
 """int() also takes digits of other scripts, and refuses thousands of them."""
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1

@@ -17,26 +17,11 @@ import numpy.typing as npt
 from timeline.columns.columns import Float64, Int64
 from timeline.frozen import dataclass
 from timeline.patterns import compile_late
-from timeline.records.clock import EARLIEST_WALL_NS
+from timeline.records.clock import EARLIEST_WALL_NS, Clock
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import read_whole_file, source_errors_for
-from timeline.sources.source import Clock
-
-__all__ = [
-    "NO_ANCHOR",
-    "Anchor",
-    "CounterClock",
-    "DeviceClocks",
-    "device_frequency",
-    "find_clock_files",
-    "parse_tick_ns",
-    "read_anchor",
-    "read_device_clocks",
-    "read_hardware_log_clock",
-    "read_start_info_offset_ns",
-]
 
 _FREQUENCY = compile_late(r"\d{1,6}(?:\.\d{1,9})?")
 _LINE = compile_late(r"\s*(\w+)\s*[:=]\s*(-?(?:\d{1,18}|[1-8]\d{18}))\s*", re.ASCII)

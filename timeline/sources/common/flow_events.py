@@ -17,14 +17,6 @@ from timeline.records.tables import FRAMEWORK_LAUNCH, FlowEnd, Flows
 from timeline.sources.decoders.event_columns import ARROW_START, EventColumns
 from timeline.sources.decoders.event_values import JsonValues, LaneKey
 
-__all__ = [
-    "NOT_BOUND",
-    "FlowReader",
-    "LaneRows",
-    "Launches",
-    "ResolvedFlows",
-]
-
 LAUNCH = frozenset({"HostToDevice", FRAMEWORK_LAUNCH, "MsTx"})
 """Categories whose start is the moment a task was launched on the host."""
 NOT_BOUND = -1

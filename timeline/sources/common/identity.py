@@ -10,7 +10,7 @@ from pathlib import Path
 
 from timeline.errors import SourceError
 from timeline.patterns import compile_late
-from timeline.records.clock import EARLIEST_WALL_NS
+from timeline.records.clock import EARLIEST_WALL_NS, Clock
 from timeline.sources.capture import (
     DEVICE_DIRECTORY,
     NO_EXTENT,
@@ -25,21 +25,6 @@ from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.device_clock import read_start_info_offset_ns
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import files_by_name, find_file, source_errors_for
-from timeline.sources.source import Clock
-
-__all__ = [
-    "PROFILER_INFO_NAME",
-    "count_devices",
-    "find_evidence_in_files",
-    "find_evidence_in_names",
-    "identify_all_devices",
-    "identify_device",
-    "identify_each_device",
-    "is_rank",
-    "make_claim",
-    "ranks_in_file_name",
-    "wall_extent",
-]
 
 MOST_RANKS = 1 << 31
 _NO_CLOCK = Clock()

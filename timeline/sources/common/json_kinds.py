@@ -16,21 +16,6 @@ from timeline.sources.common.decimals import whole_number
 from timeline.sources.decoders.json_values import end_of_value, leading_values
 from timeline.sources.files.opened import UTF8_MARK, last_bytes, open_profile_file
 
-__all__ = [
-    "EVENTS",
-    "GLANCE_BYTES",
-    "LIST_OF_OBJECTS",
-    "MOST_GLANCE_BYTES",
-    "JsonKind",
-    "find_moment_ns",
-    "first_key",
-    "has_json_name",
-    "head_values",
-    "kind_of_json",
-    "read_beginning",
-    "tail_values",
-]
-
 GLANCE_BYTES = 1 << 16
 """So many bytes tell what most files are."""
 MOST_GLANCE_BYTES = 1 << 20

@@ -32,26 +32,6 @@ from timeline.sources.common.decimals import interval_ns, moments_ns
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.csv_blocks import Block, ColumnNames, read_blocks
 
-__all__ = [
-    "ARGS",
-    "DESCRIPTION",
-    "EXECUTION",
-    "LENGTH",
-    "MATCH_TOLERANCE_NS",
-    "SHAPES",
-    "KernelTable",
-    "TableFile",
-    "delay_of_table",
-    "describe_tasks",
-    "end_tasks",
-    "find_following_rows",
-    "match_rows",
-    "match_tasks",
-    "move_table",
-    "read_kernel_rows",
-    "read_kernel_table",
-]
-
 COMMUNICATION_CORES = frozenset({"HCCL", "COMMUNICATION"})
 """Rows of communication: the older and the newer spelling."""
 
@@ -137,7 +117,7 @@ class KernelTable(ColumnTable):
 
 
 @dataclass(frozen=True)
-class TableFile:
+class NumberedFile:
     """One file of a table; the graph and iteration that its name gives count for all rows."""
 
     path: Path
@@ -146,7 +126,7 @@ class TableFile:
 
 
 def read_kernel_rows(
-    file: TableFile, strings: StringPool, wanted: ColumnNames, damage: LossLog
+    file: NumberedFile, strings: StringPool, wanted: ColumnNames, damage: LossLog
 ) -> KernelTable:
     """Read one file, in its own order; rows without a time are noted as damage.
 
@@ -198,7 +178,7 @@ def _microseconds(cell: bytes) -> bytes:
     return b"%s.%s%s" % (whole[:-3] or b"0", whole[-3:].zfill(3), rest) if whole else cell
 
 
-def _rows_of(block: Block, file: TableFile, strings: StringPool, *, in_ns: bool) -> KernelTable:
+def _rows_of(block: Block, file: NumberedFile, strings: StringPool, *, in_ns: bool) -> KernelTable:
     columns: dict[str, Any] = {}
     starts = block.cells("start")
     if in_ns:
@@ -254,7 +234,7 @@ def read_kernel_table(
     wanted = {**DESCRIPTION, **LENGTH, **PLACE, **SHAPES, **ARGS}
     damages = [LossLog(path) for path in paths]
     parts = [
-        read_kernel_rows(TableFile(path), strings, wanted, damage)
+        read_kernel_rows(NumberedFile(path), strings, wanted, damage)
         for path, damage in zip(paths, damages, strict=True)
     ]
     omissions = tuple(omission for damage in damages for omission in damage.omissions(rank))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,8 +13,6 @@ from timeline.records.tables import Omission, OmissionCode
 
 FFTS_REASON = "FFTS+ tasks that only repeat the span of their sub-tasks"
 """Why a row that stands for several others is not drawn; programs look for its beginning."""
-
-__all__ = ["FFTS_REASON", "LossLog", "counted_losses", "unreadable_file"]
 
 
 def counted_losses(
@@ -77,3 +76,26 @@ class LossLog:
             )
             for what, (rows, first) in self._found.items()
         )
+
+
+@dataclass
+class LostRows:
+    """What files that are read one after the other had to leave out."""
+
+    rank: int
+    omissions: list[Omission] = field(default_factory=list)
+
+    @contextmanager
+    def reading(self, path: Path, warnings: list[str] | None = None) -> Iterator[LossLog]:
+        """Read a file within this: the log counts damaged rows, a SourceError is all of the file.
+
+        warnings: takes a remark on a file that cannot be read, where more than counting is needed.
+        """
+        damage = LossLog(path)
+        try:
+            yield damage
+        except SourceError as error:
+            self.omissions.append(unreadable_file(error, self.rank))
+            if warnings is not None:
+                warnings.append(f"rank {self.rank}: {error}")
+        self.omissions += damage.omissions(self.rank)

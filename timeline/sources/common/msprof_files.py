@@ -15,18 +15,6 @@ from timeline.sources.files.opened import files_by_name, without_gz
 from timeline.sources.files.remembered import remember_by_directory
 from timeline.sources.source import MINDSTUDIO_OUTPUT, PROF
 
-__all__ = [
-    "OPERATOR_TABLE",
-    "find_device_table_directories",
-    "find_newest_export",
-    "find_sessions",
-    "has_file_named",
-    "how_to_export",
-    "plain_name_of_table",
-    "raw_error",
-    "select_newest_export",
-]
-
 OPERATOR_TABLE = compile_late(r"(?:kernel_details|op_summary|task_time)(?:_slice|_\d+)*\.csv")
 """Tables of operators and tasks."""
 _FRAMEWORKS = {"_ascend_pt": "torch_npu", "_ascend_ms": "mindspore"}

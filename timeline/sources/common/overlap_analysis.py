@@ -17,18 +17,6 @@ if TYPE_CHECKING:
     from timeline.sources.decoders.event_rows import EventRows
     from timeline.sources.decoders.sqlite import Database
 
-__all__ = [
-    "MEASURES",
-    "OVERLAP_PROCESS",
-    "OVERLAP_TABLE",
-    "VendorOverlap",
-    "collect_overlap_events",
-    "infer_free_rule",
-    "read_overlap_table",
-    "sum_overlap",
-    "sum_segments",
-]
-
 MEASURES = {
     "Computing": Measure.COMPUTING,
     "Communication": Measure.COMMUNICATION,

@@ -20,18 +20,6 @@ from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.losses import unreadable_file
 from timeline.sources.decoders.json_values import read_json
 
-__all__ = [
-    "GROUPS",
-    "METADATA",
-    "ProcessGroup",
-    "label_groups",
-    "members_of",
-    "ranks_in",
-    "read_groups",
-    "read_groups_text",
-    "with_process_groups",
-]
-
 METADATA = "profiler_metadata.json"
 """The file of metadata, beside a capture."""
 GROUPS = "parallel_group_info"

@@ -15,8 +15,6 @@ from timeline.sources.common.decimals import interval_ns, moments_ns
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.csv_blocks import Block, read_blocks
 
-__all__ = ["distinct_parts", "distinct_steps", "read_step_table"]
-
 _END, _LENGTH, _FP_START, _BP_END = (
     "Iteration End(us)",
     "Iteration Time(us)",

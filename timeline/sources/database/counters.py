@@ -14,8 +14,6 @@ from timeline.sources.common.losses import counted_losses
 from timeline.sources.database.names import DatabaseNames
 from timeline.sources.decoders.sqlite import Database
 
-__all__ = ["read_counters", "read_reserved_bytes"]
-
 NOT_SAMPLED = float("inf")
 """A sample that the database leaves empty; it is dropped and counted with other bad values."""
 

@@ -17,13 +17,6 @@ from timeline.records.task_kinds import UNCOUNTED_TYPES
 from timeline.sources.common.overlap_analysis import OVERLAP_TABLE, VendorOverlap, infer_free_rule
 from timeline.sources.decoders.sqlite import Database, open_database
 
-__all__ = [
-    "find_communication_rule",
-    "find_free_rule",
-    "operators_table",
-    "read_communication_sums",
-]
-
 _OUTER_SINCE = (1, 2)
 """The schema whose writers count free time by the outer rule: 1.0 has the inner one."""
 _VERSION = compile_late(r"(\d{1,9})\.(\d{1,9})(?:\.\d{1,9})?")
@@ -133,7 +126,7 @@ def read_communication_sums(database: Path) -> dict[int, int]:
     found: dict[int, int] = {}
     if not path.is_file():
         return found
-    from timeline.sources.companions.vendor_sums import read_step_table  # a database needs no sums
+    from timeline.sources.beside.measures import read_step_table  # a database needs no sums
 
     with open_database(path) as sums:
         times = read_step_table(sums, None)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from timeline.errors import SourceError
 from timeline.patterns import compile_late
+from timeline.records.clock import Clock
 from timeline.records.not_given import NO_ID
 from timeline.sources.capture import (
     NO_EXTENT,
@@ -31,12 +32,10 @@ from timeline.sources.common.identity import (
     wall_extent,
 )
 from timeline.sources.files.opened import uncompressed_database_name
-from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, Clock, Identity, Source
+from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, Identity, Source
 
 if TYPE_CHECKING:
     from timeline.sources.decoders.sqlite import Database
-
-__all__ = ["DATABASE"]
 
 _NAME = compile_late(
     r"(?:ascend_(?:pytorch|mindspore)_profiler(?:_\d+)?|msprof_\d+|msmonitor_\d+_\d+_(?:-1|\d+))\.db"

@@ -18,13 +18,10 @@ from timeline.records.tables import (
     HostEvents,
     Tasks,
 )
-from timeline.sources.common.gradient_arrows import gradient_arrows
-from timeline.sources.common.launch_arrows import ArrowTargets, build_arrows
+from timeline.sources.common.arrows import ArrowTargets, build_arrows, gradient_arrows
 from timeline.sources.database.names import DatabaseNames
 from timeline.sources.decoders.joins import pairs_by_key
 from timeline.sources.decoders.sqlite import Database
-
-__all__ = ["read_cann_calls", "read_host"]
 
 QUEUE_CALL = 50002
 """ENUM_API_TYPE of torch_npu's task queue."""

@@ -11,8 +11,6 @@ from timeline.records.ids import NO_VALUE
 from timeline.records.not_given import NO_ID
 from timeline.sources.decoders.sqlite import Database
 
-__all__ = ["DatabaseNames"]
-
 
 class DatabaseNames:
     """The names of one database, and the pool that holds those in use."""

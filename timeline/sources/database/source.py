@@ -25,6 +25,7 @@ from timeline.columns.strings import NO_NAME
 from timeline.errors import SourceError
 from timeline.frozen import dataclass
 from timeline.layers import HOST_LAYERS, Layer
+from timeline.records.clock import Clock
 from timeline.records.counting_rules import CommunicationRule, FreeRule
 from timeline.records.ids import IDS
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
@@ -71,9 +72,7 @@ from timeline.sources.database.host import read_cann_calls, read_host
 from timeline.sources.database.names import DatabaseNames
 from timeline.sources.decoders.joins import Lookup, covering_parents, values_at
 from timeline.sources.decoders.sqlite import Database, open_database
-from timeline.sources.source import Clock, Identity, ReadRequest
-
-__all__ = ["DatabaseSource"]
+from timeline.sources.source import Identity, ReadRequest
 
 _UNUSED_TABLES = {
     "TASK_PMU_INFO": "metrics of kernels",
@@ -196,7 +195,7 @@ class _Reader:
         counting = Layer.COUNTERS in self.layers
         if counting or self.wanted.with_allocations:
             # It shares code with readers of tables, which a database alone does not need.
-            from timeline.sources.companions.allocations import (
+            from timeline.sources.beside.counters import (
                 add_allocations,
                 read_allocation_table,
             )

@@ -18,18 +18,6 @@ from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.exported_values import number
 from timeline.sources.decoders.text_lines import Lines, read_lines
 
-__all__ = [
-    "NOT_GIVEN",
-    "Block",
-    "CellBounds",
-    "Cells",
-    "ColumnNames",
-    "RowShape",
-    "read_blocks",
-    "read_last_cells",
-    "unquoted",
-]
-
 NOT_GIVEN = frozenset({"", "N/A", "NA", "-", "None", "null"})
 """How the writers spell that there is no value."""
 TOO_FEW_OR_MANY = "rows with too few or many cells"

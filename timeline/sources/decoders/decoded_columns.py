@@ -35,8 +35,6 @@ from timeline.sources.decoders.event_format import WHOLE_ARGS
 from timeline.sources.decoders.event_values import JsonValues
 from timeline.sources.decoders.trace_events import Counter, Flow
 
-__all__ = ["DecodedEvents"]
-
 _ZERO = ord("0")
 _MOST = b"%d" % np.iinfo(np.int64).max
 """The largest id of an arrow that is held as it is."""

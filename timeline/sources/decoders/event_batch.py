@@ -12,8 +12,6 @@ from timeline.sources.decoders.event_format import EventFormat
 from timeline.sources.decoders.scanner import EventScanner, ScannedEvents, is_compiled
 from timeline.sources.decoders.trace_events import Complete, Counter, Flow, Ignored, Metadata, Other
 
-__all__ = ["HELD_EVENTS", "EventBatch"]
-
 HELD_EVENTS = 1 << 15
 """Events that are held as objects before they become columns."""
 

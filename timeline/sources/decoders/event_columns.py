@@ -17,20 +17,6 @@ from timeline.sources.common.decimals import real
 from timeline.sources.decoders.event_values import JsonValues
 from timeline.sources.decoders.exported_values import is_decimal, text
 
-__all__ = [
-    "ARROWS",
-    "ARROW_START",
-    "COMPLETE",
-    "COUNTER",
-    "INSTANT",
-    "ArgValues",
-    "Bytes",
-    "EventColumns",
-    "FlatArgs",
-    "GivenArgs",
-    "ScannedColumns",
-]
-
 Bytes = npt.NDArray[np.uint8]
 COMPLETE, COUNTER, INSTANT, ARROW_START = map(ord, "XCis")
 """Phases of events."""

@@ -10,8 +10,6 @@ import msgspec
 from timeline.sources.decoders.event_pieces import EventDecoder, EventT
 from timeline.sources.decoders.trace_events import Other
 
-__all__ = ["WHOLE_ARGS", "EventFormat"]
-
 WHOLE_ARGS = "args"
 """What all args of an event together are called where they are one value."""
 

@@ -14,8 +14,6 @@ from timeline.patterns import compile_late
 from timeline.sources.decoders.json_values import end_of_value
 from timeline.sources.decoders.trace_events import Other
 
-__all__ = ["EventDecoder", "EventT", "Piece", "fault_in", "next_event", "phase_of"]
-
 MOST_ENDS_TRIED = 32
 """Closing braces that may be that of the event that opens at a place."""
 NOT_UTF8 = "events with text that is not UTF-8, drawn as \N{REPLACEMENT CHARACTER}"

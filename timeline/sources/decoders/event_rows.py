@@ -20,8 +20,6 @@ from timeline.sources.decoders.event_columns import ArgValues, EventColumns, Giv
 from timeline.sources.decoders.event_values import JsonValues
 from timeline.sources.decoders.exported_values import number
 
-__all__ = ["EventRows"]
-
 _Scalar = TypeVar("_Scalar", np.int64, np.float64, np.bool_)
 
 

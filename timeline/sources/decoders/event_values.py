@@ -14,8 +14,6 @@ from timeline.columns.distinct import distinct, map_values
 from timeline.columns.strings import StringPool
 from timeline.sources.decoders.exported_values import number, text
 
-__all__ = ["JsonValues", "LaneKey"]
-
 LaneKey = tuple[object, object]
 """(pid, tid) as the file spells them."""
 NOT_KNOWN = -1

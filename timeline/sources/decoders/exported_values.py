@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from timeline.patterns import compile_late
 
-__all__ = ["Value", "is_decimal", "number", "text"]
-
 Value = int | float | str | None
 """What an arg may be: exports write N/A for numbers, and strings for large ids."""
 _DECIMAL = compile_late(r"\s*(-?)0*([0-9]{1,19})\s*")

@@ -27,17 +27,6 @@ from timeline.frozen import dataclass
 from timeline.records.not_given import NO_CONTEXT, NO_ID
 from timeline.records.tables import Tasks
 
-__all__ = [
-    "Lookup",
-    "are_in",
-    "common_keys",
-    "covering_parents",
-    "ordinals",
-    "pairs_by_key",
-    "rows_in",
-    "values_at",
-]
-
 MOST_WIDTH = 1 << 62
 """Keys further apart are sorted: their differences may be no 64-bit numbers."""
 

@@ -23,12 +23,9 @@ from timeline.sources.decoders.event_pieces import (
     next_event,
     phase_of,
 )
-from timeline.sources.decoders.json_values import end_of_value, leading_values
-from timeline.sources.decoders.mending import mend_json
+from timeline.sources.decoders.json_values import end_of_value, leading_values, mend_json
 from timeline.sources.decoders.trace_events import Metadata, Other
 from timeline.sources.files.opened import UTF8_MARK, open_profile_file, read_behind
-
-__all__ = ["BLOCK_BYTES", "look_for_metadata", "read_events"]
 
 BLOCK_BYTES = 512 * 1024
 """Blocks of this size stay in the processor's cache; larger ones read slower."""

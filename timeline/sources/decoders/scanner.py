@@ -25,8 +25,6 @@ try:
 except ImportError:
     Scanner = None  # type: ignore[assignment, misc]
 
-__all__ = ["EventScanner", "ScannedEvents", "is_compiled"]
-
 _decode_metadata = msgspec.json.Decoder(Metadata).decode
 
 

@@ -33,8 +33,6 @@ from timeline.sources.files.opened import (
 from timeline.sources.files.read_bytes import are_counted, count_read
 from timeline.sources.files.remote_path import RemotePath
 
-__all__ = ["Database", "open_database", "reading"]
-
 # A connection stays in one thread: without its locks a table is read in two thirds of the time.
 _UNLOCKED = apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_NOMUTEX
 _ONLY_READING = apsw.SQLITE_OPEN_READONLY | _UNLOCKED

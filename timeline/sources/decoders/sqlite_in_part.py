@@ -12,8 +12,6 @@ import apsw
 from timeline.errors import SourceError
 from timeline.sources.files.remote_path import RemotePath
 
-__all__ = ["remote_pages"]
-
 _SECTOR_BYTES = 4096
 _NUMBERS = itertools.count()
 

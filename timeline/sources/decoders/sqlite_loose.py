@@ -13,8 +13,6 @@ from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.not_given import NO_TIME
 from timeline.sources.decoders.sqlite import Database
 
-__all__ = ["LooseTable"]
-
 UNREADABLE = np.iinfo(np.int64).min + 1
 """What SQL gives for a cell that holds no 64-bit integer."""
 LARGEST_REAL = "9.2e18"

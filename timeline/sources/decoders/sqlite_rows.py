@@ -20,8 +20,6 @@ try:
 except ImportError:
     _rows = None  # type: ignore[assignment]
 
-__all__ = ["column_blocks", "is_compiled"]
-
 _Blocks = Generator[Sequence[npt.NDArray[Any]], None, None]
 BLOCK_ROWS = 8192
 """Rows that are numbers of no column yet: few enough for the processor's own cache."""

@@ -15,8 +15,6 @@ from timeline.frozen import dataclass
 from timeline.sources.common.losses import LossLog
 from timeline.sources.files.opened import UTF8_MARK, open_profile_file
 
-__all__ = ["Lines", "read_lines"]
-
 BLOCK_BYTES = 1 << 21
 LONGEST_LINE_BYTES = 1 << 25
 """A file with longer lines is no text."""

@@ -11,18 +11,6 @@ import msgspec
 
 from timeline.sources.decoders.exported_values import Value
 
-__all__ = [
-    "Complete",
-    "Counter",
-    "Flow",
-    "FlowFinish",
-    "FlowStart",
-    "FlowStep",
-    "Ignored",
-    "Metadata",
-    "Other",
-]
-
 _EMPTY = msgspec.Raw(b"")
 
 

@@ -18,8 +18,6 @@ from timeline.errors import SourceError
 from timeline.frozen import dataclass
 from timeline.sources.files.opened import decompress_stream
 
-__all__ = ["BLOCK_BYTES", "READ_AHEAD_BYTES", "Member", "read_members"]
-
 BLOCK_BYTES = 1 << 20
 TAR_BLOCK_BYTES = 512
 READ_AHEAD_BYTES = 1 << 16

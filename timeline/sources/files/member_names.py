@@ -7,8 +7,6 @@ from pathlib import Path
 from timeline.errors import SourceError
 from timeline.patterns import compile_late
 
-__all__ = ["archive_stem", "is_archive", "is_wanted", "member_parts"]
-
 ARCHIVE_SUFFIXES = (
     ".zip",
     ".tar",

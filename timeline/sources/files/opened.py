@@ -23,27 +23,6 @@ from timeline.units import spell_bytes
 if TYPE_CHECKING:
     from tempfile import TemporaryDirectory
 
-__all__ = [
-    "MOST_POINTER_BYTES",
-    "UTF8_MARK",
-    "decompress_stream",
-    "files_by_name",
-    "find_file",
-    "last_bytes",
-    "lies_there",
-    "open_decompressed",
-    "open_profile_file",
-    "open_regular_file",
-    "read_behind",
-    "read_whole_file",
-    "refuse_pointer",
-    "source_errors_for",
-    "temporary_directory",
-    "uncompressed_database_name",
-    "walk",
-    "without_gz",
-]
-
 BLOCK_BYTES = 256 * 1024
 MAGIC_BYTES = 16
 POINTER_MAGIC = b"version https://"

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-__all__ = ["CountedFile", "are_counted", "count_read", "counting"]
-
 Count = Callable[[int], None]
 _COUNT: ContextVar[Count | None] = ContextVar("count", default=None)
 

@@ -11,8 +11,6 @@ from typing import TypeVar
 from timeline.sources.files.opened import source_errors_for
 from timeline.sources.files.remote_path import RemotePath
 
-__all__ = ["remember_by_directory"]
-
 _Found = TypeVar("_Found")
 
 FRESH_NS = 2 * 10**9

@@ -25,8 +25,6 @@ if sys.platform == "win32":
 else:
     from pathlib import PosixPath as _LocalPath
 
-__all__ = ["RemotePath", "is_url", "not_there", "path_as_shown", "without_credentials"]
-
 _URL = compile_late(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _ONE_SLASH = compile_late(r"(^|::)([A-Za-z][A-Za-z0-9+.-]+):/(?!/)")
 """What a path makes of the two slashes of a URL."""

@@ -28,15 +28,6 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
     from fsspec import AbstractFileSystem
 
-__all__ = [
-    "REQUESTS_AT_ONCE",
-    "Fetching",
-    "Listing",
-    "RemoteTree",
-    "fetching_into",
-    "remote_failures",
-]
-
 REQUESTS_AT_ONCE = 16
 BLOCK_BYTES = 1 << 16
 """What is asked for at once of a file that is read in part."""

@@ -21,8 +21,6 @@ from timeline.sources.files.member_names import is_archive, is_wanted, member_pa
 from timeline.sources.files.opened import decompress_stream, open_regular_file
 from timeline.units import spell_bytes
 
-__all__ = ["Report", "UnpackLimit", "limit_for", "unpack", "unpack_file"]
-
 Report = Callable[[str, int, int], None]
 """Told what is being done, and how much of how much is done."""
 MOST_TIMES_LARGER = 200

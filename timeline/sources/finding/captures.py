@@ -12,6 +12,7 @@ from timeline.errors import NoProfileError, SourceError, did_you_mean
 from timeline.frozen import dataclass
 from timeline.patterns import compile_late
 from timeline.sources import formats
+from timeline.sources.beside.file_kinds import NumberedFile, Use, find_numbered_files
 from timeline.sources.capture import (
     DEVICE_DIRECTORY,
     Capture,
@@ -24,10 +25,7 @@ from timeline.sources.common.json_kinds import JsonKind, kind_of_json
 from timeline.sources.common.msprof_files import plain_name_of_table
 from timeline.sources.files.opened import source_errors_for, walk, without_gz
 from timeline.sources.finding.foreign import NAMED_BESIDE, find_foreign, foreign_files_below
-from timeline.sources.profiler_tables.file_kinds import TableFile, find_table_files
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, PROF, SQLITE
-
-__all__ = ["FoundCaptures", "find_captures"]
 
 _INSIDE_CAPTURES = frozenset(
     {OUTPUT, MINDSTUDIO_OUTPUT, "timeline", "FRAMEWORK", "host", "summary", "data", SQLITE}
@@ -40,7 +38,8 @@ _OF_JOBS = frozenset({FormatKind.LOG, FormatKind.STEPS})
 """Kinds whose files lie in the directory of a job, in `data` there, or in both."""
 _GIVE_WAY = frozenset({FormatKind.STEPS, FormatKind.UNREADABLE})
 """Kinds to which bare tables do not give way."""
-_DECODED_LOG = frozenset({TableFile.AICPU_TEXT})
+_HOST_FILES = frozenset(kind for kind in NumberedFile if kind.use is Use.HOST)
+_DECODED_LOG = {NumberedFile.AICPU_TEXT}
 MOST_RENAMED = 3
 """So many tables with longer names are named."""
 MOST_FOREIGN = 4
@@ -384,14 +383,14 @@ def _without_decoded_logs(captures: list[Capture]) -> list[Capture]:
     Its tasks are read from the log, which knows more of them.
     """
     held = {
-        one: frozenset(find_table_files((one.content,), one.device))
+        one: find_numbered_files((one.content,), one.device).keys() - _HOST_FILES
         for one in captures
         if one.format.kind in _OF_JOBS and one.device is not None
     }
     logs = {
         (parent, one.device)
         for one, files in held.items()
-        if TableFile.AICPU_LOG in files
+        if NumberedFile.AICPU_LOG in files
         for parent in (one.directory, one.directory.parent)
     }
     return [

@@ -18,8 +18,6 @@ from timeline.sources.finding.runs import LONGEST_NS, SAME_RUN_NS, spell_ranks
 from timeline.sources.finding.times import named_time, recorded_time
 from timeline.sources.source import PROF
 
-__all__ = ["drop_copies", "have_same_files"]
-
 _RAW_KINDS = frozenset({FormatKind.RAW, FormatKind.UNREADABLE})
 """What CANN recorded and nothing was made of."""
 MOST_NAMED = 3

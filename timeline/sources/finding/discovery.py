@@ -17,9 +17,9 @@ from pathlib import Path
 from timeline.errors import NoProfileError, SourceError, UsageError, did_you_mean
 from timeline.frozen import dataclass
 from timeline.sources import formats
+from timeline.sources.beside.source import WithCompanionFiles, with_companions
 from timeline.sources.capture import Capture, Claim, Evidence, FormatKind, Root
 from timeline.sources.common.msprof_files import find_sessions
-from timeline.sources.companions.source import WithCompanionFiles, with_companions
 from timeline.sources.files.opened import uncompressed_database_name
 from timeline.sources.files.remote_path import RemotePath
 from timeline.sources.finding.captures import find_captures
@@ -39,8 +39,6 @@ from timeline.sources.finding.runs import (
     spell_ranks,
 )
 from timeline.sources.source import OUTPUT, Source
-
-__all__ = ["FIND_FOR_EXPORT", "Discovered", "FindingOptions", "UnclearCapture", "discover"]
 
 
 @dataclass(frozen=True)

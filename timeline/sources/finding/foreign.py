@@ -15,8 +15,6 @@ from timeline.frozen import dataclass
 from timeline.patterns import compile_late
 from timeline.sources.files.opened import open_profile_file, walk
 
-__all__ = ["NAMED_BESIDE", "find_foreign", "foreign_files_below"]
-
 GLANCE_BYTES = 1 << 16
 MOST_LOOKED_AT = 1_000
 """Files below a directory."""

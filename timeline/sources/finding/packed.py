@@ -33,8 +33,6 @@ from timeline.sources.source import Identity, ReadRequest, Source, SourceAround
 if TYPE_CHECKING:
     from timeline.sources.files.unpacking import Report
 
-__all__ = ["discover_unpacked"]
-
 
 @contextlib.contextmanager
 def discover_unpacked(

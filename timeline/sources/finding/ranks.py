@@ -15,8 +15,6 @@ from timeline.frozen import dataclass
 from timeline.sources.capture import NOT_DISTRIBUTED, Claim, Evidence
 from timeline.sources.finding.runs import spell_ranks
 
-__all__ = ["ResolvedRanks", "count_ranks_on", "resolve_ranks", "tell_apart"]
-
 MOST_NAMED = 4
 """So many captures are named in one message."""
 

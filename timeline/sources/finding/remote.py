@@ -25,8 +25,6 @@ from timeline.sources.files.remote_tree import (
 from timeline.sources.finding.discovery import Discovered
 from timeline.sources.source import ReadRequest, Source, SourceAround
 
-__all__ = ["RemoteSource", "path_of_url", "with_remote_files"]
-
 _OF_THIS_MACHINE = frozenset({"file", "local"})
 _KEPT_RANKS = 16
 """Copies are kept for the next reading while there is room for as many ranks more."""

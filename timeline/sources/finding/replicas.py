@@ -21,8 +21,6 @@ from timeline.sources.common.identity import is_rank
 from timeline.sources.source import PROF, ReadRequest, SourceAround
 from timeline.units import spell_count
 
-__all__ = ["ReplicaSource", "number_replicas"]
-
 MOST_NAMED = 8
 """So many replicas are named in a note."""
 _COORDINATE = compile_late(

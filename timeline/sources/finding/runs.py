@@ -16,19 +16,6 @@ from timeline.sources.capture import NO_EXTENT, Capture, Claim, Extent
 from timeline.sources.files.remote_path import path_as_shown
 from timeline.sources.finding.times import named_time, read_time, recorded_time
 
-__all__ = [
-    "LONGEST_NS",
-    "SAME_RUN_NS",
-    "FoundRun",
-    "Session",
-    "are_certain",
-    "describe_older_runs",
-    "group_into_runs",
-    "group_sessions",
-    "runs_of_one_time",
-    "spell_ranks",
-]
-
 SAME_RUN_NS = 60 * 10**9
 """Captures of different devices whose starts are closer than this belong to one run."""
 LONGEST_NS = 3_600 * 10**9

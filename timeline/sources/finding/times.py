@@ -18,8 +18,6 @@ from timeline.sources.files.opened import files_by_name, find_file
 from timeline.sources.files.remembered import remember_by_directory
 from timeline.sources.source import ReadRequest
 
-__all__ = ["named_time", "read_time", "recorded_time"]
-
 
 def named_time(claim: Claim) -> Extent:
     """The moment in the name of a capture, in the time zone of whoever named it."""

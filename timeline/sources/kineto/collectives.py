@@ -31,8 +31,6 @@ from timeline.sources.kineto.kernel_kinds import (
 from timeline.sources.kineto.operators import innermost_open_at
 from timeline.sources.kineto.tables import NOT_LAUNCHED, RuntimeCalls, ThreadIntervals
 
-__all__ = ["Announcements", "Descriptions", "build_ops", "find_announcing", "find_communicating"]
-
 _ALGORITHM = compile_late(r"_((?:RING|TREE|COLLNET_\w+?|NVLS(?:_TREE)?|PAT)_(?:LL128|LL|SIMPLE))")
 _UNDEFINED = frozenset({"", "undefined"})
 

@@ -27,20 +27,6 @@ from timeline.sources.decoders.trace_events import (
 )
 from timeline.sources.source import ReadRequest
 
-__all__ = [
-    "COLLECTIVES",
-    "KINETO",
-    "LAUNCHING",
-    "KinetoArgs",
-    "KinetoComplete",
-    "KinetoEvent",
-    "KinetoTable",
-    "format_for",
-    "is_known_category",
-    "tables_of",
-    "tell_of_collectives",
-]
-
 _COLLECTIVE = "collective_comm"
 COLLECTIVES = frozenset({_COLLECTIVE, "Communication"})
 """Categories of collectives that a profiler plug-in (mspti of NPUs) or msMonitor records as such.

@@ -34,8 +34,6 @@ from timeline.sources.kineto.header import (
 )
 from timeline.sources.source import Identity, Source
 
-__all__ = ["KINETO"]
-
 _NEVER_KINETO = frozenset({JsonKind.EXECUTION_TRACE, JsonKind.NPU_TRACE})
 """What is told by its content, also where it is named as PyTorch names its traces."""
 _LOOKALIKES = frozenset(

@@ -25,17 +25,6 @@ from timeline.sources.common.json_kinds import (
 from timeline.sources.common.process_groups import ranks_in
 from timeline.sources.files.opened import UTF8_MARK, last_bytes, open_profile_file
 
-__all__ = [
-    "KinetoHeader",
-    "KinetoName",
-    "host_of",
-    "is_named_kineto",
-    "may_hold_several",
-    "place_of",
-    "read_header",
-    "read_name",
-]
-
 MOST_HEAD_BYTES = 1 << 24
 """What stands before the events grows with the number of process groups."""
 _DISTRIBUTED, _BASE = b"distributedInfo", b"baseTimeNanoseconds"

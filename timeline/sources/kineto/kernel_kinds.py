@@ -9,8 +9,6 @@ from timeline.frozen import dataclass
 from timeline.records.collective_kinds import UNKNOWN_OP, spelled_kind
 from timeline.records.kernel_functions import function_parts
 
-__all__ = ["Communication", "communication_of", "function_path", "launched_op"]
-
 _MOST_CACHED = 1 << 14
 
 

@@ -15,8 +15,6 @@ from timeline.sources.decoders.event_columns import ARROW_START, EventColumns
 from timeline.sources.decoders.event_rows import EventRows
 from timeline.sources.kineto.tables import NOT_LAUNCHED, RuntimeCalls, correlations
 
-__all__ = ["ArrowEnds", "Launches", "TaskOrigins", "find_launches"]
-
 _HIGHEST = 1 << 62
 """Ids above this one are no numbers that a program counted."""
 

@@ -10,16 +10,9 @@ from timeline.columns.nesting import latest_open
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import Flows, HostEvents
-from timeline.sources.common.gradient_arrows import gradient_arrows
+from timeline.sources.common.arrows import gradient_arrows
 from timeline.sources.decoders.event_rows import EventRows
 from timeline.sources.kineto.tables import NOT_LAUNCHED, RuntimeCalls, ThreadIntervals
-
-__all__ = [
-    "Numbered",
-    "Operators",
-    "are_operators",
-    "innermost_open_at",
-]
 
 _OPERATOR_CATEGORIES = frozenset({"cpu_op", "operator"})
 _NEVER_LAUNCHING = frozenset(

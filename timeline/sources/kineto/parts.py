@@ -27,8 +27,6 @@ from timeline.sources.kineto.events import KINETO, KinetoTable, tables_of
 from timeline.sources.kineto.header import read_header
 from timeline.sources.kineto.tables import device_ids
 
-__all__ = ["find_parts"]
-
 _BRACKETED = compile_late(r"\[([^\]]+)\]\s*(.*)")
 """How SGLang's merger calls the processes of a rank: [TP00-DP01] 1234."""
 _RANK = compile_late(r"(?i)(?<![a-z])rank[ _-]?(\d{1,9})(?!\d)")

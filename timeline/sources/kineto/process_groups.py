@@ -12,8 +12,6 @@ from timeline.records.tables import GroupMembers
 from timeline.sources.common.process_groups import ProcessGroup, members_of, ranks_in
 from timeline.sources.kineto.collectives import Descriptions
 
-__all__ = ["find_members"]
-
 
 def find_members(
     told: Descriptions,

@@ -19,7 +19,7 @@ from timeline.errors import spell_ids
 from timeline.frozen import dataclass
 from timeline.layers import Layer
 from timeline.printable import printable
-from timeline.records.clock import ClockMove
+from timeline.records.clock import Clock, ClockMove
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import (
     FORWARD_BACKWARD,
@@ -37,9 +37,8 @@ from timeline.records.tables import (
 from timeline.sources.capture import Part
 from timeline.sources.common.counter_events import CounterReader, counters_at
 from timeline.sources.common.flow_events import FlowReader, LaneRows
-from timeline.sources.common.lane_names import LaneNames
 from timeline.sources.common.losses import LossLog
-from timeline.sources.common.profiler_steps import profiler_steps
+from timeline.sources.common.trace_names import LaneNames, profiler_steps
 from timeline.sources.decoders.event_batch import HELD_EVENTS, EventBatch
 from timeline.sources.decoders.event_columns import (
     ARROWS,
@@ -86,10 +85,8 @@ from timeline.sources.kineto.tables import (
     memory_counters,
     most_reserved,
 )
-from timeline.sources.source import Clock, Identity, ReadRequest
+from timeline.sources.source import Identity, ReadRequest
 from timeline.units import spell_count
-
-__all__ = ["KinetoSource", "read_kineto"]
 
 LAUNCH = "ac2g"
 _MEMORY_EVENT = "[memory]"

@@ -17,30 +17,13 @@ from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import RUNTIME, Allocations, FlowEnd, Flows, HostEvents, Spans, Tasks
 from timeline.records.task_kinds import COPY_TYPES, drive_communication, have_type
+from timeline.sources.common.arrows import build_arrows
 from timeline.sources.common.counter_events import CounterEvents
-from timeline.sources.common.launch_arrows import build_arrows
 from timeline.sources.decoders.event_columns import ArgValues
 from timeline.sources.decoders.event_rows import EventRows
 from timeline.sources.decoders.exported_values import number
 from timeline.sources.kineto.events import KinetoTable
 from timeline.sources.source import ReadRequest
-
-__all__ = [
-    "MEMORY",
-    "NOT_LAUNCHED",
-    "MemoryChanges",
-    "RuntimeCalls",
-    "ThreadIntervals",
-    "clip_overruns",
-    "correlation_ids",
-    "correlations",
-    "device_ids",
-    "device_table",
-    "external_ids",
-    "host_table",
-    "memory_counters",
-    "most_reserved",
-]
 
 PYTHON = "Python"
 """What torch_npu calls the process of the same events."""

@@ -24,7 +24,9 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.sources.common.framework_raw import tensors_of
+from timeline.sources.beside.file_kinds import CPU_LAYER
+from timeline.sources.beside.framework import spell_tensors, tensors_of
+from timeline.sources.beside.step_trace import GROUP
 from timeline.sources.common.losses import LossLog, counted_losses
 from timeline.sources.decoders.event_batch import HELD_EVENTS, EventBatch
 from timeline.sources.decoders.event_columns import COMPLETE, EventColumns
@@ -32,11 +34,7 @@ from timeline.sources.decoders.event_format import WHOLE_ARGS, EventFormat
 from timeline.sources.decoders.event_rows import EventRows
 from timeline.sources.decoders.json_events import look_for_metadata, read_events
 from timeline.sources.decoders.trace_events import Complete, Ignored, Other
-from timeline.sources.mindspore.device_rows import AI_CORE, AI_CPU
-from timeline.sources.mindspore.framework_table import OperatorShapes
-from timeline.sources.mindspore.step_ticks import GROUP
-
-__all__ = ["Display", "names_its_rows", "read_display"]
+from timeline.sources.mindspore.records_builder import AI_CORE, AI_CPU
 
 
 class DisplayComplete(Complete, gc=False, tag_field="ph", tag="X"):
@@ -52,7 +50,6 @@ class _Label(Ignored, gc=False, tag_field="ph", tag="M"):
 DISPLAY: EventFormat[DisplayComplete | _Label] = EventFormat(DisplayComplete | _Label | Other)
 
 
-HOST_LAYER = "CPU OP"
 _METADATA_LOOKED_AT = 64
 _STREAM = compile_late(r"(?:Stream #?)?([0-9]{1,18})")
 _LAST_NUMBER = compile_late(r"([0-9]{1,18})[^0-9]*$")
@@ -201,14 +198,9 @@ class _Tables:
         if found is None:
             if not args:
                 return NO_NAME, NO_NAME, NO_NAME, NO_NAME
-            shapes, code = OperatorShapes.of(tensors_of(args)), self._strings.code
-            kind = args.get("type")
-            found = (
-                code(kind if isinstance(kind, str) else ""),
-                code(shapes.inputs),
-                code(shapes.outputs),
-                code(shapes.types),
-            )
+            kind, code = args.get("type"), self._strings.code
+            inputs, outputs, types = map(code, spell_tensors(tensors_of(args)))
+            found = code(kind if isinstance(kind, str) else ""), inputs, outputs, types
             self._known[name] = found
         return found
 
@@ -221,7 +213,7 @@ class _Tables:
 
     def _add_host(self, events: EventRows) -> None:
         values = events.spans() | {
-            "layer": constant(self._strings.code(HOST_LAYER), len(events), np.int32),
+            "layer": constant(self._strings.code(CPU_LAYER), len(events), np.int32),
             "thread": events.by_lane(np.int64, lambda _, thread: _thread(thread)),
             "name": self._names(events, events.objects(WHOLE_ARGS)),
         }

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from timeline.patterns import compile_late
+from timeline.records.clock import Clock
+from timeline.sources.beside.file_kinds import UNNUMBERED, UNUSED_NUMBERED, numbers_in, table_number
 from timeline.sources.capture import (
     Capture,
     CaptureFile,
@@ -22,23 +24,11 @@ from timeline.sources.common.device_clock import read_hardware_log_clock
 from timeline.sources.common.identity import find_evidence_in_names, make_claim
 from timeline.sources.files.opened import find_file, source_errors_for, without_gz
 from timeline.sources.files.remembered import remember_by_directory
-from timeline.sources.profiler_tables.file_kinds import numbers_in, table_number
-from timeline.sources.source import Clock, Identity, Source
+from timeline.sources.source import Identity, Source
 
 if TYPE_CHECKING:
     from timeline.records.vendor import UnusedFile
 
-__all__ = [
-    "MINDSPORE_RAW",
-    "MINDSPORE_TABLES",
-    "MINDSPORE_TEXT",
-    "UNNUMBERED",
-    "table_ids",
-    "text_ids",
-]
-
-UNNUMBERED = "hccl_info"
-"""The directory of communication of one rank, whose id it does not tell."""
 _TEXT = compile_late(
     r"(?:output_timeline_data_(?P<id>0|[1-9]\d{0,8})\.txt"
     r"|(?:ascend_)?timeline_display_(?P<other>0|[1-9]\d{0,8})\.json)",
@@ -50,47 +40,35 @@ _LOG = compile_late(
 )
 """The raw files of MindSpore 0.x and 1.x, which need no export."""
 _SLICE = compile_late(r".+\.slice_\d+", re.ASCII)
-_UNUSED = {
-    "output_op_compute_time_{}.txt": "mean times of operators",
-    "output_op_compute_time_detail_{}.txt": "mean times of operators",
-    "output_format_data_hwts_{}.txt": "the log of the device, decoded",
-    "minddata_pipeline_summary_{}.json": "sums of the data pipeline",
-    "memory_usage_summary_{}.json": "the peaks of graphs, rounded to GB",
-    "memory_usage_details_{}.json": "the memory of graphs, rounded to GB",
-    "pynative_op_intermediate_{}_type.csv": "sums of host operators",
-}
-"""Files beside text and tables that are not used, by the id in their names."""
 
 
 @remember_by_directory
-def text_ids(directory: Path) -> list[int]:
-    """The ids in the names of MindSpore's text files in a directory, ascending.
-
-    Raises:
-        SourceError: the directory cannot be read.
-    """
-    return _ids_among(_names_in(directory), _TEXT)
+def _text_ids(directory: Path) -> list[int]:
+    return _ids_in(directory, _TEXT)
 
 
 @remember_by_directory
 def _log_ids(directory: Path) -> list[int]:
-    return _ids_among(_names_in(directory), _LOG)
+    return _ids_in(directory, _LOG)
 
 
-def table_ids(directory: Path) -> list[int]:
-    """Return the ids in the names of small tables in a directory, ascending."""
+def _table_ids(directory: Path) -> list[int]:
     return sorted(numbers_in(directory))
 
 
-def _names_in(directory: Path) -> list[str]:
+def _ids_in(directory: Path, pattern: re.Pattern[str]) -> list[int]:
+    """Return the ids in the names of files in a directory, ascending.
+
+    Raises:
+        SourceError: the directory cannot be read.
+    """
     with source_errors_for(directory):
-        return [path.name for path in directory.iterdir()]
+        return _ids_among((path.name for path in directory.iterdir()), pattern)
 
 
 def _ids_among(names: Iterable[str], pattern: re.Pattern[str]) -> list[int]:
-    return sorted(
-        {_id_in(match) for name in names if (match := pattern.fullmatch(without_gz(name)))}
-    )
+    matches = (pattern.fullmatch(without_gz(name)) for name in names)
+    return sorted({_id_in(match) for match in matches if match})
 
 
 def _id_in(match: re.Match[str]) -> int:
@@ -99,7 +77,7 @@ def _id_in(match: re.Match[str]) -> int:
 
 
 def _capture_of(file: CaptureFile, found: Format, pattern: re.Pattern[str]) -> list[Capture]:
-    """The capture of the id in the name of a file."""
+    """Return the capture of the id in the name of a file."""
     match = pattern.fullmatch(file.name)
     directory = file.path.parent
     return [Capture(found, directory, directory, _id_in(match))] if match else []
@@ -136,9 +114,7 @@ def _file_of_text(file: CaptureFile) -> list[Capture]:
 def _read_text(claim: Claim, identity: Identity) -> Source:
     from timeline.sources.mindspore.text_source import MindSporeTextSource
 
-    capture = claim.capture
-    assert capture.device is not None
-    return MindSporeTextSource(identity, claim.clock, capture.content, capture.device)
+    return MindSporeTextSource(identity, claim.clock, claim.capture)
 
 
 def _unused_beside_text(capture: Capture) -> Iterator[UnusedFile]:
@@ -146,7 +122,7 @@ def _unused_beside_text(capture: Capture) -> Iterator[UnusedFile]:
 
     yield from _unused_of_id(capture)
     unnumbered = capture.content / UNNUMBERED
-    if unnumbered.is_dir() and len(text_ids(capture.content)) > 1:
+    if unnumbered.is_dir() and len(_text_ids(capture.content)) > 1:
         what = "tasks of communication, whose rank the directory does not tell"
         yield UnusedFile(unnumbered.name, what)
 
@@ -154,7 +130,7 @@ def _unused_beside_text(capture: Capture) -> Iterator[UnusedFile]:
 def _unused_of_id(capture: Capture) -> Iterator[UnusedFile]:
     from timeline.records.vendor import UnusedFile
 
-    for template, what in _UNUSED.items():
+    for template, what in UNUSED_NUMBERED.items():
         held = find_file(capture.content, template.format(capture.device))
         if held is not None:
             yield UnusedFile(held.name, what)
@@ -166,7 +142,7 @@ MINDSPORE_TEXT = Format(
     recognise=_recognise_text,
     recognise_file=_file_of_text,
     identify=_identify,
-    ids=text_ids,
+    ids=_text_ids,
     read_with=_read_text,
     unused=_unused_beside_text,
     lies_beside=True,
@@ -207,9 +183,7 @@ def _file_of_tables(file: CaptureFile) -> list[Capture]:
 def _read_tables(claim: Claim, identity: Identity) -> Source:
     from timeline.sources.mindspore.text_source import MindSporeTablesSource
 
-    capture = claim.capture
-    assert capture.device is not None
-    return MindSporeTablesSource(identity, claim.clock, capture.content, capture.device)
+    return MindSporeTablesSource(identity, claim.clock, claim.capture)
 
 
 MINDSPORE_TABLES = Format(
@@ -218,7 +192,7 @@ MINDSPORE_TABLES = Format(
     recognise=_recognise_tables,
     recognise_file=_file_of_tables,
     identify=_identify,
-    ids=table_ids,
+    ids=_table_ids,
     read_with=_read_tables,
     unused=_unused_of_id,
     lies_beside=True,
@@ -243,9 +217,7 @@ def _file_of_log(file: CaptureFile) -> list[Capture]:
 def _read_log(claim: Claim, identity: Identity) -> Source:
     from timeline.sources.mindspore.raw_source import MindSporeRawSource
 
-    capture = claim.capture
-    assert capture.device is not None
-    return MindSporeRawSource(identity, claim.clock, capture.content, capture.device)
+    return MindSporeRawSource(identity, claim.clock, claim.capture)
 
 
 MINDSPORE_RAW = Format(

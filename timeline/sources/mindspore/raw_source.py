@@ -10,10 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.columns import Bool, Codes, Int64
+from timeline.columns.group_by import count_turns, group_numbers
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError
 from timeline.frozen import dataclass
 from timeline.patterns import compile_late
+from timeline.records.clock import Clock
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import (
     CommunicationOps,
@@ -25,17 +27,14 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.sources.common.decimals import whole_number
+from timeline.sources.beside.file_kinds import NumberedFile, find_numbered_files
+from timeline.sources.beside.framework import read_descriptions, read_tasks
+from timeline.sources.beside.step_trace import GROUP, StepTicks
+from timeline.sources.capture import Capture
 from timeline.sources.common.losses import LossLog, counted_losses
-from timeline.sources.files.opened import open_regular_file, read_whole_file, source_errors_for
-from timeline.sources.mindspore.device_rows import AI_CORE
-from timeline.sources.mindspore.format import MINDSPORE_RAW
-from timeline.sources.mindspore.records_builder import RecordsBuilder
-from timeline.sources.mindspore.step_ticks import GROUP, StepTicks
-from timeline.sources.profiler_tables.file_kinds import TableFile, TableFiles, find_table_files
-from timeline.sources.source import Clock, Identity, ReadRequest
-
-__all__ = ["MindSporeRawSource"]
+from timeline.sources.files.opened import open_regular_file, source_errors_for
+from timeline.sources.mindspore.records_builder import AI_CORE, RecordsBuilder
+from timeline.sources.source import Identity, ReadRequest
 
 HARDWARE_EVENT = np.dtype(
     [
@@ -55,21 +54,24 @@ TASK_START, TASK_END = 0, 1
 _KIND = 7
 """Bits of the kind; the others are a warning and a rolling count."""
 _SLICE = compile_late(r".*\.slice_(\d+)")
-_OPERATOR = compile_late(r"op_name:(\S+) op_type:(\S+)")
 
 
 @dataclass(frozen=True)
 class MindSporeRawSource:
-    """The raw files of one device id in one directory, and in the `data` inside it.
-
-    number: the id in the names of the files.
-    """
+    """The raw files of one device id in one directory, and in the `data` inside it."""
 
     identity: Identity
     clock: Clock
-    directory: Path
-    number: int
-    layout: str = MINDSPORE_RAW.name
+    capture: Capture
+
+    @property
+    def layout(self) -> str:
+        """The name of the format."""
+        return self.capture.format.name
+
+    @property
+    def _directories(self) -> tuple[Path, Path]:
+        return self.capture.content, self.capture.content / "data"
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -79,8 +81,8 @@ class MindSporeRawSource:
     def _slices(self, kind: str) -> tuple[Path, ...]:
         found = [
             (int(match[1]), path)
-            for directory in (self.directory, self.directory / "data")
-            for path in directory.glob(f"{kind}.{self.number}.slice_*")
+            for directory in self._directories
+            for path in directory.glob(f"{kind}.{self.capture.device}.slice_*")
             if (match := _SLICE.fullmatch(path.name))
         ]
         return tuple(path for _, path in sorted(found))
@@ -92,13 +94,15 @@ class MindSporeRawSource:
         return self._slices("training_trace.*.dev.*")
 
     def _tasks(self) -> tuple[Path, ...]:
-        return self._tables().get(TableFile.TASK_DESCRIPTIONS, ())
+        return self._described(NumberedFile.TASK_DESCRIPTIONS)
 
     def _operators(self) -> tuple[Path, ...]:
-        return self._tables().get(TableFile.GRAPH_DESCRIPTIONS, ())
+        return self._described(NumberedFile.GRAPH_DESCRIPTIONS)
 
-    def _tables(self) -> TableFiles:
-        return find_table_files((self.directory, self.directory / "data"), self.number)
+    def _described(self, kind: NumberedFile) -> tuple[Path, ...]:
+        number = self.capture.device
+        assert number is not None
+        return find_numbered_files(self._directories, number).get(kind, ())
 
     def read(self, wanted: ReadRequest) -> Records:
         """Read at least what is wanted.
@@ -185,33 +189,27 @@ class _Operators:
     def of(
         cls, task_paths: Sequence[Path], type_paths: Sequence[Path], strings: StringPool
     ) -> _Operators:
-        """Read lines of `name blocks task stream`, and of `op_name:.. op_type:..`.
+        """Read what the framework describes; tables count what of it is damaged.
 
         Task ids alone name an operator: the stream of the framework is not that of the hardware.
         """
-        types = dict(match for text in _texts(type_paths) for match in _OPERATOR.findall(text))
+        described = (one for path in type_paths for one in read_descriptions(path, LossLog(path)))
+        types = {name: kind for name, (kind, _) in described}
         count = np.iinfo(np.uint16).max + 1
         name, op_type = np.zeros(count, np.int32), np.zeros(count, np.int32)
         blocks, several = np.full(count, NO_ID), np.zeros(count, np.bool_)
-        for line in (line for text in _texts(task_paths) for line in text.splitlines()):
-            cells = line.rsplit(None, 3)
-            if len(cells) != 4:
-                continue
-            own_blocks, task, _ = map(whole_number, cells[1:])
-            if own_blocks is not None and task is not None and 0 <= task < count:
-                code = strings.code(cells[0])
+        tasks = (one for path in task_paths for one in read_tasks(path, LossLog(path)))
+        for operator, own_blocks, task, _ in tasks:
+            if 0 <= task < count:
+                code = strings.code(operator)
                 several[task] |= name[task] not in (NO_NAME, code)
                 name[task], blocks[task] = code, own_blocks
-                op_type[task] = strings.code(types.get(cells[0], ""))
+                op_type[task] = strings.code(types.get(operator, ""))
         return cls(
             np.where(several, NO_NAME, name).astype(np.int32),
             np.where(several, NO_NAME, op_type).astype(np.int32),
             np.where(several, NO_ID, blocks),
         )
-
-
-def _texts(paths: Sequence[Path]) -> list[str]:
-    return [read_whole_file(path).decode("utf-8", "replace") for path in paths]
 
 
 def _tasks_of(
@@ -255,13 +253,11 @@ def _paired(
     order = np.argsort(key, kind="stable")
     marks, key = marks[order], key[order]
     is_start = (marks["kind"] & _KIND) == TASK_START
-    group = np.cumsum(np.concatenate([[False], key[1:] != key[:-1]])) if len(key) else key
+    group = group_numbers(len(key), [key])
     lone = ~is_start & _below_all_before(np.where(is_start, 1, -1), group)
     start_at, end_at = np.flatnonzero(is_start), np.flatnonzero(~is_start & ~lone)
-    start_number, end_number = _numbers(group[start_at]), _numbers(group[end_at])
-    many = len(marks) + 1
-    place = np.searchsorted(
-        group[start_at] * many + start_number, group[end_at] * many + end_number
+    starts, ends = (
+        group[at] * (len(marks) + 1) + count_turns(group[at]) for at in (start_at, end_at)
     )
     unfinished = len(start_at) - len(end_at)
     halves = {
@@ -269,7 +265,7 @@ def _paired(
         "ends of device tasks whose start is not in the capture": int(lone.sum()),
     }
     return (
-        marks[start_at[place]],
+        marks[start_at[np.searchsorted(starts, ends)]],
         marks[end_at],
         counted_losses(halves, rank, OmissionCode.UNPAIRED),
     )
@@ -288,15 +284,6 @@ def _below_all_before(change: Int64, group: Int64) -> Bool:
     before = np.concatenate([[0], lowest[:-1]])
     before[first] = 0
     return np.asarray(lowest < before)
-
-
-def _numbers(group: Int64) -> Int64:
-    """The place of each row among those of its group; groups are in order."""
-    if not len(group):
-        return group
-    first = np.flatnonzero(np.concatenate([[True], group[1:] != group[:-1]]))
-    counts = np.diff(np.append(first, len(group)))
-    return np.arange(len(group)) - np.repeat(first, counts)
 
 
 TRAINING_EVENT = np.dtype([("tag", "<u8"), ("task", "<u2"), ("stream", "<u2"), ("tick", "<u8")])
@@ -351,15 +338,10 @@ def _reduces(
     step: Int64, stream: Int64, time_ns: Int64, strings: StringPool
 ) -> tuple[StepParts, CommunicationOps, int]:
     """Marks of a step and stream in pairs of start and end; also how many have no partner."""
-    if not len(step):
-        return StepParts.empty(), CommunicationOps.empty(), 0
     order = np.lexsort((np.arange(len(step)), stream, step))
     step, stream, time_ns = step[order], stream[order], time_ns[order]
-    new = np.concatenate([[True], (step[1:] != step[:-1]) | (stream[1:] != stream[:-1])])
-    first = np.flatnonzero(new)
-    sizes = np.diff(np.append(first, len(step)))
-    number = np.arange(len(step)) - np.repeat(first, sizes)
-    starts = np.flatnonzero((number % 2 == 0) & (number + 1 < np.repeat(sizes, sizes)))
+    number = count_turns(step, stream)
+    starts = np.flatnonzero((number[:-1] % 2 == 0) & (number[1:] == number[:-1] + 1))
     count = len(starts)
     shared = {
         "start_ns": time_ns[starts],
@@ -369,10 +351,8 @@ def _reduces(
     }
     named = zip(stream[starts].tolist(), (number[starts] // 2).tolist(), strict=True)
     names = strings.codes(f"stream_{stream_id}_{place}" for stream_id, place in named)
-    in_step = np.concatenate([[True], step[starts][1:] != step[starts][:-1]])
-    begin = np.flatnonzero(in_step)
-    place = np.arange(count) - np.repeat(begin, np.diff(np.append(begin, count)))
-    parts = StepParts.of(count, shared | {"number": place, "kind": np.full(count, StepPart.REDUCE)})
+    numbered = {"number": count_turns(step[starts]), "kind": np.full(count, StepPart.REDUCE)}
+    parts = StepParts.of(count, shared | numbered)
     group = np.full(count, strings.code(GROUP))
     ops = CommunicationOps.of(count, shared | {"name": names, "group": group})
     return parts, ops, len(step) - 2 * count

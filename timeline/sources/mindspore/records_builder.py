@@ -1,16 +1,23 @@
-"""The records of one rank while its tables are read, one after the other."""
+"""The records of one rank of MindSpore while its files are read, one after the other."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import msgspec
 import numpy as np
 
+from timeline.columns.columns import Bool, Codes, Int64
+from timeline.columns.constant import constant
 from timeline.columns.intervals import open_at
-from timeline.records.not_given import NO_GRAPH
+from timeline.columns.strings import StringPool
+from timeline.errors import SourceError
+from timeline.frozen import dataclass
+from timeline.patterns import compile_late
+from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import (
     CommunicationOps,
     Omission,
@@ -20,12 +27,173 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
+from timeline.sources.beside.file_kinds import UNNUMBERED
+from timeline.sources.beside.framework import describe_operators, read_framework_table
+from timeline.sources.beside.step_trace import GROUP, StepTicks
+from timeline.sources.capture import Capture
+from timeline.sources.common.decimals import interval_ns
 from timeline.sources.common.losses import LossLog, counted_losses
-from timeline.sources.mindspore.framework_table import describe_operators, read_framework_table
-from timeline.sources.mindspore.hccl_files import find_repeated, read_hccl_files
-from timeline.sources.mindspore.step_ticks import StepTicks
+from timeline.sources.decoders.exported_values import number, text
+from timeline.sources.files.opened import read_whole_file
 
-__all__ = ["RecordsBuilder", "find_main_graph", "with_iterations", "with_known_graphs"]
+AI_CORE, AI_CPU = "AI_CORE", "AI_CPU"
+"""Types of device tasks."""
+_HEXADECIMAL = compile_late(r"0[xX][0-9a-fA-F]{1,16}")
+_EMPTY = msgspec.Raw(b"")
+
+
+class _Event(msgspec.Struct, gc=False):
+    name: str = ""
+    tid: int | str | float | None = None
+    ts: msgspec.Raw = _EMPTY
+    dur: msgspec.Raw = _EMPTY
+    args: dict[str, Any] | None = None
+
+
+class _File(msgspec.Struct):
+    traceEvents: list[_Event] = []  # noqa: N815 - the key of the format
+
+
+_decode = msgspec.json.Decoder(_File | list[_Event]).decode
+_SUFFIXES = (".json", ".trace")
+
+
+@dataclass(frozen=True)
+class HcclRuns:
+    """The communication ops of a rank, each from its first to its last task, and their tasks."""
+
+    ops: CommunicationOps
+    planes: PlaneTasks
+    omissions: tuple[Omission, ...] = ()
+
+
+def find_hccl_files(capture: Capture) -> tuple[Path, ...]:
+    """Return the files of the rank whose id is in the name of their directory.
+
+    A name without an id means the only rank of the directory.
+    """
+    directory, ids = capture.content, capture.format.ids
+    directories = [directory / f"{UNNUMBERED}_{capture.device}"]
+    unnumbered = directory / UNNUMBERED
+    if unnumbered.is_dir() and ids is not None and ids(directory) == [capture.device]:
+        directories.append(unnumbered)
+    held = (path for one in directories for path in one.glob("**/*.*"))
+    return tuple(sorted(path for path in held if path.suffix in _SUFFIXES))
+
+
+def read_hccl_files(
+    paths: Sequence[Path], strings: StringPool, rank: int, *, with_planes: bool
+) -> HcclRuns:
+    """Read all runs; times are microseconds of the device clock.
+
+    A file that cannot be read is counted with the first one's name.
+    """
+    ops, planes, bad = [], [], []
+    timeless = 0
+    for path in paths:
+        try:
+            document = _decode(read_whole_file(path))
+        except (SourceError, msgspec.DecodeError, UnicodeDecodeError):
+            bad.append(path)
+            continue
+        events = document if isinstance(document, list) else document.traceEvents
+        tasks = _planes(events, strings, strings.code(_op_name(path)))
+        good = (tasks.start_ns != NO_TIME) & (tasks.end_ns >= tasks.start_ns)
+        tasks = tasks.take(good)
+        timeless += int(np.count_nonzero(~good))
+        if len(tasks):
+            ops.append(_op(tasks, strings))
+            planes.append(tasks)
+        elif good.all():
+            bad.append(path)
+    lost = counted_losses({"HCCL tasks without a valid time": timeless}, rank, OmissionCode.NO_TIME)
+    if bad:
+        first = "/".join(bad[0].parts[-3:])
+        reason = f"HCCL files that hold no tasks or are broken, the first {first}"
+        lost += counted_losses({reason: len(bad)}, rank, OmissionCode.DAMAGED)
+    return HcclRuns(
+        CommunicationOps.concat(ops),
+        PlaneTasks.concat(planes) if with_planes else PlaneTasks.empty(),
+        lost,
+    )
+
+
+def _op_name(path: Path) -> str:
+    """The directory of an op is named after it; files may also lie in one directory."""
+    return path.stem if path.parent.name.startswith(UNNUMBERED) else path.parent.name
+
+
+def _op(tasks: PlaneTasks, strings: StringPool) -> CommunicationOps:
+    return CommunicationOps.of(
+        1,
+        {
+            "start_ns": [tasks.start_ns.min()],
+            "end_ns": [tasks.end_ns.max()],
+            "group": [strings.code(GROUP)],
+            "name": [tasks.op[0]],
+        },
+    )
+
+
+def _planes(events: Sequence[_Event], strings: StringPool, op: int) -> PlaneTasks:
+    start_ns, end_ns = interval_ns([event.ts for event in events], [event.dur for event in events])
+    args, count = [event.args or {} for event in events], len(events)
+    bandwidths = [_first(arg, "bandwidth(GB/s)", "bandwidth") for arg in args]
+
+    def codes(*names: str) -> Codes:
+        return strings.codes(_text(_first(arg, *names)) for arg in args)
+
+    def ids(*names: str) -> Int64:
+        return np.array([_number(_first(arg, *names)) for arg in args], np.int64)
+
+    return PlaneTasks.of(
+        count,
+        {
+            "start_ns": start_ns,
+            "end_ns": end_ns,
+            "group": constant(strings.code(GROUP), count, np.int32),
+            "plane": [number(event.tid, NO_ID) for event in events],
+            "name": strings.codes(event.name for event in events),
+            "op": constant(op, count, np.int32),
+            "source_rank": ids("src rank"),
+            "target_rank": ids("dst rank"),
+            "size_bytes": ids("size(Byte)", "size"),
+            "notify": codes("notify id", "notify_id"),
+            "transport": codes("transport type"),
+            "link": codes("link type"),
+            "data_type": codes("data type"),
+            "bandwidth": [
+                value if isinstance(value, (int, float)) else np.nan for value in bandwidths
+            ],
+        },
+    )
+
+
+def _first(args: dict[str, Any], *names: str) -> Any:
+    return next((args[name] for name in names if name in args), None)
+
+
+def _text(value: Any) -> str:
+    return text(value) if isinstance(value, (str, int, float)) else ""
+
+
+def _number(value: Any) -> int:
+    """An id or size, which some versions write in hexadecimal."""
+    if isinstance(value, str) and _HEXADECIMAL.fullmatch(value):
+        value = int(value, 16)
+    return number(value, NO_ID) if isinstance(value, (str, int, float)) else NO_ID
+
+
+def find_repeated(reduces: CommunicationOps, ops: CommunicationOps) -> Bool:
+    """Which reduces of the step trace share a moment with an op, which tells the same."""
+    if not len(ops):
+        return np.zeros(len(reduces), np.bool_)
+    order = np.argsort(ops.start_ns, kind="stable")
+    latest_end_ns = np.maximum.accumulate(ops.end_ns[order])
+    begun = np.searchsorted(ops.start_ns[order], reduces.end_ns, side="left") - 1
+    repeated: Bool = (begun >= 0) & (latest_end_ns[np.maximum(begun, 0)] > reduces.start_ns)
+    return repeated
+
 
 _Table = TypeVar("_Table", Tasks, CommunicationOps, PlaneTasks)
 
@@ -106,9 +274,9 @@ class RecordsBuilder:
             ops = ops.take(~find_repeated(ops, old))
         self.records = replace(self.records, ops=CommunicationOps.concat([old, ops]))
 
-    def add_hccl(self, paths: Sequence[Path], *, with_planes: bool) -> None:
+    def add_hccl(self, capture: Capture, *, with_planes: bool) -> None:
         """Take the communication ops and tasks that HCCL recorded, which are finer than reduces."""
-        records = self.records
+        records, paths = self.records, find_hccl_files(capture)
         runs = read_hccl_files(paths, records.strings, records.rank, with_planes=with_planes)
         self.report(runs.omissions)
         self.add_ops(runs.ops, better=True)

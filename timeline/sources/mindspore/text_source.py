@@ -7,27 +7,114 @@ from pathlib import Path
 
 import numpy as np
 
+from timeline.columns.columns import Int64, TableBuilder
+from timeline.columns.constant import constant
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError, spell_ids
 from timeline.frozen import dataclass
 from timeline.layers import Layer
+from timeline.records.clock import Clock
 from timeline.records.not_given import NO_ID, NO_TIME
-from timeline.records.tables import CommunicationOps, Omission, OmissionCode, Records, Steps
+from timeline.records.tables import CommunicationOps, Omission, OmissionCode, Records, Steps, Tasks
 from timeline.sources.ascend_trace.reader import TraceFiles, read_trace
-from timeline.sources.common.decimals import moment_ns
-from timeline.sources.common.losses import counted_losses
+from timeline.sources.beside.step_trace import StepTicks, read_step_ticks
+from timeline.sources.capture import Capture
+from timeline.sources.common.decimals import interval_ns_of_milliseconds, moment_ns, moments_ns
+from timeline.sources.common.losses import LossLog, counted_losses
+from timeline.sources.decoders.csv_blocks import Block, RowShape, read_blocks, read_last_cells
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import find_file, read_whole_file
-from timeline.sources.mindspore.device_rows import read_aicpu_rows, read_device_rows
 from timeline.sources.mindspore.display import Display, names_its_rows, read_display
-from timeline.sources.mindspore.format import MINDSPORE_TABLES, MINDSPORE_TEXT, table_ids, text_ids
-from timeline.sources.mindspore.hccl_files import find_hccl_files
-from timeline.sources.mindspore.records_builder import RecordsBuilder
-from timeline.sources.mindspore.step_ticks import StepTicks, read_step_ticks
-from timeline.sources.source import Clock, Identity, ReadRequest
+from timeline.sources.mindspore.records_builder import (
+    AI_CORE,
+    AI_CPU,
+    RecordsBuilder,
+    find_hccl_files,
+)
+from timeline.sources.source import Identity, ReadRequest
 from timeline.units import spell_bytes
 
-__all__ = ["CutOff", "MindSporeTablesSource", "MindSporeTextSource", "cut_off_by_limit"]
+_FIELDS = ("op_name", "stream_id", "start_time", "duration")
+_NO_LENGTH = b"N/A"
+
+
+def read_device_rows(
+    path: Path, strings: StringPool, rank: int
+) -> tuple[Tasks, tuple[Omission, ...]]:
+    """Read the AI Core tasks: name, stream, start and duration by line.
+
+    Both times are milliseconds, whatever unit the header names (MindSpore 2.1 and 2.2 write "us"
+    above milliseconds). A line is split from its end, because older versions do not quote names.
+
+    Raises:
+        SourceError: the file cannot be read, is empty, or holds no line of that shape.
+    """
+    damage = LossLog(path)
+    builder = TableBuilder(Tasks)
+    for block in read_last_cells(path, _FIELDS, damage):
+        lengths = [cell or _NO_LENGTH for cell in block.cells("duration")]
+        start_ns, end_ns = interval_ns_of_milliseconds(block.cells("start_time"), lengths)
+        good = start_ns != NO_TIME
+        damage.add_lines("rows without a start and a duration", block.lines[~good])
+        columns = {
+            "start_ns": start_ns,
+            "end_ns": end_ns,
+            "stream": block.integers("stream_id", NO_ID),
+            "name": block.codes("op_name", strings, str.strip),
+            "task_type": constant(strings.code(AI_CORE), len(block), np.int32),
+            "compute": constant(True, len(block), np.bool_),
+        }
+        builder.add(Tasks.of(len(block), columns).take(good))
+    tasks = builder.build()
+    if not len(tasks) and damage.rows:
+        raise SourceError(
+            path,
+            f"holds no device task: none of its lines has {len(_FIELDS)} fields with two times.",
+            do="Expected op_name, stream_id, start_time(ms), duration(ms).",
+        )
+    return tasks, damage.omissions(rank)
+
+
+def read_aicpu_rows(
+    path: Path, strings: StringPool, rank: int
+) -> tuple[Tasks, tuple[Omission, ...]]:
+    """Read the AI CPU tasks.
+
+    Start and end are microseconds of the device clock; MindSpore 2.1 and 2.2, which call the
+    second column op_type, write milliseconds, and an end that includes the wait before the start,
+    so there the execution time is the duration.
+
+    Raises:
+        SourceError: the file cannot be read or has no column of starts.
+    """
+    damage = LossLog(path)
+    builder = TableBuilder(Tasks)
+    for block in read_blocks(path, None, ("run_start",), damage, RowShape.ENDED):
+        start_ns, end_ns = _times_ns(block)
+        good = (start_ns != NO_TIME) & (end_ns != NO_TIME)
+        damage.add_lines("rows without a start and an end", block.lines[~good])
+        names = block.codes(
+            "kernel_type" if "kernel_type" in block else "op_type", strings, str.strip
+        )
+        columns = {
+            "start_ns": start_ns,
+            "end_ns": end_ns,
+            "name": names,
+            "op_type": names,
+            "task_type": constant(strings.code(AI_CPU), len(block), np.int32),
+            "compute": constant(True, len(block), np.bool_),
+        }
+        builder.add(Tasks.of(len(block), columns).take(good))
+    return builder.build(), damage.omissions(rank)
+
+
+def _times_ns(block: Block) -> tuple[Int64, Int64]:
+    starts = block.cells("run_start")
+    if "op_type" in block:
+        lengths = [cell or _NO_LENGTH for cell in block.cells("execution_time")]
+        return interval_ns_of_milliseconds(starts, lengths)
+    return moments_ns(starts), moments_ns(block.cells("run_end"))
+
 
 _DISPLAYS = ("ascend_timeline_display", "timeline_display")
 _SUMMARIES = {
@@ -89,16 +176,16 @@ def cut_off_by_limit(
 
 @dataclass(frozen=True)
 class MindSporeTextSource:
-    """The files of one id in a `profiler` directory, all on the clock of its device.
-
-    number: the id in the names of the files.
-    """
+    """The files of one id in a `profiler` directory, all on the clock of its device."""
 
     identity: Identity
     clock: Clock
-    directory: Path
-    number: int
-    layout: str = MINDSPORE_TEXT.name
+    capture: Capture
+
+    @property
+    def layout(self) -> str:
+        """The name of the format."""
+        return self.capture.format.name
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -115,13 +202,10 @@ class MindSporeTextSource:
             self._file("framework_raw_{}.csv"),
         )
         named = [path for path in (*chosen, *shared) if path is not None]
-        return (*named, *self._hccl_files())
-
-    def _hccl_files(self) -> tuple[Path, ...]:
-        return find_hccl_files(self.directory, self.number, lambda: text_ids(self.directory))
+        return (*named, *find_hccl_files(self.capture))
 
     def _file(self, name: str) -> Path | None:
-        return find_file(self.directory, name.format(self.number))
+        return find_file(self.capture.content, name.format(self.capture.device))
 
     def _display(self) -> Path | None:
         found = (self._file(f"{name}_{{}}.json") for name in _DISPLAYS)
@@ -167,7 +251,7 @@ class MindSporeTextSource:
             builder.describe(path)
 
     def _add_communication(self, builder: RecordsBuilder, wanted: ReadRequest) -> None:
-        builder.add_hccl(self._hccl_files(), with_planes=Layer.COMMUNICATION in wanted.layers)
+        builder.add_hccl(self.capture, with_planes=Layer.COMMUNICATION in wanted.layers)
 
     def _of_display(self, path: Path, wanted: ReadRequest) -> Records:
         strings, rank = StringPool(), self.identity.rank
@@ -193,7 +277,7 @@ class MindSporeTextSource:
         self._add_operators(builder)
         if origin_ns is not None:
             self._add_communication(builder, wanted)
-        elif files := self._hccl_files():
+        elif files := find_hccl_files(self.capture):
             reason = f"HCCL files, whose clock nothing relates to {path.name}"
             builder.report(counted_losses({reason: len(files)}, rank, OmissionCode.NO_CLOCK))
         return builder.build()
@@ -252,32 +336,28 @@ class MindSporeTablesSource:
     """The small tables of one id in a directory; of these it reads the steps of the step trace,
     and the tasks of communication beside it.
 
-    The other tables are read as those beside any capture are. number: the id in names of files.
+    The other tables are read as those beside any capture are.
     """
 
     identity: Identity
     clock: Clock
-    directory: Path
-    number: int
+    capture: Capture
 
     @property
     def layout(self) -> str:
         """MindSpore step trace, or MindSpore tables where there is none."""
-        return MINDSPORE_TABLES.name if self._step_trace is None else _WITH_STEPS
+        return self.capture.format.name if self._step_trace is None else _WITH_STEPS
 
     @property
     def files(self) -> tuple[Path, ...]:
         """The step trace and the tasks of communication, as far as they are there."""
         steps = () if self._step_trace is None else (self._step_trace,)
-        return (*steps, *self._hccl_files)
-
-    @property
-    def _hccl_files(self) -> tuple[Path, ...]:
-        return find_hccl_files(self.directory, self.number, lambda: table_ids(self.directory))
+        return (*steps, *find_hccl_files(self.capture))
 
     @property
     def _step_trace(self) -> Path | None:
-        return find_file(self.directory, f"step_trace_raw_{self.number}_detail_time.csv")
+        name = f"step_trace_raw_{self.capture.device}_detail_time.csv"
+        return find_file(self.capture.content, name)
 
     def read(self, wanted: ReadRequest) -> Records:
         """Read the steps, their reduces, and what HCCL recorded of them.
@@ -291,5 +371,5 @@ class MindSporeTablesSource:
         builder = RecordsBuilder(empty)
         if path is not None:
             builder.add_steps(read_step_ticks(path, strings, rank))
-        builder.add_hccl(self._hccl_files, with_planes=Layer.COMMUNICATION in wanted.layers)
+        builder.add_hccl(self.capture, with_planes=Layer.COMMUNICATION in wanted.layers)
         return builder.build()

@@ -21,8 +21,6 @@ from timeline.sources.decoders.sqlite_loose import LooseTable
 from timeline.sources.msprof_sqlite.databases import ParsedDatabases
 from timeline.sources.msprof_sqlite.transfers import Transfers
 
-__all__ = ["Communication", "read_communication"]
-
 _HASH = compile_late(r"[0-9]{1,20}")
 OTHER_SOURCE = 1
 """Ops that kernels of operators run themselves; of the others this table only repeats some."""

@@ -13,8 +13,6 @@ from timeline.sources.decoders.sqlite import Database, open_database
 from timeline.sources.decoders.sqlite_loose import LooseTable
 from timeline.sources.msprof_sqlite.format import TASKS
 
-__all__ = ["ParsedDatabases", "open_parsed_databases"]
-
 
 class ParsedDatabases:
     """The databases of one device and of its host, each opened when it is asked for first."""

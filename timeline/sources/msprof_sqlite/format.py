@@ -15,8 +15,6 @@ from timeline.sources.source import SQLITE, Identity, Source
 if TYPE_CHECKING:
     from timeline.records.vendor import UnusedFile
 
-__all__ = ["MSPROF_SQLITE", "TASKS"]
-
 TASKS = "ascend_task.db"
 """The one database without which there is nothing to read."""
 
@@ -47,7 +45,7 @@ def _parsed_directories(capture: Capture) -> tuple[Path, ...]:
 
 def _unused(capture: Capture) -> Iterator[UnusedFile]:
     from timeline.records.vendor import UnusedFile
-    from timeline.sources.companions.file_kinds import Use, find_kind
+    from timeline.sources.beside.file_kinds import Use, find_kind
 
     for directory in (one for one in _parsed_directories(capture) if one.is_dir()):
         for name in files_by_name(directory):

@@ -9,12 +9,10 @@ from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.ids import IDS
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import CommunicationOps, Flows, HostEvents, Tasks
+from timeline.sources.common.arrows import ArrowTargets
 from timeline.sources.common.device_clock import DeviceClocks
-from timeline.sources.common.launch_arrows import ArrowTargets
 from timeline.sources.decoders.sqlite_loose import LooseTable
 from timeline.sources.msprof_sqlite.databases import ParsedDatabases
-
-__all__ = ["launch_arrows", "read_calls", "read_marks"]
 
 _NAMED_BY_ID = ("acl",)
 _NAMED_BY_ITEM = ("hccl", "communication")

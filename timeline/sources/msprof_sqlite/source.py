@@ -15,6 +15,7 @@ from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.frozen import dataclass
 from timeline.layers import Layer
+from timeline.records.clock import Clock
 from timeline.records.not_given import NO_CONTEXT, NO_ID, NO_TIME
 from timeline.records.tables import (
     AI_CORE_FREQUENCY,
@@ -45,9 +46,7 @@ from timeline.sources.msprof_sqlite.host import launch_arrows, read_calls, read_
 from timeline.sources.msprof_sqlite.steps import ParsedSteps, read_steps
 from timeline.sources.msprof_sqlite.tasks import DeviceTasks, describe_tasks, read_device_tasks
 from timeline.sources.msprof_sqlite.transfers import read_transfers
-from timeline.sources.source import SQLITE, Clock, Identity, ReadRequest
-
-__all__ = ["ParsedSource"]
+from timeline.sources.source import SQLITE, Identity, ReadRequest
 
 _Part = TypeVar("_Part")
 

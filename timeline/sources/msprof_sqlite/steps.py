@@ -13,8 +13,6 @@ from timeline.sources.decoders.joins import Lookup, common_keys, ordinals
 from timeline.sources.decoders.sqlite_loose import LooseTable
 from timeline.sources.msprof_sqlite.databases import ParsedDatabases
 
-__all__ = ["ParsedSteps", "read_steps"]
-
 NO_MARK = 0
 """What training_trace holds for a mark that the graph does not set."""
 

@@ -24,14 +24,6 @@ from timeline.sources.common.decimals import whole_number
 from timeline.sources.decoders.joins import Lookup, common_keys
 from timeline.sources.decoders.sqlite_loose import LooseTable
 
-__all__ = [
-    "DeviceTasks",
-    "build_task_keys",
-    "describe_tasks",
-    "read_device_tasks",
-    "read_task_ids",
-]
-
 _IDS = ("stream_id", "task_id", "batch_id", "context_id")
 _FIRST_QUEUE_TYPES = (
     "AI_CORE",

@@ -17,8 +17,6 @@ from timeline.sources.decoders.sqlite_loose import LooseTable
 from timeline.sources.msprof_sqlite.databases import ParsedDatabases
 from timeline.sources.msprof_sqlite.tasks import build_task_keys, read_task_ids
 
-__all__ = ["Transfers", "read_transfers"]
-
 
 class Transfers(ColumnTable):
     """HCCL tasks: what each did, when, and which run of which op it belongs to.

@@ -25,8 +25,6 @@ from timeline.sources.common.msprof_files import OPERATOR_TABLE, has_file_named
 from timeline.sources.files.opened import without_gz
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, Identity, Source
 
-__all__ = ["STEP_TABLES", "TABLES"]
-
 _STEP_TABLES = frozenset(
     {
         "step_trace_time.csv",
@@ -84,7 +82,7 @@ def _identify(capture: Capture, root: Root) -> list[Claim]:
 
 
 def _identify_step_tables(capture: Capture, root: Root) -> list[Claim]:
-    from timeline.sources.companions.vendor_sums import find_busy_devices
+    from timeline.sources.beside.measures import find_busy_devices
 
     return identify_each_device(capture, root, find_busy_devices)
 

@@ -17,6 +17,7 @@ from timeline.errors import SourceError, spell_ids
 from timeline.frozen import dataclass
 from timeline.layers import Layer
 from timeline.patterns import compile_late
+from timeline.records.clock import Clock
 from timeline.records.not_given import NO_GRAPH, NO_ID
 from timeline.records.tables import (
     CommunicationOps,
@@ -28,6 +29,8 @@ from timeline.records.tables import (
     Tasks,
 )
 from timeline.records.task_kinds import COPY_TYPES, compute_by_type, have_type
+from timeline.sources.beside.communication import read_op_groups
+from timeline.sources.beside.measures import read_step_sums
 from timeline.sources.common.compute_tasks import remark_on_ai_cpu_tasks
 from timeline.sources.common.kernel_table import (
     ARGS,
@@ -36,7 +39,7 @@ from timeline.sources.common.kernel_table import (
     MATCH_TOLERANCE_NS,
     SHAPES,
     KernelTable,
-    TableFile,
+    NumberedFile,
     find_following_rows,
     match_rows,
     read_kernel_rows,
@@ -44,12 +47,8 @@ from timeline.sources.common.kernel_table import (
 from timeline.sources.common.losses import FFTS_REASON, LossLog, counted_losses
 from timeline.sources.common.msprof_files import find_newest_export
 from timeline.sources.common.step_table import distinct_parts, distinct_steps, read_step_table
-from timeline.sources.companions.vendor_communication import read_op_groups
-from timeline.sources.companions.vendor_sums import read_step_sums
 from timeline.sources.files.opened import find_file, without_gz
-from timeline.sources.source import Clock, Identity, ReadRequest
-
-__all__ = ["KernelTableSource"]
+from timeline.sources.source import Identity, ReadRequest
 
 _OF_ITERATION = compile_late(
     r"\D+_(\d{1,10})_(\d{1,10})_(\d{1,10})(?:_slice_\d+)?(?:_\d{14})?\.csv"
@@ -83,18 +82,18 @@ class KernelTableSource:
         tables = (*self._kernels(), *self._tables("task_time"))
         return (*(table.path for table in tables), *self._step_tables(), *self._others())
 
-    def _kernels(self) -> list[TableFile]:
+    def _kernels(self) -> list[NumberedFile]:
         return self._tables("kernel_details") or self._tables("op_summary")
 
-    def _tables(self, kind: str) -> list[TableFile]:
+    def _tables(self, kind: str) -> list[NumberedFile]:
         """The newest tables of a kind, without those of other devices."""
         found = []
         for path in _newest(self.output, kind):
             match = _OF_ITERATION.fullmatch(without_gz(path.name))
             if not match:
-                found.append(TableFile(path))
+                found.append(NumberedFile(path))
             elif not self.several_devices or int(match[1]) == self.identity.device:
-                found.append(TableFile(path, int(match[2]), int(match[3])))
+                found.append(NumberedFile(path, int(match[2]), int(match[3])))
         return found
 
     def _step_tables(self) -> tuple[Path, ...]:
@@ -179,7 +178,7 @@ class _Reading:
     omissions: list[Omission] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
-    def rows(self, files: Sequence[TableFile]) -> KernelTable:
+    def rows(self, files: Sequence[NumberedFile]) -> KernelTable:
         """The rows of all files that are of this device."""
         columns = {**DESCRIPTION, **EXECUTION}
         if Layer.HARDWARE in self.wanted.layers:

@@ -10,25 +10,24 @@ import numpy as np
 
 from timeline.columns.strings import StringPool
 from timeline.frozen import dataclass
+from timeline.records.clock import Clock
 from timeline.records.collective_kinds import collective_kind
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
-from timeline.records.profiler_tables.cluster import CollectiveSums, ParallelTimes
+from timeline.records.profiler_tables import CollectiveSums, ParallelTimes
 from timeline.records.tables import CommunicationOps, Records, Steps
-from timeline.sources.common.losses import LossLog
-from timeline.sources.common.process_groups import label_groups
-from timeline.sources.companions.vendor_communication import (
+from timeline.sources.beside.communication import (
     MeasuredOps,
     read_op_file,
     read_op_table,
 )
-from timeline.sources.companions.vendor_sums import read_step_sums, read_step_table
+from timeline.sources.beside.delimited import TablesBuilder
+from timeline.sources.beside.measures import read_step_sums, read_step_table
+from timeline.sources.common.losses import LossLog
+from timeline.sources.common.process_groups import label_groups
 from timeline.sources.decoders.sqlite import open_database
 from timeline.sources.files.opened import find_file
-from timeline.sources.profiler_tables.builder import TablesBuilder
-from timeline.sources.source import Clock, Identity, ReadRequest
+from timeline.sources.source import Identity, ReadRequest
 from timeline.sources.tables.format import STEP_TABLES
-
-__all__ = ["StepTablesSource"]
 
 
 @dataclass(frozen=True)
@@ -88,8 +87,8 @@ class StepTablesSource:
             warnings.append(
                 f"rank {rank}: when its steps ran is not recorded; they are drawn one by one."
             )
-        builder.add(ParallelTimes, len(sums), sums.columns())
-        builder.add(CollectiveSums, len(measured), _sums_of(measured, strings))
+        builder.add(sums)
+        builder.add(CollectiveSums.of(len(measured), _sums_of(measured, strings)))
         tables, omissions = builder.build()
         return Records(
             rank,

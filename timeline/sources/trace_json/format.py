@@ -39,8 +39,6 @@ from timeline.sources.common.msprof_files import (
 from timeline.sources.files.opened import find_file, without_gz
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, Identity, Source
 
-__all__ = ["ANY_TRACE", "GRAPH_TIMELINE", "MINDSTUDIO", "TRACE_VIEW"]
-
 _TRACE_VIEW = "trace_view.json"
 _STEP_TABLE = "step_trace_time.csv"
 _TRACE = compile_late(r"msprof(?:_slice|_\d+)+\.json")
@@ -88,7 +86,7 @@ def _identify_trace_view(capture: Capture, root: Root) -> list[Claim]:
 def _devices_of_trace_view(content: Path) -> list[int]:
     """Return the devices that did anything, as the table of steps says; without one the trace."""
     if content.is_dir() and find_file(content, _STEP_TABLE):
-        from timeline.sources.companions.vendor_sums import find_busy_devices
+        from timeline.sources.beside.measures import find_busy_devices
 
         return find_busy_devices(content)
     from timeline.sources.ascend_trace.reader import find_packed_devices

@@ -11,6 +11,7 @@ from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.frozen import dataclass
 from timeline.patterns import compile_late
+from timeline.records.clock import Clock
 from timeline.records.joining import join_records
 from timeline.records.not_given import NO_GRAPH, NO_ID
 from timeline.records.tables import Records
@@ -34,11 +35,9 @@ from timeline.sources.common.msprof_files import find_newest_export
 from timeline.sources.common.overlap_analysis import VendorOverlap
 from timeline.sources.common.step_table import distinct_parts, distinct_steps, read_step_table
 from timeline.sources.files.opened import find_file, without_gz
-from timeline.sources.source import Clock, Identity, ReadRequest
+from timeline.sources.source import Identity, ReadRequest
 from timeline.sources.trace_json.format import GRAPH_TIMELINE, MINDSTUDIO, TRACE_VIEW
 from timeline.units import spell_count, spell_duration
-
-__all__ = ["GraphTimelineSource", "MindStudioSource", "TraceViewSource"]
 
 _OF_ITERATION = compile_late(r"\D+\d+_(\d{1,10})_(\d{1,10})(?:_slice_\d+)?(?:_\d{14})?\.json")
 """Device, graph and iteration in the name of a trace of that iteration only."""

@@ -1,0 +1,315 @@
+"""How the run is split over ranks, and what ranks compute and communicate in a step."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from timeline.columns.strings import NO_NAME
+from timeline.errors import SourceError
+from timeline.patterns import compile_late
+from timeline.records.collective_kinds import collective_kind
+from timeline.records.not_given import NO_ID
+from timeline.records.profiler_tables import (
+    CollectiveSums,
+    LinkSums,
+    ParallelSource,
+    ParallelStrategies,
+    ParallelTimes,
+)
+from timeline.sources.beside.delimited import (
+    MOST,
+    Cell,
+    Row,
+    TablesBuilder,
+    Unit,
+    quantity,
+    read_rows,
+    read_texts,
+    table_of_rows,
+)
+from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
+from timeline.sources.common.decimals import whole_number
+from timeline.sources.common.losses import LossLog
+from timeline.sources.common.process_groups import read_groups
+from timeline.sources.decoders.json_values import read_json
+from timeline.sources.files.opened import without_gz
+
+_NAME = compile_late(r"ascend_cluster_analyse_([a-z-]+)_(\d{1,9})_(\d{1,9})_\d+\.csv", re.ASCII)
+_TIMES = {
+    "computing_ns": ("computation",),
+    "communication_alone_ns": ("communication_alone",),
+    "stage_ns": ("stage",),
+    "receive_alone_ns": ("receive_alone",),
+    "collective_alone_ns": ("collective_communication_alone", "collective_communication"),
+}
+"""What headers call each column, with `_time` behind it or without. Files of data-parallel runs may
+have the columns of the step trace instead, in its ticks: these are read from there."""
+_HCCL = (
+    Cell(("step_num",)),
+    Cell(("link_info",)),
+    Cell(("communication_operator_cost",), absent=NO_NAME),
+)
+_MEAN = "-"
+_SIZES = {
+    "ranks": ("world_size", "default_group"),
+    "stages": ("pipeline_model_parallel_size", "pp"),
+    "tensors": ("tensor_model_parallel_size", "tp"),
+    "contexts": ("context_parallel_size", "cp"),
+}
+"""What `distributed_args` call sizes, as Megatron does, and the groups that are so large."""
+_PAIR = compile_late(r"(\d{1,9})-(\d{1,9})", re.ASCII)
+_MOST_RANKS = 1 << 20
+_NS_OF_MS, _BYTES_OF_KB = 1_000_000, 1000
+
+
+def read_cluster(files: NumberedFiles, into: TablesBuilder) -> None:
+    """Read ParallelStrategies, ParallelTimes, LinkSums and CollectiveSums."""
+    for path in files.get(NumberedFile.PARALLEL_TIMES, ()):
+        _read_times(path, files.get(NumberedFile.STEP_TRACE, ()), into)
+    for path in files.get(NumberedFile.PARALLEL_STRATEGY, ()):
+        _read_strategy(path, into)
+    for path in files.get(NumberedFile.PROFILER_INFO, ()):
+        _read_profiler_info(path, into)
+    for path in files.get(NumberedFile.METADATA, ()):
+        _read_metadata(path, into)
+    for path in files.get(NumberedFile.HCCL, ()):
+        _read_hccl(path, into)
+
+
+# -- how the run is split --------------------------------------------------------------------------
+
+
+def _add_strategy(
+    source: ParallelSource,
+    path: Path,
+    into: TablesBuilder,
+    mode: object = None,
+    stages: object = None,
+    ranks: object = None,
+    stage: object = None,
+    **more: int,
+) -> None:
+    """Add what a file says of how the run is split, if it says anything.
+
+    more: other columns of ParallelStrategies.
+    """
+    found = {"stages": _whole(stages, 1), "ranks": _whole(ranks, 1), "stage": _whole(stage, 0)}
+    found |= more
+    named = mode if isinstance(mode, str) else ""
+    if named or any(value != NO_ID for value in found.values()):
+        codes = {"file": into.strings.code(path.name), "mode": into.strings.code(named)}
+        columns = {name: [value] for name, value in (codes | found | {"source": source}).items()}
+        into.add(ParallelStrategies.of(1, columns))
+
+
+def _whole(value: object, least: int) -> int:
+    """A number of ranks or stages, which may be written as a text; NO_ID where it is none."""
+    number = whole_number(value)
+    return NO_ID if number is None or not least <= number <= _MOST_RANKS else number
+
+
+def _read_strategy(path: Path, into: TablesBuilder) -> None:
+    """Read parallel_strategy_R.json; a file without `config` tells of the graph alone."""
+    with into.reading(path):
+        config = read_json(path).get("config")
+        if not isinstance(config, dict):
+            return
+        stages, ranks = _stage_devices(config.get("stageDevices"))
+        mode, stage = config.get("parallelType"), config.get("stageId")
+        _add_strategy(ParallelSource.STRATEGY, path, into, mode, stages, ranks, stage)
+
+
+def _stage_devices(stages: object) -> tuple[int | None, int | None]:
+    """How many stages and ranks there are: each stage lists its ranks as sizes of dimensions."""
+    if not isinstance(stages, list) or not stages:
+        return None, None
+    held = [stage.get("dim") if isinstance(stage, dict) else None for stage in stages]
+    counts = [len(ranks) for ranks in held if isinstance(ranks, list)]
+    return (len(counts), sum(counts)) if len(counts) == len(held) else (None, None)
+
+
+def _read_profiler_info(path: Path, into: TablesBuilder) -> None:
+    with into.reading(path):
+        info = read_json(path)
+        stages, ranks = info.get("stage_num"), info.get("rank_size")
+        mode = info.get("parallel_mode")
+        _add_strategy(ParallelSource.PROFILER_INFO, path, into, mode, stages, ranks)
+
+
+def _read_metadata(path: Path, into: TablesBuilder) -> None:
+    """Read profiler_metadata.json: the sizes of `distributed_args`, or else those of the groups.
+
+    The stage of a rank is its place among the members of its group `pp`.
+    """
+    try:
+        document = read_json(path)
+    except SourceError:
+        return  # counted where the groups themselves are read
+    args = document.get("distributed_args")
+    known = args if isinstance(args, dict) else {}
+    members = {group.name: group.ranks for group in reversed(read_groups(document))}
+    sizes = {
+        field: _whole(known.get(key, len(members.get(name, ())) or None), 1)
+        for field, (key, name) in _SIZES.items()
+    }
+    stages = members.get("pp", ())
+    stage = stages.index(into.rank) if into.rank in stages else None
+    _add_strategy(ParallelSource.METADATA, path, into, stage=stage, **sizes)
+
+
+# -- what ranks compute and communicate ------------------------------------------------------------
+
+
+def _read_times(path: Path, step_traces: Sequence[Path], into: TablesBuilder) -> None:
+    """Read ascend_cluster_analyse_MODE_STAGES_RANKS_R.csv.
+
+    It has a row per step in the order of the step trace, then their mean; a file of one row has it
+    for both. A row that is damaged keeps its place.
+    """
+    if match := _NAME.fullmatch(without_gz(path.name)):
+        _add_strategy(ParallelSource.TIMES, path, into, *match.groups())
+    with into.reading(path) as losses:
+        rows = read_rows(path, losses)
+        header = next(rows, None)
+        places = {} if header is None else _time_places(header.cells)
+        if header is None or not places:
+            return
+        values = [_times_of(row, places, len(header.cells), losses) for row in rows]
+        values = values if len(values) != 1 else 2 * values
+        steps = _step_numbers(step_traces, len(values) - 1)
+        good = [at for at, value in enumerate(values) if value is not None]
+        columns: dict[str, list[Any]] = {
+            "step": [steps[at] if at < len(steps) else NO_ID for at in good],
+            "first": [at == 0 for at in good],
+            "mean": [at == len(values) - 1 for at in good],
+        }
+        for number, field in enumerate(places):
+            columns[field] = [value[number] for value in values if value is not None]
+        into.add(ParallelTimes.of(len(good), columns))
+
+
+def _time_places(header: Sequence[str]) -> dict[str, int]:
+    """Where the cell of each column lies."""
+    known = {name.strip().lower().removesuffix("_time"): at for at, name in enumerate(header)}
+    found = {
+        field: next((known[name] for name in names if name in known), None)
+        for field, names in _TIMES.items()
+    }
+    return {field: at for field, at in found.items() if at is not None}
+
+
+def _times_of(
+    row: Row, places: Mapping[str, int], cells: int, losses: LossLog
+) -> tuple[int | float, ...] | None:
+    """The times of a row in the order of places; None where one of them cannot be read."""
+    texts = [row.cells[at] if at < len(row.cells) else "" for at in places.values()]
+    times = [quantity(text, Unit.MILLISECONDS) for text in texts]
+    good = all(time is not None and 0 <= time <= MOST for time in times)
+    if not good or len(row.cells) < cells:
+        losses.add("rows with a cell that cannot be read", f"line {row.line}")
+        return None
+    return tuple(time for time in times if time is not None)
+
+
+def _step_numbers(step_traces: Sequence[Path], count: int) -> list[int]:
+    """The numbers of so many steps: those of the step trace, then the ones that follow.
+
+    What is damaged in a step trace is counted by what reads its times.
+    """
+    found = [
+        int(number)
+        for path in step_traces
+        for row in read_rows(path, LossLog(path), None)
+        if _is_whole(number := row.cells[0].partition(",")[0]) and int(number)
+    ]
+    last = found[-1] if found else 0
+    return [*found, *range(last + 1, last + 1 + count)][:count]
+
+
+# -- what links and communication ops did ----------------------------------------------------------
+
+
+def _read_hccl(path: Path, into: TablesBuilder) -> None:
+    """Read hccl_raw_R.csv: a row per step, whose links and ops are JSON in cells.
+
+    Its bandwidths are sums of those of ops, so they are left alone; the row of means, too.
+    """
+    with into.reading(path) as losses:
+        links: list[tuple[int, ...]] = []
+        sums: list[tuple[int, ...]] = []
+        for row in read_texts(path, _HCCL, losses):
+            cells = row.cells
+            if cells[0] == _MEAN:
+                continue
+            if not _is_whole(cells[0]):
+                losses.add("rows without a step", f"line {row.line}")
+                continue
+            step, where = int(cells[0]), f"line {row.line}"
+            links += _links_of(step, cells[1], into, losses, where)
+            sums += _ops_of(step, cells[2], into, losses, where)
+        into.add(table_of_rows(LinkSums, links))
+        into.add(table_of_rows(CollectiveSums, sums))
+
+
+def _is_whole(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 10
+
+
+def _links_of(
+    step: int, text: str, into: TablesBuilder, losses: LossLog, where: str
+) -> Iterator[tuple[int, ...]]:
+    """The columns of LinkSums, of `{"1-0": {"SDMA": [ms, kB, kB/s]}}`."""
+    for pair, kinds in _object(text, losses, where).items():
+        ends = _PAIR.fullmatch(pair)
+        for link, figures in kinds.items() if isinstance(kinds, dict) else ():
+            time_ns, size_bytes = _scaled(figures, 0, _NS_OF_MS), _scaled(figures, 1, _BYTES_OF_KB)
+            if ends is None or time_ns is None or size_bytes is None:
+                losses.add("links that cannot be read", where)
+                continue
+            code = into.strings.code(link)
+            yield step, int(ends[1]), int(ends[2]), code, size_bytes, time_ns
+
+
+def _ops_of(
+    step: int, text: str, into: TablesBuilder, losses: LossLog, where: str
+) -> Iterator[tuple[int, ...]]:
+    """The columns of CollectiveSums, of `{NAME: [step, transfer ms, wait ms, links]}`.
+
+    Files of some versions tell of no ops.
+    """
+    sums: dict[str, list[int]] = {}
+    for name, figures in _object(text, losses, where).items() if text else ():
+        transfer_ns, waited_ns = (_scaled(figures, at, _NS_OF_MS) for at in (1, 2))
+        if transfer_ns is None or waited_ns is None:
+            losses.add("communication ops that cannot be read", where)
+            continue
+        kind = sums.setdefault(collective_kind(name), [0, 0, 0])
+        for at, value in enumerate((1, waited_ns, transfer_ns)):
+            kind[at] += value
+    for kind_name, kind in sums.items():
+        yield step, into.strings.code(kind_name), *kind
+
+
+def _object(text: str, losses: LossLog, where: str) -> dict[str, Any]:
+    """The JSON object in a cell; without members where it holds something else, which is noted."""
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        found = None
+    if not isinstance(found, dict):
+        losses.add("cells that hold no JSON object", where)
+        return {}
+    return found
+
+
+def _scaled(figures: object, at: int, unit: int) -> int | None:
+    """The number at a place of a list times its unit, rounded; None where there is none."""
+    number = figures[at] if isinstance(figures, list) and len(figures) > at else None
+    if not isinstance(number, int | float) or not 0 <= number * unit <= MOST:
+        return None
+    return round(number * unit)

@@ -1,0 +1,307 @@
+"""What the profiler measured of each communication op, and of each link between ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from timeline.columns.columns import Codes, ColumnTable, Int64, column
+from timeline.columns.strings import StringPool
+from timeline.errors import SourceError
+from timeline.patterns import compile_late
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import CommunicationOps
+from timeline.records.vendor import Measure, VendorFigures, VendorLinks
+from timeline.sources.beside.delimited import table_of_rows
+from timeline.sources.common.losses import LossLog
+from timeline.sources.decoders.json_values import mend_json
+from timeline.sources.files.opened import read_whole_file
+
+if TYPE_CHECKING:
+    from timeline.sources.decoders.sqlite import Database
+
+ELAPSED_NS = 1
+_MOST = 1 << 53
+"""No size in bytes and no time in ns is larger: that is 9 PB and 104 days."""
+_ALL_OPS = "Total Op Info"
+"""The name of the sum of all ops."""
+_OVER_NETWORK, _OVER_BUS = "RDMA", "SDMA"
+_LOCAL = "LOCAL"
+_STEP = compile_late(r"step(\d{1,18})")
+_PICK = compile_late(r".*-(?:top\d*|bottom\d*|middle)")
+"""Single ops that the profiler picks out of those of a kind."""
+_TOTAL = "-total"
+_PAIR = compile_late(r"(\d{1,9})-(\d{1,9})")
+
+
+class MeasuredOps(ColumnTable):
+    """Communication ops as the profiler measured them.
+
+    group: its number or name, NO_NAME without one. start_ns: to a quarter of a microsecond, NO_TIME
+    where it is not given. waited_ns, transfer_ns: while its tasks waited for a signal of another
+    rank, and moved data. moved_bytes: sent over all links, NO_ID where no link is given.
+    """
+
+    name: Codes = column(np.int32)
+    group: Codes = column(np.int32)
+    step: Int64 = column(np.int64)
+    start_ns: Int64 = column(np.int64)
+    elapsed_ns: Int64 = column(np.int64)
+    waited_ns: Int64 = column(np.int64)
+    transfer_ns: Int64 = column(np.int64)
+    moved_bytes: Int64 = column(np.int64)
+
+    def of_ops(self, ops: CommunicationOps) -> MeasuredOps:
+        """Return those that some ops are, by name and start within a microsecond."""
+        starts_us = (ops.start_ns // 1000).tolist()
+        known = set(zip(ops.name.tolist(), starts_us, strict=True))
+        rows = zip(self.name.tolist(), (self.start_ns // 1000).tolist(), strict=True)
+        return self.take(
+            np.array([any((name, at + off) in known for off in (-1, 0, 1)) for name, at in rows])
+        )
+
+    def figures(self, file: str, strings: StringPool) -> VendorFigures:
+        """The length of each op."""
+        return VendorFigures.of(
+            len(self),
+            {
+                "measure": np.full(len(self), Measure.COLLECTIVE),
+                "file": np.full(len(self), strings.code(file)),
+                "step": self.step,
+                "name": self.name,
+                "value_ns": self.elapsed_ns,
+                "tolerance_ns": np.full(len(self), ELAPSED_NS),
+            },
+        )
+
+
+class _Times(msgspec.Struct):
+    start_us: float | None = msgspec.field(name="Start Timestamp(us)", default=None)
+    elapsed_ms: float | None = msgspec.field(name="Elapse Time(ms)", default=None)
+    waited_ms: float | None = msgspec.field(name="Wait Time(ms)", default=0.0)
+    transfer_ms: float | None = msgspec.field(name="Transit Time(ms)", default=0.0)
+
+
+class _Transfers(msgspec.Struct):
+    size_mb: float | None = msgspec.field(name="Transit Size(MB)", default=0.0)
+
+
+class _Op(msgspec.Struct):
+    times: _Times = msgspec.field(name="Communication Time Info", default_factory=_Times)
+    transfers: dict[str, _Transfers] = msgspec.field(
+        name="Communication Bandwidth Info", default_factory=dict
+    )
+
+
+class _Link(msgspec.Struct):
+    transport: str = msgspec.field(name="Transport Type", default="")
+    size_mb: float | None = msgspec.field(name="Transit Size(MB)", default=0.0)
+    taken_ms: float | None = msgspec.field(name="Transit Time(ms)", default=0.0)
+
+
+_Named = tuple[str, str, str]
+"""Name, group and step of an op."""
+_decode_ops = msgspec.json.Decoder(dict[str, dict[str, dict[str, _Op]]]).decode
+_decode_links = msgspec.json.Decoder(dict[str, dict[str, dict[str, dict[str, _Link]]]]).decode
+
+
+def read_op_file(path: Path, strings: StringPool, damage: LossLog) -> MeasuredOps:
+    """Read communication.json.
+
+    Raises:
+        SourceError: the file cannot be read, or holds something else.
+    """
+    return _measured(_entries(path, _decode_ops), strings, damage)
+
+
+def read_op_groups(path: Path) -> dict[str, str]:
+    """The group of each op in communication.json by name, of ops whose key has one.
+
+    Raises:
+        SourceError: the file cannot be read, or holds something else.
+    """
+    found: dict[str, str] = {}
+    for (name, group, _), _ in _entries(path, _decode_ops):
+        if group:
+            found.setdefault(name, group)
+    return found
+
+
+def read_link_file(path: Path, strings: StringPool, damage: LossLog) -> VendorLinks:
+    """Read communication_matrix.json: what each link moved for all ops of a kind.
+
+    Raises:
+        SourceError: the file cannot be read, or holds something else.
+    """
+    pairs = _entries(path, _decode_links)
+    links = [(named, *of_pair) for named, links in pairs for of_pair in links.items()]
+    return _links(links, strings, damage)
+
+
+def _entries(path: Path, decode: Any) -> Iterator[tuple[_Named, Any]]:
+    """The entries of a file, which are keyed by step, kind and NAME@GROUP; NaN is read as null."""
+    data = read_whole_file(path)
+    try:
+        try:
+            document = decode(data)
+        except msgspec.DecodeError:
+            document = decode(mend_json(data))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise SourceError(path, f"does not tell what communication moved: {error}.") from error
+    for step, kinds in document.items():
+        for entries in kinds.values():
+            for key, entry in entries.items():
+                name, _, group = key.partition("@")
+                yield (name, group, step), entry
+
+
+# -- databases -------------------------------------------------------------------------------------
+
+
+def read_op_table(database: Database, strings: StringPool) -> MeasuredOps:
+    """Read the ops of analysis.db, which says the same as communication.json."""
+    measured = ("hccl_op_name", "group_name", "step", "start_timestamp", "elapse_time")
+    sizes = ("hccl_op_name", "group_name", "step", "transport_type", "transit_size")
+    if not database.has("CommAnalyzerTime", *measured):
+        return MeasuredOps.empty()
+    moved: dict[tuple[Any, ...], dict[str, _Transfers]] = {}
+    if database.has("CommAnalyzerBandwidth", *sizes):
+        query = f"SELECT DISTINCT {', '.join(sizes)} FROM CommAnalyzerBandwidth"
+        for *key, transport, size_mb in database.rows(query):
+            moved.setdefault(tuple(key), {})[str(transport)] = _Transfers(_real(size_mb))
+    parts = ("wait_time", "transit_time")
+    cells = (*measured, *(one if database.has("CommAnalyzerTime", one) else "0" for one in parts))
+    ops = (
+        (
+            (str(name), str(group or ""), str(step)),
+            _Op(_Times(*map(_real, times)), moved.get((name, group, step), {})),
+        )
+        for name, group, step, *times in database.rows(
+            f"SELECT {', '.join(cells)} FROM CommAnalyzerTime"
+        )
+    )
+    return _measured(ops, strings, database.damage)
+
+
+def read_link_table(database: Database, strings: StringPool) -> VendorLinks:
+    """Read the links of analysis.db, which says the same as communication_matrix.json."""
+    columns = ("step", "hccl_op_name", "src_rank", "dst_rank")
+    measured = ("transport_type", "transit_size", "transit_time")
+    group = "group_name" if database.has("CommAnalyzerMatrix", "group_name") else "''"
+    if not database.has("CommAnalyzerMatrix", *columns, *measured):
+        return VendorLinks.empty()
+    query = f"SELECT {', '.join((*columns, *measured, group))} FROM CommAnalyzerMatrix"
+    links = [
+        (
+            (str(name), str(group), str(step)),
+            f"{source}-{target}",
+            _Link(str(transport), _real(size_mb), _real(taken_ms)),
+        )
+        for step, name, source, target, transport, size_mb, taken_ms, group in database.rows(query)
+    ]
+    return _links(links, strings, database.damage)
+
+
+def _real(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return 0.0
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+
+def _measured(
+    ops: Iterable[tuple[_Named, _Op]], strings: StringPool, damage: LossLog
+) -> MeasuredOps:
+    """The ops; one without a length, or with a number that is no time or size, is noted."""
+    rows = []
+    for (name, group, step), op in ops:
+        if name == _ALL_OPS:
+            continue
+        times = op.times
+        values = (times.elapsed_ms, times.waited_ms, times.transfer_ms, _moved_mb(op.transfers))
+        *lengths_ns, moved_bytes = map(_millionths, values)
+        if None in lengths_ns or moved_bytes is None:
+            damage.add("ops without a length, or with a size that is none", f"{name} of {step}")
+            continue
+        named = strings.code(name), strings.code(group), _step_of(step)
+        moved_bytes = moved_bytes if op.transfers else NO_ID
+        rows.append((*named, _start_ns(times.start_us), *lengths_ns, moved_bytes))
+    return table_of_rows(MeasuredOps, rows)
+
+
+def _moved_mb(transfers: Mapping[str, _Transfers]) -> float | None:
+    """All that an op moved: SDMA is the sum of all buses, RDMA is what goes over the network."""
+    given = ((kind, transfer.size_mb) for kind, transfer in transfers.items())
+    sizes_mb = {kind: size_mb for kind, size_mb in given if size_mb is not None}
+    if len(sizes_mb) < len(transfers):
+        return None
+    network_mb = sizes_mb.pop(_OVER_NETWORK, 0.0)
+    return sizes_mb.get(_OVER_BUS, sum(sizes_mb.values())) + network_mb
+
+
+def _start_ns(start_us: float | None) -> int:
+    if start_us is None or not 0 < start_us < _MOST:
+        return int(NO_TIME)
+    whole_us = int(start_us)
+    return whole_us * 1000 + round((start_us - whole_us) * 1000)
+
+
+def with_moved_bytes(ops: CommunicationOps, measured: MeasuredOps) -> CommunicationOps:
+    """Ops with what they moved; the n-th of a name is the n-th that was measured.
+
+    Where a name was measured another number of times, which is which cannot be told.
+    """
+    moved_bytes = np.full(len(ops), NO_ID)
+    theirs = np.lexsort((measured.start_ns, measured.name))
+    ours = np.lexsort((ops.start_ns, ops.name))
+    names, codes = ops.name[ours], measured.name[theirs]
+    begin, end = np.searchsorted(codes, names), np.searchsorted(codes, names, side="right")
+    our_begin = np.searchsorted(names, names)
+    same = (end - begin == np.searchsorted(names, names, side="right") - our_begin) & (end > begin)
+    at = (begin + np.arange(len(names)) - our_begin)[same]
+    moved_bytes[ours[same]] = measured.moved_bytes[theirs][at]
+    return replace(ops, moved_bytes=moved_bytes)
+
+
+def _links(
+    links: list[tuple[_Named, str, _Link]], strings: StringPool, damage: LossLog
+) -> VendorLinks:
+    """The sums of each kind of op; where there are none, the ops themselves.
+
+    What stays on its own rank is no link; what has no size or time is noted.
+    """
+    summed = {step for (name, _, step), *_ in links if name.endswith(_TOTAL)}
+    rows = []
+    for (name, group, step), pair, link in links:
+        wanted = name.endswith(_TOTAL) if step in summed else not _PICK.fullmatch(name)
+        ranks = _PAIR.fullmatch(pair)
+        if not (wanted and ranks and ranks[1] != ranks[2] and link.transport != _LOCAL):
+            continue
+        numbers = _millionths(link.size_mb), _millionths(link.taken_ms)
+        if None in numbers:
+            damage.add("links without a size and a time", f"{name} of {step}")
+            continue
+        ends = int(ranks[1]), int(ranks[2])
+        row = (_step_of(step), *ends, strings.code(link.transport), *numbers, strings.code(group))
+        rows.append(row)
+    return table_of_rows(VendorLinks, rows)
+
+
+def _step_of(key: str) -> int:
+    match = _STEP.fullmatch(key)
+    return int(match[1]) if match else NO_ID
+
+
+def _millionths(value: float | None) -> int | None:
+    """Bytes of MB, or ns of ms; None where it is no size or time."""
+    if value is None or not 0 <= value * 1_000_000 <= _MOST:
+        return None
+    return round(value * 1_000_000)

@@ -1,0 +1,253 @@
+"""Delimited text as rows and columns, and the tables that files fill."""
+
+from __future__ import annotations
+
+import csv
+import enum
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import field, fields
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from timeline.columns.columns import ColumnTable, column
+from timeline.frozen import dataclass
+from timeline.patterns import compile_late
+from timeline.records.profiler_tables import ProfilerTables
+from timeline.records.tables import Omission
+from timeline.sources.common.losses import LossLog, LostRows
+from timeline.sources.decoders.text_lines import read_lines
+
+_Table = TypeVar("_Table", bound=ColumnTable)
+
+
+def table_of_rows(kind: type[_Table], rows: Sequence[tuple[int | None, ...]]) -> _Table:
+    """Return a table of rows of whole numbers in the order of its columns; the last may lack."""
+    names = [*kind.empty().columns()][: len(rows[0]) if rows else None]
+    columns = np.array(rows, np.int64).reshape(-1, len(names)).T
+    return kind.of(len(rows), dict(zip(names, columns, strict=True)))
+
+
+class TablesBuilder(LostRows):
+    """Collects the tables of one rank while its files are read.
+
+    strings: of all tables, which hold their codes. known: tables that were read before, to which
+    rows are added.
+    """
+
+    def __init__(self, rank: int, known: ProfilerTables | None = None) -> None:
+        super().__init__(rank)
+        known = known or ProfilerTables()
+        self.strings = known.strings
+        self._parts = {kind: [table] for kind, table in known.tables.items()}
+
+    def add(self, table: ColumnTable) -> None:
+        """Add rows to the table of their class."""
+        self._parts.setdefault(type(table), []).append(table)
+
+    def build(self) -> tuple[ProfilerTables, tuple[Omission, ...]]:
+        """All tables, and what could not be read of their files."""
+        tables = {kind: kind.concat(parts) for kind, parts in self._parts.items()}
+        return ProfilerTables(self.strings, tables), tuple(self.omissions)
+
+
+MOST = 1 << 48
+"""No length in ns, size in bytes or count is larger: that is three days, and 280 terabytes.
+
+Sums of tens of thousands fit 64 bits."""
+MOST_MOMENT_NS = (1 << 62) - 1
+"""So that 64 bits hold what lies between two moments."""
+NOT_GIVEN = frozenset({"", "-", "N/A", "NA", "None", "null", "nan"})
+_MOST_INTEGER = (1 << 63) - 1
+_NUMBER = compile_late(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,9})?", re.ASCII)
+"""Decimal itself also takes 1_000, inf, nan and digits of other scripts."""
+_MOST_DIGITS = 19
+"""Before the point of what 64 bits hold."""
+
+
+class _Scale(NamedTuple):
+    """A unit by its name, which keeps those of one factor apart, and the factor to the column's."""
+
+    name: str
+    factor: Decimal | None
+
+
+class Unit(enum.Enum):
+    """What a cell holds: a text, or a number in a unit that the column may not have."""
+
+    TEXT = _Scale("text", None)
+    NUMBER = _Scale("number", Decimal(1))
+    NANOSECONDS = _Scale("ns", Decimal(1))
+    MICROSECONDS = _Scale("us", Decimal(1_000))
+    MILLISECONDS = _Scale("ms", Decimal(1_000_000))
+    MILLISECONDS_AS_PS = _Scale("ms as ps", Decimal(1_000_000_000))
+    """In picoseconds, for means."""
+    PERCENT = _Scale("%", Decimal("0.01"))
+    MEGA = _Scale("MFLOP", Decimal(1_000_000))
+    """MFLOP, as FLOP."""
+    GIGA = _Scale("GFLOP/s", Decimal(1_000_000_000))
+    """GFLOP/s, as FLOP/s."""
+
+
+_UNITS_IN_HEADERS = {
+    "ns": Unit.NANOSECONDS,
+    "us": Unit.MICROSECONDS,
+    "ms": Unit.MILLISECONDS,
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A column of a file, by what headers call it.
+
+    names: in small letters; of several in one header the first here is taken. absent: the value of
+    a row without the cell, None where such a row is damaged. least, most: of numbers, in the unit
+    of the column; a row with one beyond them is damaged.
+    """
+
+    names: tuple[str, ...]
+    unit: Unit = Unit.TEXT
+    absent: float | None = None
+    least: int = 0
+    most: int = MOST
+
+
+def cell(*names: str, unit: Unit = Unit.TEXT, absent: float | None = None, **limits: int) -> Any:
+    """Declare a column of a table that `read_table` fills; arguments as for `Cell`."""
+    dtype = {Unit.TEXT: np.int32, Unit.PERCENT: np.float64}.get(unit, np.int64)
+    declared = {"cell": Cell(names, unit, absent, **limits)}
+    return field(metadata={**column(dtype, absent).metadata, **declared})
+
+
+@dataclass(frozen=True)
+class Row:
+    """The cells of a line, without blanks around them."""
+
+    line: int
+    cells: tuple[str, ...]
+
+    def text(self, place: int) -> str:
+        """Return the cell at a place, empty where the row has none."""
+        return self.cells[place] if 0 <= place < len(self.cells) else ""
+
+
+def read_rows(path: Path, losses: LossLog, delimiter: str | None = ",") -> Iterator[Row]:
+    """Read the rows of a text that are not empty; delimiters in quotes are of a cell.
+
+    delimiter: None for any blanks.
+
+    Raises:
+        SourceError: the file cannot be read.
+    """
+    for lines in read_lines(path, losses):
+        for at, number in enumerate(lines.numbers.tolist()):
+            text = lines.text(at).decode("utf-8", "replace").strip("\r")
+            if not text.strip():
+                continue
+            cells = text.split() if delimiter is None else _split(text, delimiter)
+            yield Row(number, tuple(cell.strip() for cell in cells))
+
+
+def _split(text: str, delimiter: str) -> list[str]:
+    if '"' not in text:
+        return text.split(delimiter)
+    csv.field_size_limit(max(csv.field_size_limit(), len(text) + 1))
+    try:
+        return next(csv.reader([text], delimiter=delimiter, skipinitialspace=True), [])
+    except csv.Error:  # a carriage return or NUL within: one cell, which no column takes
+        return [text]
+
+
+def quantity(text: str, unit: Unit) -> int | float | None:
+    """Return the number in a text in the unit of the column; None where there is none.
+
+    Whole units are exact integers, rounded to the nearest; percents are floats from 0 to 1.
+    """
+    if unit.value.factor is None or not _NUMBER.fullmatch(text):
+        return None
+    number = Decimal(text)
+    if number.adjusted() >= _MOST_DIGITS:  # a product of such may be too large to be made
+        return None
+    number *= unit.value.factor
+    if abs(number) > _MOST_INTEGER:
+        return None
+    return float(number) if unit is Unit.PERCENT else int(number.to_integral_value())
+
+
+def read_table(path: Path, kind: type[_Table], into: TablesBuilder) -> _Table:
+    """Read a file with a header as a table of `cell`s, a row for each line; damage is counted.
+
+    A header may tell the unit of its times, as in `total_time(us)`.
+    """
+    cells = {one.name: one.metadata["cell"] for one in fields(kind)}
+    columns: dict[str, list[int | float]] = {}
+    with into.reading(path) as losses:
+        rows = read_rows(path, losses)
+        places = _find_cells(rows, [*cells.values()], losses)
+        columns = {name: [] for name, cell in cells.items() if cell in places}
+        for row in rows if places else ():
+            values = [
+                _value(cell, row.text(place), unit, into) for cell, (place, unit) in places.items()
+            ]
+            good = [value for value in values if value is not None]
+            if len(good) < len(values):
+                losses.add("rows with a cell that cannot be read", f"line {row.line}")
+                continue
+            for values_before, value in zip(columns.values(), good, strict=True):
+                values_before.append(value)
+    return kind.of(len(next(iter(columns.values()))), columns) if columns else kind.empty()
+
+
+def read_texts(path: Path, cells: Sequence[Cell], losses: LossLog) -> Iterator[Row]:
+    """Read the texts of declared cells of each row, in their order; empty where a row has none.
+
+    For files whose cells hold more than a number or a name.
+
+    Raises:
+        SourceError: the file cannot be read.
+    """
+    rows = read_rows(path, losses)
+    if found := _find_cells(rows, cells, losses):
+        places = [found[cell][0] if cell in found else -1 for cell in cells]
+        for row in rows:
+            yield Row(row.line, tuple(map(row.text, places)))
+
+
+def _find_cells(
+    rows: Iterator[Row], cells: Sequence[Cell], losses: LossLog
+) -> dict[Cell, tuple[int, Unit]]:
+    """Find cells in the header: where each lies in a row, and its unit if the header tells that.
+
+    Nothing is found where there is no header, or where it lacks a cell that is needed.
+    """
+    header = next(rows, None)
+    if header is None:
+        return {}
+    known, told = dict[str, int](), dict[str, Unit]()
+    for at, spelled in reversed(list(enumerate(header.cells))):
+        name, _, unit = spelled.lower().partition("(")
+        if unit.rstrip(")") in _UNITS_IN_HEADERS:
+            known[name.strip()] = at
+            told[name.strip()] = _UNITS_IN_HEADERS[unit.rstrip(")")]
+        known[spelled.lower()] = at
+    found = {}
+    for cell in cells:
+        if name := next((one for one in cell.names if one in known), ""):
+            found[cell] = known[name], told.get(name, cell.unit)
+        elif cell.absent is None:
+            losses.add(f"headers without {cell.names[0]}, with all rows", f"line {header.line}")
+            return {}
+    return found
+
+
+def _value(cell: Cell, text: str, unit: Unit, into: TablesBuilder) -> int | float | None:
+    """Return the value of a cell, None where one must be there and is not; texts are codes."""
+    if cell.unit is Unit.TEXT:
+        return into.strings.code(text)
+    value = quantity(text, unit)
+    if value is None:
+        return cell.absent if text in NOT_GIVEN else None
+    return value if cell.least <= value <= cell.most else None

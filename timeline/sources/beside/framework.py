@@ -1,0 +1,394 @@
+"""Operators as the framework describes them: in a table, or the raw texts that it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from timeline.columns.columns import Codes, ColumnTable, Int64, column
+from timeline.columns.group_by import group_by
+from timeline.columns.strings import NO_NAME, StringPool
+from timeline.frozen import dataclass
+from timeline.patterns import compile_late
+from timeline.records.not_given import NO_GRAPH, NO_ID
+from timeline.records.profiler_tables import FrameworkOperators
+from timeline.records.tables import Tasks
+from timeline.sources.beside.delimited import (
+    TablesBuilder,
+    Unit,
+    cell,
+    read_rows,
+    read_table,
+    table_of_rows,
+)
+from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
+from timeline.sources.common.decimals import whole_number
+from timeline.sources.common.losses import LossLog
+from timeline.sources.decoders.csv_blocks import Block, ColumnNames, RowShape, read_blocks
+
+FRAMEWORK_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "graph": ("graph_id", "model_id"),
+    "stream": ("stream_id",),
+    "task": ("task_id",),
+    "name": ("full_kernel_name", "full_op_name"),
+    "op_type": ("op_type",),
+    "kernel_type": ("kernel_type",),
+    "blocks": ("block_dim",),
+    "info": ("op_info",),
+}
+"""What framework_raw_N.csv calls its columns, newest first. Beside op_type, kernel_type is the core
+and blocks are not set (MindSpore 2.1 and 2.2)."""
+Tensors = Mapping[tuple[str, int], Mapping[str, Any]]
+"""By side, `input` or `output`, and number: format, data_type and shape."""
+
+
+def tensors_of_text(text: str) -> Tensors | None:
+    """The tensors that a JSON text tells; None where it is no JSON object."""
+    try:
+        info = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return tensors_of(info) if isinstance(info, dict) else None
+
+
+def tensors_of(info: Mapping[str, Any]) -> Tensors:
+    """The tensors of an object with keys such as input_0 and Output_1."""
+    tensors: dict[tuple[str, int], Mapping[str, Any]] = {}
+    for key, value in info.items():
+        side, _, number = key.lower().partition("_")
+        place = whole_number(number)
+        if place is not None and isinstance(value, dict):
+            tensors[side, place] = value
+    return tensors
+
+
+_FIRST, _FIRST_NEWER = 27, 30
+_NUMBERED = (
+    *("bool", "int", "int8", "int16", "int32", "int64"),
+    *("uint", "uint8", "uint16", "uint32", "uint64"),
+    *("float", "float16", "float32", "float64"),
+)
+"""By number, from 27 on in the first versions (39 is float16), and from 30 on since 1.1."""
+_WORD = "number_type_"
+_END = "number_type_end"
+"""What MindSpore wrote for number 42, which it took for the end of the older numbers."""
+_LAST = _FIRST + len(_NUMBERED) - 1
+_OTHERWISE = {"dt_float": "float32", "dt_double": "float64"}
+_NO_TYPE = frozenset({"", "unknown", "type_unknown", "undefined", "end"})
+
+
+@dataclass(frozen=True)
+class DataTypes:
+    """How one file numbers data types.
+
+    newer: whether as newer versions do. MindSpore's own table of operators names those numbers as
+    if they were of the older ones, so that int32 is NUMBER_TYPE_UINT8 there.
+    """
+
+    newer: bool = False
+
+    @classmethod
+    def of_file(cls, told: Iterable[object]) -> DataTypes:
+        """What all types in a file say together: only newer numbers go beyond the older ones."""
+        return cls(any(_is_beyond(one) for one in told))
+
+    def spell(self, told: object) -> str | None:
+        """The data type of a tensor, such as float16; None where it is not told.
+
+        >>> DataTypes().spell("39"), DataTypes().spell("NUMBER_TYPE_FLOAT16")
+        ('float16', 'float16')
+        >>> DataTypes(newer=True).spell("42"), DataTypes(newer=True).spell("NUMBER_TYPE_END")
+        ('float16', 'float16')
+        """
+        text = str(told).strip().lower() if isinstance(told, (str, int)) else ""
+        number = whole_number(text)
+        if self.newer and text.startswith(_WORD):
+            number = _older_number(text)
+        if number is not None:
+            at = number - (_FIRST_NEWER if self.newer else _FIRST)
+            return _NUMBERED[at] if 0 <= at < len(_NUMBERED) else None
+        text = _OTHERWISE.get(text, text).removeprefix(_WORD).removeprefix("dt_")
+        return None if text in _NO_TYPE else text
+
+
+def _is_beyond(told: object) -> bool:
+    text = str(told).strip().lower()
+    number = whole_number(text)
+    return text == _END if number is None else number > _LAST
+
+
+def _older_number(word: str) -> int | None:
+    """The number that older versions gave to a word."""
+    if word == _END:
+        return _LAST + 1
+    name = word.removeprefix(_WORD)
+    return _FIRST + _NUMBERED.index(name) if name in _NUMBERED else None
+
+
+_COLUMNS: ColumnNames = {
+    **{name: FRAMEWORK_COLUMNS[name] for name in ("name", "graph", "task", "blocks")},
+    "type": FRAMEWORK_COLUMNS["op_type"] + FRAMEWORK_COLUMNS["kernel_type"],
+    "shapes": FRAMEWORK_COLUMNS["info"],
+}
+
+
+class FrameworkTable(ColumnTable):
+    """One row per operator, in order of its name's code.
+
+    A value on which the rows of an operator do not agree is not given.
+    """
+
+    name: Codes = column(np.int32)
+    op_type: Codes = column(np.int32, NO_NAME)
+    graph: Int64 = column(np.int64, NO_GRAPH)
+    task: Int64 = column(np.int64, NO_ID)
+    blocks: Int64 = column(np.int64, NO_ID)
+    input_shapes: Codes = column(np.int32, NO_NAME)
+    output_shapes: Codes = column(np.int32, NO_NAME)
+    input_types: Codes = column(np.int32, NO_NAME)
+
+
+def spell_tensors(tensors: Tensors) -> tuple[str, str, str]:
+    """Return shapes of inputs and of outputs, and types of inputs, as kernel tables spell them."""
+    inputs, outputs = (
+        [tensors[key] for key in sorted(tensors) if key[0] == side] for side in ("input", "output")
+    )
+    return (
+        ";".join(_shape(tensor.get("shape")) for tensor in inputs),
+        ";".join(_shape(tensor.get("shape")) for tensor in outputs),
+        ";".join(str(tensor.get("data_type", "")) for tensor in inputs),
+    )
+
+
+def _shape(value: object) -> str:
+    if isinstance(value, list):
+        return ",".join(str(size) for size in value)
+    return "" if value is None else str(value)
+
+
+def read_framework_table(path: Path, strings: StringPool, damage: LossLog) -> FrameworkTable:
+    """Read the operators of framework_raw_N.csv; op_type is the type where it is there.
+
+    Raises:
+        SourceError: the file cannot be read or has no column of full names.
+    """
+    blocks = read_blocks(path, _COLUMNS, ("name",), damage, RowShape.ENDED)
+    rows = FrameworkTable.concat(_of_block(block, strings) for block in blocks)
+    groups = group_by(len(rows), [rows.name])
+    values = {"name": rows.name[groups.first]}
+    for one in (one for one in fields(rows) if one.name != "name"):
+        given = getattr(rows, one.name)
+        least = groups.least(given)
+        values[one.name] = np.where(least == groups.greatest(given), least, one.metadata["default"])
+    table = FrameworkTable.of(len(groups.first), values)
+    return table.take(table.name != NO_NAME)
+
+
+def _of_block(block: Block, strings: StringPool) -> FrameworkTable:
+    newer = "op_type" in block.header
+    spelled = cache(lambda text: spell_tensors(tensors_of_text(text) or {}))
+
+    def spell(at: int) -> Codes:
+        return block.codes("shapes", strings, lambda text: spelled(text)[at])
+
+    return FrameworkTable.of(
+        len(block),
+        {
+            "name": block.codes("name", strings, str.strip),
+            "op_type": block.codes("type", strings, str.strip),
+            "graph": block.integers("graph", NO_GRAPH),
+            "task": block.integers("task", NO_ID),
+            "blocks": block.integers("none" if newer else "blocks", NO_ID),
+            "input_shapes": spell(0),
+            "output_shapes": spell(1),
+            "input_types": spell(2),
+        },
+    )
+
+
+def describe_operators(tasks: Tasks, table: FrameworkTable) -> tuple[Tasks, int]:
+    """Give tasks what the table says of the operator of their name; also the tasks that have one.
+
+    What a task already has stays.
+    """
+    if not len(table) or not len(tasks):
+        return tasks, 0
+    at = np.minimum(np.searchsorted(table.name, tasks.name), len(table) - 1)
+    has = table.name[at] == tasks.name
+
+    filled = {}
+    for one in (one for one in fields(table) if one.name != "name"):
+        known, values = getattr(tasks, one.name), getattr(table, one.name)
+        wanted = has & (known == one.metadata["default"])
+        filled[one.name] = np.where(wanted, values[at], known)
+    return replace(tasks, **filled), int(np.count_nonzero(has))
+
+
+_ID: Any = {"unit": Unit.NUMBER, "absent": NO_ID, "least": NO_ID}
+
+
+class _Described(ColumnTable):
+    """A row of framework_raw_N.csv; kernel_type: the type, or the core where op_type tells that."""
+
+    graph: Int64 = cell(*FRAMEWORK_COLUMNS["graph"], **(_ID | {"absent": NO_GRAPH}))
+    stream: Int64 = cell(*FRAMEWORK_COLUMNS["stream"], **_ID)
+    task: Int64 = cell(*FRAMEWORK_COLUMNS["task"], **_ID)
+    name: Codes = cell(*FRAMEWORK_COLUMNS["name"])
+    op_type: Codes = cell(*FRAMEWORK_COLUMNS["op_type"], absent=NO_NAME)
+    kernel_type: Codes = cell(*FRAMEWORK_COLUMNS["kernel_type"], absent=NO_NAME)
+    blocks: Int64 = cell(*FRAMEWORK_COLUMNS["blocks"], **_ID)
+    info: Codes = cell(*FRAMEWORK_COLUMNS["info"], absent=NO_NAME)
+
+
+_PAIR = compile_late(r'(?:^|\s)(\w+):("[^"]*"|\S*)')
+_TASK_CELLS = 4
+
+
+def read_framework(files: NumberedFiles, into: TablesBuilder) -> Mapping[int, int]:
+    """Read FrameworkOperators: of the table, else of the raw texts of the host.
+
+    Returns:
+        The type of each operator by its full name, both codes of the strings of `into`.
+    """
+    tables = files.get(NumberedFile.FRAMEWORK, ())
+    found = [_of_table(path, into) for path in tables]
+    if not sum(map(len, found)):
+        found = [_of_texts(files, into)]
+    kinds: dict[int, int] = {}
+    for rows in found:
+        into.add(rows)
+        kinds.update(zip(rows.name.tolist(), rows.kind.tolist(), strict=True))
+    return kinds
+
+
+def _of_table(path: Path, into: TablesBuilder) -> FrameworkOperators:
+    rows = read_table(path, _Described, into)
+    # Beside a column of types, kernel_type is the core, and blocks are not set (2.1 and 2.2).
+    newer = bool((rows.op_type != NO_NAME).any() and (rows.kernel_type != NO_NAME).any())
+    tensors = {code: tensors_of_text(into.strings[code]) for code in np.unique(rows.info).tolist()}
+    types = _types_of(tensors.values())
+    sides = {code: _codes_of(its, types, into) for code, its in tensors.items() if its is not None}
+    inputs, outputs = (
+        [sides.get(code, (NO_NAME, NO_NAME))[side] for code in rows.info.tolist()]
+        for side in (0, 1)
+    )
+    return FrameworkOperators.of(
+        len(rows),
+        {
+            "graph": rows.graph,
+            "stream": rows.stream,
+            "task": rows.task,
+            "name": rows.name,
+            "kind": np.where(rows.op_type == NO_NAME, rows.kernel_type, rows.op_type),
+            "blocks": np.full(len(rows), NO_ID) if newer else rows.blocks,
+            "inputs": inputs,
+            "outputs": outputs,
+        },
+    )
+
+
+def _types_of(operators: Iterable[Tensors | None]) -> DataTypes:
+    return DataTypes.of_file(
+        tensor.get("data_type") for its in operators if its for tensor in its.values()
+    )
+
+
+def _codes_of(tensors: Tensors, types: DataTypes, into: TablesBuilder) -> tuple[int, int]:
+    """Inputs and outputs as JSON lists, in order of their numbers."""
+    inputs, outputs = (
+        [
+            {
+                "format": tensors[key].get("format") or None,
+                "type": types.spell(tensors[key].get("data_type")),
+                "shape": sizes_of_shape(tensors[key].get("shape")),
+            }
+            for key in sorted(tensors)
+            if key[0] == side
+        ]
+        for side in ("input", "output")
+    )
+    return _json_code(inputs, into), _json_code(outputs, into)
+
+
+def _json_code(tensors: list[dict[str, Any]], into: TablesBuilder) -> int:
+    return into.strings.code(orjson.dumps(tensors).decode())
+
+
+def sizes_of_shape(told: object) -> list[int] | None:
+    """The sizes of a shape that is a list or a text such as `32,3` or `[32, 3]`.
+
+    None where it is neither, or a size is no number of 64 bits.
+    """
+    parts: Sequence[object]
+    if isinstance(told, str):
+        parts = [part for part in told.strip().strip("[]()").split(",") if part.strip()]
+    elif isinstance(told, list):
+        parts = told
+    else:
+        return None
+    sizes = [whole_number(part) for part in parts]
+    known = [size for size in sizes if size is not None]
+    return known if len(known) == len(sizes) else None
+
+
+def _of_texts(files: NumberedFiles, into: TablesBuilder) -> FrameworkOperators:
+    described: dict[str, tuple[str, Tensors]] = {}
+    for path in files.get(NumberedFile.GRAPH_DESCRIPTIONS, ()):
+        with into.reading(path) as losses:
+            described.update(read_descriptions(path, losses))
+    types = _types_of(tensors for _, tensors in described.values())
+    told = {
+        name: (into.strings.code(kind), *_codes_of(tensors, types, into))
+        for name, (kind, tensors) in described.items()
+    }
+    tasks: list[tuple[str, int, int, int]] = []
+    for path in files.get(NumberedFile.TASK_DESCRIPTIONS, ()):
+        with into.reading(path) as losses:
+            tasks += read_tasks(path, losses)
+    run = {name for name, *_ in tasks}
+    tasks += [(name, NO_ID, NO_ID, NO_ID) for name in described if name not in run]
+    rows = []
+    for name, blocks, task, stream in tasks:
+        kind, *sides = told.get(name, (NO_NAME, NO_NAME, NO_NAME))
+        rows.append((NO_GRAPH, stream, task, into.strings.code(name), kind, blocks, *sides))
+    return table_of_rows(FrameworkOperators, rows)
+
+
+def read_descriptions(path: Path, losses: LossLog) -> Iterator[tuple[str, tuple[str, Tensors]]]:
+    """Read name, type and tensors of lines of `name:value` pairs, in which input_id begins one."""
+    for row in read_rows(path, losses, "\0"):
+        name, kind, tensor = "", "", dict[str, Any]()
+        tensors: dict[tuple[str, int], dict[str, Any]] = {}
+        for key, quoted in _PAIR.findall(row.cells[0]):
+            value = quoted.strip('"')
+            side, _, what = key.partition("_")
+            if key == "op_name":
+                name = value
+            elif key == "op_type":
+                kind = value
+            elif what == "id":
+                number = whole_number(value)
+                tensor = tensors[side, NO_ID if number is None else number] = {}
+            else:
+                tensor[what] = value
+        if name:
+            yield name, (kind, tensors)
+        else:
+            losses.add("lines without op_name", f"line {row.line}")
+
+
+def read_tasks(path: Path, losses: LossLog) -> Iterator[tuple[str, int, int, int]]:
+    """Read name, blocks, task and stream of each line."""
+    for row in read_rows(path, losses, None):
+        numbers = [whole_number(cell) for cell in row.cells[1:_TASK_CELLS]]
+        if len(numbers) < _TASK_CELLS - 1 or None in numbers:
+            losses.add("lines that are no task", f"line {row.line}")
+            continue
+        blocks, task, stream = (number or 0 for number in numbers)
+        yield row.cells[0], blocks, task, stream

@@ -1,0 +1,511 @@
+"""Host events and counters that MindSpore 2 recorded beside a capture, on the clock of that."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from timeline.columns.columns import Bool, Float64, Int64, Rows
+from timeline.columns.constant import constant
+from timeline.columns.strings import StringPool
+from timeline.errors import SourceError
+from timeline.layers import HOST_LAYERS, Layer
+from timeline.records.clock import EARLIEST_WALL_NS, Clock
+from timeline.records.joining import join_records
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import HostEvents, OmissionCode, Records
+from timeline.sources.beside.file_kinds import CPU_LAYER, NumberedFile, NumberedFiles
+from timeline.sources.beside.minddata import (
+    read_cpu_use,
+    read_queue_sizes,
+    read_queue_trace,
+)
+from timeline.sources.common.counters import SIZES, CounterBuilder
+from timeline.sources.common.decimals import moments_ns, whole_number, whole_numbers
+from timeline.sources.common.device_clock import read_start_info_offset_ns
+from timeline.sources.common.losses import LossLog, LostRows, counted_losses
+from timeline.sources.common.msprof_files import find_sessions
+from timeline.sources.decoders.csv_blocks import RowShape, read_blocks
+from timeline.sources.decoders.json_values import read_json
+from timeline.sources.decoders.text_lines import read_lines
+from timeline.sources.files.opened import read_whole_file
+from timeline.sources.source import ReadRequest
+
+MOST_DRIFT_NS = 3600 * 10**9
+"""How far the steady and the raw clock of a host are apart at most: months of corrections."""
+
+
+@dataclass
+class HostClock:
+    """What relates the steady clock of a host, its raw clock and wall time.
+
+    wall: whether the records hold wall time; otherwise they are on the raw monotonic clock.
+    steady_ns, raw_ns: what turns either clock into wall time, None where nothing tells. A raw
+    clock is never corrected; a steady one is, so the two drift apart while a host runs. span_ns:
+    the first and the last time of the records: a steady time that has to be taken for a raw one,
+    and lies further than they can drift apart from those, is on no clock that is known.
+    """
+
+    wall: bool
+    steady_ns: int | None
+    raw_ns: int | None
+    span_ns: tuple[int, int] | None = None
+    drifted: bool = field(default=False, init=False)
+    """Whether a steady time had to be taken for a raw one."""
+
+    def shift(self, time_ns: Int64) -> tuple[Int64, Bool]:
+        """What moves each time to the clock of the records, and whether that is known.
+
+        A time is wall time if it is too large to count from the start of a host: versions of
+        MindSpore write the same columns from either clock.
+        """
+        is_wall = time_ns >= EARLIEST_WALL_NS
+        is_steady = ~is_wall & (time_ns != NO_TIME)
+        from_wall, from_steady = self._from_wall(), self._from_steady()
+        mixed = from_steady is not None and self._is_mixed()
+        if mixed and self.span_ns is not None:
+            moved_ns = time_ns + (from_steady or 0)
+            far = (moved_ns < self.span_ns[0] - MOST_DRIFT_NS) | (
+                moved_ns > self.span_ns[1] + MOST_DRIFT_NS
+            )
+        else:
+            far = np.zeros(len(time_ns), np.bool_)
+        self.drifted |= mixed and bool((is_steady & ~far).any())
+        moved = np.where(is_wall, from_wall or 0, np.where(is_steady, from_steady or 0, 0))
+        known = (
+            ~(is_wall | is_steady)
+            | (is_wall & (from_wall is not None))
+            | (is_steady & (from_steady is not None) & ~far)
+        )
+        return moved.astype(np.int64), known
+
+    def _is_mixed(self) -> bool:
+        return self.steady_ns is None or (not self.wall and self.raw_ns is None)
+
+    def _from_wall(self) -> int | None:
+        if self.wall:
+            return 0
+        offset_ns = self.raw_ns if self.raw_ns is not None else self.steady_ns
+        return None if offset_ns is None else -offset_ns
+
+    def _from_steady(self) -> int | None:
+        if self.wall:
+            return self.steady_ns if self.steady_ns is not None else self.raw_ns
+        if self.steady_ns is None or self.raw_ns is None:
+            return 0
+        return self.steady_ns - self.raw_ns
+
+
+def read_host_clock(
+    records: Records, clock: Clock, directories: tuple[Path, ...], lost: LostRows
+) -> HostClock:
+    """Relate the clocks by the capture's own and the files around it.
+
+    directories: the capture's own first, then those around it, which it may share with other ranks.
+    """
+    steady_ns, raw_ns = None, clock.wall_offset_ns
+    with lost.reading(directories[0] if directories else Path()):
+        steady_ns = _steady_offset_ns(directories, records.rank)
+        if raw_ns is None and directories:
+            raw_ns = _raw_offset_ns(directories[0])
+    span_ns = _span_ns(records)
+    wall = span_ns is None or span_ns[0] >= EARLIEST_WALL_NS
+    return HostClock(wall, steady_ns, raw_ns, span_ns)
+
+
+def _span_ns(records: Records) -> tuple[int, int] | None:
+    """The first and the last start of what the device did; None where nothing is known of it."""
+    for table in (records.tasks, records.ops, records.steps):
+        known = table.start_ns[table.start_ns != NO_TIME]
+        if len(known):
+            return int(known.min()), int(known.max())
+    return None
+
+
+def _steady_offset_ns(directories: tuple[Path, ...], rank: int) -> int | None:
+    """diff_time (us) of MindSpore 2.3 and 2.4: wall time less its steady clock."""
+    for directory in directories:
+        path = directory / f"profiler_info_{rank}.json"
+        if path.is_file():
+            offset_us = whole_number(read_json(path).get("diff_time"))
+            offset_ns = None if offset_us is None else whole_number(offset_us * 1000)
+            if offset_ns is not None and offset_ns >= EARLIEST_WALL_NS:
+                return offset_ns
+    return None
+
+
+def _raw_offset_ns(capture: Path) -> int | None:
+    """What start_info of msprof, inside a framework's capture, says of the raw clock."""
+    paths = (path / "host" / "start_info" for path in find_sessions(capture))
+    for path in (one for one in paths if one.exists()):
+        offset_ns = read_start_info_offset_ns(path)
+        if offset_ns is not None and offset_ns >= EARLIEST_WALL_NS:
+            return offset_ns
+    return None
+
+
+LAYER = "Host Info"
+_BEGIN, _END, _MOMENT = "0", "1", "2"
+_TIME, _MEMORY = "time_stamp(us)", "memory_usage(kB)"
+_WORDS = ("tid", "pid", "module_name", "event", "stage", "start_end")
+_Key = tuple[str, str, str, str]
+"""Thread, process, module and name of a stage."""
+
+
+@dataclass
+class HostStages:
+    """Stages with a start and an end, and samples of the memory of the process."""
+
+    path: Path
+    keys: list[_Key] = field(default_factory=list)
+    starts_ns: list[int] = field(default_factory=list)
+    ends_ns: list[int] = field(default_factory=list)
+    memory: tuple[Int64, Float64] = field(
+        default_factory=lambda: (np.empty(0, np.int64), np.empty(0, np.float64))
+    )
+    """Times in ns and sizes in bytes."""
+
+    def add(self, key: _Key, start_ns: int, end_ns: int) -> None:
+        """Take one stage."""
+        self.keys.append(key)
+        self.starts_ns.append(start_ns)
+        self.ends_ns.append(end_ns)
+
+    def events(self, strings: StringPool) -> HostEvents:
+        """The stages as host events: their level is the module."""
+        count = len(self.keys)
+        threads, processes, modules, names = zip(*self.keys, strict=True) if count else [()] * 4
+        return HostEvents.of(
+            count,
+            {
+                "start_ns": self.starts_ns,
+                "end_ns": self.ends_ns,
+                "layer": constant(strings.code(LAYER), count, np.int32),
+                "process": _ids(processes),
+                "thread": _ids(threads),
+                "name": strings.codes(names),
+                "level": strings.codes(modules),
+            },
+        )
+
+
+def _ids(texts: Sequence[str]) -> Int64:
+    ids, _ = whole_numbers([text.encode() for text in texts], NO_ID)
+    return ids
+
+
+def read_host_stages(path: Path, damage: LossLog, *, paired: bool = True) -> HostStages:
+    """Read one row per begin, end or moment of a stage, in the order in which they were written.
+
+    paired: whether stages are wanted, not only samples of memory.
+
+    Raises:
+        SourceError: the file cannot be read, or has no times.
+    """
+    found = HostStages(path)
+    times: list[Int64] = []
+    lines: list[Int64] = []
+    sizes: list[Float64] = []
+    words: dict[str, list[str]] = defaultdict(list)
+    for block in read_blocks(path, None, (_TIME,), damage, RowShape.FULL):
+        lines.append(block.lines)
+        times.append(moments_ns(block.cells(_TIME)))
+        sizes.append(block.reals(_MEMORY)[0] * SIZES["kB"])
+        for name in _WORDS:
+            words[name] += block.texts(name)
+    if times:
+        time_ns, size_bytes = np.concatenate(times), np.concatenate(sizes)
+        line = np.concatenate(lines)
+        sampled, timed = size_bytes > 0, time_ns > 0  # a row that was not sampled holds zero
+        found.memory = time_ns[sampled & timed], size_bytes[sampled & timed]
+        damage.add_lines("samples of memory without a time", line[sampled & ~timed])
+        if paired:
+            _pair(found, time_ns, words, line, damage)
+    return found
+
+
+def _pair(
+    found: HostStages, time_ns: Int64, words: dict[str, list[str]], lines: Int64, damage: LossLog
+) -> None:
+    """Join each end to the last open begin of its stage on its thread."""
+    opened: dict[_Key, list[tuple[int, int]]] = defaultdict(list)
+    rows = zip(time_ns.tolist(), _keys(words), words["start_end"], lines.tolist(), strict=True)
+    for time, key, kind, line in rows:
+        if time == NO_TIME:
+            damage.add("rows without a valid time", f"line {line}")
+        elif time <= 0:
+            continue  # only memory was recorded
+        elif kind == _BEGIN:
+            opened[key].append((time, line))
+        elif kind == _MOMENT:
+            found.add(key, time, time)
+        elif kind == _END and opened[key]:
+            found.add(key, opened[key].pop()[0], time)
+        elif kind == _END:
+            damage.add("ends of stages without a begin", f"line {line}")
+        elif kind:
+            damage.add("rows that neither begin nor end", f"line {line}")
+    left = sorted(line for begins in opened.values() for _, line in begins)
+    damage.add_lines("begins of stages without an end", np.array(left, np.int64))
+
+
+def _keys(words: dict[str, list[str]]) -> Iterator[_Key]:
+    columns = (words[name] for name in ("tid", "pid", "module_name", "event", "stage"))
+    for thread, process, module, event, stage in zip(*columns, strict=True):
+        yield thread, process, module, f"{event}::{stage}" if stage else event
+
+
+def read_host_timeline(path: Path, damage: LossLog) -> HostStages:
+    """Read the trace that MindSpore makes of the table; times are whole microseconds.
+
+    Raises:
+        SourceError: the file cannot be read, or holds no list of events.
+    """
+    try:
+        document = orjson.loads(read_whole_file(path))
+    except orjson.JSONDecodeError as error:
+        raise SourceError(path, f"is not valid JSON: {error.msg}.", offset=error.pos) from error
+    if isinstance(document, dict):
+        document = document.get("traceEvents")
+    if not isinstance(document, list):
+        raise SourceError(path, "holds no list of events.")
+    found = HostStages(path)
+    events = [(at, event) for at, event in enumerate(document) if isinstance(event, dict)]
+    drawn = [(at, event) for at, event in events if event.get("ph") in ("X", "i", "I")]
+    start_ns = moments_ns([_text(event, "ts").encode() for _, event in drawn])
+    length_ns = moments_ns([(_text(event, "dur") or "0").encode() for _, event in drawn])
+    times = zip(start_ns.tolist(), length_ns.tolist(), strict=True)
+    for (at, event), (start, length) in zip(drawn, times, strict=True):
+        if start == NO_TIME or length < 0:
+            damage.add("events without a valid time", f"event {at}")
+            continue
+        key = (_text(event, "tid"), _text(event, "pid"), _text(event, "cat"), _text(event, "name"))
+        found.add(key, start, start + length)
+    for at, event in events:
+        if event.get("ph") == "B":
+            damage.add("begins of stages without an end", f"event {at}")
+    for at, event in enumerate(document):
+        if not isinstance(event, dict):
+            damage.add("entries that are no events", f"event {at}")
+    return found
+
+
+def _text(event: dict[str, Any], name: str) -> str:
+    value = event.get(name)
+    return "" if value is None else str(value)
+
+
+_NS_IN_MS = 1_000_000
+
+
+def read_cpu_operators(path: Path, strings: StringPool, damage: LossLog) -> HostEvents:
+    """Read one line per operator: name;kind;start,length,thread start,length,thread ...
+
+    Starts are ns of the host's steady clock, lengths ms. A length is written from a float32, so
+    its end is exact to the digits that are there.
+
+    Raises:
+        SourceError: the file cannot be read.
+    """
+    names: list[str] = []
+    calls: list[int] = []
+    lines_of: list[int] = []
+    cells: list[bytes] = []
+    for lines in read_lines(path, damage):
+        for at, line in enumerate(lines.numbers.tolist()):
+            text = lines.text(at).rstrip()
+            if not text.strip():
+                continue
+            name, *rest = text.rsplit(b";", 2)
+            runs = [run.split(b",") for run in rest[-1].split()] if len(rest) == 2 else []
+            whole = [run for run in runs if len(run) == 3]
+            if lost := len(runs) - len(whole) or int(not runs):
+                damage.add("cut or wrong runs", f"line {line}", lost)
+            names.append(name.decode("utf-8", "replace").strip())
+            calls.append(len(whole))
+            lines_of += [line] * len(whole)
+            for run in whole:
+                cells += run
+    start_ns, good = whole_numbers(cells[0::3], int(NO_TIME))
+    length_ms = np.array([_length(text) for text in cells[1::3]], np.float64)
+    thread, _ = whole_numbers(cells[2::3], NO_ID)
+    good &= np.isfinite(length_ms) & (length_ms >= 0) & (np.abs(length_ms) < 1e12)
+    length_ns = np.rint(np.where(good, length_ms, 0) * _NS_IN_MS).astype(np.int64)
+    count = len(start_ns)
+    events = HostEvents.of(
+        count,
+        {
+            "start_ns": start_ns,
+            "end_ns": start_ns + length_ns,
+            "layer": constant(strings.code(CPU_LAYER), count, np.int32),
+            "thread": thread,
+            "name": np.repeat(strings.codes(names), calls),
+        },
+    ).take(good)
+    damage.add_lines("runs without a valid time", np.array(lines_of, np.int64)[~good])
+    return events
+
+
+def _length(text: bytes) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
+
+
+def with_mindspore_host(
+    records: Records,
+    operators: Rows,
+    files: NumberedFiles,
+    directories: tuple[Path, ...],
+    clock: Clock,
+    wanted: ReadRequest,
+) -> Records:
+    """Return the records with the host events and counters of the layers that are wanted.
+
+    Rows on a clock that nothing relates to the records are left out and counted. Operators that
+    the capture's own timeline has are moved to that clock, and not read again.
+
+    Args:
+        operators: the rows of these operators among the host events.
+        directories: where files that relate the clocks of the host may lie.
+    """
+    lost = LostRows(records.rank)
+    host_clock = read_host_clock(records, clock, directories, lost)
+    reading = _Reading(records, files, host_clock, lost)
+    if len(operators):
+        records = _move_operators(records, operators, host_clock)
+    if Layer.FRAMEWORK in wanted.layers:
+        before = len(lost.omissions)
+        reading.read_events(with_operators=not len(operators))
+        lost.omissions[before:] = [
+            replace(omission, layers=HOST_LAYERS) for omission in lost.omissions[before:]
+        ]
+    if Layer.COUNTERS in wanted.layers:
+        reading.read_counters()
+    return join_records([records, reading.records()])
+
+
+def _move_operators(records: Records, rows: Rows, clock: HostClock) -> Records:
+    """Move operators that are on the steady clock of the host to that of the records."""
+    start_ns, end_ns = records.host.start_ns.copy(), records.host.end_ns.copy()
+    steady = rows[(start_ns[rows] != NO_TIME) & (start_ns[rows] < EARLIEST_WALL_NS)]
+    shift_ns, known = clock.shift(start_ns[steady])
+    steady, shift_ns = steady[known], shift_ns[known]
+    start_ns[steady] += shift_ns
+    end_ns[steady] += shift_ns
+    return replace(records, host=replace(records.host, start_ns=start_ns, end_ns=end_ns))
+
+
+@dataclass
+class _Reading:
+    """One pass over the host files of a rank."""
+
+    capture: Records
+    files: NumberedFiles
+    clock: HostClock
+    lost: LostRows
+    events: list[HostEvents] = field(default_factory=list)
+    counters: CounterBuilder = field(default_factory=CounterBuilder)
+    _without_clock: Counter[str] = field(default_factory=Counter)
+    """Rows on a clock that nothing relates to the records, by file."""
+
+    def records(self) -> Records:
+        """Return all that was read."""
+        strings, rank = self.capture.strings, self.capture.rank
+        series, samples = self.counters.tables(strings)
+        untimed = {
+            f"rows of {name} on a clock that nothing relates to the records": rows
+            for name, rows in self._without_clock.items()
+        }
+        warning = (
+            f"rank {rank}: what MindSpore timed by the host's steady clock is placed as if by its "
+            "raw clock; it is off by as much as the host's time was corrected since it started."
+        )
+        omissions = [
+            replace(omission, layers=HOST_LAYERS | {Layer.COUNTERS})
+            for omission in counted_losses(untimed, rank, OmissionCode.NO_CLOCK)
+        ]
+        return Records(
+            rank,
+            strings,
+            host=HostEvents.concat(self.events),
+            series=series,
+            samples=samples,
+            omissions=(*self.lost.omissions, *omissions),
+            warnings=(warning,) * self.clock.drifted,
+        )
+
+    def _paths(self, *kinds: NumberedFile) -> Iterator[Path]:
+        return (self.files[kind][0] for kind in kinds if kind in self.files)
+
+    def read_events(self, *, with_operators: bool) -> None:
+        """Read operators on the CPU and stages of the host."""
+        strings = self.capture.strings
+        for path in self._paths(NumberedFile.CPU_OPERATORS) if with_operators else ():
+            with self.lost.reading(path) as damage:
+                self._add_events(path, read_cpu_operators(path, strings, damage))
+        if stages := self._stages:
+            self._add_events(stages.path, stages.events(strings))
+        for path in self._paths(NumberedFile.DATASET, NumberedFile.DATASET_OF_ANY):
+            # Sums of operations of MindData: they have no times, and repeat the stages.
+            with self.lost.reading(path) as damage:
+                rows = sum(map(len, read_blocks(path, None, (), damage, RowShape.FULL)))
+                self._repeated(f"rows of {path.name}, which are sums without a time", rows)
+
+    def read_counters(self) -> None:
+        """Read memory of the host process, and the queues and processors of MindData."""
+        stages = self._stages
+        if stages is None or not len(stages.memory[0]):
+            for path in self._paths(NumberedFile.HOST_MEMORY):
+                stages = None
+                with self.lost.reading(path) as damage:
+                    stages = read_host_stages(path, damage, paired=False)
+        if stages is not None:
+            self._add_samples(stages.path, "Host Memory", "Resident", "B", *stages.memory)
+        processors = next(self._paths(NumberedFile.PROCESSORS), None)
+        for path in self._paths(NumberedFile.PROCESSORS):
+            with self.lost.reading(path) as damage:
+                read_cpu_use(path, damage, partial(self._add_samples, path))
+        for path in self._paths(NumberedFile.DEVICE_QUEUE, NumberedFile.ITERATOR_QUEUE):
+            with self.lost.reading(path) as damage:
+                rows = read_queue_trace(path, damage, partial(self._add_samples, path))
+                reason = f"lines of {path.name} without a time, as older versions write them"
+                self._repeated(reason, rows, OmissionCode.NO_TIME)
+        for path in self._paths(NumberedFile.PIPELINE):
+            with self.lost.reading(path) as damage:
+                read_queue_sizes(path, processors, damage, partial(self._add_samples, path))
+
+    @cached_property
+    def _stages(self) -> HostStages | None:
+        """The stages, from the table if it is there, else from the timeline made of it."""
+        for path in self._paths(NumberedFile.HOST_STAGES, NumberedFile.HOST_TIMELINE):
+            is_table = path in self.files.get(NumberedFile.HOST_STAGES, ())
+            with self.lost.reading(path) as damage:
+                return (read_host_stages if is_table else read_host_timeline)(path, damage)
+            break
+        return None
+
+    def _repeated(self, reason: str, rows: int, code: OmissionCode = OmissionCode.REPEATED) -> None:
+        rank = self.capture.rank
+        self.lost.omissions += counted_losses({reason: rows}, rank, code, loss=False)
+
+    def _add_events(self, path: Path, events: HostEvents) -> None:
+        shift_ns, known = self.clock.shift(events.start_ns)
+        self._without_clock[path.name] += int((~known).sum())
+        start_ns, end_ns = events.start_ns + shift_ns, events.end_ns + shift_ns
+        self.events.append(replace(events, start_ns=start_ns, end_ns=end_ns).take(known))
+
+    def _add_samples(
+        self, path: Path, group: str, name: str, unit: str, time_ns: Int64, values: Float64
+    ) -> None:
+        shift_ns, known = self.clock.shift(time_ns)
+        self._without_clock[path.name] += int((~known).sum())
+        self.counters.add(group, name, unit, (time_ns + shift_ns)[known], values[known])

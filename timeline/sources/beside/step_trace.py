@@ -1,0 +1,282 @@
+"""The step trace of MindSpore: steps, their reduces and mean, and the operators that mark them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from timeline.columns.columns import Bool, Int64
+from timeline.columns.constant import constant
+from timeline.columns.strings import StringPool
+from timeline.errors import SourceError
+from timeline.frozen import dataclass
+from timeline.patterns import compile_late
+from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
+from timeline.records.profiler_tables import StepPoints, StepTraceMeans
+from timeline.records.tables import CommunicationOps, Omission, StepPart, StepParts, Steps
+from timeline.sources.beside.delimited import TablesBuilder, read_rows
+from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
+from timeline.sources.common.decimals import moments_ns
+from timeline.sources.common.losses import LossLog
+from timeline.sources.decoders.csv_blocks import Block, RowShape, read_blocks
+from timeline.sources.files.opened import read_whole_file
+
+GROUP = "Group 0"
+"""This generation does not name the groups of its communication ops."""
+_START, _END = "_start_point", "_end_point"
+
+
+@dataclass(frozen=True)
+class StepTicks:
+    """The steps of a file; each reduce is a part of its step and a communication op."""
+
+    steps: Steps
+    parts: StepParts
+    reduces: CommunicationOps
+    omissions: tuple[Omission, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def none(cls) -> StepTicks:
+        """What a profile without a step trace has."""
+        return cls(Steps.empty(), StepParts.empty(), CommunicationOps.empty())
+
+    def of_graph(self, graph: int) -> StepTicks:
+        """These steps as those of a graph: the file names none."""
+
+        def column(count: int) -> Int64:
+            return np.full(count, graph)
+
+        return replace(
+            self,
+            steps=replace(self.steps, graph=column(len(self.steps))),
+            parts=replace(self.parts, graph=column(len(self.parts))),
+            reduces=replace(self.reduces, graph=column(len(self.reduces))),
+        )
+
+    def shifted(self, offset_ns: int) -> StepTicks:
+        """These steps on a clock that is moved by a constant."""
+        return replace(
+            self,
+            steps=self.steps.shifted(offset_ns),
+            parts=self.parts.shifted(offset_ns),
+            reduces=self.reduces.shifted(offset_ns),
+        )
+
+
+def read_step_ticks(path: Path, strings: StringPool, rank: int) -> StepTicks:
+    """Read a step trace, whose times are ticks of 10 ns of the device counter.
+
+    A step starts where the one before ends, so it holds the wait for data. The last row, which is
+    the mean of the others, is no step: its number is a dash or 0. A FP or BP point
+    of 0 means that there is none. Reduce columns come in threes, in either order, so they are told
+    by their suffixes; a start of 0 means that the step has no such reduce.
+
+    Raises:
+        SourceError: the file cannot be read or lacks a column of steps.
+    """
+    damage = LossLog(path)
+    blocks = read_blocks(path, None, STEP_COLUMNS, damage, RowShape.ENDED)
+    found = [_of_block(block, mean, strings, damage) for block, mean in with_mean_rows(blocks)]
+    steps = Steps.concat(part.steps for part in found)
+    return StepTicks(
+        steps,
+        StepParts.concat(part.parts for part in found),
+        CommunicationOps.concat(part.reduces for part in found),
+        damage.omissions(rank),
+        _repeated(path, steps.iteration, rank),
+    )
+
+
+def _of_block(block: Block, mean: Bool, strings: StringPool, damage: LossLog) -> StepTicks:
+    start_ns, end_ns = ticks_ns(block, "start_point"), ticks_ns(block, "end_point")
+    iteration = block.integers("step_num", NO_ID)
+    good = (iteration >= 0) & (start_ns != NO_TIME) & (end_ns > 0)
+    good &= ~mean
+    cut = block.cells_of < len(block.header)
+    damage.add_lines("rows without a number, a start and an end", block.lines[~mean & ~good])
+    damage.add_lines("rows that break off, without their last reduces", block.lines[good & cut])
+    steps = Steps.of(
+        len(block),
+        {
+            "start_ns": start_ns,
+            "end_ns": end_ns,
+            "graph": constant(NO_GRAPH, len(block), np.int64),
+            "iteration": iteration,
+            "fp_start_ns": _mark_ns(block, "fp_point"),
+            "bp_end_ns": _mark_ns(block, "bp_point"),
+        },
+    )
+    return StepTicks(steps.take(good), *_reduces(block, iteration, good, cut, strings))
+
+
+def _repeated(path: Path, iteration: Int64, rank: int) -> tuple[str, ...]:
+    numbers, counts = np.unique(iteration, return_counts=True)
+    if not (counts > 1).any():
+        return ()
+    return (
+        f"rank {rank}: {path.name} has step {numbers[counts > 1][0]} more than once: it is of "
+        "several graphs and does not say which step is whose.",
+    )
+
+
+def _reduces(
+    block: Block, iteration: Int64, good: Bool, cut: Bool, strings: StringPool
+) -> tuple[StepParts, CommunicationOps]:
+    """The reduces of good steps; one that has a start or an end only is left to be counted."""
+    parts, reduces = [], []
+    names = [
+        name.removesuffix(_START)
+        for name in block.header
+        if name.endswith(_START) and name.removesuffix(_START) + _END in block.header
+    ]
+    for number, name in enumerate(names):
+        start_ns, end_ns = _mark_ns(block, name + _START), _mark_ns(block, name + _END)
+        starts, ends = start_ns != NO_TIME, end_ns != NO_TIME
+        rows = np.flatnonzero(good & np.where(cut, starts & ends, starts | ends))
+        count = len(rows)
+        shared = {
+            "start_ns": start_ns[rows],
+            "end_ns": end_ns[rows],
+            "graph": np.full(count, NO_GRAPH),
+            "iteration": iteration[rows],
+        }
+        kind = np.full(count, StepPart.REDUCE)
+        parts.append(StepParts.of(count, shared | {"number": np.full(count, number), "kind": kind}))
+        codes = {"name": strings.code(name), "group": strings.code(GROUP)}
+        reduces.append(
+            CommunicationOps.of(
+                count, shared | {key: np.full(count, code) for key, code in codes.items()}
+            )
+        )
+    return StepParts.concat(parts), CommunicationOps.concat(reduces)
+
+
+def _mark_ns(block: Block, name: str) -> Int64:
+    time_ns = ticks_ns(block, name)
+    return np.where(time_ns > 0, time_ns, NO_TIME)
+
+
+_TIMES = {
+    "total_ns": "total",
+    "interval_ns": "iteration_interval",
+    "fp_bp_ns": "fp_and_bp",
+    "tail_ns": "tail",
+}
+STEP_COLUMNS = ("step_num", "start_point", "end_point")
+_MEAN = b"-"
+_FIRST_LINE = 2
+"""Of rows; a step 0 there is a step."""
+_TICKS_IN_MICROSECOND = 100
+_FP_START, _BP_END = "1", "2"
+"""Tags in what the framework tells of the marks."""
+_GRAPH = compile_late(r"(?:graph|model)_?(\d{1,9})", re.ASCII | re.IGNORECASE)
+
+
+def read_step_trace(files: NumberedFiles, into: TablesBuilder) -> None:
+    """Read StepTraceMeans and StepPoints; the steps themselves are read by their source."""
+    for path in files.get(NumberedFile.STEP_TRACE, ()):
+        _read_mean(path, into)
+    for path in files.get(NumberedFile.STEP_POINTS, ()):
+        _read_points(path, into)
+    if not files.get(NumberedFile.STEP_POINTS):
+        for path in files.get(NumberedFile.STEP_MARKS, ()):
+            _read_marks(path, into)
+
+
+def _read_mean(path: Path, into: TablesBuilder) -> None:
+    """The last of the rows that are a mean: of a single step MindSpore 2.1 writes two."""
+    with into.reading(path):
+        damage = LossLog(path)  # counted where the steps are read
+        times_ns: dict[str, list[int]] = {}
+        for block, mean in with_mean_rows(read_blocks(path, None, STEP_COLUMNS, damage)):
+            at = np.flatnonzero(mean)
+            if len(at):
+                times_ns = {
+                    field: [int(ticks_ns(block, name)[at[-1]])] for field, name in _TIMES.items()
+                }
+        if times_ns:
+            into.add(StepTraceMeans.of(1, times_ns))
+
+
+def _read_points(path: Path, into: TablesBuilder) -> None:
+    """One object for the rank, or one for each graph; on GPUs a list with one for each step."""
+    with into.reading(path) as losses:
+        try:
+            held = orjson.loads(read_whole_file(path))
+        except orjson.JSONDecodeError as error:
+            raise SourceError(path, f"is not valid JSON: {error.msg}.", offset=error.pos) from error
+        found = [(graph, point) for graph, point in _points(held) if any(point)]
+        if not found:
+            losses.add("objects without fp_start and bp_end", "its beginning")
+        for graph, point in found:
+            _add_point(into, graph, *point)
+
+
+def _points(held: Any) -> Iterator[tuple[int, tuple[str, str]]]:
+    """The points of each graph."""
+    if isinstance(held, list):
+        held = held[0] if held else None
+    if not isinstance(held, dict):
+        return
+    yield NO_GRAPH, (_text(held, "fp_start"), _text(held, "bp_end"))
+    for key, value in held.items():
+        graph = _GRAPH.fullmatch(key)
+        if graph and isinstance(value, dict):
+            yield int(graph[1]), (_text(value, "fp_start"), _text(value, "bp_end"))
+
+
+def _text(held: dict[str, Any], key: str) -> str:
+    value = held.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _read_marks(path: Path, into: TablesBuilder) -> None:
+    """Lines of a tag and the operator that it marks."""
+    with into.reading(path) as losses:
+        rows = (row.cells for row in read_rows(path, losses, None))
+        named = {cells[0]: cells[1] for cells in rows if len(cells) > 1}
+        if _FP_START in named or _BP_END in named:
+            _add_point(into, NO_GRAPH, named.get(_FP_START, ""), named.get(_BP_END, ""))
+
+
+def _add_point(into: TablesBuilder, graph: int, fp_start: str, bp_end: str) -> None:
+    names = {"fp_start": into.strings.code(fp_start), "bp_end": into.strings.code(bp_end)}
+    into.add(StepPoints.of(1, {"graph": [graph], **{key: [code] for key, code in names.items()}}))
+
+
+def ticks_ns(block: Block, name: str) -> Int64:
+    """A column of ticks of 10 ns as nanoseconds; NO_TIME where there is no number."""
+    as_microseconds_ns = moments_ns(block.cells(name))
+    ns = as_microseconds_ns // _TICKS_IN_MICROSECOND
+    return np.where(as_microseconds_ns == NO_TIME, NO_TIME, ns)
+
+
+def with_mean_rows(blocks: Iterable[Block]) -> Iterator[tuple[Block, Bool]]:
+    """Each block of a file, and which of its rows are the mean of the others.
+
+    Their number is a dash, or 0 where their end is 0 too or they are the last of several.
+    """
+    waiting: Block | None = None
+    for block in filter(len, blocks):
+        if waiting is not None:
+            yield waiting, _mean_rows(waiting)
+        waiting = block
+    if waiting is not None:
+        mean = _mean_rows(waiting)
+        numbers = waiting.integers("step_num", NO_ID)
+        mean[-1] |= numbers[-1] == 0 and waiting.lines[-1] > _FIRST_LINE
+        yield waiting, mean
+
+
+def _mean_rows(block: Block) -> Bool:
+    dashes = np.array([cell == _MEAN for cell in block.cells("step_num")], np.bool_)
+    zeros = (block.integers("step_num", NO_ID) == 0) & (ticks_ns(block, "end_point") == 0)
+    either: Bool = dashes | zeros
+    return either

@@ -1,0 +1,61 @@
+"""What a trace names: processes, threads, the device in a process id, and steps of the profiler."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from timeline.patterns import compile_late
+from timeline.records.not_given import NO_GRAPH
+from timeline.records.tables import Steps
+from timeline.sources.decoders.event_rows import EventRows
+from timeline.sources.decoders.event_values import LaneKey
+from timeline.sources.decoders.exported_values import text
+from timeline.sources.decoders.trace_events import Metadata
+
+HOST_DEVICE = 31
+"""Device number that msprof packs into the pid of host processes."""
+
+
+@dataclass
+class LaneNames:
+    """The names that metadata events give to processes, by pid, and to threads."""
+
+    processes: dict[object, str] = field(default_factory=dict)
+    threads: dict[LaneKey, str] = field(default_factory=dict)
+
+    def add(self, event: Metadata) -> None:
+        """Take the name out of a metadata event; one that names neither is skipped."""
+        name = text(event.args.name) if event.args else ""
+        if event.name == "process_name":
+            self.processes[event.pid] = name
+        elif event.name == "thread_name":
+            self.threads[event.pid, event.tid] = name
+
+    def process(self, pid: object) -> str:
+        """The name of a process; level 0 of torch_npu leaves CANN without one."""
+        return self.processes.get(pid) or f"Process {pid}"
+
+
+def device_of(pid: object) -> int | None:
+    """The device packed into the low bits of every pid that msprof writes in traces."""
+    return pid & 31 if isinstance(pid, int) else None
+
+
+_NAME = compile_late(r"ProfilerStep#([0-9]{1,9})")
+
+
+def profiler_steps(host: EventRows) -> Steps:
+    """The window of each ProfilerStep#N among events of the host, as step N without a graph."""
+    rows, numbers = host.numbered(_NAME)
+    count = len(numbers)
+    return Steps.of(
+        count,
+        host.spans(rows)
+        | {
+            "graph": np.full(count, NO_GRAPH),
+            "iteration": numbers,
+            "host": np.ones(count, np.bool_),
+        },
+    )

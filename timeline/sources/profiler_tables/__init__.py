@@ -1,1 +1,0 @@
-"""Reads the small tables that a profiler leaves beside timelines, a module for each topic."""
