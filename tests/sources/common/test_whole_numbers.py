@@ -103,5 +103,5 @@ def test_sizes_in_hexadecimal(tmp_path: Path) -> None:
     path = tmp_path / "hccl_info_0" / "allreduce" / "1.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"traceEvents": events}), encoding="utf-8")
-    runs = read_hccl_files([path], StringPool(), 0, with_planes=True)
-    assert runs.planes.size_bytes.tolist() == [16, 31, 16, NO_ID, NO_ID, NO_ID, NO_ID]
+    _, planes, _ = read_hccl_files([path], StringPool(), 0, with_planes=True)
+    assert planes.size_bytes.tolist() == [16, 31, 16, NO_ID, NO_ID, NO_ID, NO_ID]

@@ -272,9 +272,11 @@ def test_signs_of_a_limit(size_bytes: int, missing: int, last_ns: int, *, cut: b
             "iteration": np.array([1, 2, 3]),
         },
     )
-    found = cut_off_by_limit(Path("display.json"), 5, size_bytes, missing, last_ns, steps)
-    assert bool(found.omissions) == bool(found.warnings) == cut
-    assert all(one.loss and one.rank == 5 and one.rows > 0 for one in found.omissions)
+    omissions, warnings = cut_off_by_limit(
+        Path("display.json"), 5, size_bytes, missing, last_ns, steps
+    )
+    assert bool(omissions) == bool(warnings) == cut
+    assert all(one.loss and one.rank == 5 and one.rows > 0 for one in omissions)
 
 
 # -- broken files ------------------------------------------------------------------------------

@@ -136,9 +136,8 @@ def _stage_devices(stages: object) -> tuple[int | None, int | None]:
 def _read_profiler_info(path: Path, into: TablesBuilder) -> None:
     with into.reading(path):
         info = read_json(path)
-        stages, ranks = info.get("stage_num"), info.get("rank_size")
-        mode = info.get("parallel_mode")
-        _add_strategy(ParallelSource.PROFILER_INFO, path, into, mode, stages, ranks)
+        told = map(info.get, ("parallel_mode", "stage_num", "rank_size"))
+        _add_strategy(ParallelSource.PROFILER_INFO, path, into, *told)
 
 
 def _read_metadata(path: Path, into: TablesBuilder) -> None:
@@ -194,26 +193,24 @@ def _read_times(path: Path, step_traces: Sequence[Path], into: TablesBuilder) ->
 
 
 def _time_places(header: Sequence[str]) -> dict[str, int]:
-    """Where the cell of each column lies."""
-    known = {name.strip().lower().removesuffix("_time"): at for at, name in enumerate(header)}
+    """Return the place of each column's cell."""
+    known = {name.lower().removesuffix("_time"): at for at, name in enumerate(header)}
     found = {
-        field: next((known[name] for name in names if name in known), None)
-        for field, names in _TIMES.items()
+        field: [known[name] for name in names if name in known] for field, names in _TIMES.items()
     }
-    return {field: at for field, at in found.items() if at is not None}
+    return {field: places[0] for field, places in found.items() if places}
 
 
 def _times_of(
     row: Row, places: Mapping[str, int], cells: int, losses: LossLog
 ) -> tuple[int | float, ...] | None:
-    """The times of a row in the order of places; None where one of them cannot be read."""
-    texts = [row.cells[at] if at < len(row.cells) else "" for at in places.values()]
-    times = [quantity(text, Unit.MILLISECONDS) for text in texts]
-    good = all(time is not None and 0 <= time <= MOST for time in times)
-    if not good or len(row.cells) < cells:
+    """Return the times of a row in the order of places; None if one of them cannot be read."""
+    times = [quantity(row.text(at), Unit.MILLISECONDS) for at in places.values()]
+    good = [time for time in times if time is not None and 0 <= time <= MOST]
+    if len(good) < len(times) or len(row.cells) < cells:
         losses.add("rows with a cell that cannot be read", f"line {row.line}")
         return None
-    return tuple(time for time in times if time is not None)
+    return tuple(good)
 
 
 def _step_numbers(step_traces: Sequence[Path], count: int) -> list[int]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -52,27 +50,14 @@ def read_flops(files: NumberedFiles, into: TablesBuilder) -> None:
         _read_operators(path, into)
 
 
-@dataclass
-class _Rows:
-    """Rows of one level, as columns."""
-
-    level: FlopLevel
-    columns: dict[str, list[int | float]] = field(default_factory=dict)
-    count: int = 0
-
-    def add(self, values: _Values, **others: int) -> None:
-        """Add a row; what is not given is None or absent."""
-        self.count += 1
-        for name, absent in ((_WORK, NO_ID), (_RATE, NO_ID), (_SHARE, FLOAT_NOT_GIVEN)):
-            value = values.get(name)
-            self.columns.setdefault(name, []).append(absent if value is None else value)
-        for name, number in others.items():
-            self.columns.setdefault(name, []).append(number)
-
-    def fill(self, into: TablesBuilder) -> None:
-        """Add the rows to the tables of the rank, if there are any."""
-        if self.count:
-            into.add(FlopRows.of(self.count, {"level": [self.level] * self.count, **self.columns}))
+def _add_rows(into: TablesBuilder, level: FlopLevel, rows: Sequence[_Values]) -> None:
+    """Add rows of one level with equal other columns; amounts may be None or missing."""
+    absent = {_WORK: NO_ID, _RATE: NO_ID, _SHARE: FLOAT_NOT_GIVEN}
+    if rows:
+        columns = {name: [row.get(name) for row in rows] for name in absent | rows[0]}
+        for name, value in absent.items():
+            columns[name] = [value if one is None else one for one in columns[name]]
+        into.add(FlopRows.of(len(rows), columns | {"level": [level] * len(rows)}))
 
 
 def _number(value: object, unit: Unit) -> _Value:
@@ -86,8 +71,7 @@ def _number(value: object, unit: Unit) -> _Value:
 def _read_summary(path: Path, into: TablesBuilder) -> None:
     """A row for all units, or one each for cube and vector."""
     with into.reading(path) as losses:
-        held = read_json(path)
-        rows = _Rows(FlopLevel.RANK)
+        held, rows = read_json(path), list[_Values]()
         for unit, keys in _SUMMARIES.items():
             given = {name: key for name, key in keys.items() if held.get(key) is not None}
             values = {name: _number(held[key], _UNITS[name]) for name, key in given.items()}
@@ -95,61 +79,51 @@ def _read_summary(path: Path, into: TablesBuilder) -> None:
             if damaged:
                 losses.add("values that are no numbers", damaged[0], len(damaged))
             if any(value is not None for value in values.values()):
-                rows.add(values, unit=unit)
-        if not rows.count and not losses.rows:
+                rows.append({**values, "unit": unit})
+        if not rows and not losses.rows:
             losses.add("objects without FLOPs", "its beginning")
-        rows.fill(into)
+        _add_rows(into, FlopLevel.RANK, rows)
 
 
 def _read_steps(path: Path, into: TablesBuilder) -> None:
     """Lines of a step and its utilization; the file is called JSON and is none."""
     with into.reading(path) as losses:
-        rows = _Rows(FlopLevel.STEP)
+        rows: list[_Values] = []
         for row in read_rows(path, losses):
             step = _number(row.cells[0], Unit.NUMBER)
             share = _number(row.cells[1], Unit.PERCENT) if len(row.cells) == 2 else None
             if isinstance(step, int) and share is not None:
-                rows.add({_SHARE: share}, step=step)
+                rows.append({_SHARE: share, "step": step})
             elif row.line > 1 or step is not None:
                 losses.add(_UNREADABLE, f"line {row.line}")
-        rows.fill(into)
+        _add_rows(into, FlopLevel.STEP, rows)
 
 
 def _read_scopes(path: Path, into: TablesBuilder) -> None:
     """A row for each link from a scope to one inside it: the operations of the inner one."""
     with into.reading(path) as losses:
-        held = read_json(path)
-        data = held.get("data")
+        data = read_json(path).get("data")
         links = data.get("links") if isinstance(data, dict) else None
         if not isinstance(links, list):
             losses.add("objects without links", "data")
             return
-        rows = _Rows(FlopLevel.SCOPE)
+        rows, code = list[_Values](), into.strings.code
         for at, link in enumerate(links):
-            found = _link(link)
-            if found is None:
+            held = link if isinstance(link, dict) else {}
+            parent, name = held.get("source"), held.get("target")
+            flop = _number(held.get("value"), Unit.MEGA)
+            texts = isinstance(parent, str) and isinstance(name, str)
+            if texts and parent and name and flop is not None:
+                rows.append({_WORK: flop, "name": code(str(name)), "parent": code(str(parent))})
+            else:
                 losses.add("links without a source, a target and a value", f"link {at}")
-                continue
-            parent, name, flop = found
-            code = into.strings.code
-            rows.add({_WORK: flop}, name=code(name), parent=code(parent))
-        rows.fill(into)
-
-
-def _link(link: Any) -> tuple[str, str, _Value] | None:
-    if not isinstance(link, dict):
-        return None
-    parent, name = link.get("source"), link.get("target")
-    flop = _number(link.get("value"), Unit.MEGA)
-    if not (isinstance(parent, str) and parent and isinstance(name, str) and name):
-        return None
-    return None if flop is None else (parent, name, flop)
+        _add_rows(into, FlopLevel.SCOPE, rows)
 
 
 def _read_operators(path: Path, into: TablesBuilder) -> None:
     """A row for each operator and unit; MindSpore 2.1 writes a line each time an operator runs."""
     with into.reading(path) as losses:
-        runs: dict[str, _Runs] = {}
+        runs: dict[str, tuple[Sequence[str], array[float]]] = {}
         for row in read_rows(path, losses):
             name, *cells = row.cells
             amounts = _amounts(cells)
@@ -157,77 +131,62 @@ def _read_operators(path: Path, into: TablesBuilder) -> None:
                 continue  # the header, which need not be there
             if len(row.cells) not in _LAYOUTS:
                 losses.add("rows with too few or many cells", f"line {row.line}")
-                continue
-            if amounts is None or not name:
+            elif amounts is None or not name:
                 losses.add(_UNREADABLE, f"line {row.line}")
-                continue
-            known = runs.get(name)
-            if known is None or len(known.first) != len(cells):
-                runs[name] = _Runs(cells, amounts)
+            elif name in runs and len(runs[name][0]) == len(cells):
+                runs[name][1].extend(amounts)
             else:
-                known.add(amounts)
-        rows = _Rows(FlopLevel.OPERATOR)
-        for name, its in runs.items():
-            for unit, values in its.means():
-                rows.add(values, name=into.strings.code(name), unit=unit)
-        rows.fill(into)
+                runs[name] = cells, array("d", amounts)
+        code = into.strings.code
+        rows = [
+            {**values, "name": code(name), "unit": unit}
+            for name, run in runs.items()
+            for unit, values in _means(*run)
+        ]
+        _add_rows(into, FlopLevel.OPERATOR, rows)
 
 
 def _amounts(cells: Sequence[str]) -> list[float] | None:
-    """Cells as numbers, NaN where one is left open.
+    """Return cells as numbers, NaN for one that is left open.
 
-    None where one is no number, or less than nothing, or all are open.
+    None if one is not a number, is negative or too large, or if all are open.
     """
-    open_cells = [cell in NOT_GIVEN for cell in cells]
-    if not all(
-        is_open or _is_number(cell) for cell, is_open in zip(cells, open_cells, strict=True)
-    ):
-        return None
-    amounts = [
-        math.nan if is_open else float(cell.rstrip("%"))
-        for cell, is_open in zip(cells, open_cells, strict=True)
-    ]
-    good = (
-        is_open or 0 <= amount <= _MOST for amount, is_open in zip(amounts, open_cells, strict=True)
-    )
-    return amounts if all(good) and not all(open_cells) else None
+    amounts = []
+    for text in cells:
+        is_open = text in NOT_GIVEN
+        if not is_open and not _is_number(text):
+            return None
+        amounts.append(math.nan if is_open else float(text.rstrip("%")))
+        if amounts[-1] > _MOST:
+            return None
+    return None if all(map(math.isnan, amounts)) else amounts
 
 
 def _is_number(cell: str) -> bool:
     return _number(cell, Unit.NUMBER) is not None
 
 
-class _Runs:
-    """The runs of one operator.
+def _means(first: Sequence[str], amounts: array[float]) -> Iterator[tuple[FlopUnit, _Values]]:
+    """Return what a run of an operator does in the mean, and all work by all time, for each unit.
 
-    first: the cells of the first run behind its name, which tell it exactly.
+    Values that all runs share are exact.
+
+    Args:
+        first: the cells of the first run behind the name.
+        amounts: those of all runs, one after the other.
     """
-
-    def __init__(self, first: Sequence[str], amounts: Sequence[float]) -> None:
-        self.first = first
-        self._amounts = array("d", amounts)
-
-    def add(self, amounts: Sequence[float]) -> None:
-        """Add a run."""
-        self._amounts.extend(amounts)
-
-    def means(self) -> Iterator[tuple[FlopUnit, _Values]]:
-        """What a run does in the mean, and all work by all time, for each unit.
-
-        What is the same in all runs is told exactly.
-        """
-        runs = np.frombuffer(self._amounts).reshape(-1, len(self.first))
-        place = 0
-        for unit, names in _LAYOUTS[len(self.first) + 1]:
-            its = runs[:, place : place + len(names)]
-            texts = dict(zip(names, self.first[place : place + len(names)], strict=True))
-            values = {name: _number(text, _UNITS[name]) for name, text in texts.items()}
-            whole = its[~np.isnan(its).any(axis=1)]
-            if len(whole) > 1:
-                values |= _differing_means(dict(zip(names, whole.T, strict=True)))
-            if any(value is not None for value in values.values()):
-                yield unit, values
-            place += len(names)
+    runs = np.frombuffer(amounts).reshape(-1, len(first))
+    place = 0
+    for unit, names in _LAYOUTS[len(first) + 1]:
+        its = runs[:, place : place + len(names)]
+        texts = dict(zip(names, first[place : place + len(names)], strict=True))
+        values = {name: _number(text, _UNITS[name]) for name, text in texts.items()}
+        whole = its[~np.isnan(its).any(axis=1)]
+        if len(whole) > 1:
+            values |= _differing_means(dict(zip(names, whole.T, strict=True)))
+        if any(value is not None for value in values.values()):
+            yield unit, values
+        place += len(names)
 
 
 def _differing_means(columns: Mapping[str, Float64]) -> _Values:

@@ -25,7 +25,7 @@ from timeline.records.profiler_tables import (
     Queue,
     QueueRecords,
 )
-from timeline.sources.beside.delimited import MOST, Cell, TablesBuilder, read_texts
+from timeline.sources.beside.delimited import MOST, Cell, TablesBuilder, read_texts, table_of_rows
 from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.common.decimals import (
     interval_ns_of_milliseconds,
@@ -172,7 +172,7 @@ def _add_times(found: QueueLines, losses: LossLog, into: TablesBuilder) -> None:
     losses.add_lines(_NO_NUMBER, found.lines[~good])
     for code, name in _TIMED.items():
         its = good & found.where(1, {code})
-        _add_host(into, {"step": batch[its], name: time_ns[its]})
+        _add_batches(into, Queue.HOST, **{"step": batch[its], name: time_ns[its]})
 
 
 def _add_sizes(found: QueueLines, losses: LossLog, into: TablesBuilder) -> None:
@@ -181,12 +181,13 @@ def _add_sizes(found: QueueLines, losses: LossLog, into: TablesBuilder) -> None:
     capacity, known = whole_numbers(found.column(1), NO_ID)
     good = numbered & sized & known & (size >= 0)
     losses.add_lines(_NO_NUMBER, found.lines[~good])
-    _add_host(into, {"step": batch[good], "size": size[good], "capacity": capacity[good]})
+    columns = {"step": batch[good], "size": size[good], "capacity": capacity[good]}
+    _add_batches(into, Queue.HOST, **columns)
 
 
-def _add_host(into: TablesBuilder, columns: Mapping[str, Int64]) -> None:
+def _add_batches(into: TablesBuilder, queue: Queue, **columns: Int64) -> None:
     count = len(columns["step"])
-    into.add(QueueRecords.of(count, {"queue": np.full(count, int(Queue.HOST)), **columns}))
+    into.add(QueueRecords.of(count, {"queue": np.full(count, int(queue)), **columns}))
 
 
 def _read_device_queue(path: Path, losses: LossLog, into: TablesBuilder, is_whole_ns: bool) -> None:
@@ -218,17 +219,9 @@ def _read_device_queue(path: Path, losses: LossLog, into: TablesBuilder, is_whol
         )
         good &= possible
         count = int(np.count_nonzero(good))
-        into.add(
-            QueueRecords.of(
-                count,
-                {
-                    "queue": np.full(count, int(Queue.DEVICE)),
-                    "step": np.arange(first, first + count),
-                    "size": size[good],
-                    "total_ns": length_ns[good],
-                },
-            )
-        )
+        step = np.arange(first, first + count)
+        columns = {"step": step, "size": size[good], "total_ns": length_ns[good]}
+        _add_batches(into, Queue.DEVICE, **columns)
         first += count
 
 
@@ -239,43 +232,29 @@ def _whole_ns(texts: Sequence[bytes]) -> Int64:
 
 def _read_enqueued(path: Path, losses: LossLog, into: TablesBuilder) -> None:
     """Read records `Enqueue data to dp, .. index:i, size:n`, parted by NUL, of any length."""
-    index: list[bytes] = []
-    size: list[bytes] = []
-    damaged, rest = 0, b""
+    batches: list[tuple[bytes, ...]] = []
+    damaged = 0
+    for record in _split_records(path):
+        if found := _ENQUEUED.search(record):
+            batches.append(found.groups())
+        elif record.strip():
+            damaged += 1
+    if damaged:
+        losses.add("records that tell of no batch", "an unknown place", damaged)
+    step, numbered = whole_numbers([index for index, _ in batches], 0)
+    size, sized = whole_numbers([size for _, size in batches], 0)
+    good = np.flatnonzero(numbered & sized)
+    good = good[np.argsort(step[good], kind="stable")]
+    _add_batches(into, Queue.TO_DEVICE, step=step[good], size=size[good])
+
+
+def _split_records(path: Path) -> Iterator[bytes]:
+    rest = b""
     with open_profile_file(path) as file:
         while data := file.read(_BLOCK_BYTES):
             *records, rest = re.split(rb"[\0\n]", rest + data)
-            damaged += _add_batches(records, index, size)
-    damaged += _add_batches([rest], index, size)
-    if damaged:
-        losses.add("records that tell of no batch", "an unknown place", damaged)
-    step, numbered = whole_numbers(index, 0)
-    sizes, sized = whole_numbers(size, 0)
-    good = np.flatnonzero(numbered & sized)
-    good = good[np.argsort(step[good], kind="stable")]
-    into.add(
-        QueueRecords.of(
-            len(good),
-            {
-                "queue": np.full(len(good), int(Queue.TO_DEVICE)),
-                "step": step[good],
-                "size": sizes[good],
-            },
-        )
-    )
-
-
-def _add_batches(records: Sequence[bytes], index: list[bytes], size: list[bytes]) -> int:
-    """Take the number and size out of records; how many tell none."""
-    damaged = 0
-    for record in records:
-        found = _ENQUEUED.search(record)
-        if found is not None:
-            index.append(found[1])
-            size.append(found[2])
-        elif record.strip():
-            damaged += 1
-    return damaged
+            yield from records
+    yield rest
 
 
 # -- the pipeline ----------------------------------------------------------------------------------
@@ -348,10 +327,7 @@ def _add_operations(found: Sequence[_Operation], losses: LossLog, into: TablesBu
     seen = {ROOT}
     if ROOT in by_number:
         shown.append((by_number[ROOT], NO_ID))
-    at = 0
-    while at < len(shown):
-        one, _ = shown[at]
-        at += 1
+    for one, _ in shown:  # which grows
         waiting = deque(one.children)
         while waiting:
             child = by_number.get(waiting.popleft())
@@ -362,25 +338,16 @@ def _add_operations(found: Sequence[_Operation], losses: LossLog, into: TablesBu
                 waiting.extend(child.children)
             else:
                 shown.append((child, one.op))
-    sizes = [_sizes(one, losses) for one, _ in shown]
-    into.add(
-        PipelineOperations.of(
-            len(shown),
-            {
-                "op": [one.op for one, _ in shown],
-                "kind": into.strings.codes([one.kind for one, _ in shown]),
-                "workers": [one.workers for one, _ in shown],
-                "parent": [parent for _, parent in shown],
-                "samples": [NO_ID if one is None else len(one) for one in sizes],
-                "capacity": [
-                    NO_ID if its is None else one.capacity
-                    for (one, _), its in zip(shown, sizes, strict=True)
-                ],
-                "total_size": [0 if one is None else sum(one) for one in sizes],
-                "empty_samples": [0 if one is None else one.count(0) for one in sizes],
-            },
+    rows = []
+    for one, parent in shown:
+        sizes = _sizes(one, losses)
+        samples = (
+            (NO_ID, NO_ID, 0, 0)
+            if sizes is None
+            else (len(sizes), one.capacity, sum(sizes), sizes.count(0))
         )
-    )
+        rows.append((one.op, into.strings.code(one.kind), one.workers, parent, *samples))
+    into.add(table_of_rows(PipelineOperations, rows))
 
 
 def _sizes(one: _Operation, losses: LossLog) -> list[int] | None:

@@ -148,29 +148,39 @@ def _add_cpu_runs(
             np.where(groups.least(values) == NO_TIME, NO_TIME, groups.sum(np.maximum(values, 0)))
             for values in lengths_ns
         )
-        into.add(
-            OperatorSums.of(
-                len(count),
-                {
-                    "source": np.full(len(count), source),
-                    "level": np.full(len(count), level),
-                    "kind": kind[groups.first],
-                    "name": named[groups.first] if level is RunLevel.NAME else np.zeros_like(count),
-                    "core": np.full(len(count), into.strings.code(AI_CPU)),
-                    "count": count,
-                    "total_ns": total_ns,
-                    "mean_ns": np.where(total_ns == NO_TIME, NO_TIME, _mean(total_ns, count)),
-                    "dispatch_ns": dispatch_ns,
-                    "run_ns": run_ns,
-                },
-            )
+        named_too = {} if level is RunLevel.TYPE else {"name": named[groups.first]}
+        _add_sums(
+            into,
+            source,
+            level,
+            kind=kind[groups.first],
+            core=np.full(len(count), into.strings.code(AI_CPU)),
+            count=count,
+            total_ns=total_ns,
+            mean_ns=np.where(total_ns == NO_TIME, NO_TIME, _mean(total_ns, count)),
+            dispatch_ns=dispatch_ns,
+            run_ns=run_ns,
+            **named_too,
         )
+
+
+def _add_sums(
+    into: TablesBuilder, source: OperatorSource, level: RunLevel, **columns: Int64 | Codes
+) -> None:
+    count = len(columns["kind"])
+    shared = {"source": np.full(count, source), "level": np.full(count, level)}
+    into.add(OperatorSums.of(count, shared | columns))
 
 
 def _add_core_types(path: Path, into: TablesBuilder) -> None:
     types = read_table(path, _CoreTypes, into)
-    mean_ns = np.where(types.count > 0, _mean(types.total_ns, types.count), NO_TIME)
-    _add_core(RunLevel.TYPE, types.count, types.total_ns, mean_ns, types.kind, None, into)
+    _add_core_sums(into, types.kind, types.count, types.total_ns)
+
+
+def _add_core_sums(into: TablesBuilder, kind: Codes, count: Int64, total_ns: Int64) -> None:
+    mean_ns = np.where(count > 0, _mean(total_ns, count), NO_TIME)
+    source, sums = OperatorSource.AICORE_INTERMEDIATE, {"total_ns": total_ns, "mean_ns": mean_ns}
+    _add_sums(into, source, RunLevel.TYPE, kind=kind, count=count, **sums)
 
 
 def _add_core_operators(
@@ -199,38 +209,20 @@ def _add_core_operators(
     total_ns = np.where(
         known, _nanoseconds(found.mean_ps * np.where(known, found.count, 0)), NO_TIME
     )
-    mean_ns = _nanoseconds(found.mean_ps)
-    _add_core(RunLevel.NAME, found.count, total_ns, mean_ns, kind, found.name, into)
+    _add_sums(
+        into,
+        OperatorSource.AICORE_INTERMEDIATE,
+        RunLevel.NAME,
+        kind=kind,
+        name=found.name,
+        count=found.count,
+        total_ns=total_ns,
+        mean_ns=_nanoseconds(found.mean_ps),
+    )
     if with_types and known.all():
         groups = group_by(len(kind), [kind])
-        count, total_ns = groups.sum(found.count), groups.sum(total_ns)
-        mean_ns = np.where(count > 0, _mean(total_ns, count), NO_TIME)
-        _add_core(RunLevel.TYPE, count, total_ns, mean_ns, kind[groups.first], None, into)
-
-
-def _add_core(
-    level: RunLevel,
-    count: Int64,
-    total_ns: Int64,
-    mean_ns: Int64,
-    kind: Codes,
-    name: Codes | None,
-    into: TablesBuilder,
-) -> None:
-    into.add(
-        OperatorSums.of(
-            len(kind),
-            {
-                "source": np.full(len(kind), OperatorSource.AICORE_INTERMEDIATE),
-                "level": np.full(len(kind), level),
-                "kind": kind,
-                "count": count,
-                "total_ns": total_ns,
-                "mean_ns": mean_ns,
-            }
-            | ({} if name is None else {"name": name}),
-        )
-    )
+        sums = groups.sum(found.count), groups.sum(total_ns)
+        _add_core_sums(into, kind[groups.first], *sums)
 
 
 def _mean(total_ns: Int64, count: Int64) -> Int64:

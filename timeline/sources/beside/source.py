@@ -75,14 +75,7 @@ def with_companions(source: Source, capture: Capture, several: bool) -> Source:
     """
     if capture.format.kind is FormatKind.UNREADABLE:
         return source
-    return WithCompanionFiles(
-        source,
-        capture.format.table_directories(capture),
-        _host_directories(capture),
-        several,
-        capture.format.parsed_directories(capture),
-        capture,
-    )
+    return WithCompanionFiles(source, capture, several)
 
 
 def _host_directories(capture: Capture) -> tuple[Path, ...]:
@@ -108,16 +101,15 @@ class WithCompanionFiles(SourceAround):
     """A source whose records also hold what lies beside its capture.
 
     A companion that cannot be read at all is left out and counted: the capture itself is whole.
-
-    tables: the directories of tables, the better first. hosts: those of what MindSpore recorded on
-    the host, nearest first. databases: those of what msprof parsed.
     """
 
-    tables: tuple[Path, ...]
-    hosts: tuple[Path, ...]
-    several_devices: bool
-    databases: tuple[Path, ...]
     capture: Capture
+    several_devices: bool
+
+    @cached_property
+    def hosts(self) -> tuple[Path, ...]:
+        """The directories of what MindSpore recorded on the host, nearest first."""
+        return _host_directories(self.capture)
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -206,7 +198,9 @@ class WithCompanionFiles(SourceAround):
         It is not kept: of thousands of ranks it would take as much as what is told of them.
         """
         return {
-            directory: _list_directory(directory) for directory in self.tables if directory.is_dir()
+            directory: _list_directory(directory)
+            for directory in self.capture.format.table_directories(self.capture)
+            if directory.is_dir()
         }
 
     def _exports(self, *uses: Use) -> dict[ExportKind, tuple[Path, ...]]:
@@ -241,7 +235,8 @@ class WithCompanionFiles(SourceAround):
                     yield UnusedFile(name, kind.what + ", of an older export" * is_older)
                 elif is_output and name.rpartition(".")[2] in _WRITTEN_BY_PROFILERS:
                     yield UnusedFile(name, "not known")
-        for directory in (one for one in self.databases if one.is_dir()):
+        parsed = self.capture.format.parsed_directories(self.capture)
+        for directory in (one for one in parsed if one.is_dir()):
             for name in files_by_name(directory):
                 kind = find_kind(name)
                 if kind is not None and kind.use is Use.NONE and kind.beside_any:

@@ -50,23 +50,11 @@ class StepTicks:
     def of_graph(self, graph: int) -> StepTicks:
         """These steps as those of a graph: the file names none."""
 
-        def column(count: int) -> Int64:
-            return np.full(count, graph)
-
         return replace(
             self,
-            steps=replace(self.steps, graph=column(len(self.steps))),
-            parts=replace(self.parts, graph=column(len(self.parts))),
-            reduces=replace(self.reduces, graph=column(len(self.reduces))),
-        )
-
-    def shifted(self, offset_ns: int) -> StepTicks:
-        """These steps on a clock that is moved by a constant."""
-        return replace(
-            self,
-            steps=self.steps.shifted(offset_ns),
-            parts=self.parts.shifted(offset_ns),
-            reduces=self.reduces.shifted(offset_ns),
+            steps=replace(self.steps, graph=np.full(len(self.steps), graph)),
+            parts=replace(self.parts, graph=np.full(len(self.parts), graph)),
+            reduces=replace(self.reduces, graph=np.full(len(self.reduces), graph)),
         )
 
 
@@ -150,11 +138,8 @@ def _reduces(
         kind = np.full(count, StepPart.REDUCE)
         parts.append(StepParts.of(count, shared | {"number": np.full(count, number), "kind": kind}))
         codes = {"name": strings.code(name), "group": strings.code(GROUP)}
-        reduces.append(
-            CommunicationOps.of(
-                count, shared | {key: np.full(count, code) for key, code in codes.items()}
-            )
-        )
+        named = {key: np.full(count, code) for key, code in codes.items()}
+        reduces.append(CommunicationOps.of(count, shared | named))
     return StepParts.concat(parts), CommunicationOps.concat(reduces)
 
 

@@ -15,7 +15,6 @@ from timeline.columns.constant import constant
 from timeline.columns.intervals import open_at
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
-from timeline.frozen import dataclass
 from timeline.patterns import compile_late
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import (
@@ -58,15 +57,6 @@ _decode = msgspec.json.Decoder(_File | list[_Event]).decode
 _SUFFIXES = (".json", ".trace")
 
 
-@dataclass(frozen=True)
-class HcclRuns:
-    """The communication ops of a rank, each from its first to its last task, and their tasks."""
-
-    ops: CommunicationOps
-    planes: PlaneTasks
-    omissions: tuple[Omission, ...] = ()
-
-
 def find_hccl_files(capture: Capture) -> tuple[Path, ...]:
     """Return the files of the rank whose id is in the name of their directory.
 
@@ -83,9 +73,10 @@ def find_hccl_files(capture: Capture) -> tuple[Path, ...]:
 
 def read_hccl_files(
     paths: Sequence[Path], strings: StringPool, rank: int, *, with_planes: bool
-) -> HcclRuns:
-    """Read all runs; times are microseconds of the device clock.
+) -> tuple[CommunicationOps, PlaneTasks, tuple[Omission, ...]]:
+    """Read the ops of a rank, each from its first to its last task, the tasks, and losses.
 
+    Times are microseconds of the device clock.
     A file that cannot be read is counted with the first one's name.
     """
     ops, planes, bad = [], [], []
@@ -111,11 +102,8 @@ def read_hccl_files(
         first = "/".join(bad[0].parts[-3:])
         reason = f"HCCL files that hold no tasks or are broken, the first {first}"
         lost += counted_losses({reason: len(bad)}, rank, OmissionCode.DAMAGED)
-    return HcclRuns(
-        CommunicationOps.concat(ops),
-        PlaneTasks.concat(planes) if with_planes else PlaneTasks.empty(),
-        lost,
-    )
+    tasks = PlaneTasks.concat(planes) if with_planes else PlaneTasks.empty()
+    return CommunicationOps.concat(ops), tasks, lost
 
 
 def _op_name(path: Path) -> str:
@@ -277,10 +265,12 @@ class RecordsBuilder:
     def add_hccl(self, capture: Capture, *, with_planes: bool) -> None:
         """Take the communication ops and tasks that HCCL recorded, which are finer than reduces."""
         records, paths = self.records, find_hccl_files(capture)
-        runs = read_hccl_files(paths, records.strings, records.rank, with_planes=with_planes)
-        self.report(runs.omissions)
-        self.add_ops(runs.ops, better=True)
-        self.records = replace(self.records, planes=runs.planes)
+        ops, planes, omissions = read_hccl_files(
+            paths, records.strings, records.rank, with_planes=with_planes
+        )
+        self.report(omissions)
+        self.add_ops(ops, better=True)
+        self.records = replace(self.records, planes=planes)
 
     def describe(self, path: Path) -> None:
         """Give tasks what the framework's table says of their operators."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from timeline.columns.columns import Int64, TableBuilder
+from timeline.columns.columns import Int64
 from timeline.columns.constant import constant
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError, spell_ids
@@ -49,23 +51,17 @@ def read_device_rows(
     Raises:
         SourceError: the file cannot be read, is empty, or holds no line of that shape.
     """
-    damage = LossLog(path)
-    builder = TableBuilder(Tasks)
+    damage, parts = LossLog(path), []
     for block in read_last_cells(path, _FIELDS, damage):
         lengths = [cell or _NO_LENGTH for cell in block.cells("duration")]
-        start_ns, end_ns = interval_ns_of_milliseconds(block.cells("start_time"), lengths)
-        good = start_ns != NO_TIME
-        damage.add_lines("rows without a start and a duration", block.lines[~good])
+        times_ns = interval_ns_of_milliseconds(block.cells("start_time"), lengths)
         columns = {
-            "start_ns": start_ns,
-            "end_ns": end_ns,
             "stream": block.integers("stream_id", NO_ID),
             "name": block.codes("op_name", strings, str.strip),
             "task_type": constant(strings.code(AI_CORE), len(block), np.int32),
-            "compute": constant(True, len(block), np.bool_),
         }
-        builder.add(Tasks.of(len(block), columns).take(good))
-    tasks = builder.build()
+        parts.append(_timed_tasks(block, times_ns, columns, "a duration", damage))
+    tasks = Tasks.concat(parts)
     if not len(tasks) and damage.rows:
         raise SourceError(
             path,
@@ -87,25 +83,29 @@ def read_aicpu_rows(
     Raises:
         SourceError: the file cannot be read or has no column of starts.
     """
-    damage = LossLog(path)
-    builder = TableBuilder(Tasks)
+    damage, parts = LossLog(path), []
     for block in read_blocks(path, None, ("run_start",), damage, RowShape.ENDED):
-        start_ns, end_ns = _times_ns(block)
-        good = (start_ns != NO_TIME) & (end_ns != NO_TIME)
-        damage.add_lines("rows without a start and an end", block.lines[~good])
-        names = block.codes(
-            "kernel_type" if "kernel_type" in block else "op_type", strings, str.strip
-        )
-        columns = {
-            "start_ns": start_ns,
-            "end_ns": end_ns,
-            "name": names,
-            "op_type": names,
-            "task_type": constant(strings.code(AI_CPU), len(block), np.int32),
-            "compute": constant(True, len(block), np.bool_),
-        }
-        builder.add(Tasks.of(len(block), columns).take(good))
-    return builder.build(), damage.omissions(rank)
+        column = "kernel_type" if "kernel_type" in block else "op_type"
+        names = block.codes(column, strings, str.strip)
+        task_type = constant(strings.code(AI_CPU), len(block), np.int32)
+        columns = {"name": names, "op_type": names, "task_type": task_type}
+        parts.append(_timed_tasks(block, _times_ns(block), columns, "an end", damage))
+    return Tasks.concat(parts), damage.omissions(rank)
+
+
+def _timed_tasks(
+    block: Block,
+    times_ns: tuple[Int64, Int64],
+    columns: Mapping[str, Any],
+    end: str,
+    damage: LossLog,
+) -> Tasks:
+    """Return the tasks of rows with both times; others are noted, without a start and an end."""
+    start_ns, end_ns = times_ns
+    good = (start_ns != NO_TIME) & (end_ns != NO_TIME)
+    damage.add_lines(f"rows without a start and {end}", block.lines[~good])
+    shared = {"start_ns": start_ns, "end_ns": end_ns, "compute": np.ones(len(block), np.bool_)}
+    return Tasks.of(len(block), {**columns, **shared}).take(good)
 
 
 def _times_ns(block: Block) -> tuple[Int64, Int64]:
@@ -132,18 +132,14 @@ MOST_DISAGREEMENT_NS = 1000
 """Origins found from several ops differ by rounding only."""
 
 
-@dataclass(frozen=True)
-class CutOff:
-    """What is reported of a display that a limit cut off; empty for a whole one."""
-
-    omissions: tuple[Omission, ...] = ()
-    warnings: tuple[str, ...] = ()
+_CutOff = tuple[tuple[Omission, ...], tuple[str, ...]]
+"""What is left out of a display that a limit cut off, and a warning; nothing of a whole one."""
 
 
 def cut_off_by_limit(
     path: Path, rank: int, size_bytes: int, missing_ops: int, last_ns: int, steps: Steps
-) -> CutOff:
-    """Tell whether a display was cut off.
+) -> _CutOff:
+    """Find out if a display was cut off.
 
     It was when its size is just above a limit of MindSpore, when whole steps begin after its last
     record, or when its summary counts more operators and its size is just above whole megabytes
@@ -157,7 +153,7 @@ def cut_off_by_limit(
     at_limit = any(0 < size_bytes - limit <= OVERSHOOT_BYTES for limit in LIMITS_BYTES)
     at_megabyte = size_bytes > _MIB and size_bytes % _MIB <= OVERSHOOT_BYTES
     if not (at_limit or len(later) or (missing_ops > 0 and at_megabyte)):
-        return CutOff()
+        return (), ()
     steps_lost = f"; steps {spell_ids(later.tolist())} have no device record" if len(later) else ""
     warning = (
         f"rank {rank}: MindSpore cut off {path.name} ({spell_bytes(size_bytes)}) at its size "
@@ -171,7 +167,7 @@ def cut_off_by_limit(
     reason = f"{what} behind the size limit of {path.name}"
     code = OmissionCode.WRITER_LIMIT
     lost = Omission(reason, rows, rank, tuple(later.tolist()), loss=True, code=code)
-    return CutOff((lost,), (warning,))
+    return (lost,), (warning,)
 
 
 @dataclass(frozen=True)
@@ -272,8 +268,7 @@ class MindSporeTextSource:
             builder.leave_out(ticks)
             builder.add_steps(replace(step_trace, steps=display.steps.shifted(moved_ns)))
         last_ns = display.last_ns + moved_ns if display.last_ns else 0
-        cut_off = self._cut_off(path, display, last_ns, step_trace)
-        builder.report(cut_off.omissions, cut_off.warnings)
+        builder.report(*self._cut_off(path, display, last_ns, step_trace))
         self._add_operators(builder)
         if origin_ns is not None:
             self._add_communication(builder, wanted)
@@ -290,8 +285,7 @@ class MindSporeTextSource:
                 return ticks_as_us_ns // _TICKS_IN_MICROSECOND
         return _origin_of(display.ops, ticks.reduces)
 
-    def _cut_off(self, path: Path, display: Display, last_ns: int, ticks: StepTicks) -> CutOff:
-        ran = display.op_runs
+    def _cut_off(self, path: Path, display: Display, last_ns: int, ticks: StepTicks) -> _CutOff:
         summary = self._summary(path)
         counted, warnings = 0, tuple[str, ...]()
         if summary is not None:
@@ -300,15 +294,10 @@ class MindSporeTextSource:
                 counted = value if isinstance(value, int) else 0
             except SourceError as error:
                 warnings = (f"rank {self.identity.rank}: {error}",)
-        found = cut_off_by_limit(
-            path,
-            self.identity.rank,
-            path.stat().st_size,
-            max(0, counted - ran),
-            last_ns,
-            ticks.steps,
-        )
-        return replace(found, warnings=(*warnings, *found.warnings))
+        rank, size_bytes = self.identity.rank, path.stat().st_size
+        missing = max(0, counted - display.op_runs)
+        lost, more = cut_off_by_limit(path, rank, size_bytes, missing, last_ns, ticks.steps)
+        return lost, (*warnings, *more)
 
 
 def _origin_of(ops: CommunicationOps, reduces: CommunicationOps) -> int | None:
