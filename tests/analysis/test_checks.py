@@ -226,7 +226,9 @@ def test_a_table_of_overlap_is_compared(
             "CREATE TABLE OVERLAP_ANALYSIS (id INTEGER, deviceId INTEGER, startNs INTEGER, "
             "endNs INTEGER, type INTEGER)"
         )
-        for kind, part in enumerate(("computing_ns", "communication_ns", "not_overlapped_ns")):
+        for kind, part in enumerate(
+            ("computing_ns", "communication_ns", "exposed_communication_ns")
+        ):
             connection.execute(
                 "INSERT INTO OVERLAP_ANALYSIS VALUES (?, 0, 5, ?, ?)", (kind, 5 + whole[part], kind)
             )

@@ -79,7 +79,7 @@ def test_it_tells_what_is_slow_and_why(shown: list[str]) -> None:
 def test_it_ends_with_the_run_fixed(shown: list[str]) -> None:
     """The comparison says what was won; nobody holds up the others; the last step is exported."""
     *_, compared, waiting, _plot, report, _closed = shown
-    assert "Step -5" in compared
+    assert "Step -4" in compared
     assert "compared.pftrace</a>" in compared
     caused_ns = [int(row[3]) for row in rows_of(waiting)]
     assert len(caused_ns) == 8
