@@ -54,7 +54,6 @@ from timeline.sources.ascend_trace.tables import (
     tasks_table,
 )
 from timeline.sources.common.communication_marks import find_marked_ops
-from timeline.sources.common.compute_tasks import mark_compute_by_overlap
 from timeline.sources.common.counter_events import CounterReader, counters_at
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.flow_events import FlowReader, LaneRows
@@ -63,6 +62,7 @@ from timeline.sources.common.overlap_analysis import (
     VendorOverlap,
     collect_overlap_events,
     infer_free_rule,
+    mark_compute_by_overlap,
     sum_overlap,
 )
 from timeline.sources.common.trace_names import HOST_DEVICE, device_of, profiler_steps

@@ -171,14 +171,17 @@ def read_allocation_table(
     size_bytes = database.floats(_TABLE, {"size": _NOT_GIVEN_SIZE}, where)["size"]
     allocated_ns, released_ns = rows["allocationTime"], rows["releaseTime"]
     good = are_sound(size_bytes, allocated_ns, released_ns)
-    found = Allocations(
-        allocated_ns[good],
-        released_ns[good],
-        codes(rows["name"][good]),
-        np.round(size_bytes[good]).astype(np.int64),
-    )
     unsound = {f"rows of {_TABLE} {_UNSOUND}": int((~good).sum())}
+    names = codes(rows["name"])
+    found = _allocations(good, allocated_ns, released_ns, names, size_bytes)
     return found, [*counted_losses(unsound, rank, OmissionCode.NO_TIME)]
+
+
+def _allocations(
+    rows: Bool, start_ns: Int64, end_ns: Int64, names: Codes, size_bytes: Float64
+) -> Allocations:
+    sizes = np.round(size_bytes[rows]).astype(np.int64)
+    return Allocations(start_ns[rows], end_ns[rows], names[rows], sizes)
 
 
 def add_allocations(allocations: Allocations, counters: CounterBuilder) -> None:
@@ -236,13 +239,8 @@ def _of_block(
     wanted = select_device_rows(block, device)
     good = are_sound(size_bytes, allocated_ns, released_ns)
     damage.add_lines(f"rows {_UNSOUND}", block.lines[wanted & ~good])
-    wanted &= good
-    return Allocations(
-        allocated_ns[wanted],
-        released_ns[wanted],
-        block.codes(_NAME, strings, str)[wanted],
-        np.round(size_bytes[wanted]).astype(np.int64),
-    )
+    names = block.codes(_NAME, strings, str)
+    return _allocations(wanted & good, allocated_ns, released_ns, names, size_bytes)
 
 
 # -- all of them -----------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import field, fields
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -68,34 +68,31 @@ _MOST_DIGITS = 19
 """Before the point of what 64 bits hold."""
 
 
-class _Scale(NamedTuple):
-    """A unit by its name, which keeps those of one factor apart, and the factor to the column's."""
-
-    name: str
-    factor: Decimal | None
-
-
 class Unit(enum.Enum):
-    """What a cell holds: a text, or a number in a unit that the column may not have."""
+    """What a cell holds: a text, or a number in a unit that the column may not have.
 
-    TEXT = _Scale("text", None)
-    NUMBER = _Scale("number", Decimal(1))
-    NANOSECONDS = _Scale("ns", Decimal(1))
-    MICROSECONDS = _Scale("us", Decimal(1_000))
-    MILLISECONDS = _Scale("ms", Decimal(1_000_000))
-    MILLISECONDS_AS_PS = _Scale("ms as ps", Decimal(1_000_000_000))
+    factor: to the unit of the column; names keep units of one factor apart.
+    """
+
+    TEXT = "text", None
+    NUMBER = "number", 1
+    NANOSECONDS = "ns", 1
+    MICROSECONDS = "us", 1_000
+    MILLISECONDS = "ms", 1_000_000
+    MILLISECONDS_AS_PS = "ms as ps", 1_000_000_000
     """In picoseconds, for means."""
-    PERCENT = _Scale("%", Decimal("0.01"))
-    MEGA = _Scale("MFLOP", Decimal(1_000_000))
+    PERCENT = "%", "0.01"
+    MEGA = "MFLOP", 1_000_000
     """MFLOP, as FLOP."""
-    GIGA = _Scale("GFLOP/s", Decimal(1_000_000_000))
+    GIGA = "GFLOP/s", 1_000_000_000
     """GFLOP/s, as FLOP/s."""
+
+    def __init__(self, _: str, factor: int | str | None) -> None:
+        self.factor = None if factor is None else Decimal(factor)
 
 
 _UNITS_IN_HEADERS = {
-    "ns": Unit.NANOSECONDS,
-    "us": Unit.MICROSECONDS,
-    "ms": Unit.MILLISECONDS,
+    one.value[0]: one for one in (Unit.NANOSECONDS, Unit.MICROSECONDS, Unit.MILLISECONDS)
 }
 
 
@@ -166,12 +163,12 @@ def quantity(text: str, unit: Unit) -> int | float | None:
 
     Whole units are exact integers, rounded to the nearest; percents are floats from 0 to 1.
     """
-    if unit.value.factor is None or not _NUMBER.fullmatch(text):
+    if unit.factor is None or not _NUMBER.fullmatch(text):
         return None
     number = Decimal(text)
     if number.adjusted() >= _MOST_DIGITS:  # a product of such may be too large to be made
         return None
-    number *= unit.value.factor
+    number *= unit.factor
     if abs(number) > _MOST_INTEGER:
         return None
     return float(number) if unit is Unit.PERCENT else int(number.to_integral_value())

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 
 from timeline.columns.columns import Bool, Float64, Int64, Rows
 from timeline.columns.constant import constant
@@ -33,9 +32,8 @@ from timeline.sources.common.device_clock import read_start_info_offset_ns
 from timeline.sources.common.losses import LossLog, LostRows, counted_losses
 from timeline.sources.common.msprof_files import find_sessions
 from timeline.sources.decoders.csv_blocks import RowShape, read_blocks
-from timeline.sources.decoders.json_values import read_json
+from timeline.sources.decoders.json_values import read_json, read_json_value
 from timeline.sources.decoders.text_lines import read_lines
-from timeline.sources.files.opened import read_whole_file
 from timeline.sources.source import ReadRequest
 
 MOST_DRIFT_NS = 3600 * 10**9
@@ -268,10 +266,7 @@ def read_host_timeline(path: Path, damage: LossLog) -> HostStages:
     Raises:
         SourceError: the file cannot be read, or holds no list of events.
     """
-    try:
-        document = orjson.loads(read_whole_file(path))
-    except orjson.JSONDecodeError as error:
-        raise SourceError(path, f"is not valid JSON: {error.msg}.", offset=error.pos) from error
+    document = read_json_value(path)
     if isinstance(document, dict):
         document = document.get("traceEvents")
     if not isinstance(document, list):

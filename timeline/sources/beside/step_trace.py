@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.constant import constant
 from timeline.columns.strings import StringPool
-from timeline.errors import SourceError
 from timeline.frozen import dataclass
 from timeline.patterns import compile_late
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
@@ -25,7 +23,7 @@ from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.common.decimals import moments_ns
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.csv_blocks import Block, RowShape, read_blocks
-from timeline.sources.files.opened import read_whole_file
+from timeline.sources.decoders.json_values import read_json_value
 
 GROUP = "Group 0"
 """This generation does not name the groups of its communication ops."""
@@ -193,10 +191,7 @@ def _read_mean(path: Path, into: TablesBuilder) -> None:
 def _read_points(path: Path, into: TablesBuilder) -> None:
     """One object for the rank, or one for each graph; on GPUs a list with one for each step."""
     with into.reading(path) as losses:
-        try:
-            held = orjson.loads(read_whole_file(path))
-        except orjson.JSONDecodeError as error:
-            raise SourceError(path, f"is not valid JSON: {error.msg}.", offset=error.pos) from error
+        held = read_json_value(path)
         found = [(graph, point) for graph, point in _points(held) if any(point)]
         if not found:
             losses.add("objects without fp_start and bp_end", "its beginning")

@@ -38,7 +38,6 @@ from timeline.sources.cann_raw.tasks import (
     read_intervals,
     stars_log,
 )
-from timeline.sources.common.compute_tasks import remark_on_ai_cpu_tasks
 from timeline.sources.common.device_clock import (
     NO_ANCHOR,
     CounterClock,
@@ -49,6 +48,7 @@ from timeline.sources.common.device_clock import (
 )
 from timeline.sources.common.losses import FFTS_REASON, counted_losses
 from timeline.sources.common.msprof_files import how_to_export
+from timeline.sources.common.overlap_analysis import remark_on_ai_cpu_tasks
 from timeline.sources.decoders.joins import covering_parents
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import open_regular_file, source_errors_for

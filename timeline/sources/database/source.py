@@ -50,10 +50,14 @@ from timeline.records.task_kinds import (
 )
 from timeline.records.vendor import UnusedFile
 from timeline.sources.common.communication_marks import find_marked_ops
-from timeline.sources.common.compute_tasks import remark_on_ai_cpu_tasks
 from timeline.sources.common.counters import CounterBuilder
 from timeline.sources.common.losses import FFTS_REASON, counted_losses
-from timeline.sources.common.overlap_analysis import OVERLAP_TABLE, read_overlap_table, sum_overlap
+from timeline.sources.common.overlap_analysis import (
+    OVERLAP_TABLE,
+    read_overlap_table,
+    remark_on_ai_cpu_tasks,
+    sum_overlap,
+)
 from timeline.sources.common.process_groups import (
     GROUPS,
     ProcessGroup,

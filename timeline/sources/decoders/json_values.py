@@ -143,10 +143,19 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises:
         SourceError: the file cannot be read or holds something else.
     """
-    try:
-        value = orjson.loads(read_whole_file(path))
-    except orjson.JSONDecodeError as error:
-        raise SourceError(path, f"is not valid JSON: {error.msg}.", offset=error.pos) from error
+    value = read_json_value(path)
     if not isinstance(value, dict):
         raise SourceError(path, "holds no JSON object.")
     return value
+
+
+def read_json_value(path: Path) -> Any:
+    """Read a small JSON file, whatever it holds.
+
+    Raises:
+        SourceError: the file cannot be read or is not JSON.
+    """
+    try:
+        return orjson.loads(read_whole_file(path))
+    except orjson.JSONDecodeError as error:
+        raise SourceError(path, f"is not valid JSON: {error.msg}.", offset=error.pos) from error

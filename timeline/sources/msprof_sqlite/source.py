@@ -32,11 +32,11 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.sources.common.compute_tasks import remark_on_ai_cpu_tasks
 from timeline.sources.common.counter_tables import CounterTable, SampleClock, parsed_tables
 from timeline.sources.common.counters import CounterBuilder, Labels, build_labels
 from timeline.sources.common.device_clock import DeviceClocks, read_device_clocks
 from timeline.sources.common.losses import FFTS_REASON, counted_losses
+from timeline.sources.common.overlap_analysis import remark_on_ai_cpu_tasks
 from timeline.sources.decoders.joins import Lookup, covering_parents
 from timeline.sources.decoders.sqlite_loose import LooseTable
 from timeline.sources.msprof_sqlite.communication import Communication, read_communication

@@ -21,7 +21,6 @@ from timeline.sources.ascend_trace.reader import (
     read_trace,
     read_trace_and_overlap,
 )
-from timeline.sources.common.compute_tasks import mark_unlisted_kernels
 from timeline.sources.common.kernel_table import (
     delay_of_table,
     describe_tasks,
@@ -32,7 +31,7 @@ from timeline.sources.common.kernel_table import (
 )
 from timeline.sources.common.losses import LossLog
 from timeline.sources.common.msprof_files import find_newest_export
-from timeline.sources.common.overlap_analysis import VendorOverlap
+from timeline.sources.common.overlap_analysis import VendorOverlap, mark_unlisted_kernels
 from timeline.sources.common.step_table import distinct_parts, distinct_steps, read_step_table
 from timeline.sources.files.opened import find_file, without_gz
 from timeline.sources.source import Identity, ReadRequest
