@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from timeline.columns.columns import Bool, Codes, Int64, column
 from timeline.columns.strings import NO_NAME, StringPool
@@ -33,16 +32,8 @@ LARGEST_OPERATOR_TASK = 25_000
 BINARY_RECORD = np.dtype(
     {
         "names": [
-            "magic",
-            "stream",
-            "task",
-            "run_start_us",
-            "run_start_tick",
-            "run_end_us",
-            "run_end_tick",
-            "thread",
-            "dispatch_us",
-            "total_us",
+            *("magic", "stream", "task", "run_start_us", "run_start_tick"),
+            *("run_end_us", "run_end_tick", "thread", "dispatch_us", "total_us"),
         ],
         "formats": ["<u2", "<u2", "<u2", "<u8", "<u8", "<u8", "<u8", "<u4", "<u4", "<u4"],
         "offsets": [0, 4, 6, 8, 16, 48, 56, 64, 108, 112],
@@ -113,14 +104,15 @@ def read_aicpu_tasks(files: NumberedFiles, into: TablesBuilder) -> AicpuTasks:
             if log:
                 data = b"".join(map(read_whole_file, log))
                 if data.startswith(BINARY_MARK):
-                    names = _operator_names(files.get(NumberedFile.TASK_DESCRIPTIONS, ()))
-                    return _of_binary(data, names, into.strings, losses)
-                return _table(list(_tasks_of_text(data, losses)), into.strings)
-            return _table(list(_tasks_of_parsed(path, losses)), into.strings)
+                    described = files.get(NumberedFile.TASK_DESCRIPTIONS, ())
+                    return _table(_tasks_of_binary(data, described, losses), into.strings)
+                return _table(_tasks_of_text(data, losses), into.strings)
+            return _table(_tasks_of_parsed(path, losses), into.strings)
     return AicpuTasks.empty()
 
 
-def _table(tasks: Sequence[_Task], strings: StringPool) -> AicpuTasks:
+def _table(found: Iterable[_Task], strings: StringPool) -> AicpuTasks:
+    tasks = [*found]
     if not tasks:
         return AicpuTasks.empty()
     columns = dict(zip(_Task._fields, zip(*tasks, strict=True), strict=True))
@@ -225,15 +217,12 @@ def _length_ns(cell: str, unit: Unit) -> int:
 # -- binary ----------------------------------------------------------------------------------------
 
 
-def _operator_names(paths: Sequence[Path]) -> dict[tuple[int, int], str]:
-    """The operator of each stream and task, as the host described them."""
-    tasks = (one for path in paths for one in read_tasks(path, LossLog(path)))
-    return {(stream, task): name for name, _, task, stream in tasks}
+def _tasks_of_binary(data: bytes, described: Sequence[Path], losses: LossLog) -> Iterator[_Task]:
+    """Tasks of records, named by the host's descriptions of each stream and task.
 
-
-def _of_binary(
-    data: bytes, names: Mapping[tuple[int, int], str], strings: StringPool, losses: LossLog
-) -> AicpuTasks:
+    Raises:
+        SourceError: there is no whole record.
+    """
     count = len(data) // BINARY_RECORD.itemsize
     if not count:
         raise SourceError(losses.path, "holds no whole record.", offset=0)
@@ -246,14 +235,9 @@ def _of_binary(
     if not sound.all():
         first = int(np.argmin(sound)) * BINARY_RECORD.itemsize
         losses.add("broken records", f"byte {first}", int(np.count_nonzero(~sound)))
-    rows = every[sound & (every["task"] < LARGEST_OPERATOR_TASK)]
-    return _table(list(_tasks_of_rows(rows, names)), strings)
-
-
-def _tasks_of_rows(
-    rows: npt.NDArray[np.void], names: Mapping[tuple[int, int], str]
-) -> Iterator[_Task]:
-    for row in rows:
+    tasks = (one for path in described for one in read_tasks(path, LossLog(path)))
+    names = {(stream, task): name for name, _, task, stream in tasks}
+    for row in every[sound & (every["task"] < LARGEST_OPERATOR_TASK)]:
         stream, task = int(row["stream"]), int(row["task"])
         yield _Task(
             names.get((stream, task), ""),

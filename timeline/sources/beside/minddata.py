@@ -381,27 +381,20 @@ def _read_processors(path: Path, losses: LossLog, into: TablesBuilder) -> None:
             losses.add("operations without a number", f"operation {len(users) - 1}")
         elif op >= 0:
             users.append((ProcessorUser.OPERATION, op, entry.get("metrics")))
-    rows = [
-        (user, op, [_mean(metrics, name) for name in _USES])
-        for user, op, metrics in users
-        if isinstance(metrics, dict)
-    ]
-    into.add(
-        ProcessorUse.of(
-            len(rows),
-            {
-                "user": [int(user) for user, _, _ in rows],
-                "op": [op for _, op, _ in rows],
-                **{
-                    name: np.array([uses[at] for _, _, uses in rows], np.float64)
-                    for at, name in enumerate(("in_user", "in_system", "idle"))
-                },
-            },
-        )
-    )
+    rows = [(int(user), op, metrics) for user, op, metrics in users if isinstance(metrics, dict)]
+    columns: dict[str, Any] = {
+        column: np.array([_mean(metrics, name) for _, _, metrics in rows], np.float64)
+        for column, name in _USES.items()
+    }
+    columns |= {"user": [user for user, _, _ in rows], "op": [op for _, op, _ in rows]}
+    into.add(ProcessorUse.of(len(rows), columns))
 
 
-_USES = ("user_utilization", "sys_utilization", "idle_utilization")
+_USES = {
+    "in_user": "user_utilization",
+    "in_system": "sys_utilization",
+    "idle": "idle_utilization",
+}
 
 
 def _mean(metrics: Mapping[str, Any], name: str) -> float:
@@ -518,12 +511,11 @@ def read_queue_trace(path: Path, damage: LossLog, add: AddSamples) -> int:
         good = timed & valued & (np.abs(time_ms) < _MOST_MS)
         damage.add_lines(_NO_SAMPLE, whole.lines[~good])
         is_size = whole.where(0, {_SIZE_LINE})
-        series = [(where, "", is_size)]
-        series += [
+        timed_for = (
             (f"{where} {name}", "ms", ~is_size & whole.where(1, {code}))
             for code, name in _SERIES.items()
-        ]
-        for name, unit, rows in series:
+        )
+        for name, unit, rows in ((where, "", is_size), *timed_for):
             kept = rows & good
             if kept.any():
                 time_ns, numbers = time_ms[kept] * _NS_IN_MS, values[kept].astype(np.float64)
@@ -534,13 +526,9 @@ def read_queue_trace(path: Path, damage: LossLog, add: AddSamples) -> int:
 def _times_ns(document: dict[str, Any]) -> Int64:
     """The times (ms) of samples; NO_TIME where one is no whole number."""
     times = _listed(document.get("time_stamp"))
-    return np.array(
-        [
-            int(time) * _NS_IN_MS if _is_number(time) and 0 <= time < _MOST_MS else int(NO_TIME)
-            for time in times
-        ],
-        np.int64,
-    )
+    good = [_is_number(time) and 0 <= time < _MOST_MS for time in times]
+    rows = zip(times, good, strict=True)
+    return np.array([int(time) * _NS_IN_MS if ok else NO_TIME for time, ok in rows], np.int64)
 
 
 def _values(samples: Any) -> Float64:
