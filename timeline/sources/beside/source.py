@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -250,27 +251,24 @@ def _find_cpu_operators(records: Records) -> Rows:
     return np.flatnonzero(np.isin(records.host.layer, layers))
 
 
+_READERS = (
+    (Use.FLOPS, "flops", "read_flops"),
+    (Use.DATA_PREPARATION, "minddata", "read_data_preparation"),
+    (Use.STEP_TRACE, "step_trace", "read_step_trace"),
+    (Use.CLUSTER, "cluster", "read_cluster"),
+    (Use.OPERATORS, "operators", "read_operators"),
+    (Use.MEMORY_GRAPHS, "memory_graphs", "read_memory_graphs"),
+)
+"""Modules and functions that read small tables, each loaded where there are files of its use."""
+
+
 def _with_tables(records: Records, files: NumberedFiles) -> Records:
     """Return the records with the small tables of their rank; damage in these is counted."""
-    from timeline.sources.beside.cluster import read_cluster
-    from timeline.sources.beside.flops import read_flops
-    from timeline.sources.beside.memory_graphs import read_memory_graphs
-    from timeline.sources.beside.minddata import read_data_preparation
-    from timeline.sources.beside.operators import read_operators
-    from timeline.sources.beside.step_trace import read_step_trace
-
     into = TablesBuilder(records.rank, records.profiler_tables)
     uses = {kind.use for kind in files}
-    for use, read in (
-        (Use.FLOPS, read_flops),
-        (Use.DATA_PREPARATION, read_data_preparation),
-        (Use.STEP_TRACE, read_step_trace),
-        (Use.CLUSTER, read_cluster),
-        (Use.OPERATORS, read_operators),
-        (Use.MEMORY_GRAPHS, read_memory_graphs),
-    ):
+    for use, module, name in _READERS:
         if use in uses:
-            read(files, into)
+            getattr(import_module(f"timeline.sources.beside.{module}"), name)(files, into)
     tables, omissions = into.build()
     lost = (*records.omissions, *omissions, *_of_other_networks(records, tables))
     return replace(records, profiler_tables=tables, omissions=lost)
