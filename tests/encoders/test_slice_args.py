@@ -111,18 +111,22 @@ def test_plain_tasks_and_calls_are_not_spelled(trace: TraceProcessor) -> None:
 
 
 def test_long_pieces_tell_their_rank_step_and_share(shelf: ProfileShelf, tmp_path: Path) -> None:
-    """Of each step as its own row shows it; a piece counts to the end of the step it begins in."""
+    """Of the period of each step; a piece counts to the end of the step that it begins in."""
     target = tmp_path / "detail.pftrace"
     export(shelf.get("torch-db").path, target, kind=Kind.DETAIL)
     trace = TraceProcessor.load(target.read_bytes())
     rank_of = ranks_of_tracks(trace)
-    windows = {
-        (rank_of[track], step): (start, start + length)
-        for track, step, start, length in trace.rows(
-            "SELECT track_id, extract_arg(arg_set_id, 'step.iteration'), ts, dur FROM slice"
-            " JOIN track ON track.id = track_id WHERE track.name = 'Step on device'"
-        )
-    }
+    begin: dict[int | None, int] = {}
+    windows = {}
+    for track, step, start, period in trace.rows(
+        "SELECT track_id, extract_arg(arg_set_id, 'step.iteration'), ts,"
+        " extract_arg(arg_set_id, 'step.period_ns') FROM slice"
+        " JOIN track ON track.id = track_id WHERE track.name = 'ProfilerStep' ORDER BY ts"
+    ):
+        rank = rank_of[track]
+        first = begin.setdefault(rank, start)
+        windows[rank, step] = first, first + period
+        begin[rank] = first + period
     told, short = set(), 0
     for family in ("partition", "overlap"):
         for category, track, start, length, *args in trace.rows(PIECES.format(family=family)):

@@ -98,7 +98,6 @@ def test_the_answer_is_seen_at_once(opened: Opened) -> None:
     ]
     assert not wrong, "columns of pixels that are coloured without a step, or white within one"
     assert any(painted)
-    assert not all(painted)
 
 
 def distance(column: float, edges: list[list[float]]) -> float:
