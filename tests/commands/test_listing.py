@@ -113,7 +113,9 @@ def test_json_overlap(command: Command, shelf: ProfileShelf, layout: str) -> Non
         parts = {"copies_ns", "outside_ns", "idle_ns"}
         around = {"period_ns", "before_ns", "between_ns"}
         fields = {REPORTED.get(field, field) for field in OVERLAP_FIELDS}
-        assert set(row) == {"rank", "graph", "step", *fields, *parts, *around}
+        renamed = {"not_overlapped_ns"}
+        assert set(row) == {"rank", "graph", "step", *fields, *parts, *around, *renamed}
+        assert row["exposed_communication_ns"] == row["not_overlapped_ns"]
         if row["step"] is None:
             assert {row[name] for name in around} == {None}
         else:
