@@ -11,7 +11,7 @@ from timeline.analysis.work.operators import OperatorTimes
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, column
 from timeline.columns.distinct import distinct
 from timeline.columns.group_by import group_by
-from timeline.columns.intervals import covered_until
+from timeline.columns.intervals import covered_between
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID, NO_TIME
@@ -174,7 +174,7 @@ def _counts_by_start(vendor: VendorFigures, measured: Measured, host_offset_ns: 
         upto_ns = np.concatenate([[0], np.cumsum(segments.end_ns - segments.start_ns)])
         counted_ns = upto_ns[last] - upto_ns[first]
         if measure is Measure.FREE:
-            counted_ns = covered_until(segments, end_ns) - covered_until(segments, start_ns)
+            counted_ns = covered_between(segments, start_ns, end_ns)
         # Each segment is rounded by itself.
         near_ns = vendor.tolerance_ns[rows] + (last - first)
         found[rows] = np.abs(counted_ns - vendor.value_ns[rows]) <= near_ns

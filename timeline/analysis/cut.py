@@ -61,32 +61,18 @@ def cut(records: Records, selection: Selection) -> Cut:
         recorded_steps(steps, membership),
         step_trace(steps),
     )
-    if selection.graphs is not None:
-        part = _cut_graphs(part, chosen, selection.graphs)
+    graphs = selection.graphs
+    if graphs is not None:
+        tasks, ops, planes, parts = (
+            _among(table.graph, graphs)
+            for table in (records.tasks, records.ops, records.planes, records.parts)
+        )
+        own = _among(records.host.graph, graphs) | (records.host.graph == NO_GRAPH)
+        part = _cut_to(part, chosen, (tasks, ops, planes, parts), own)
+        part = replace(part, around=part.records)
     if selection.steps is not None:
         part = cut_steps(part, _among(part.records.steps.iteration, selection.steps))
     return part
-
-
-def _cut_graphs(part: Cut, chosen: Bool, graphs: frozenset[int]) -> Cut:
-    """Keep what belongs to some graphs, of whose steps `chosen` is a mask."""
-    records = part.records
-    tasks, ops, planes = (
-        _among(table.graph, graphs) for table in (records.tasks, records.ops, records.planes)
-    )
-    touched = _touched(part, chosen, tasks, ops)
-    host, times_ns = records.host, records.samples.time_ns
-    kept = records.filter(
-        tasks=tasks,
-        ops=ops,
-        planes=planes,
-        steps=chosen,
-        parts=_among(records.parts.graph, graphs),
-        host=_touching(host.start_ns, host.end_ns, touched)
-        & (_among(host.graph, graphs) | (host.graph == NO_GRAPH)),
-        samples=_touching(times_ns, times_ns, touched),
-    )
-    return replace(_taken(part, kept, chosen, ops), around=kept)
 
 
 def cut_steps(part: Cut, chosen: Bool) -> Cut:
@@ -97,18 +83,29 @@ def cut_steps(part: Cut, chosen: Bool) -> Cut:
         np.append(chosen, [False])[step]
         for step in (membership.tasks, membership.ops, membership.planes)
     )
-    touched = _touched(part, chosen, tasks, ops)
-    host, times_ns = records.host, records.samples.time_ns
+    parts = np.isin(records.parts.iteration, records.steps.iteration[chosen])
+    every = np.ones(len(records.host), np.bool_)
+    return _cut_to(part, chosen, (tasks, ops, planes, parts), every)
+
+
+def _cut_to(part: Cut, steps: Bool, masks: tuple[Bool, Bool, Bool, Bool], host: Bool) -> Cut:
+    """Keep some steps, and of what touches their time some rows of the host, and all samples.
+
+    masks: which tasks, ops, tasks of planes and parts of steps to keep.
+    """
+    records = part.records
+    tasks, ops, planes, parts = masks
+    touched, times_ns = _touched(part, steps, tasks, ops), records.samples.time_ns
     kept = records.filter(
         tasks=tasks,
         ops=ops,
         planes=planes,
-        steps=chosen,
-        parts=np.isin(records.parts.iteration, records.steps.iteration[chosen]),
-        host=_touching(host.start_ns, host.end_ns, touched),
+        steps=steps,
+        parts=parts,
+        host=_touching(records.host.start_ns, records.host.end_ns, touched) & host,
         samples=_touching(times_ns, times_ns, touched),
     )
-    return _taken(part, kept, chosen, ops)
+    return _taken(part, kept, steps, ops)
 
 
 def _taken(part: Cut, kept: Records, steps: Bool, ops: Bool) -> Cut:

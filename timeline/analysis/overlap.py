@@ -9,7 +9,7 @@ from timeline.columns.columns import Bool, ColumnTable, Int64, Rows, column
 from timeline.columns.distinct import NO_ROWS, rows_by_value
 from timeline.columns.intervals import (
     IntervalSet,
-    covered_until,
+    covered_between,
     intersect,
     subtract,
     union,
@@ -195,7 +195,7 @@ def totals_by_period(overlap: Overlap, start_ns: Int64, end_ns: Int64) -> Overla
     busy = union_of_sets(overlap.computing, overlap.communication)
     from_ns, until_ns = reach(busy, start_ns, end_ns)
     computing_ns, communication_ns, not_overlapped_ns, copies_ns = (
-        covered_until(part, until_ns) - covered_until(part, from_ns)
+        covered_between(part, from_ns, until_ns)
         for part in (
             overlap.computing,
             overlap.communication,

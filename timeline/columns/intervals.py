@@ -166,6 +166,16 @@ def covered_until(intervals: IntervalSet, times_ns: Int64) -> Int64:
     return covered
 
 
+def covered_between(intervals: IntervalSet, start_ns: Int64, end_ns: Int64) -> Int64:
+    """Return how much of each of some times (n,) the intervals cover; 0 where one ends too early.
+
+    >>> covered_between(union(np.array([0, 5]), np.array([2, 9])), np.array([1]), np.array([6]))
+    array([2])
+    """
+    covered: Int64 = covered_until(intervals, np.maximum(start_ns, end_ns))
+    return covered - covered_until(intervals, start_ns)
+
+
 def reached_at(intervals: IntervalSet, covered_ns: Int64) -> Int64:
     """When the intervals have covered so much time (n,), each more than 0 and at most all, (n,).
 

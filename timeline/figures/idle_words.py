@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from timeline.analysis.idle.idle_sums import IdleCause
+from timeline.figures.mean_step import are_of_ordinary_steps
 from timeline.figures.rank_tables import Figures
 from timeline.figures.short_names import shortened
 from timeline.figures.table import Table
@@ -61,15 +61,13 @@ def mean_idle(figures: Figures) -> MeanIdle | None:
     """
     if not len(figures.idle):
         return None
-    of_steps = ~np.ma.getmaskarray(figures.idle["step"])
-    whole, in_steps = figures.idle.take(~of_steps), figures.idle.take(of_steps)
-    all_ns, keys = _sums(whole), _ordinary_keys(figures.steps)
-    if keys:
-        rows = zip(*(in_steps[name].tolist() for name in ("rank", "graph", "step")), strict=True)
-        spent_ns = _sums(in_steps.take(np.array([row in keys for row in rows], np.bool_)))
-        count = len(keys)
-    else:
-        spent_ns, count = all_ns, len(np.unique(whole["rank"]))
+    whole = figures.idle.take(np.ma.getmaskarray(figures.idle["step"]))
+    steps = int(figures.steps["ordinary"].sum()) if len(figures.steps) else 0
+    all_ns = _sums(whole)
+    spent_ns, count = all_ns, len(np.unique(whole["rank"]))
+    if steps:
+        ordinary = are_of_ordinary_steps(figures.idle, figures.steps)
+        spent_ns, count = _sums(figures.idle.take(ordinary)), steps
     mean_ns = {cause: round(total_ns / count) for cause, total_ns in spent_ns.items()}
     return MeanIdle(
         tuple(sorted(mean_ns.items(), key=lambda item: (-item[1], item[0]))),
@@ -79,14 +77,6 @@ def mean_idle(figures: Figures) -> MeanIdle | None:
         },
         min(np.ma.compressed(whole["least_ns"]).tolist(), default=0),
     )
-
-
-def _ordinary_keys(steps: Table) -> set[tuple[Any, ...]]:
-    """Rank, graph and number of each ordinary step."""
-    if not len(steps):
-        return set()
-    rows = steps.take(steps["ordinary"] == 1)
-    return set(zip(*(rows[name].tolist() for name in ("rank", "graph", "step")), strict=True))
 
 
 def _sums(rows: Table, name: str = "cause") -> dict[str, int]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from timeline.columns.columns import Int64
+from timeline.columns.columns import Bool, Int64
 from timeline.columns.group_by import group_by
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
@@ -46,9 +46,8 @@ class MeanStep:
     unexplained_ns: int = 0
 
     @classmethod
-    def of(cls, figures: Figures) -> MeanStep | None:
-        """The mean of all steps of all ranks; None where no rank did anything."""
-        rows = mean_steps(figures)
+    def of(cls, figures: Figures, rows: Table) -> MeanStep | None:
+        """Return the mean of all ranks, from the `mean_steps` of each; None where none worked."""
         if not len(rows):
             return None
         times = np.maximum(rows["steps"], 1)
@@ -163,3 +162,14 @@ def edges_ns(table: Table) -> Int64:
     """
     parts = [table[name] for name in EDGES] if EDGES[1] in table.columns else []
     return sum((np.ma.filled(part, 0) for part in parts), start=np.zeros(len(table), np.int64))
+
+
+def are_of_ordinary_steps(rows: Table, steps: Table) -> Bool:
+    """Return which rows (n,), by their rank, graph and step, are of ordinary ones of some steps."""
+    if not len(steps):
+        return np.zeros(len(rows), np.bool_)
+    names = ("rank", "graph", "step")
+    ordinary = steps.take(steps["ordinary"] == 1)
+    keys = set(zip(*(ordinary[name].tolist() for name in names), strict=True))
+    every = zip(*(rows[name].tolist() for name in names), strict=True)
+    return np.fromiter((key in keys for key in every), np.bool_, len(rows))

@@ -52,7 +52,6 @@ MEMORY_TENSORS: Mapping[str, type] = {
 MOST_AT_PEAK = 50
 """So many tensors of those that are held at a peak are shown, the largest."""
 _Columns = dict[str, npt.NDArray[Any]]
-_Objects = np.ndarray[tuple[int], np.dtype[np.object_]]
 
 
 def memory_tables(facts: Sequence[RankFacts]) -> tuple[Table, Table, Table]:

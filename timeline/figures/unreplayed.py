@@ -13,7 +13,7 @@ from timeline.columns.columns import Int64
 from timeline.columns.distinct import distinct_values
 from timeline.figures.advice import mean_intervals, mean_rows
 from timeline.figures.data_tables import Bottleneck
-from timeline.figures.mean_step import mean_steps
+from timeline.figures.mean_step import are_of_ordinary_steps, mean_steps
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.frozen import dataclass
@@ -126,11 +126,7 @@ def _mean_idle_ns(figures: Figures, means: Table) -> Int64:
     cause = np.array([code[cause] for cause in idle["cause"].tolist()], np.int64)
     chosen = np.ma.getmaskarray(idle["step"])
     if means["steps"].any():
-        rows = figures.steps.take(figures.steps["ordinary"] == 1)
-        names = ("rank", "graph", "step")
-        keys = set(zip(*(rows[name].tolist() for name in names), strict=True))
-        every = zip(*(idle[name].tolist() for name in names), strict=True)
-        chosen = np.fromiter((key in keys for key in every), np.bool_, len(idle)) & ~chosen
+        chosen = are_of_ordinary_steps(idle, figures.steps)
     chosen &= at >= 0
     sums_ns = np.zeros((len(ranks), len(CAUSES)), np.int64)
     np.add.at(sums_ns, (at[chosen], cause[chosen]), idle["total_ns"][chosen])

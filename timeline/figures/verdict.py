@@ -83,8 +83,8 @@ class Extreme:
 class Verdict:
     """What is slow.
 
-    ranks: a row per rank, `step_ns` the mean span of its ordinary steps. steps: a row per graph and
-    step that has device tasks, of the rank where it took longest, with the columns of
+    ranks: a row per rank, `step_ns` the mean period of its ordinary steps. steps: a row per graph
+    and step that has device tasks, of the rank where it took longest, with the columns of
     `Figures.steps` and `Figures.exposed_steps`; of all, if no step has any.
     step_extreme: of ordinary steps. operators, collectives: the types that took longest over all
     ranks, with their share of all computing or communicating. stragglers: a row per rank that kept
@@ -136,7 +136,8 @@ class Verdict:
         measured = measured if len(measured) else steps
         totals = total_by_type(figures.operators)
         communication = totals["communication"] == 1
-        mean, means = MeanStep.of(figures), mean_steps(figures)
+        means = mean_steps(figures)
+        mean = MeanStep.of(figures, means)
         idle = None if mean is None else mean_idle(figures)
         between = mean is not None and words.is_notable(mean.between_ns, mean)
         culprit = figures.culprit

@@ -27,7 +27,7 @@ class TimeTables(OpenProfile):
     ) -> Table:
         """A row per rank: how its device time is spent.
 
-        rank, steps (their number), step_ns (the mean span of an ordinary step), span_ns,
+        rank, steps (their number), step_ns (the mean period of an ordinary step), span_ns,
         computing_ns, communication_ns, not_overlapped_ns, free_ns; computing, not overlapped and
         free make up the span.
 
@@ -43,10 +43,12 @@ class TimeTables(OpenProfile):
         """A row per rank, graph and step.
 
         rank, graph, step, start_ns and end_ns as marked (on the clock that all ranks share);
-        span_ns, computing_ns, communication_ns, not_overlapped_ns and free_ns of its device work;
-        fp_bp_ns, tail_ns and interval_ns of the step trace; tasks, how many device tasks it has;
-        ordinary, 1 for a step with device tasks that is neither the first recorded one of its graph
-        nor cut by the edge of the recording. What is not known is masked.
+        period_ns, from the end of the step before to its own, and in it before_ns, before the first
+        kernel, and between_ns, between steps; span_ns, computing_ns, communication_ns,
+        not_overlapped_ns and free_ns of its device work; fp_bp_ns, tail_ns and interval_ns of the
+        step trace; tasks, how many device tasks it has; ordinary, 1 for a step with device tasks
+        that does not warm up and is not cut by the edge of the recording. What is not known is
+        masked.
 
         Raises:
             TimelineError: as `overlap`.

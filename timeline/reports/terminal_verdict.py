@@ -118,7 +118,7 @@ class _Blocks:
         used = self.verdict.used_ranks
         if steps > 1:
             left_out = self.verdict.step_count - steps
-            without = f"; {spell_count(left_out, 'step')} left out (first, cut off, or no device "
+            without = f"; {spell_count(left_out, 'step')} left out (warm-up, cut off, or no device "
             less = f"{without}tasks)" if left_out > 0 else ""
             yield Text(f"Means of {steps} ordinary steps{less}.", style="dim")
         if len(shown) < used:

@@ -89,15 +89,6 @@ class Basis(enum.StrEnum):
     BOUND = "bound"
 
 
-_CAUSES = {
-    Part.COMPUTING: Cause.COMPUTING,
-    Part.COPYING: Cause.COMPUTING,
-    Part.HOST: Cause.HOST,
-    Part.INPUT: Cause.INPUT,
-    Part.TRANSFER: Cause.LINK,
-}
-
-
 @dataclass(frozen=True)
 class Finding:
     """One thing to mend.

@@ -22,7 +22,7 @@ from timeline.analysis.path.rank_path import (
 from timeline.analysis.step_membership import NO_STEP, Membership
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.group_by import rows_before
-from timeline.columns.intervals import covered_until, union
+from timeline.columns.intervals import covered_between, covered_until, union
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.frozen import dataclass
 from timeline.records.clock import ClockMove
@@ -242,7 +242,7 @@ def _blocked(items: DeviceItems, time_ns: Int64) -> tuple[Rows, Rows]:
     way_ns, until_ns = way_ns[rows], time_ns[rows]
     end_ns = items.end_ns[item]
     busy = union(items.start_ns, items.end_ns)
-    busy_ns = covered_until(busy, until_ns) - covered_until(busy, until_ns - way_ns)
+    busy_ns = covered_between(busy, until_ns - way_ns, until_ns)
     is_blocked = (until_ns - end_ns <= SOON_NS) & (busy_ns > ALL_OF * way_ns)
     return rows[is_blocked], item[is_blocked]
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from timeline.analysis.gains.findings import Run
-from timeline.analysis.gains.recording import DeviceWork, Recording
+from timeline.analysis.gains.recording import DeviceWork, HostPoints, Recording
 from timeline.analysis.gains.replay import RankOps, RecordedRank
 from timeline.analysis.ordinary_steps import number_steps
 from timeline.analysis.path.critical_path import PathKind
@@ -17,9 +17,9 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waits.collectives import Collectives, RankCollectives, kind_numbers
 from timeline.analysis.waits.pipeline import measure_bubbles
 from timeline.analysis.waits.waiting import OpArrivals, Waiting, op_arrivals
-from timeline.columns.columns import Bool, Int64
+from timeline.columns.columns import Bool, Int64, Rows
 from timeline.columns.group_by import count_turns, group_by
-from timeline.columns.intervals import IntervalSet, covered_until
+from timeline.columns.intervals import covered_between
 from timeline.columns.strings import StringPool
 from timeline.records.collective_kinds import POINT_TO_POINT
 from timeline.records.not_given import NO_ID, NO_TIME
@@ -111,7 +111,9 @@ def _ops_of(facts: Sequence[RankFacts], waiting: Waiting) -> tuple[list[RankOps]
     known = (known & ~is_missing | is_alike & (~is_missing | (members > 1))) & (every.last != NO_ID)
     exposed_ns = np.concatenate(
         [
-            _covered_ns(rank.exposed, np.maximum(came.arrived_ns, its.ops.start_ns), its.ops.end_ns)
+            covered_between(
+                rank.exposed, np.maximum(came.arrived_ns, its.ops.start_ns), its.ops.end_ns
+            )
             for rank, its, came in zip(facts, collectives, arrivals, strict=True)
         ]
     )
@@ -151,12 +153,6 @@ def _least_of_larger(ops: Collectives, took_ns: Int64) -> Int64:
         first = np.searchsorted(-its, -its, side="left")
         least_ns[rows] = np.minimum(upto_ns, upto_ns[first]) if len(rows) else upto_ns
     return least_ns
-
-
-def _covered_ns(intervals: IntervalSet, start_ns: Int64, end_ns: Int64) -> Int64:
-    """Return how much of each stretch of time, which may be empty, the intervals cover."""
-    covered: Int64 = covered_until(intervals, np.maximum(start_ns, end_ns))
-    return covered - covered_until(intervals, start_ns)
 
 
 def _steps(facts: Sequence[RankFacts]) -> tuple[Int64, list[Int64], Int64]:
@@ -262,16 +258,8 @@ def _with_known_order(ranks: Sequence[RecordedRank], steps: Sequence[Int64]) -> 
     was launched just before, its host is explanation enough, unless the same task of another rank
     or step, which was launched in time, started as soon as the other stream let it.
     """
-    names = StringPool()
-    works = [rank.recording.work for rank in ranks]
-    name = np.concatenate(
-        [names.codes(rank.recording.strings)[rank.recording.work.name] for rank in ranks]
-    )
-    owner = np.repeat(np.arange(len(ranks)), [len(work) for work in works])
-    step = np.concatenate(
-        [np.append(its, NO_ID)[work.step] for its, work in zip(steps, works, strict=True)]
-    )
-    tasks = group_by(len(name), [name, count_turns(owner, step, name)])
+    owner, place = _places(ranks, steps, [rank.recording.work for rank in ranks])
+    tasks = group_by(len(owner), place[1:])
     waits, just_launched, follows = (
         np.concatenate(its)
         for its in zip(*(_starts(rank.recording) for rank in ranks), strict=True)
@@ -289,17 +277,10 @@ def _with_likely_waits(ranks: Sequence[RecordedRank], steps: Sequence[Int64]) ->
 
     A host that is late at a place where fewer than half of the ranks seem to wait is just late.
     """
-    names = StringPool()
     hosts = [rank.recording.points for rank in ranks]
-    name = np.concatenate(
-        [names.codes(rank.recording.strings)[rank.recording.points.name] for rank in ranks]
-    )
-    owner = np.repeat(np.arange(len(ranks)), [len(points) for points in hosts])
-    step = np.concatenate(
-        [np.append(its, NO_ID)[points.step] for its, points in zip(steps, hosts, strict=True)]
-    )
+    owner, place = _places(ranks, steps, hosts)
     guessed = np.concatenate([points.guessed for points in hosts])
-    places = group_by(len(name), [step, name, count_turns(owner, step, name)])
+    places = group_by(len(owner), place)
     waiting = places.sum(guessed.astype(np.int64))
     most = 2 * waiting >= places.count()
     unlikely = guessed & ~most[places.group]
@@ -309,6 +290,25 @@ def _with_likely_waits(ranks: Sequence[RecordedRank], steps: Sequence[Int64]) ->
         host = replace(points, waits_for=waits_for.astype(np.int32))
         made.append(replace(rank, recording=replace(rank.recording, points=host)))
     return made
+
+
+def _places(
+    ranks: Sequence[RecordedRank],
+    steps: Sequence[Int64],
+    tables: Sequence[DeviceWork] | Sequence[HostPoints],
+) -> tuple[Rows, list[Int64]]:
+    """Return the rank of each row of a table of all ranks, and what tells its place in the run.
+
+    That is its step, its name, and its turn among the rows of that name in the step of its rank.
+    """
+    names = StringPool()
+    strings = [names.codes(rank.recording.strings) for rank in ranks]
+    name = np.concatenate([its[table.name] for its, table in zip(strings, tables, strict=True)])
+    owner = np.repeat(np.arange(len(ranks)), [len(table) for table in tables])
+    step = np.concatenate(
+        [np.append(its, NO_ID)[table.step] for its, table in zip(steps, tables, strict=True)]
+    )
+    return owner, [step, name, count_turns(owner, step, name)]
 
 
 def _starts(recording: Recording) -> tuple[Bool, Bool, Bool]:

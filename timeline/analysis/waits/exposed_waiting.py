@@ -11,6 +11,7 @@ from timeline.analysis.waits.waiting import Waits
 from timeline.columns.columns import ColumnTable, Int64, column
 from timeline.columns.intervals import (
     IntervalSet,
+    covered_between,
     covered_until,
     intersect,
     reached_at,
@@ -48,7 +49,7 @@ def split_exposed(ranks: Sequence[RankFacts], waits: Waits) -> tuple[ExposedPart
         parts = _exposed_parts(rank, its)
         sums.append(ExposedParts(*np.array([[part.total_ns] for part in parts], np.int64)))
         periods = rank.recorded.begin_ns, rank.recorded.end_ns
-        steps.append(ExposedParts(*(_covered_ns(part, *periods) for part in parts)))
+        steps.append(ExposedParts(*(covered_between(part, *periods) for part in parts)))
     return ExposedParts.concat(sums), ExposedParts.concat(steps)
 
 
@@ -66,8 +67,8 @@ def delayed_until(
     """
     came_ns = start_ns + waits.waited_ns
     known = waits.transfer_ns != NO_TIME
-    hidden_ns = waits.waited_ns - _covered_ns(exposed, start_ns, came_ns)
-    transfer_ns = np.where(known, _covered_ns(exposed, came_ns, end_ns), 0)
+    hidden_ns = waits.waited_ns - covered_between(exposed, start_ns, came_ns)
+    transfer_ns = np.where(known, covered_between(exposed, came_ns, end_ns), 0)
     delayed_ns = np.minimum(hidden_ns, transfer_ns)
     until_ns = came_ns.copy()
     late = delayed_ns > 0
@@ -88,9 +89,3 @@ def _exposed_parts(rank: RankFacts, waits: Waits) -> tuple[IntervalSet, Interval
     waiting = intersect(union(start_ns, delayed_ns), exposed)
     transfer = intersect(union(came_ns[known], end_ns[known]), exposed)
     return exposed, waiting, subtract(transfer, waiting)
-
-
-def _covered_ns(intervals: IntervalSet, start_ns: Int64, end_ns: Int64) -> Int64:
-    """How much of each of some times the intervals cover."""
-    covered: Int64 = covered_until(intervals, end_ns) - covered_until(intervals, start_ns)
-    return covered

@@ -16,7 +16,7 @@ from timeline.analysis.waits.collectives import Collectives, RankCollectives, ev
 from timeline.columns.columns import ColumnTable, Int64, column
 from timeline.columns.distinct import are_first
 from timeline.columns.group_by import group_by
-from timeline.columns.intervals import IntervalSet, covered_until
+from timeline.columns.intervals import IntervalSet, covered_between
 from timeline.records.not_given import NO_ID, NO_TIME
 
 
@@ -174,7 +174,7 @@ def _waited_ns(
         until_ns = np.maximum(begin_ns, end_ns[first:stop])
         its = exposed[receives.rank[first]]
         added_ns[first:stop] = until_ns - begin_ns
-        exposed_ns[first:stop] = covered_until(its, until_ns) - covered_until(its, begin_ns)
+        exposed_ns[first:stop] = covered_between(its, begin_ns, until_ns)
     return added_ns, exposed_ns
 
 

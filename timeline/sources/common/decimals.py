@@ -159,14 +159,6 @@ def _carry(whole_us: Int64, fraction: Int64) -> tuple[Int64, Int64]:
     return whole_us * 1000 + more_ns, fraction - more_ns * _PARTS_IN_NS
 
 
-def _decimal(digits: Characters) -> Int64:
-    made = np.zeros(digits.shape[1], np.int64)
-    for row in digits:
-        made *= 10
-        made += row
-    return made
-
-
 def _various(characters: Characters) -> _Exact:
     """The numbers, however each is written."""
     count = characters.shape[1]
