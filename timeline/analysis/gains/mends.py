@@ -242,18 +242,8 @@ def _device_parts(
     begins, ends = run.item_start[items], run.item_end[items]
 
     def parts(part: Part, nodes: Rows, rows: Rows, time_ns: Int64, **more: Int64) -> Parts:
-        return Parts.of(
-            len(rows),
-            {
-                "node": nodes[rows],
-                "part": np.full(len(rows), part),
-                "rank": np.full(len(rows), at),
-                "step": number[work.step[rows]],
-                "name": codes[work.name[rows]],
-                "time_ns": time_ns,
-                **more,
-            },
-        )
+        step, name = number[work.step[rows]], codes[work.name[rows]]
+        return _parts_of_kind(part, at, nodes[rows], step, name, time_ns, **more)
 
     is_op = work.collective != NO_ID
     computes = work.kind == PathKind.COMPUTING
@@ -292,18 +282,18 @@ def _host_parts(
         (Part.INPUT, host.data_ns > 0, host.data_ns),
     ):
         rows = np.flatnonzero(is_it)
-        yield Parts.of(
-            len(rows),
-            {
-                "node": nodes[rows],
-                "part": np.full(len(rows), part),
-                "rank": np.full(len(rows), at),
-                "step": number[host.step[rows]],
-                "name": codes[host.name[rows]],
-                "time_ns": time_ns[rows],
-                "on_host": np.ones(len(rows), np.bool_),
-            },
-        )
+        step, name = number[host.step[rows]], codes[host.name[rows]]
+        on_host = np.ones(len(rows), np.bool_)
+        yield _parts_of_kind(part, at, nodes[rows], step, name, time_ns[rows], on_host=on_host)
+
+
+def _parts_of_kind(
+    part: Part, at: int, node: Rows, step: Int64, name: Codes, time_ns: Int64, **more: Int64 | Bool
+) -> Parts:
+    """Return parts of one kind of the rank at a position; more: other columns of theirs."""
+    columns = {"node": node, "step": step, "name": name, "time_ns": time_ns, **more}
+    alike = {"part": np.full(len(node), part), "rank": np.full(len(node), at)}
+    return Parts.of(len(node), columns | alike)
 
 
 def _lags(work: DeviceWork) -> tuple[Rows, Int64]:
