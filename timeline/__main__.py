@@ -6,8 +6,6 @@ from typing import NoReturn
 
 from timeline.process import ended_by_signals, exit_with
 
-__all__ = ["run"]
-
 
 def run() -> NoReturn:
     """Run the command as all that its process does."""

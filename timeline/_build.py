@@ -17,7 +17,6 @@ from setuptools import Distribution, Extension
 from setuptools.errors import CCompilerError, ExecError, PlatformError
 
 NAMES = (
-    "timeline.columns._intervals",
     "timeline.columns._nesting",
     "timeline.encoders._wire",
     "timeline.sources.decoders._rows",

@@ -16,20 +16,6 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from timeline.errors import TimelineError, UsageError, did_you_mean
 
-__all__ = [
-    "NO_COMPLETION",
-    "Completion",
-    "Group",
-    "InCompare",
-    "Option",
-    "fill",
-    "member_of",
-    "option",
-    "options_in",
-    "spelled_flags",
-    "with_keywords",
-]
-
 _METADATA = "option"
 
 

@@ -21,27 +21,6 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from timeline.patterns import compile_late
-
-__all__ = [
-    "SWITCHES",
-    "LimitError",
-    "NoProfileError",
-    "OutputError",
-    "RankIdentityError",
-    "RecordError",
-    "RegressionError",
-    "SelectionError",
-    "SourceError",
-    "TimelineError",
-    "TimelineWarning",
-    "UsageError",
-    "WorkerError",
-    "did_you_mean",
-    "in_python",
-    "spell_ids",
-]
-
 
 class TimelineError(Exception):
     """Base of all errors that are reported to the user without a traceback.
@@ -187,7 +166,7 @@ SWITCHES = frozenset({"force", "keep_going", "match_shapes", "scopes", "strict"}
 """Options that are given without a value, by their keywords."""
 _CALLED = {"-o": "output", "--list": "open_profile", "--help": "help(timeline)"}
 """What the library calls options that are no keywords of that name."""
-_OPTION = compile_late(
+_OPTION = re.compile(
     r"\b(?:tlexport|msprof|pip) .*|(?<![\w-])(?:--[a-z][a-z-]*|-o)(?![\w=-])", re.S
 )
 """An option of the command in a message, or a whole command line, which stays as it is typed."""

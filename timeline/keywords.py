@@ -17,16 +17,6 @@ if TYPE_CHECKING:
     from timeline.progress import Progress
     from timeline.selection import Align, Ids, Kind, Window
 
-__all__ = [
-    "ChangeKeywords",
-    "CompareKeywords",
-    "DrawingKeywords",
-    "ExportKeywords",
-    "ReadingKeywords",
-    "SelectionKeywords",
-    "VerdictKeywords",
-]
-
 
 class ReadingKeywords(TypedDict, total=False):
     """Keywords of `open_profile`."""

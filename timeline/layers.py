@@ -15,27 +15,6 @@ import enum
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
-__all__ = [
-    "ARGS_MESSAGES",
-    "COUNTERS",
-    "HOST_LAYERS",
-    "LAYERS",
-    "MERGED_ARGS",
-    "NOUNS",
-    "OF_NO_LAYER",
-    "SIZE_LAYERS",
-    "SLICES",
-    "ArgsMessage",
-    "Category",
-    "Layer",
-    "LayerName",
-    "LayerSpec",
-    "SizeLayer",
-    "SliceKind",
-    "SliceSpec",
-    "spec_of",
-]
-
 
 class Layer(enum.Enum):
     """A part of the picture that can be left out."""

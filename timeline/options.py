@@ -12,13 +12,12 @@ import math
 import operator
 import os
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, SupportsIndex, TypeAlias, TypeVar
 
 from timeline.declarations import NO_COMPLETION, Completion, Group, InCompare, member_of, option
 from timeline.errors import UsageError
-from timeline.frozen import dataclass
 from timeline.ranges import check_id, check_offset
 from timeline.selection import Align, Ids, Kind
 from timeline.units import (
@@ -29,21 +28,6 @@ from timeline.units import (
     parse_ids,
     parse_whole,
 )
-
-__all__ = [
-    "DEFAULT_LIMIT_BYTES",
-    "DEFAULT_MAX_EVENTS",
-    "LEAST_MAX_KERNELS",
-    "Args",
-    "ClockOptions",
-    "CompareOptions",
-    "ExportOptions",
-    "Fit",
-    "GroupBy",
-    "ReadingOptions",
-    "StepOperators",
-]
-
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")

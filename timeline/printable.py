@@ -10,22 +10,18 @@ import unicodedata
 from collections.abc import Sequence
 from typing import TextIO
 
-from timeline.patterns import compile_late
-
-__all__ = ["command_line", "encoded", "printable", "printable_json", "say", "valid_text", "wrapped"]
-
-_BEYOND_ASCII = compile_late(r"[^\x00-\x7e]")
-_NO_TEXT = compile_late(r"[\ud800-\udfff]")
-_NO_BYTE = compile_late(r"[\ud800-\udc7f\udd00-\udfff]")
-_STYLE = compile_late(r"\x1b\[[0-9;]*m")
-_BLANKS = compile_late(r"(?<=\S) +(?=\S)(?!(?<=\d )(?:\d{3}|[num]?s|[KMG]?B)\b)")
+_BEYOND_ASCII = re.compile(r"[^\x00-\x7e]")
+_NO_TEXT = re.compile(r"[\ud800-\udfff]")
+_NO_BYTE = re.compile(r"[\ud800-\udc7f\udd00-\udfff]")
+_STYLE = re.compile(r"\x1b\[[0-9;]*m")
+_BLANKS = re.compile(r"(?<=\S) +(?=\S)(?!(?<=\d )(?:\d{3}|[num]?s|[KMG]?B)\b)")
 """Not those within a number, nor between it and its unit."""
-_GAPS = compile_late(r"(?<=\S)  +(?=\S)")
+_GAPS = re.compile(r"(?<=\S)  +(?=\S)")
 COLUMNS = 4
 """A line with so many gaps of several blanks less one is the row of a table."""
 SHORT_WORD = 10
 """Characters of a word with which no line ends alone, such as `tlexport:` before a long path."""
-_COMMAND = compile_late(r"^ *(?:(?:See why|exact): )?tlexport ")
+_COMMAND = re.compile(r"^ *(?:(?:See why|exact): )?tlexport ")
 """What people copy into a shell."""
 _GOES_ON = "" if os.name == "nt" else " \\"
 """What tells a shell that a command goes on in the next line."""

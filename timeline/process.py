@@ -15,18 +15,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
 
-__all__ = [
-    "ENDING",
-    "WRITTEN_BEFORE",
-    "Terminated",
-    "ended_by_signals",
-    "exit_with",
-    "interrupted_by_signals",
-    "say_interrupted",
-    "signals_held",
-    "tune_for_one_command",
-]
-
 NOTHING_WRITTEN = "nothing was written."
 WRITTEN_BEFORE = "the timeline was written before."
 """An arg of an interrupt that came later than that."""

@@ -31,8 +31,6 @@ from timeline.sources.finding.packed import discover_unpacked
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["Profile", "open_profile", "profile_at"]
-
 MOST_RANKS_SHOWN = 8
 
 

@@ -12,8 +12,6 @@ from typing import Protocol, TextIO
 from timeline.printable import encoded, printable
 from timeline.units import spell_bytes, spell_count
 
-__all__ = ["UPDATE_SECONDS", "Progress", "RanksRead", "Silent", "TerminalLine"]
-
 QUIET_SECONDS = 0.5
 """Work shorter than this shows nothing."""
 UPDATE_SECONDS = 0.1

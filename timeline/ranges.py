@@ -4,16 +4,6 @@ from __future__ import annotations
 
 from timeline.errors import RecordError, UsageError
 
-__all__ = [
-    "FURTHEST_NS",
-    "LARGEST_ID",
-    "MOST_BYTES",
-    "check_id",
-    "check_offset",
-    "check_order",
-    "check_span",
-]
-
 FURTHEST_NS = (1 << 62) - 1
 """Times lie within 146 years of zero, so that the difference of any two fits 64 bits."""
 LARGEST_ID = (1 << 63) - 1

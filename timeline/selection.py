@@ -5,30 +5,18 @@ from __future__ import annotations
 import enum
 import operator
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from timeline.declarations import NO_COMPLETION, Completion, Group, option, options_in
 from timeline.errors import SelectionError, UsageError, did_you_mean
-from timeline.frozen import dataclass
 from timeline.layers import LAYERS, Layer, LayerName
 from timeline.ranges import FURTHEST_NS, check_id
 from timeline.units import check_range, parse_duration_ns, parse_ids, spell_duration
 
 if TYPE_CHECKING:
     from decimal import Decimal
-
-__all__ = [
-    "DETAIL_LAYERS",
-    "SUMMARY_LAYERS",
-    "Align",
-    "Ids",
-    "Kind",
-    "Selection",
-    "Window",
-    "WindowEdge",
-    "select",
-]
 
 
 class Kind(enum.Enum):

@@ -5,34 +5,13 @@ from __future__ import annotations
 import re
 
 from timeline.errors import UsageError
-from timeline.patterns import compile_late
-
-__all__ = [
-    "MOST_IDS",
-    "check_range",
-    "parse_bytes",
-    "parse_count",
-    "parse_duration_ns",
-    "parse_ids",
-    "parse_whole",
-    "spell_bytes",
-    "spell_count",
-    "spell_duration",
-    "spell_flop",
-    "spell_like",
-    "spell_number",
-    "spell_rate",
-    "spell_share",
-    "spell_short",
-    "spell_tenths",
-]
 
 _BYTES = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _COUNTS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
 _DURATIONS_NS = {"": 1, "ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 MOST_DIGITS = 40
 """Digits of a number that somebody types; none that is used has half as many."""
-_ID_RANGE = compile_late(rf"(\d{{1,{MOST_DIGITS}}})(?:-(\d{{1,{MOST_DIGITS}}}))?")
+_ID_RANGE = re.compile(rf"(\d{{1,{MOST_DIGITS}}})(?:-(\d{{1,{MOST_DIGITS}}}))?")
 MOST_IDS = 10_000_000
 """In one range; more would only fill memory."""
 

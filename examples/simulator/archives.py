@@ -8,8 +8,6 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["tar_of", "write_archive", "zip_of"]
-
 _COMPRESSIONS = {"gz": "gz", "tgz": "gz", "bz2": "bz2", "xz": "xz"}
 
 

@@ -10,8 +10,6 @@ from tests.bench.inputs import Inputs
 from tests.bench.runs import MEGABYTE, TLEXPORT, Bench, Row
 from tests.support.places import ROOT
 
-__all__ = ["causes", "databases", "growth", "starts", "traces"]
-
 DEVICE_LAYERS = "steps,overlap,hardware,communication,counters"
 
 

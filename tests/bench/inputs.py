@@ -14,8 +14,6 @@ from pathlib import Path
 from tests.bench.kineto_trace import repeat_trace
 from tests.support.places import ROOT
 
-__all__ = ["Inputs"]
-
 
 @dataclass(frozen=True)
 class Inputs:

@@ -11,8 +11,6 @@ from typing import Any
 
 from tests.bench.runs import MEGABYTE
 
-__all__ = ["repeat_trace"]
-
 _MOVED = re.compile(
     r'("ts":\s*"?)(\d+)|("(?:correlation|[Ee]xternal id|Ev Idx|id)":\s*)(\d+)|(ProfilerStep#)(\d+)'
 )

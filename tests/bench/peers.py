@@ -8,8 +8,6 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["HTA", "MERGE", "MINDINSIGHT", "Peer", "Peers"]
-
 _LOAD_WITH_HTA = """
 import sys
 from hta.trace_analysis import TraceAnalysis

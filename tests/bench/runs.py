@@ -13,8 +13,6 @@ from pathlib import Path
 
 from tests.support.places import ROOT
 
-__all__ = ["MEGABYTE", "TLEXPORT", "Bench", "Row", "Run"]
-
 TLEXPORT = (sys.executable, "-m", "timeline")
 MEGABYTE = 1_000_000
 _NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"

@@ -14,15 +14,6 @@ from tests.bench.inputs import Inputs
 from tests.bench.peers import HTA, MERGE, MINDINSIGHT, Peer, Peers
 from tests.bench.runs import TLEXPORT, Bench, Run
 
-__all__ = [
-    "Ratio",
-    "database_targets",
-    "growth_targets",
-    "peer_targets",
-    "rank_targets",
-    "trace_targets",
-]
-
 _SMALL_TASKS = 1_000
 _SMALL_MEGABYTES = 4
 """A trace of about so many tasks."""

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import timeline
-from timeline.cli.completion import SHELLS
 from timeline.cli.main import main
+from timeline.cli.parser import SHELLS
 from timeline.layers import Layer
 
 Complete = Callable[[str], list[str]]

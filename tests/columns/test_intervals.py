@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from tests.support.random_intervals import Interval, columns_of, covered_ns, intervals, normal_ns
-from timeline.columns import intervals as module
-from timeline.columns.intervals import is_compiled, subtract, union, union_of_sets
-
-in_both_ways = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+from timeline.columns.intervals import subtract, union, union_of_sets
 
 
-@pytest.fixture(params=["compiled", "interpreted"], autouse=True)
-def way(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Both ways to work."""
-    if request.param == "compiled" and not is_compiled():
-        pytest.skip("the package was built without a compiler")
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "interpreted":
-            patch.setattr(module, "_intervals", None)
-        yield
-
-
-@in_both_ways
 @given(intervals())
 def test_union_covers_the_same_nanoseconds(pairs: list[Interval]) -> None:
     start_ns, end_ns = columns_of(pairs)
@@ -37,7 +20,6 @@ def test_union_covers_the_same_nanoseconds(pairs: list[Interval]) -> None:
     assert merged.span_ns == ((min(wanted), max(wanted) + 1) if wanted else None)
 
 
-@in_both_ways
 @given(intervals(), intervals())
 def test_a_union_of_sets_covers_what_any_of_them_does(
     left: list[Interval], right: list[Interval]
@@ -47,7 +29,6 @@ def test_a_union_of_sets_covers_what_any_of_them_does(
     assert normal_ns(merged) == covered_ns(*columns_of(left)) | covered_ns(*columns_of(right))
 
 
-@in_both_ways
 @given(intervals(), intervals())
 def test_subtract_removes_exactly_the_nanoseconds_of_the_right_side(
     left: list[Interval], right: list[Interval]

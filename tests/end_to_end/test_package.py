@@ -22,7 +22,6 @@ import pytest
 
 from tests.support.places import ROOT
 from tests.support.profile_shelf import ProfileShelf
-from timeline.columns.intervals import is_compiled as has_intervals
 from timeline.columns.nesting import is_compiled as has_nesting
 from timeline.encoders.protobuf_rows import is_compiled as has_wire
 from timeline.sources.decoders.scanner import is_compiled as has_scanner
@@ -36,7 +35,6 @@ C_SOURCES = frozenset(
     for name in (
         "_build.py",
         "columns/_columns.h",
-        "columns/_intervals.c",
         "columns/_nesting.c",
         "encoders/_wire.c",
         "sources/decoders/_rows.c",
@@ -142,7 +140,6 @@ def test_the_wheel_holds_the_package_and_nothing_else(built: Built) -> None:
     assert names - compiled == files_below("timeline") - C_SOURCES
     assert len(compiled) == sum(
         (
-            has_intervals(),
             has_nesting(),
             has_wire(),
             has_scanner(),
@@ -187,7 +184,7 @@ def test_without_the_header_of_sqlite_only_what_needs_it_is_left_out(tmp_path: P
     with zipfile.ZipFile(wheel) as opened:
         compiled = {name for name in opened.namelist() if name.endswith(COMPILED)}
     names = {Path(name).name.partition(".")[0] for name in compiled}
-    assert names == {"_intervals", "_nesting", "_scanner", "_wire"}
+    assert names == {"_nesting", "_scanner", "_wire"}
 
 
 def test_metadata_says_what_the_package_says(built: Built) -> None:

@@ -10,8 +10,6 @@ import atheris
 
 from tests.fuzz.words import KEYS, LONG, NUMBERS, OTHERS, STRINGS
 
-__all__ = ["bytes_change", "json_change", "table_change"]
-
 Change = Callable[[bytes, Random], bytes]
 
 _TOKEN = re.compile(

@@ -26,8 +26,6 @@ from tests.fuzz.whole_program import WHOLE
 from timeline.commands.export import export
 from timeline.errors import TimelineError
 
-__all__ = ["SEEDS", "ColumnReach", "main", "unread_columns"]
-
 KEPT = Path(__file__).with_name("unread_columns.json")
 TWINS = ("mindformers",)
 """Layouts whose files have the same columns as those of another one."""

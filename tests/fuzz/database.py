@@ -11,8 +11,6 @@ import atheris
 
 from tests.fuzz.target import Still
 
-__all__ = ["change_database", "shrink_database"]
-
 VALUES: tuple[object, ...] = (
     None,
     0,

@@ -46,8 +46,6 @@ from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS, Kind, Selection
 from timeline.tracks.rank_tracks import DrawnRank
 
-__all__ = ["RANKS", "DrawingRun", "sums_of"]
-
 RANKS = (0, 0, 0, 1, (1 << 16) - 1, 1 << 31, 1 << 53, LARGEST_ID)
 JOINED_IN = 16
 """Numbers of which one joins ranks, which takes as long as several of others."""

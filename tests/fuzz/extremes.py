@@ -5,17 +5,6 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-__all__ = [
-    "EXTREMES",
-    "INTEGERS",
-    "LONG_CHARACTERS",
-    "MANY_DIGITS",
-    "ODD_TEXT",
-    "OTHER",
-    "Extreme",
-    "Special",
-]
-
 LONG_CHARACTERS = 1 << 20
 """A name of a megabyte."""
 ODD_TEXT = "\x1b[31m\u202e\u2066<b>&'\"\x07\t\r\n=1+1\ufffe\U0001f389"

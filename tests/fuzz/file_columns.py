@@ -19,8 +19,6 @@ import apsw
 
 from tests.fuzz.extremes import LONG_CHARACTERS, MANY_DIGITS, Extreme, Special
 
-__all__ = ["Column", "columns_of", "unnumbered_name"]
-
 csv.field_size_limit(1 << 30)  # a name of 1 MB is changed once more
 
 MOST_ROWS_OF_LONG = 4

@@ -7,8 +7,6 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Fault", "Findings", "fault_of"]
-
 FRAMES_SHOWN = 6
 PACKAGE = "/timeline/"
 

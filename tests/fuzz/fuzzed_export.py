@@ -14,8 +14,6 @@ from timeline.reports.terminal import Display
 from timeline.reports.terminal_filed import filed_text
 from timeline.sources.finding.captures import find_captures
 
-__all__ = ["WAYS", "FuzzedExport"]
-
 WAYS = 64
 COMPARED, SEVERAL_RANKS, WITH_PAGE = 8, 3, 11
 """One way in so many compares, reads several ranks, or writes a page."""

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from tests.fuzz.promises import BrokenPromise
 
-__all__ = ["InputTree", "SeenInputs"]
-
 KEY_BYTES = 8
 """Of two million inputs that differ, two have the same key with a chance of one in ten million."""
 MOST_WAITING = 256

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CORPUS", "Counts", "Ledger", "main"]
-
 CORPUS = Path("fuzz-corpus")
 NAME = "counts.json"
 KEPT_SECONDS = 20.0

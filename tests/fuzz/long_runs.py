@@ -18,8 +18,6 @@ from tests.fuzz.findings import Fault
 from tests.fuzz.ledger import Counts, Ledger
 from timeline.errors import TimelineWarning
 
-__all__ = ["Sweeping", "in_processes", "run_unhindered"]
-
 COLLECT_EVERY = 100
 MOST_BYTES = 6 << 30
 """What a process may take of memory: an input that makes it want more is a finding, not the end."""

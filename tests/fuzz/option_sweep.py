@@ -35,8 +35,6 @@ from timeline.errors import TimelineError, TimelineWarning
 from timeline.options import CompareOptions, ExportOptions, ReadingOptions
 from timeline.selection import Selection
 
-__all__ = ["OptionCase", "main", "option_cases", "try_option"]
-
 LAYOUT = "torch-db"
 TEXTS = (
     *map(str, INTEGERS),

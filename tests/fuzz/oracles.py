@@ -13,19 +13,6 @@ from tests.support.row_totals import TraceTotals, trace_totals
 from timeline.reports.export_report import ExportReport
 from timeline.reports.report_rows import OutputFile, ResolutionRow
 
-__all__ = [
-    "LoadedExport",
-    "check_directory",
-    "check_export",
-    "check_limited",
-    "check_resolutions",
-    "check_same_rows",
-    "check_sums",
-    "load",
-    "tree_hash",
-]
-
-
 FEW_MERGED = 32
 """So few slices may take what a name of megabytes takes, so that no resolution lies between."""
 

@@ -17,8 +17,6 @@ from tests.fuzz.target import TARGETS, Target, chosen
 from tests.fuzz.worker import COUNTS, SCRATCH
 from tests.support.places import ROOT
 
-__all__ = ["main"]
-
 MOST_DEATHS = 20
 """A target whose process dies so often is left alone."""
 ATHERIS_FOUND = frozenset({70, 71, 77})

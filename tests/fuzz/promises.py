@@ -13,8 +13,6 @@ from timeline.columns.columns import ColumnTable
 from timeline.records.not_given import NO_TIME
 from timeline.records.tables import FlowEnd, Records, Spans
 
-__all__ = ["BrokenPromise", "check_records", "check_trace", "check_valid"]
-
 TABLES = ("tasks", "planes", "ops", "steps", "parts", "host", "series", "samples", "flows")
 FLOW_TABLES = {
     FlowEnd.HOST: "host",

@@ -48,8 +48,6 @@ from timeline.selection import DETAIL_LAYERS
 from timeline.sources.finding.discovery import Discovered
 from timeline.sources.source import ReadRequest
 
-__all__ = ["RecordsRun", "RunOutcome", "export_records", "main", "outcome_of"]
-
 SUFFIXES = tuple(form.suffix for form in FORMATS)
 WHOLE_IN = 100
 """Runs of which one goes through the whole program from records on."""

@@ -22,19 +22,6 @@ from timeline.commands.export import export
 from timeline.figures.filed_verdict import TEXT
 from timeline.sources.common.counter_tables import database_tables
 
-__all__ = [
-    "database_seeds",
-    "few_events",
-    "file_seeds",
-    "filed_seeds",
-    "metadata_seeds",
-    "small_run",
-    "table_seeds",
-    "trace_events",
-    "trace_seeds",
-    "write_capture",
-]
-
 Event = dict[str, Any]
 SEED_EVENTS = 14
 ALIKE = 2

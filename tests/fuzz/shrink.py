@@ -6,8 +6,6 @@ import re
 
 from tests.fuzz.target import Still
 
-__all__ = ["shrink_text"]
-
 _LINES = re.compile(rb"[^\n]*\n|[^\n]+")
 _OBJECTS = re.compile(rb"\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}\s*,?\s*|[^{]+|\{")
 _PAIRS = re.compile(

@@ -32,8 +32,6 @@ from tests.fuzz.sweep_seeds import Seed, made_seeds, real_seeds
 from tests.fuzz.whole_program import Drawn, WholeProgram
 from timeline.errors import TimelineError
 
-__all__ = ["Case", "Change", "Outcome", "Sweeper", "main"]
-
 LONGEST_SECONDS = 30
 MEMORY = Path("/dev/shm")
 PAIR_IN = 4

@@ -16,8 +16,6 @@ from tests.fuzz.seeds import few_events, small_run
 from tests.support.places import DATA
 from tests.support.profile_shelf import MAIN_LAYOUTS, VARIANTS, WRITERS
 
-__all__ = ["Seed", "made_seeds", "real_seeds"]
-
 KEPT_ROWS = 16
 KEPT_LINES = 12
 KEPT_BYTES = 64 * 48

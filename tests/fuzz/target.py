@@ -9,8 +9,6 @@ from random import Random
 
 from timeline.records.tables import Records
 
-__all__ = ["TARGETS", "Form", "Still", "Target", "chosen", "target"]
-
 Still = Callable[[bytes], bool]
 """Whether a smaller input still shows the same fault."""
 

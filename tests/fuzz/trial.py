@@ -22,8 +22,6 @@ from tests.fuzz.target import Target
 from timeline.analysis.sound_records import drop_invalid_rows
 from timeline.errors import TimelineError
 
-__all__ = ["Trial", "limit_memory"]
-
 LONGEST_SECONDS = 10
 MOST_MEMORY_BYTES = 1 << 30
 ONE_EXPORT_IN = 32

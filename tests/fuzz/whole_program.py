@@ -35,8 +35,6 @@ from timeline.reports.terminal_comparison import comparison_text
 from timeline.reports.terminal_filed import filed_text
 from timeline.reports.terminal_verdict import verdict_text
 
-__all__ = ["OTHERS", "WHOLE", "Drawn", "WholeProgram"]
-
 WHOLE: Mapping[str, Any] = {
     "kind": "detail",
     "args": "all",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["KEYS", "LONG", "NUMBERS", "OTHERS", "STRINGS"]
-
 NUMBERS = (
     *(
         b"0 -0 -1 1 5 31 32 1.5 0.0005 1e-05 1e5 1E400 1e-400 -1e308 1e18 4294967295 4294967296 "

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from tests.fuzz.target import Target
     from tests.fuzz.trial import Trial
 
-__all__ = ["COUNTS", "SCRATCH", "main"]
-
 COUNTS = struct.Struct("<5Q")
 """Executions, refused, through the whole program, faults; microseconds since the first."""
 SCRATCH = next(place for place in ("/dev/shm", None) if place is None or Path(place).is_dir())

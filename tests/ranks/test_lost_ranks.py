@@ -161,7 +161,7 @@ ERRORS: list[TimelineError] = [
 
 
 def test_every_error_is_tried() -> None:
-    kinds = {getattr(errors, name) for name in errors.__all__ if name.endswith("Error")}
+    kinds = {getattr(errors, name) for name in vars(errors) if name.endswith("Error")}
     assert {type(error) for error in ERRORS} == kinds
 
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from timeline.fitting.coarsen import Resolution
 from timeline.tracks.model import MERGED, Coarse, Samples, Slices
 
-__all__ = ["Element", "elements_of", "expected_elements", "is_kept", "parents", "thinned"]
-
 Names = tuple[tuple[str, int, int], ...]
 """Name, count and summed length, ascending by name; empty for a slice that is itself."""
 

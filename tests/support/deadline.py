@@ -9,8 +9,6 @@ import sys
 import threading
 from collections.abc import Iterator
 
-__all__ = ["deadline"]
-
 
 @contextlib.contextmanager
 def deadline(seconds: float) -> Iterator[None]:

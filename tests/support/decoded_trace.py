@@ -20,8 +20,6 @@ from tests.support.row_totals import CounterTotals, Row, RowTotals, TraceTotals,
 from tests.support.trace_packets import packets_of
 from timeline.encoders.args_descriptor import descriptor_bytes
 
-__all__ = ["DamagedTraceError", "decode_totals"]
-
 LAST_NS = (1 << 63) - 1
 _CLOCK = 64
 _BEGIN = protos.TrackEvent.TYPE_SLICE_BEGIN

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from hypothesis import settings
 
-__all__ = ["at_most"]
-
 
 def at_most(number: int) -> int:
     """Cap the examples of the profile, which a CI and the sanitizers set lower still."""

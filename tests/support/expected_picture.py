@@ -35,19 +35,6 @@ from timeline.records.tables import (
 )
 from timeline.selection import Kind
 
-__all__ = [
-    "ALL_RANKS",
-    "GRAPH_LAYOUTS",
-    "STEPS",
-    "Arg",
-    "Counter",
-    "ExpectedPicture",
-    "Shown",
-    "natural",
-    "period_of",
-    "rounded",
-]
-
 ALL_RANKS = -1
 STEPS = "Steps"
 GRAPH_LAYOUTS = frozenset({"mindspore-2.1", "mindstudio", "mindformers"})

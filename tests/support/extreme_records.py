@@ -34,14 +34,6 @@ from timeline.records.tables import (
 )
 from timeline.sources.source import Identity, ReadRequest
 
-__all__ = [
-    "ExtremeShape",
-    "ExtremeSource",
-    "extreme_records",
-    "extreme_sources",
-    "with_strings_in_other_order",
-]
-
 IDS = (
     *(0, 1, 2, 7, (1 << 16) - 1, (1 << 31) - 1, 1 << 31, NO_GRAPH, 1 << 32, 1 << 53),
     *(LARGEST_ID - 1, LARGEST_ID, NO_ID, -2, -LARGEST_ID, -LARGEST_ID - 1),

@@ -14,16 +14,6 @@ from timeline.selection import DETAIL_LAYERS
 from timeline.sources.finding.discovery import discover
 from timeline.sources.source import ReadRequest, Source
 
-__all__ = [
-    "captures_of",
-    "join_databases",
-    "only",
-    "overlap_ns",
-    "ranks_of",
-    "read",
-    "without_rank",
-]
-
 _STRING_COLUMNS = {
     "TASK": ("taskType",),
     "COMPUTE_TASK_INFO": ("name", "taskType", "opType", "inputShapes", "outputShapes"),

@@ -34,8 +34,6 @@ from timeline.records.tables import (
 from timeline.sources.finding.discovery import Discovered
 from timeline.sources.source import Identity, ReadRequest
 
-__all__ = ["DIMENSIONS", "Dimension", "Shape", "grown_profile", "grown_records"]
-
 TASK_NS = 9_000
 PERIOD_NS = 10_000
 """A task begins every so often."""

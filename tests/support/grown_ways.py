@@ -13,8 +13,6 @@ from timeline.commands.verdict import find_verdict
 from timeline.layers import Layer
 from timeline.selection import DETAIL_LAYERS
 
-__all__ = ["WAYS", "Way"]
-
 Way = Callable[[Shape, Path], None]
 LIMIT = "200KB"
 

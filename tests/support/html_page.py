@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any
 
-__all__ = ["HOSTILE", "MOST_BYTES", "ReadPage", "read"]
-
 HOSTILE = "</script><img src=x onerror=\"document.title='owned'\"><b>$x_{1}$\x1b[31m\u202e'\"&amp;"
 """Ends scripts and attributes, is markup, a formula, and obeyed by terminals."""
 MOST_BYTES = 500_000

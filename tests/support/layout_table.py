@@ -14,8 +14,6 @@ from timeline.records.not_given import NO_GRAPH
 from timeline.sources.finding.captures import find_captures
 from timeline.sources.formats import FORMATS
 
-__all__ = ["Held", "ReadLayout", "read_layout", "table_lines"]
-
 
 class Held(enum.IntEnum):
     """How much of a run a layout holds of one kind of records."""

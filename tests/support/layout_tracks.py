@@ -26,8 +26,6 @@ from timeline.selection import DETAIL_LAYERS, Selection
 from timeline.sources.finding.discovery import discover
 from timeline.sources.source import ReadRequest, Source
 
-__all__ = ["RankTracks", "Rows", "Span", "read_tracks"]
-
 Span = tuple[int, int]
 """Start and end."""
 Rows = dict[Any, dict[str, Any]]

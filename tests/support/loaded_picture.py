@@ -17,17 +17,6 @@ from timeline.layers import Layer, spec_of
 from timeline.tracks import root_rows
 from timeline.tracks.partition import PARTITION
 
-__all__ = [
-    "NOTES",
-    "ROWS_APART",
-    "TEXT_ROWS",
-    "LoadedPicture",
-    "LoadedTrack",
-    "Place",
-    "joined_idle",
-    "json_place",
-]
-
 Place = tuple[int, str, str]
 """Rank, layer and row."""
 

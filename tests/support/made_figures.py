@@ -12,8 +12,6 @@ from timeline.figures.verdict import Verdict
 from timeline.reports.export_report import ExportReport
 from timeline.reports.report_rows import OutputFile, RankReport
 
-__all__ = ["made_report"]
-
 MILLISECOND_NS = 1_000_000
 
 

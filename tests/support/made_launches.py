@@ -19,8 +19,6 @@ from timeline.records.tables import (
     Tasks,
 )
 
-__all__ = ["Arrow", "Call", "Op", "Step", "Task", "made_records"]
-
 
 class Call(NamedTuple):
     """A call on the host."""

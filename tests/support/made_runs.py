@@ -14,8 +14,6 @@ from timeline.analysis.path.critical_path import PathKind
 from timeline.columns.columns import Int64
 from timeline.records.not_given import NO_ID
 
-__all__ = ["MadeRun"]
-
 START_NS = 1_000_000
 FIRST_STEP = 7
 """The number of the first step."""

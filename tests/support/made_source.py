@@ -17,17 +17,6 @@ from timeline.records.clock import Clock
 from timeline.records.tables import Records
 from timeline.sources.source import Identity, ReadRequest
 
-__all__ = [
-    "WALL",
-    "Death",
-    "Deed",
-    "Fault",
-    "Interrupt",
-    "MadeSource",
-    "Nap",
-    "made_sources",
-]
-
 
 @dataclass(frozen=True)
 class Nap:

@@ -24,8 +24,6 @@ from timeline.sources.kineto import source as kineto
 from timeline.sources.mindspore import display
 from timeline.sources.source import ReadRequest, Source, SourceAround
 
-__all__ = ["READINGS", "in_small_parts", "with_strings_reordered", "without_compiled"]
-
 SMALL_BLOCK_BYTES = 2000
 
 

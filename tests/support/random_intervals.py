@@ -10,18 +10,6 @@ from hypothesis import strategies as st
 from timeline.columns.columns import Int64
 from timeline.columns.intervals import IntervalSet
 
-__all__ = [
-    "EPOCH_NS",
-    "Interval",
-    "columns_of",
-    "covered_ns",
-    "crosses",
-    "intervals",
-    "is_laminar",
-    "laminar_intervals",
-    "normal_ns",
-]
-
 Interval = tuple[int, int]
 """Half-open [start, end) in ns; an interval without length has start == end."""
 

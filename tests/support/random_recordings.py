@@ -10,8 +10,6 @@ from timeline.analysis.path.critical_path import PathKind
 from timeline.columns.columns import Int64
 from timeline.records.not_given import NO_ID
 
-__all__ = ["START_NS", "random_ranks"]
-
 START_NS = 1000
 """No time is earlier."""
 NAMES = ("", "MatMul", "Add", "Cast", "aten::copy_")

@@ -24,8 +24,6 @@ from timeline.records.tables import (
     Tasks,
 )
 
-__all__ = ["Sizes", "random_records"]
-
 GRAPH = 1
 STREAMS = (2, 3, 4, 5)
 STREAM_SHARES = (0.7, 0.15, 0.1, 0.05)

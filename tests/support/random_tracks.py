@@ -13,16 +13,6 @@ from timeline.fitting.coarsen import Resolution
 from timeline.layers import SliceKind
 from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Slices
 
-__all__ = [
-    "COARSEST",
-    "flat_slices",
-    "nested_slices",
-    "resolutions",
-    "samples",
-    "some_slices",
-    "windows",
-]
-
 NAMES = ("MatMul", "Add", "Cast", "LayerNorm")
 COARSEST = 62
 MOST_LEVEL = 9

@@ -10,8 +10,6 @@ from timeline.selection import DETAIL_LAYERS
 from timeline.sources.finding.discovery import discover
 from timeline.sources.source import ReadRequest
 
-__all__ = ["lost_rows", "records_by_rank", "records_of"]
-
 
 def records_by_rank(path: Path) -> dict[int, Records]:
     """The records of each rank below a path."""

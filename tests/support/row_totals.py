@@ -15,21 +15,6 @@ from timeline.encoders.chrome import OVERVIEW
 from timeline.layers import SLICES
 from timeline.records.tables import GPU
 
-__all__ = [
-    "CONTINUED",
-    "CounterTotals",
-    "Row",
-    "RowTotals",
-    "TraceTotals",
-    "counter_totals",
-    "is_text",
-    "layer_of",
-    "layer_totals",
-    "row_totals",
-    "rows_of",
-    "trace_totals",
-]
-
 CONTINUED = """(
   SELECT int_value FROM args WHERE args.arg_set_id = slice.arg_set_id AND key GLOB '*.continued'
 )"""

@@ -7,8 +7,6 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["PROC", "SessionProcess", "session_of"]
-
 PROC = Path("/proc")
 
 

@@ -13,8 +13,6 @@ import termios
 import time
 from collections.abc import Mapping, Sequence
 
-__all__ = ["Shown", "plain", "run_on_terminal"]
-
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 Shown = tuple[int, str]

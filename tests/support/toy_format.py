@@ -19,8 +19,6 @@ from timeline.sources.common.identity import make_claim
 from timeline.sources.files.opened import read_whole_file
 from timeline.sources.source import Identity, ReadRequest, Source
 
-__all__ = ["TOY"]
-
 _NAME = re.compile(r"rank(\d{1,9})\.toy")
 
 

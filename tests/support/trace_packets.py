@@ -8,8 +8,6 @@ from typing import Any
 
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
-__all__ = ["attributes_of", "packets_of"]
-
 
 def packets_of(data: bytes) -> Iterator[Any]:
     """All packets of a trace, compressed ones unpacked."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["GREEN", "RED", "hue", "lightness"]
-
 GREEN, RED = range(85, 176), (*range(30), *range(330, 360))
 """Hues of HSLuv, in degrees."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["holds_unnamed_files"]
-
 
 def holds_unnamed_files(directory: Path) -> bool:
     """Whether a file without a name can be opened in a directory, and named later."""

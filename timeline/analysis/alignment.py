@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,7 +11,6 @@ from timeline.analysis.waits.collectives import RankCollectives, kind_numbers
 from timeline.analysis.waits.shared_ops import Segments, SharedOps, find_shared_ops
 from timeline.columns.columns import Bool, Float64, Int64, Rows
 from timeline.columns.distinct import distinct, distinct_values
-from timeline.frozen import dataclass
 from timeline.records.collective_kinds import KINDS, POINT_TO_POINT
 from timeline.units import spell_duration
 

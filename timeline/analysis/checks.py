@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -13,13 +13,10 @@ from timeline.columns.distinct import distinct
 from timeline.columns.group_by import group_by
 from timeline.columns.intervals import covered_between
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import CommunicationOps, Records, Steps
 from timeline.records.vendor import Measure, VendorFigures
 from timeline.selection import Selection
-
-__all__ = ["PARTS", "Checks", "Measured", "RankChecks", "known_reasons", "rank_checks"]
 
 PARTS = {
     Measure.COMPUTING: "computing_ns",

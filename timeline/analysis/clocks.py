@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from timeline.analysis.waits.collectives import RankCollectives
 from timeline.errors import SelectionError, spell_ids
-from timeline.frozen import dataclass
 from timeline.options import ClockOptions
 from timeline.records.clock import Clock, ClockMove
 from timeline.selection import Align

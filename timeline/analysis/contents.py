@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from timeline.analysis.cut import device_span_ns
 from timeline.columns.distinct import NO_ROWS, distinct, rows_by_value
-from timeline.frozen import dataclass
 from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.counting_rules import CommunicationRule, FreeRule
 from timeline.records.not_given import NO_GRAPH

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,7 +11,6 @@ from timeline.analysis.step_membership import Membership, assign_steps
 from timeline.analysis.step_trace import StepTrace, step_trace
 from timeline.columns.columns import Bool, Int64, Rows
 from timeline.columns.intervals import IntervalSet, union
-from timeline.frozen import dataclass
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import Records
 from timeline.selection import Selection

@@ -19,8 +19,6 @@ from timeline.records.not_given import NO_ID
 from timeline.records.profiler_tables import ParallelTimes, ProfilerTables
 from timeline.records.tables import Steps
 
-__all__ = ["filed_totals", "with_filed_times"]
-
 _TOLD = (IdleCause.WAITING_FOR_DATA, IdleCause.NOT_RECORDED)
 """Causes of idle time that a step trace tells."""
 _PARTS = ("computing_ns", "not_overlapped_ns", "free_ns", "copies_ns", "idle_ns")

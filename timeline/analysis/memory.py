@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
@@ -12,7 +12,6 @@ from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, colu
 from timeline.columns.distinct import NO_ROWS, distinct, rows_by_value
 from timeline.columns.group_by import group_numbers
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.frozen import dataclass
 from timeline.layers import Layer
 from timeline.ranges import MOST_BYTES
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME

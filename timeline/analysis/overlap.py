@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from timeline.analysis.step_membership import Membership
@@ -15,7 +17,6 @@ from timeline.columns.intervals import (
     union,
     union_of_sets,
 )
-from timeline.frozen import dataclass
 from timeline.records.counting_rules import INNER, FreeRule
 from timeline.records.not_given import NO_TIME
 from timeline.records.tables import Records, Spans, Tasks

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from timeline.frozen import dataclass
 from timeline.layers import HOST_LAYERS, Layer
 
 if TYPE_CHECKING:
     from timeline.analysis.work.framework_sums import OperatorRules
-
-__all__ = ["EVERY_ROW", "Questions"]
 
 EVERY_ROW = 1 << 62
 """More rows than any rank has, of whatever is told one by one."""

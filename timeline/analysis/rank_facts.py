@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,7 +41,6 @@ from timeline.analysis.work.task_sums import RankLinks, TaskSums, rank_links
 from timeline.columns.columns import Int64
 from timeline.columns.distinct import distinct
 from timeline.columns.intervals import IntervalSet, union
-from timeline.frozen import dataclass
 from timeline.layers import LAYERS, Layer, LayerSpec
 from timeline.records.clock import ClockMove
 from timeline.records.counting_rules import CommunicationRule, FreeRule

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from timeline.columns.columns import Codes, Int64
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
-from timeline.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,7 +12,6 @@ from timeline.analysis.overlap import Overlap, OverlapTotals
 from timeline.analysis.sound_records import drop_early_arrows
 from timeline.columns.columns import Int64
 from timeline.columns.distinct import distinct
-from timeline.frozen import dataclass
 from timeline.layers import HOST_LAYERS, Layer
 from timeline.records.clock import ClockMove
 from timeline.records.tables import (

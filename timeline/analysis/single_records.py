@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,6 @@ from timeline.analysis.work.task_sums import are_hccl_tasks
 from timeline.columns.columns import Codes, Int64, column
 from timeline.columns.intervals import open_at
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.frozen import dataclass
 from timeline.records.clock import ClockMove
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import HostEvents, Records, Spans, Steps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 
 import numpy as np
@@ -12,7 +12,6 @@ import numpy as np
 from timeline.analysis.idle.device_items import MOST_HOST_OFFSET_NS
 from timeline.columns.chunks import chunks, rows_where
 from timeline.columns.columns import Bool, Int64, Rows, ascending, take
-from timeline.frozen import dataclass
 from timeline.layers import HOST_LAYERS, Layer
 from timeline.ranges import FURTHEST_NS
 from timeline.records.clock import ClockMove

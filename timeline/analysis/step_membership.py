@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -11,11 +12,8 @@ from timeline.columns.chunks import chunks, compute_in_chunks
 from timeline.columns.columns import Int64, Rows
 from timeline.columns.distinct import NO_ROWS, distinct_pairs, rows_by_value
 from timeline.columns.intervals import open_at
-from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import CommunicationOps, PlaneTasks, Records, Steps, Tasks
-
-__all__ = ["NO_STEP", "Membership", "assign_steps"]
 
 NO_STEP = -1
 """A record outside all steps."""

@@ -8,8 +8,6 @@ from timeline.columns.columns import Bool, ColumnTable, Int64, ascending, column
 from timeline.records.not_given import NO_TIME
 from timeline.records.tables import Steps
 
-__all__ = ["StepTrace", "data_aug_bounds", "step_trace"]
-
 
 class StepTrace(ColumnTable):
     """One row per step, of the whole recording; times on the clock as recorded.

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from timeline.columns.columns import Bool, Int64, Rows
 from timeline.columns.distinct import NO_ROWS, distinct, distinct_pairs, rows_by_value
 from timeline.columns.strings import StringPool
-from timeline.frozen import dataclass
 from timeline.options import StepOperators
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import CommunicationOps, Records, Steps, Tasks
-
-__all__ = ["with_steps"]
 
 _GET_NEXT = ("getnext", "initdataset", "get_next", "dequeue")
 _ALL_REDUCE = ("allreduce", "all_reduce")

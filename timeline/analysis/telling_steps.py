@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -12,9 +13,6 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waits.culprit import Culprit
 from timeline.columns.columns import Int64, Rows
 from timeline.columns.distinct import NO_ROWS, rows_by_value
-from timeline.frozen import dataclass
-
-__all__ = ["StepRun", "telling_steps"]
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,6 @@ from timeline.selection import Selection
 if TYPE_CHECKING:
     from timeline.reports.comparison_report import ComparisonReport
 
-__all__ = ["run"]
-
 
 def run(asked: argparse.Namespace) -> None:
     """Compare what is asked for.

@@ -13,8 +13,6 @@ from timeline.cli.parser import SHELLS, Parser
 from timeline.commands.next_command import COMMANDS
 from timeline.declarations import Option
 
-__all__ = ["SHELLS", "complete", "script_lines", "words_before"]
-
 
 def script_lines(shell: str) -> list[str]:
     """The script for a shell; how to install it is said in its second line.

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from timeline.keywords import ReadingKeywords
     from timeline.reports.export_report import ExportReport
 
-__all__ = ["run"]
-
 
 def run(asked: argparse.Namespace) -> None:
     """Do what is asked of `tlexport`.

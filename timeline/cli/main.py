@@ -20,8 +20,6 @@ from timeline.process import (
     tune_for_one_command,
 )
 
-__all__ = ["main"]
-
 SCARCE = frozenset({errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 """Of open files, processes and memory there are no more, which is nobody's file."""
 UNMAPPED = ("failed to map segment", "cannot map zero-fill pages", os.strerror(errno.ENOMEM))

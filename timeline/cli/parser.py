@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import re
 import textwrap
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 from timeline.commands.next_command import COMMANDS
 from timeline.declarations import Group, InCompare, Option, option, options_in
 from timeline.errors import UsageError, did_you_mean
-from timeline.frozen import dataclass
 from timeline.options import CompareOptions, ExportOptions, ReadingOptions
-from timeline.patterns import compile_late
 from timeline.printable import wrapped
 from timeline.selection import Selection
 from timeline.version import __version__
-
-__all__ = [
-    "EPILOG",
-    "SHELLS",
-    "WORDS",
-    "Parser",
-    "PrintOptions",
-    "ViewOptions",
-    "build_compare_parser",
-    "build_parser",
-    "build_show_parser",
-    "given_keywords",
-]
 
 USAGE = "%(prog)s [PATH] [options]"
 DESCRIPTION = """\
@@ -218,7 +205,7 @@ SLIPS = {
 """Options of other programs, which are not spelled like the one that is meant."""
 
 
-_NO_VALUE = compile_late(r"(?:--[^=]+=|-[a-zA-Z])--")
+_NO_VALUE = re.compile(r"(?:--[^=]+=|-[a-zA-Z])--")
 _DECLARING = (Selection, ViewOptions, ExportOptions, ReadingOptions, PrintOptions)
 """Where the options of the command line are declared, in the order of its help."""
 _DECLARING_COMPARE = (

@@ -23,25 +23,6 @@ if TYPE_CHECKING:
     from timeline.reports.comparison_report import ComparisonReport
     from timeline.reports.export_report import ExportReport
 
-__all__ = [
-    "OPEN_HINT",
-    "STDOUT",
-    "after_writing",
-    "check_no_file",
-    "check_standard_output",
-    "flush",
-    "look_at_lines",
-    "print_data",
-    "print_json",
-    "print_text",
-    "print_verdict",
-    "say_warnings",
-    "shown_progress",
-    "table_file",
-    "viewer",
-    "warnings_caught",
-]
-
 OPEN_HINT = "Open: https://ui.perfetto.dev (drag the file in{})"
 """Where the timeline is looked at; what else would open it goes between the braces."""
 STDOUT = "-"

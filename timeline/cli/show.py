@@ -9,8 +9,6 @@ from timeline.cli.printing import check_standard_output, flush, print_verdict
 from timeline.declarations import fill
 from timeline.process import ended_by_signals
 
-__all__ = ["run"]
-
 
 def run(asked: argparse.Namespace) -> None:
     """Print what the file says.

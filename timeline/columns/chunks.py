@@ -17,8 +17,6 @@ from timeline.columns.spill import (
     spillable,
 )
 
-__all__ = ["ColumnBuilder", "chunks", "compute_in_chunks", "one_by_one", "rows_where"]
-
 CHUNK_ROWS = 1 << 16
 """Rows that are worked on at a time: what that takes stays in the processor's cache."""
 ROW_BYTES = 16

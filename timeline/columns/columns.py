@@ -29,25 +29,6 @@ else:
         return lambda kind: kind
 
 
-__all__ = [
-    "PACKED_ROWS",
-    "Bool",
-    "Codes",
-    "ColumnTable",
-    "Columnar",
-    "Float64",
-    "Int64",
-    "Rows",
-    "TableBuilder",
-    "ascending",
-    "column",
-    "concat_columns",
-    "filter_in_place",
-    "rows_of_runs",
-    "sort_rows",
-    "take",
-]
-
 JOINED_ROWS = 1 << 17
 """Rows that a TableBuilder holds in small parts before it joins them."""
 PACKED_ROWS = 64

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["constant", "is_constant"]
-
 SHORT = 256
 """Columns of up to so many rows are one object for all who hold the same: small ranks have hundreds
 of them, and an array takes 200 bytes."""

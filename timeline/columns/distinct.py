@@ -13,20 +13,6 @@ from timeline.columns.columns import Bool, Codes, Int64, Rows, ascending, sort_r
 from timeline.columns.constant import constant, is_constant
 from timeline.columns.spill import spillable
 
-__all__ = [
-    "DENSE",
-    "MOST_NUMBERS",
-    "NO_ROWS",
-    "are_first",
-    "dense_range",
-    "distinct",
-    "distinct_as_met",
-    "distinct_pairs",
-    "distinct_values",
-    "map_values",
-    "rows_by_value",
-]
-
 FEW_ROWS = 32
 """So many rows are looked at one by one."""
 FEW_VALUES = 8

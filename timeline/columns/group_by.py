@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -15,7 +15,6 @@ from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows
 from timeline.columns.constant import constant, is_constant
 from timeline.columns.distinct import DENSE, are_first, dense_range, distinct_values
 from timeline.columns.spill import spillable
-from timeline.frozen import dataclass
 
 _Integer = TypeVar("_Integer", bound=np.integer[Any])
 _Table = TypeVar("_Table", bound=ColumnTable)

@@ -10,8 +10,6 @@ import numpy as np
 
 from timeline.columns.columns import Int64
 
-__all__ = ["Interner"]
-
 _Key = TypeVar("_Key", bound=Hashable)
 
 NUMBERED_AT_ONCE = 1 << 14

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from timeline.columns.columns import Columnar, Int64, Rows, rows_of_runs, take
-from timeline.frozen import dataclass
-
-try:
-    from timeline.columns import _intervals
-except ImportError:
-    _intervals = None  # type: ignore[assignment]
-
-
-def is_compiled() -> bool:
-    """Whether this installation has the compiled module."""
-    return _intervals is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +46,6 @@ def union(start_ns: Int64, end_ns: Int64) -> IntervalSet:
     >>> merged.start_ns.tolist(), merged.end_ns.tolist()
     ([0, 5], [4, 9])
     """
-    found = _union_of_ordered(start_ns, end_ns)
-    if found is not None:
-        return found
     lasts = end_ns > start_ns
     if not lasts.all():
         start_ns, end_ns = start_ns[lasts], end_ns[lasts]
@@ -67,9 +55,6 @@ def union(start_ns: Int64, end_ns: Int64) -> IntervalSet:
         order = np.argsort(start_ns, kind="stable")
         start_ns, end_ns = start_ns[order], end_ns[order]
         del order
-        found = _union_of_ordered(start_ns, end_ns)
-        if found is not None:
-            return found
     reach_ns = np.maximum.accumulate(end_ns)
     opens = np.empty(len(start_ns), np.bool_)
     opens[0] = True
@@ -89,34 +74,12 @@ def union_of_sets(left: IntervalSet, *others: IntervalSet) -> IntervalSet:
     for right in others:
         if not len(left) or not len(right):
             left = right if len(right) else left
-        elif _intervals is None:
-            columns = zip(_columns(left), _columns(right), strict=True)
-            left = union(*(np.concatenate(pair) for pair in columns))
         else:
-            found = _intervals.union(*_as_bytes(left), *_as_bytes(right))
-            assert found is not None  # sets are in order
-            left = _set_of(*found)
+            left = union(
+                np.concatenate([left.start_ns, right.start_ns]),
+                np.concatenate([left.end_ns, right.end_ns]),
+            )
     return left
-
-
-def _columns(intervals: IntervalSet) -> tuple[Int64, Int64]:
-    return intervals.start_ns, intervals.end_ns
-
-
-def _as_bytes(intervals: IntervalSet) -> tuple[bytes, bytes]:
-    return intervals.start_ns.tobytes(), intervals.end_ns.tobytes()
-
-
-def _union_of_ordered(start_ns: Int64, end_ns: Int64) -> IntervalSet | None:
-    """The union of intervals in order of start; None of others, or where nothing is compiled."""
-    if _intervals is None:
-        return None
-    found = _intervals.union(start_ns.tobytes(), end_ns.tobytes(), b"", b"")
-    return None if found is None else _set_of(*found)
-
-
-def _set_of(start_ns: bytes, end_ns: bytes) -> IntervalSet:
-    return IntervalSet(np.frombuffer(start_ns, np.int64), np.frombuffer(end_ns, np.int64))
 
 
 def subtract(left: IntervalSet, right: IntervalSet) -> IntervalSet:
@@ -128,8 +91,6 @@ def subtract(left: IntervalSet, right: IntervalSet) -> IntervalSet:
     """
     if not len(left) or not len(right):
         return left
-    if _intervals is not None:
-        return _set_of(*_intervals.subtract(*_as_bytes(left), *_as_bytes(right)))
     first = np.searchsorted(right.end_ns, left.start_ns, side="right")
     count = np.searchsorted(right.start_ns, left.end_ns, side="left") - first
     if not count.any():

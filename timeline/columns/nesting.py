@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from timeline.columns.columns import Bool, Int64, Rows, ascending, take
 from timeline.columns.spill import spillable
-from timeline.frozen import dataclass
 
 try:
     from timeline.columns import _nesting
 except ImportError:
     _nesting = None  # type: ignore[assignment]
-
-__all__ = [
-    "Edges",
-    "Events",
-    "are_exceeded",
-    "find_parents",
-    "innermost",
-    "is_compiled",
-    "latest_open",
-    "nested_events",
-    "open_around",
-    "order_edges",
-    "split_at_gaps",
-]
 
 PIECE_ROWS = 1 << 16
 """Intervals that are worked on at a time, where nothing is open in between."""

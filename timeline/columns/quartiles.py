@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from timeline.columns.columns import Int64
-from timeline.frozen import dataclass
-
-__all__ = ["Quartiles", "quartiles_by_group"]
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["MOST_SHARED_BYTES", "short_column"]
-
 MOST_SHARED_BYTES = 512
 """What is longer is hardly ever equal to anything else."""
 

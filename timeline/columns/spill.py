@@ -21,19 +21,6 @@ import numpy.typing as npt
 
 from timeline.errors import OutputError
 
-__all__ = [
-    "Extent",
-    "SpillFiles",
-    "align",
-    "count_in_memory",
-    "count_read",
-    "drop_pages",
-    "reserve_extent",
-    "spillable",
-    "watch_mapping",
-    "write_at",
-]
-
 FILE_BYTES = 256 << 20
 """The size of a file, unless one column is larger."""
 ALIGNED_BYTES = 64

@@ -13,8 +13,6 @@ from timeline.columns.columns import Codes, Int64, Rows
 from timeline.columns.distinct import distinct_values
 from timeline.columns.interner import Interner
 
-__all__ = ["NO_NAME", "NO_TEXT", "ExtendedPool", "JoinedPool", "StringPool"]
-
 NO_NAME = 0
 """Code of the empty string, which stands for "not given"."""
 NO_TEXT = frozenset({"", "N/A", "INVALID_TYPE"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
@@ -38,7 +39,6 @@ from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.fitting.fit import fit
 from timeline.fitting.writer import FileNotes, Kept, Written
-from timeline.frozen import dataclass
 from timeline.keywords import ChangeKeywords, CompareKeywords, ReadingKeywords
 from timeline.options import CompareOptions, ExportOptions, ReadingOptions
 from timeline.profile import Profile
@@ -65,9 +65,6 @@ from timeline.version import __version__
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-__all__ = ["compare", "find_changes"]
-
 
 MOST_LENGTHS = 1 << 24
 """Times that operators of all ranks of both runs together may have run to have quartiles: 256 MB

@@ -7,18 +7,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from timeline.errors import spell_ids
-from timeline.patterns import compile_late
 from timeline.selection import Kind, Selection
 from timeline.sources.source import Source
-
-__all__ = ["comparison_name", "timeline_name"]
 
 _SUFFIX = ".pftrace"
 _MOST_OF_PROFILE = 40
 _MOST_OF_IDS = 60
 """Characters: file systems take 255 bytes of a name, parts of it and a temporary suffix too."""
-_ARCHIVE = compile_late(r"\.(tar(\.\w+)?|tgz|tbz2|txz|zip)$", re.IGNORECASE)
-_UNSAFE = compile_late(r"[^A-Za-z0-9._-]+")
+_ARCHIVE = re.compile(r"\.(tar(\.\w+)?|tgz|tbz2|txz|zip)$", re.IGNORECASE)
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def timeline_name(

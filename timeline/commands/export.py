@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,7 +39,6 @@ from timeline.figures.rank_tables import Figures
 from timeline.figures.verdict import Verdict, highlights_of
 from timeline.fitting.fit import fit
 from timeline.fitting.writer import Describe, FileNotes, Kept, Written, selected_steps
-from timeline.frozen import dataclass
 from timeline.keywords import ExportKeywords
 from timeline.layers import Layer
 from timeline.options import ExportOptions, Fit, ReadingOptions
@@ -64,8 +63,6 @@ from timeline.version import __version__
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-__all__ = ["export"]
 
 
 @with_keywords(ExportKeywords, Selection, ExportOptions, ReadingOptions)

@@ -16,8 +16,6 @@ from timeline.profile import Profile, profile_at
 from timeline.selection import Selection
 from timeline.sources.finding.discovery import FIND_FOR_EXPORT, FindingOptions
 
-__all__ = ["open_if_path", "with_drawn_layers"]
-
 
 @contextlib.contextmanager
 def open_if_path(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -11,7 +11,6 @@ import orjson
 from timeline.analysis.contents import RankContents, describe_contents
 from timeline.commands.next_command import typed_path
 from timeline.errors import spell_ids
-from timeline.frozen import dataclass
 from timeline.options import StepOperators
 from timeline.printable import command_line
 from timeline.profile import Profile
@@ -26,8 +25,6 @@ from timeline.sources.finding.discovery import FindingOptions, UnclearCapture
 from timeline.sources.finding.runs import FoundRun, spell_ranks
 from timeline.sources.source import ReadRequest, Source
 from timeline.units import spell_bytes, spell_duration
-
-__all__ = ["LISTED", "Listing", "list_profile"]
 
 SCHEMA_VERSION = 1
 LISTED = FindingOptions(lists_all=True)

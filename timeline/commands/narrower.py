@@ -17,8 +17,6 @@ from timeline.profile import Profile
 from timeline.ranks.read_ranks import JoinedRanks
 from timeline.selection import Selection
 
-__all__ = ["narrower_command"]
-
 TARGET_FILL = 0.8
 """How much of the limits the steps that are suggested may take: their sizes are estimates."""
 

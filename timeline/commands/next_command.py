@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from timeline.figures.verdict import Verdict
     from timeline.options import ReadingOptions
 
-__all__ = ["COMMANDS", "see_why", "typed_path"]
-
 COMMANDS = ("compare", "show")
 """First words of a command line that are no path."""
 

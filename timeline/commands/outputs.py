@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from timeline.encoders.attributes import is_ours
 from timeline.encoders.formats import format_of
 from timeline.errors import OutputError, UsageError
 from timeline.fitting.fit_without_merging import parts_beside
-from timeline.frozen import dataclass
 from timeline.options import ExportOptions
 from timeline.sources.source import Source
 

@@ -11,8 +11,6 @@ from timeline.errors import SourceError
 from timeline.figures.filed_verdict import DamagedVerdictError, FiledVerdict
 from timeline.printable import command_line
 
-__all__ = ["read_verdict"]
-
 
 def read_verdict(path: str | os.PathLike[str]) -> FiledVerdict:
     """Read what a timeline says of what is slow, or a comparison of what changed.

@@ -20,8 +20,6 @@ from timeline.version import __version__
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["find_verdict"]
-
 
 @with_keywords(VerdictKeywords, Selection, ExportOptions, ReadingOptions)
 def find_verdict(

@@ -11,15 +11,6 @@ from functools import cache
 
 from timeline.layers import ARGS_MESSAGES, MERGED_ARGS
 
-__all__ = [
-    "ANNOTATIONS",
-    "ANNOTATION_FILE",
-    "EXTENDED_FILE",
-    "FILE_NAME",
-    "REALS",
-    "descriptor_bytes",
-]
-
 PACKAGE = "tlexport"
 FILE_NAME = "proto/tlexport.proto"
 EXTENDED_FILE = "protos/perfetto/trace/track_event/track_event.proto"

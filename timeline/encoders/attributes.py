@@ -18,8 +18,6 @@ from timeline.encoders.perfetto_messages import messages
 from timeline.encoders.protobuf_rows import varint
 from timeline.errors import SourceError
 
-__all__ = ["MARK", "MOST_BYTES", "is_ours", "read_attributes"]
-
 MARK = "io.tlexport.version"
 """The fact that every file has that was written here."""
 

@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from timeline.columns.columns import Codes, Int64, Rows
 from timeline.columns.strings import StringPool
 from timeline.encoders.track_parts import split_track
 from timeline.encoders.used_codes import UsedCodes
-from timeline.frozen import dataclass
 from timeline.layers import SIZE_LAYERS, SizeLayer, SliceKind
 from timeline.tracks.model import ArgKind, Slices, Track
-
-__all__ = [
-    "BATCH_ELEMENTS",
-    "FIRST_SEQUENCE",
-    "TEXT_SEQUENCE",
-    "TrackBatch",
-    "batch_tracks",
-    "in_file_order",
-    "layer_place",
-]
 
 TEXT_SEQUENCE = 2
 """The packet sequence of the first row of what a file says of itself, of which there are few; 1

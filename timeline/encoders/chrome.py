@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import orjson
 
 from timeline.encoders.batches import TrackBatch
 from timeline.encoders.spelled_args import SpelledArg, round_reals, spell_args
-from timeline.frozen import dataclass
-from timeline.patterns import compile_late
 from timeline.tracks.model import Arg, ArgKind, Samples, Slices, Timeline, Track
 from timeline.tracks.partition import is_partition
 from timeline.tracks.root_rows import seen_name
-
-__all__ = ["EVENTS", "HEAD", "ChromeEncoder"]
 
 HEAD, EVENTS = b'{"displayTimeUnit":"ns",', b',"traceEvents":['
 """What a file begins with, and what follows what it says of itself."""
@@ -29,7 +27,7 @@ OVERVIEW = "Overview"
 """The process of the rows that are seen first."""
 ROWS = "io.tlexport.rows"
 """The fact that says what each kind of row is: nothing else in this format can hold it."""
-_NUMBER = compile_late(r"\b\d+\b")
+_NUMBER = re.compile(r"\b\d+\b")
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,6 @@ from typing import BinaryIO, ClassVar
 
 from timeline.errors import OutputError
 
-__all__ = ["Draft", "publish_all", "write_draft", "write_drafts"]
-
 HANDLES = Path("/proc/self/fd")
 """Under which Linux shows open files, those without names too."""
 MOST_OPEN = 64

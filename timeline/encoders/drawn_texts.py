@@ -16,8 +16,6 @@ from timeline.columns.columns import Codes, Int64
 from timeline.encoders.protobuf_rows import Bytes, Piece, Text, Varint, varint
 from timeline.encoders.used_codes import NumberOfCode
 
-__all__ = ["DrawnTexts", "number_texts"]
-
 ELEMENTS_PER_NUMBER = 16
 """Slices for each string that is numbered: a file of millions has not as many of those."""
 FEWEST_NUMBERS = 1 << 10

@@ -6,15 +6,13 @@ The encoder of each is imported where it is used: a file has one format, and a l
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from timeline.encoders.compression import Compression
 from timeline.encoders.pieces import GZIPPED, PACKETS, PLAIN, Packing, TraceEncoder
 from timeline.errors import OutputError, UsageError
-from timeline.frozen import dataclass
 from timeline.tracks.model import Timeline, Track
-
-__all__ = ["FORMATS", "Format", "format_of"]
 
 TEXT_BATCH_ELEMENTS = 1 << 12
 """Text is made slowly, and progress is told by batches."""

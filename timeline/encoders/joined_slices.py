@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -11,12 +11,9 @@ import numpy as np
 from timeline.columns.columns import Bool, Int64, Rows
 from timeline.columns.nesting import Events, nested_events
 from timeline.columns.strings import JoinedPool
-from timeline.frozen import dataclass
 from timeline.layers import SLICES
 from timeline.tracks.colours import is_coloured_by_name
 from timeline.tracks.model import Arg, ArgKind, Arrows, Slices, Track
-
-__all__ = ["JoinedSlices", "join_slices"]
 
 FAR_NS = float(1 << 62)
 """Tracks that are moved behind each other may reach so far."""

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from timeline.encoders.args_descriptor import descriptor_bytes
 from timeline.encoders.batches import TrackBatch
 from timeline.encoders.perfetto_messages import BOOT_TIME, EXPLICIT, WALL_TIME, messages
 from timeline.encoders.perfetto_tracks import clock_ns, encode_tracks, track_uuid
-from timeline.frozen import dataclass
 from timeline.ranges import check_order
 from timeline.tracks.model import Samples, Timeline, Track
-
-__all__ = ["PerfettoEncoder"]
 
 FILE_SEQUENCE = 1
 """The packet sequence of descriptors and file-wide facts; tracks have further ones."""

@@ -10,8 +10,6 @@ from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
-__all__ = ["BOOT_TIME", "EXPLICIT", "MESSAGES", "PACKAGE", "STATE_CLEARED", "WALL_TIME", "messages"]
-
 PACKAGE = "perfetto.protos"
 MESSAGES = {
     "Trace": {"packet": (1, "[TracePacket]")},

@@ -31,13 +31,6 @@ from timeline.encoders.used_codes import NumberOfCode
 from timeline.layers import ArgsMessage
 from timeline.tracks.model import Arg, ArgKind, Samples, Slices, Track
 
-__all__ = [
-    "clock_ns",
-    "encode_track",
-    "encode_tracks",
-    "track_uuid",
-]
-
 Places = Rows | slice
 """Which of some slices: a run of them is taken without being copied."""
 SHARED_ELEMENTS = 1 << 13

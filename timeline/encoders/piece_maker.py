@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import TypeVar
@@ -15,10 +16,7 @@ from timeline.encoders.batches import TEXT_SEQUENCE, TrackBatch, batch_tracks, i
 from timeline.encoders.compression import Compression
 from timeline.encoders.formats import Format
 from timeline.encoders.pieces import Packing, Piece, TraceEncoder, join_pieces
-from timeline.frozen import dataclass
 from timeline.tracks.model import Timeline, Track
-
-__all__ = ["EncodingWorkers", "PieceMaker", "encode_timeline"]
 
 THREADS = min(4, os.cpu_count() or 1)
 """Threads that encode; most of what they do lets others run meanwhile."""

@@ -8,8 +8,6 @@ from types import TracebackType
 
 from timeline.encoders.pieces import Piece
 
-__all__ = ["PieceStore"]
-
 MOST_BYTES_IN_MEMORY = 64 << 20
 """Beyond that they go to a temporary file."""
 

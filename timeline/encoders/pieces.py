@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from zlib_ng import zlib_ng
@@ -12,18 +12,7 @@ from zlib_ng import zlib_ng
 from timeline.encoders.batches import TrackBatch
 from timeline.encoders.compression import Compression
 from timeline.encoders.protobuf_rows import varint
-from timeline.frozen import dataclass
 from timeline.tracks.model import Timeline, Track
-
-__all__ = [
-    "GZIPPED",
-    "PACKETS",
-    "PLAIN",
-    "Packing",
-    "Piece",
-    "TraceEncoder",
-    "join_pieces",
-]
 
 COMPRESSED_TOGETHER_BYTES = 512 * 1024
 """Bytes of packets that are compressed together."""

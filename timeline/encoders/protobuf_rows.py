@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -10,25 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.columns import Bool, Float64, Int64
-from timeline.frozen import dataclass
 
 try:
     from timeline.encoders._wire import encode
 except ImportError:
     encode = None  # type: ignore[assignment]
-
-__all__ = [
-    "Bytes",
-    "Fixed64",
-    "Message",
-    "Piece",
-    "Text",
-    "Varint",
-    "encode_rows",
-    "is_compiled",
-    "matrix_rows",
-    "varint",
-]
 
 
 @lru_cache(maxsize=1 << 14)

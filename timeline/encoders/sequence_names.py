@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -17,12 +18,9 @@ from timeline.encoders.joined_slices import JoinedSlices
 from timeline.encoders.protobuf_rows import varint
 from timeline.encoders.spelled_args import SpelledArg, spell_args
 from timeline.encoders.used_codes import NumberOfCode, UsedCodes
-from timeline.frozen import dataclass
 from timeline.layers import ARGS_MESSAGES, MERGED_ARGS, ArgsMessage
 from timeline.tracks.colours import colours_of
 from timeline.tracks.model import Arg, ArgKind, Slices
-
-__all__ = ["SequenceNames", "UsedStrings"]
 
 _BYTES_TYPE = 2
 _CATEGORIES, _EVENT_NAMES, _ANNOTATION_NAMES, _ANNOTATION_STRINGS, _CORRELATION_IDS = (

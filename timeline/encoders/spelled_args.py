@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.columns import Bool, Float64, Rows
-from timeline.frozen import dataclass
 from timeline.layers import SLICES, SliceKind
 from timeline.tracks.model import Arg, ArgKind, Slices
 from timeline.units import spell_bytes, spell_duration, spell_rate
-
-__all__ = ["DIGITS", "SPELLERS", "SpelledArg", "is_spelled", "round_reals", "spell_args"]
 
 SPELLERS: Sequence[tuple[str, Callable[[Any], str]]] = (
     ("_ns", spell_duration),

@@ -12,8 +12,6 @@ from timeline.columns.columns import Int64, Rows
 from timeline.columns.nesting import split_at_gaps
 from timeline.tracks.model import Arrows, Samples, Slices, Track
 
-__all__ = ["PART_ELEMENTS", "split_track"]
-
 PART_ELEMENTS = 1 << 16
 """Slices and samples of a part; more where they leave no moment to cut at."""
 

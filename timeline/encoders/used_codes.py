@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,6 @@ import numpy.typing as npt
 from timeline.columns.chunks import chunks
 from timeline.columns.columns import Bool, Codes, Int64
 from timeline.columns.distinct import DENSE, dense_range, distinct_values
-from timeline.frozen import dataclass
-
-__all__ = ["NumberOfCode", "UsedCodes"]
 
 
 @dataclass(frozen=True)

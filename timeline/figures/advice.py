@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,6 @@ from timeline.figures.data_tables import (
 )
 from timeline.figures.parallel_tables import OF_FILE, OF_STEPS, stage_of
 from timeline.figures.table import Table
-from timeline.frozen import dataclass
 from timeline.units import spell_duration, spell_flop, spell_rate, spell_short
 
 _COLUMNS: Mapping[str, type] = {

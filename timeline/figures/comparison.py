@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,6 @@ from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table, join_columns
 from timeline.figures.time_tables import extent_ns
 from timeline.figures.verdict import slowest_rank_of_each_step
-from timeline.frozen import dataclass
 from timeline.tracks.root_rows import SLOWS_OTHERS, RunRank
 from timeline.tracks.side_by_side import BASE, NEW
 from timeline.units import spell_count, spell_duration

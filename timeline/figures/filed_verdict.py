@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,7 +19,6 @@ from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table, paragraph_html
 from timeline.figures.time_tables import PARTS
 from timeline.figures.verdict import Verdict
-from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID
 from timeline.units import spell_count
 

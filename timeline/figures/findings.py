@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -26,13 +26,10 @@ from timeline.columns.group_by import group_by
 from timeline.errors import spell_ids
 from timeline.figures.short_names import shortened
 from timeline.figures.table import Table
-from timeline.frozen import dataclass
 from timeline.units import spell_count, spell_like, spell_number, spell_share, spell_short
 
 if TYPE_CHECKING:
     from timeline.figures.unreplayed import Starved
-
-__all__ = ["ReportedFinding", "ReportedFindings", "report_findings"]
 
 MOST_NAMED = 8
 """More ranks, steps or runs of them are not named one by one."""

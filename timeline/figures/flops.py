@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import heapq
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -13,8 +14,6 @@ import numpy.typing as npt
 
 from timeline.analysis.rank_facts import RankFacts
 from timeline.figures.table import Table, given, join_tables, masked_if_needed, texts_or_none
-from timeline.frozen import dataclass
-from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID
 from timeline.records.profiler_tables import FlopLevel, FlopRows, FlopUnit
 
@@ -70,7 +69,7 @@ ROUNDED = 500
 """FLOP by which a value may be off: files give MFLOP with three digits."""
 MOST_DEPTH = 40
 """Scopes within each other that are told."""
-_SUFFIX = compile_late(r"\((?:\d+_)?(?:recompute_)?(?:Default|Gradients)\)$")
+_SUFFIX = re.compile(r"\((?:\d+_)?(?:recompute_)?(?:Default|Gradients)\)$")
 """What files add to a name, to tell scopes of one name apart."""
 
 

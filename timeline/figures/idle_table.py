@@ -17,8 +17,6 @@ from timeline.figures.table import Table, join_parts
 from timeline.records.not_given import NO_GRAPH
 from timeline.units import spell_duration
 
-__all__ = ["idle_by_call", "idle_by_cause", "idle_dicts", "least_gap_ns", "sum_of_selection"]
-
 _Columns = dict[str, npt.NDArray[Any]]
 
 

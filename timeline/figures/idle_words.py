@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,7 +12,6 @@ from timeline.figures.mean_step import are_of_ordinary_steps
 from timeline.figures.rank_tables import Figures
 from timeline.figures.short_names import shortened
 from timeline.figures.table import Table
-from timeline.frozen import dataclass
 from timeline.printable import printable
 from timeline.units import spell_like, spell_short
 

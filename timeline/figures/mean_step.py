@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from timeline.columns.group_by import group_by
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.figures.time_tables import PARTS, extent_ns
-from timeline.frozen import dataclass
 
 EDGES = ("before_ns", "between_ns")
 """The parts of a step that lie before its first kernel and after its last one."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from timeline.analysis.work.framework_calls import EVALUATE
-from timeline.frozen import dataclass
-from timeline.patterns import compile_late
 
 _ATTENTION, _ATTENTION_BACKWARD = "npu::npu_fusion_attention", "npu::npu_fusion_attention_grad"
 _ATTENTION_NODE = "NpuFusionAttentionBackward0"
@@ -76,7 +75,7 @@ NPU_NAMES: Mapping[str, str] = {
 }
 """By what CUDA and ROCm call an operator, what torch_npu calls the one that does its work."""
 
-_OPTIMIZER = compile_late(r"(Optimizer\.(?:step|zero_grad)#)(?:Npu)?(?:Fused)?(\w+)(\.\w+)")
+_OPTIMIZER = re.compile(r"(Optimizer\.(?:step|zero_grad)#)(?:Npu)?(?:Fused)?(\w+)(\.\w+)")
 """PyTorch puts this around each step of an optimizer, of whichever class."""
 _LIBRARIES = (("nccl:", "hccl:"), ("rccl:", "hccl:"), ("ProcessGroupNCCL", "ProcessGroupHCCL"))
 """How names of collectives begin, by library."""
@@ -112,7 +111,7 @@ def mapped(name: str, custom: Mapping[str, str], *, built_in: bool = True) -> st
     return around + NPU_NAMES.get(inner, inner)
 
 
-_NUMBER = compile_late(r"_[0-9]+$")
+_NUMBER = re.compile(r"_[0-9]+$")
 """What PyTorch puts behind the class of a module."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ from timeline.analysis.work.operators import OperatorSteps
 from timeline.columns.columns import Bool, Codes, Float64, Int64
 from timeline.columns.group_by import group_by
 from timeline.figures.table import Table, join_parts, join_tables, masked_if_needed, no_numbers
-from timeline.frozen import dataclass
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.profiler_tables import (
     FrameworkOperators,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from operator import add
 from typing import Any
 
@@ -14,7 +14,6 @@ from timeline.columns.columns import Int64
 from timeline.columns.quartiles import quartiles_by_group
 from timeline.figures.operator_names import OperatorNames, module_class
 from timeline.figures.table import Table
-from timeline.frozen import dataclass
 
 MOST_MODULES = 2000
 """Rows of modules that a comparison keeps, those that changed most; the rest is counted."""

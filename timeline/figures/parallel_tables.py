@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,7 +15,6 @@ from timeline.analysis.waits.pipeline import Bubbles, Pairs, measure_bubbles
 from timeline.columns.columns import Bool, Int64, Rows, sort_rows
 from timeline.columns.distinct import distinct_values
 from timeline.figures.table import Table, given, join_parts, masked_if_needed
-from timeline.frozen import dataclass
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.profiler_tables import (
     ParallelSource,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from timeline.analysis.gains.findings import Cause
 from timeline.analysis.ordinary_steps import ordinary_steps
@@ -56,7 +56,6 @@ from timeline.figures.work_tables import (
     module_table,
     task_sum_table,
 )
-from timeline.frozen import dataclass
 
 
 @dataclass(frozen=True)

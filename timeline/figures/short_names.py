@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
 from operator import eq
 
-from timeline.patterns import compile_late
-
 CUT = "…"
 _LEAD = 8
 """Characters that are shown before the first that differs."""
-_RETURNS = compile_late(r"void (?=\S)")
-_BREAK = compile_late(r"[\s,;]+|(?<=[/_>)\]])|(?=::|[<(\[/])")
+_RETURNS = re.compile(r"void (?=\S)")
+_BREAK = re.compile(r"[\s,;]+|(?<=[/_>)\]])|(?=::|[<(\[/])")
 
 
 def operator_label(kind: str, name: str) -> str:

@@ -6,6 +6,7 @@ import csv
 import io
 import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,6 @@ import numpy.typing as npt
 
 from timeline.columns.columns import Codes
 from timeline.figures.short_names import shortened
-from timeline.frozen import dataclass
 from timeline.printable import printable
 
 if TYPE_CHECKING:

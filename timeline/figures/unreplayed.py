@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,6 @@ from timeline.figures.data_tables import Bottleneck
 from timeline.figures.mean_step import are_of_ordinary_steps, mean_steps
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
-from timeline.frozen import dataclass
 from timeline.units import spell_flop, spell_like, spell_share, spell_short
 
 LEAST_SHARE = 0.5

@@ -9,7 +9,7 @@ What those hold is summed for each rank: device time of ranks and steps in
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -30,16 +30,8 @@ from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.figures.time_tables import extent_ns
 from timeline.figures.unreplayed import untimed_sentences
-from timeline.frozen import dataclass
 from timeline.tracks.root_rows import IDLES_FOR_DATA, SLOWS_OTHERS, Highlights, RunRank, SlowStep
 from timeline.units import spell_duration, spell_like, spell_share, spell_short
-
-__all__ = [
-    "Extreme",
-    "Verdict",
-    "slowest_rank_of_each_step",
-    "total_by_type",
-]
 
 MOST_OPERATORS = 5
 NOTABLE = 0.05

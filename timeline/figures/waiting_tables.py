@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import Any
 
@@ -16,7 +16,6 @@ from timeline.analysis.waits.waiting import Stragglers, WaitedFor, Waits
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.group_by import group_by
 from timeline.figures.table import Table
-from timeline.frozen import dataclass
 from timeline.records.not_given import NO_GRAPH, NO_ID
 
 _COUNTED = frozenset(

@@ -5,7 +5,7 @@ A merged slice has a name after what took most of its time, and sums that are ex
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,6 @@ from timeline.columns.distinct import distinct_pairs
 from timeline.columns.group_by import GroupRuns
 from timeline.columns.nesting import find_parents, order_edges, split_at_gaps
 from timeline.columns.strings import ExtendedPool, StringPool
-from timeline.frozen import dataclass
 from timeline.layers import NOUNS
 from timeline.tracks.model import MERGED, Arg, ArgKind, Arrows, Coarse, Samples, Slices, Track
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,7 +11,6 @@ from timeline.columns.columns import Bool, Int64, ascending
 from timeline.columns.distinct import distinct
 from timeline.errors import spell_ids
 from timeline.fitting.coarsen import Resolution
-from timeline.frozen import dataclass
 from timeline.layers import NOUNS, SizeLayer
 from timeline.tracks.model import MERGED, Arrows, Samples, Slices, Track
 from timeline.units import spell_duration

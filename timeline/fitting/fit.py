@@ -7,7 +7,7 @@ importance, the layers are written, and what that took corrects the plan.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -55,7 +55,6 @@ from timeline.fitting.writer import (
     first_moment_ns,
     too_small_error,
 )
-from timeline.frozen import dataclass
 from timeline.layers import SIZE_LAYERS, SizeLayer
 from timeline.options import ExportOptions, Fit
 from timeline.progress import Progress

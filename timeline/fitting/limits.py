@@ -8,7 +8,7 @@ show: args that differ in a regular way compress to almost nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from operator import add, mul
 from typing import Any, Literal, TypeAlias
 
@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from timeline.columns.distinct import distinct
 from timeline.encoders.spelled_args import is_spelled
-from timeline.frozen import dataclass
 from timeline.options import ExportOptions
 from timeline.tracks.model import Arg, Slices, Track
 from timeline.units import spell_bytes, spell_number

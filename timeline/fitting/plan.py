@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -13,7 +13,6 @@ from timeline.analysis.telling_steps import StepRun
 from timeline.columns.columns import Int64, ascending
 from timeline.fitting.limits import Cost, Limits
 from timeline.fitting.sizes import COARSEST, LEVELS, LayerSize, Measure
-from timeline.frozen import dataclass
 from timeline.layers import COUNTERS, SIZE_LAYERS, SizeLayer, SliceKind
 from timeline.tracks.model import Slices, Track
 

@@ -6,6 +6,7 @@ A unit is what is merged at once: short tracks of one layer, or a run of a long 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from timeline.encoders.batches import FIRST_SEQUENCE, TrackBatch, layer_place
@@ -14,7 +15,6 @@ from timeline.encoders.piece_maker import PieceMaker
 from timeline.encoders.track_parts import PART_ELEMENTS, split_track
 from timeline.fitting.coarsen import EXACT, Resolution, at_resolution
 from timeline.fitting.limits import Cost, Limits
-from timeline.frozen import dataclass
 from timeline.layers import SIZE_LAYERS, SizeLayer
 from timeline.tracks.model import Slices, Track, element_count
 

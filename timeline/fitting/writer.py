@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -19,7 +19,6 @@ from timeline.errors import LimitError
 from timeline.fitting.coarsen_ranks import lowest_floors
 from timeline.fitting.drawn_layers import DrawnLayer, count_arrows
 from timeline.fitting.limits import Cost, LimitName, Limits
-from timeline.frozen import dataclass
 from timeline.layers import SizeLayer
 from timeline.options import ExportOptions
 from timeline.printable import valid_text

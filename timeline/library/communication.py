@@ -15,8 +15,6 @@ from timeline.selection import Selection
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["CommunicationTables"]
-
 
 class CommunicationTables(OpenProfile):
     """Collectives, who waits for whom, links, and how a run is split over ranks."""

@@ -13,8 +13,6 @@ from timeline.selection import Selection
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["DataTables"]
-
 
 class DataTables(OpenProfile):
     """How data is prepared, and where that limits a run."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,6 @@ import numpy as np
 from timeline.analysis.questions import Questions
 from timeline.errors import TimelineWarning, in_python
 from timeline.figures.table import Table
-from timeline.frozen import dataclass
 from timeline.options import ReadingOptions
 from timeline.progress import Progress
 from timeline.records.tables import Omission
@@ -24,8 +24,6 @@ from timeline.units import spell_count
 if TYPE_CHECKING:
     from timeline.figures.rank_tables import Figures
     from timeline.ranks.read_ranks import JoinedRanks
-
-__all__ = ["Measured", "measure", "read_known"]
 
 _PACKAGE = "timeline."
 

@@ -15,8 +15,6 @@ from timeline.selection import Selection
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["MemoryTables"]
-
 _MEMORY = Questions(most_allocations=EVERY_ROW)
 
 

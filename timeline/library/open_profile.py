@@ -17,8 +17,6 @@ from timeline.progress import Progress
 from timeline.selection import Selection, select
 from timeline.sources.finding.discovery import Discovered
 
-__all__ = ["ALWAYS_ASKED", "MOST_SELECTIONS", "OpenProfile"]
-
 MOST_SELECTIONS = 16
 """So many selections are remembered; their figures are small, their records are not kept."""
 ALWAYS_ASKED = Questions(causes=True)

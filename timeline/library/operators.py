@@ -16,8 +16,6 @@ from timeline.selection import Selection
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["OperatorTables"]
-
 
 class OperatorTables(OpenProfile):
     """Operators: what they took, in each step too, and what they are to the framework."""

@@ -15,8 +15,6 @@ from timeline.selection import Selection
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["RecordTables"]
-
 
 class RecordTables(OpenProfile):
     """Single tasks and host calls, which are read whenever they are asked for and not kept."""

@@ -15,8 +15,6 @@ from timeline.selection import Selection
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["TimeTables"]
-
 
 class TimeTables(OpenProfile):
     """How ranks and steps spend their time, why devices idle, and what determined each step."""

@@ -9,9 +9,6 @@ from timeline.errors import SelectionError, SourceError, spell_ids
 from timeline.selection import Selection
 from timeline.sources.source import Source
 
-__all__ = ["check_any", "check_known", "choose_ranks"]
-
-
 _LISTED = {
     "rank": "Profile.ranks lists them.",
     "graph": "Profile.steps() lists them.",

@@ -10,8 +10,6 @@ from typing import Any, TypeVar
 
 from timeline.errors import UsageError
 
-__all__ = ["DASK", "Cluster", "DiedTwiceError"]
-
 DASK = "dask://"
 """What addresses of Dask schedulers begin with."""
 CONNECT_SECONDS = 10

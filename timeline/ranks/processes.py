@@ -24,8 +24,6 @@ from timeline.ranks.shared_columns import (
     open_shared_file,
 )
 
-__all__ = ["Processes", "starting_processes"]
-
 THREADS = Path("/proc/self/task")
 """Has an entry for each thread of this process, those of libraries included."""
 SOON_SECONDS = 0.2

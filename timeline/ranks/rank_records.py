@@ -16,8 +16,6 @@ from timeline.records.tables import Records
 from timeline.selection import Align
 from timeline.sources.source import ReadRequest, Source
 
-__all__ = ["read_rank"]
-
 
 def read_rank(
     source: Source, wanted: ReadRequest, operators: StepOperators, align: Align | None = None

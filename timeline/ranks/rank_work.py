@@ -6,7 +6,7 @@ What only a comparison shows is imported where it is asked for.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -52,7 +52,6 @@ from timeline.analysis.work.launching_operators import launcher_figures, with_la
 from timeline.analysis.work.operators import host_operators, operator_steps
 from timeline.analysis.work.task_sums import sum_tasks
 from timeline.columns.intervals import subtract, union
-from timeline.frozen import dataclass
 from timeline.layers import Layer, SizeLayer
 from timeline.options import Args, ClockOptions, ExportOptions, Fit, StepOperators
 from timeline.ranks.rank_records import read_rank

@@ -12,8 +12,6 @@ from typing import Any
 
 from timeline.sources.files.read_bytes import counting
 
-__all__ = ["LocalCounts", "ReadCounts", "SharedCounts", "counted_here", "take_place"]
-
 TOLD_BYTES = 1 << 16
 """Fewer bytes more than those told last are told later."""
 _RANK, _BYTES, _CELLS = range(3)

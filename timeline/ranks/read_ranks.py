@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,6 @@ from timeline.analysis.waits.launch_order import match_by_order
 from timeline.analysis.waits.shared_ops import Islands
 from timeline.analysis.waits.waiting import Waiting, measure_waiting
 from timeline.errors import SelectionError
-from timeline.frozen import dataclass
 from timeline.layers import HOST_LAYERS, Layer
 from timeline.options import ClockOptions, ReadingOptions
 from timeline.progress import Progress
@@ -38,15 +37,6 @@ from timeline.selection import SUMMARY_LAYERS, Selection
 from timeline.sources.source import Source
 from timeline.tracks.model import element_count
 from timeline.tracks.rank_tracks import DrawnRank, RankTracks
-
-__all__ = [
-    "JoinedRanks",
-    "check_selection",
-    "draw_again",
-    "draw_exact_again",
-    "read_facts",
-    "read_ranks",
-]
 
 LIMITS_IN_MEMORY = 4
 """All ranks together may take so many times the limit before they are coarsened together."""

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -25,16 +26,6 @@ import numpy.typing as npt
 from timeline.columns.constant import constant, is_constant
 from timeline.columns.short import short_column
 from timeline.columns.spill import align, watch_mapping, write_at
-from timeline.frozen import dataclass
-
-__all__ = [
-    "SharedArguments",
-    "SharedResult",
-    "close_shared_file",
-    "kept",
-    "open_shared_file",
-    "packed",
-]
 
 OPEN_FILES = Path("/proc/self/fd")
 """Where other processes find the files that this one has open; only Linux has it."""

@@ -6,11 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 
 from timeline.errors import spell_ids
-from timeline.patterns import compile_late
 
-__all__ = ["said_once"]
-
-_OF_A_RANK = compile_late(r"rank (\d+): (.+)", re.DOTALL)
+_OF_A_RANK = re.compile(r"rank (\d+): (.+)", re.DOTALL)
 
 
 def said_once(warnings: Iterable[str]) -> Iterator[str]:

@@ -8,12 +8,11 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, wait
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from timeline.errors import SourceError, TimelineError, WorkerError
-from timeline.frozen import dataclass
 from timeline.options import ReadingOptions
 from timeline.progress import UPDATE_SECONDS, Progress, RanksRead, Silent
 from timeline.ranks.read_counts import LocalCounts, ReadCounts, SharedCounts, counted_here
@@ -22,8 +21,6 @@ from timeline.sources.source import Source
 
 if TYPE_CHECKING:
     from timeline.encoders.piece_maker import EncodingWorkers
-
-__all__ = ["WorkerPool", "worker_pool_for"]
 
 RANKS_PER_PROCESS = 2
 """Ranks in work for each process: one that is read, one that waits."""

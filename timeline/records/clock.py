@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from timeline.columns.columns import Int64
-from timeline.frozen import dataclass
 from timeline.ranges import FURTHEST_NS, check_span
 
 EARLIEST_WALL_NS = 10**17

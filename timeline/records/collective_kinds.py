@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
-
-from timeline.patterns import compile_late
 
 _NUMBERS = "0123456789_"
 STEMS = 1 << 10
 """Names differ by their numbers, and ops have few others."""
 NAMES = 1 << 14
 """Names that are remembered as they are: each is asked for several times."""
-_NUMBERED = compile_late(r"-op\d+$")
+_NUMBERED = re.compile(r"-op\d+$")
 _COLLECTIVES = {
     "batchsendrecv": "BatchSendRecv",
     "alltoallvc": "AlltoAllVC",

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import reduce
-
-from timeline.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from timeline.patterns import compile_late
+import re
 
-_BITS = compile_late(r"\d+")
+_BITS = re.compile(r"\d+")
 _NAMED = {
     "bool": 1,
     "byte": 1,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,7 +12,6 @@ from timeline.columns.chunks import chunks, compute_in_chunks
 from timeline.columns.columns import Bool, Codes, Int64
 from timeline.columns.constant import constant, is_constant
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.frozen import dataclass
 from timeline.ranges import FURTHEST_NS
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import Spans

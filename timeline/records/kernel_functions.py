@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from timeline.patterns import compile_late
+import re
 
-_UNNAMED = compile_late(
+_UNNAMED = re.compile(
     r"(?:\(anonymous namespace\)|<unnamed>|\{anonymous\}|(?<!\w)\w*_GLOBAL__N_\w*)::"
 )
-_BRACKET = compile_late(r"->|[<>(){}\[\]]")
+_BRACKET = re.compile(r"->|[<>(){}\[\]]")
 _CLOSING = {"<": ">", "(": ")", "{": "}", "[": "]"}
-_MANGLED = compile_late(r"_ZL?(N[rVK]*)?")
-_SOURCE_NAME = compile_late(r"L?([1-9][0-9]{0,8})")
-_UNNAMED_PART = compile_late(r"_GLOBAL__N|_INTERNAL_")
-_PUNCTUATION = compile_late(r"[()<>{}\[\],*&\s]+")
+_MANGLED = re.compile(r"_ZL?(N[rVK]*)?")
+_SOURCE_NAME = re.compile(r"L?([1-9][0-9]{0,8})")
+_UNNAMED_PART = re.compile(r"_GLOBAL__N|_INTERNAL_")
+_PUNCTUATION = re.compile(r"[()<>{}\[\],*&\s]+")
 
 
 def function_parts(name: str) -> list[str]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from typing import TypeVar
 
 import numpy as np
 
 from timeline.columns.columns import Bool, Codes, ColumnTable, Float64, Int64, column
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.frozen import dataclass
 from timeline.records.not_given import FLOAT_NOT_GIVEN, NO_GRAPH, NO_ID, NO_TIME
 
 _Table = TypeVar("_Table", bound=ColumnTable)

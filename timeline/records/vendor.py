@@ -7,12 +7,12 @@ where the tasks that moved data are not read.
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 
 import numpy as np
 
 from timeline.columns.columns import Codes, ColumnTable, Int64, column
 from timeline.columns.strings import NO_NAME
-from timeline.frozen import dataclass
 
 _NO_STEP = -1
 

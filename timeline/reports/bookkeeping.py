@@ -14,8 +14,6 @@ from timeline.reports.report_rows import (
 )
 from timeline.units import spell_count
 
-__all__ = ["KEPT_EXACT", "bookkeeping_lines", "spell_merged"]
-
 KEPT_EXACT = "nothing is merged in"
 _LIMITS: Mapping[LimitName, str] = {
     "bytes": "size limit",

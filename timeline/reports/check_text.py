@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from timeline.errors import spell_ids
 from timeline.figures.table import Table
-from timeline.patterns import compile_late
 from timeline.units import spell_count
 
-__all__ = ["check_lines", "check_warnings", "unused_lines"]
-
 MOST_FILES = 12
-_NUMBERS = compile_late(r"(?:_\d+)+(?=\.)")
+_NUMBERS = re.compile(r"(?:_\d+)+(?=\.)")
 """The rank and the time stamp in the name of a file."""
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from timeline.figures.comparison import Comparison
 from timeline.figures.overall_parts import WHOLE
 from timeline.figures.short_names import shortened
 from timeline.figures.table import Table
-from timeline.patterns import compile_late
 from timeline.printable import printable
 from timeline.reports.comparison_report import ComparisonReport
 from timeline.reports.comparison_rows import (
@@ -27,13 +27,11 @@ from timeline.reports.comparison_rows import (
 from timeline.units import spell_bytes, spell_count
 from timeline.version import __version__
 
-__all__ = ["comparison_markdown"]
-
 MOST_OPERATORS, MOST_CLASSES, MOST_WARNINGS = 5, 5, 5
 MOST_OF_NAME = 80
 """Characters of the name of an operator."""
 INDENT = "\N{NO-BREAK SPACE}" * 4
-_MARKS = compile_late(r"([\\`*_{}\[\]<>#|~])")
+_MARKS = re.compile(r"([\\`*_{}\[\]<>#|~])")
 """What Markdown could take for markup; GitHub takes @ for the name of a user."""
 
 

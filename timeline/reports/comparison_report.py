@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,6 @@ import orjson
 from timeline.figures.comparison import Comparison, Gate
 from timeline.figures.table import cell_html, link_html, paragraph_html, table_html
 from timeline.fitting.limits import LimitName
-from timeline.frozen import dataclass
 from timeline.records.tables import Omission
 from timeline.reports.bookkeeping import bookkeeping_lines
 from timeline.reports.report_rows import (
@@ -20,9 +20,6 @@ from timeline.reports.report_rows import (
 )
 from timeline.reports.valid_json import json_of
 from timeline.units import spell_bytes, spell_count
-
-__all__ = ["SCHEMA_VERSION", "ComparisonReport"]
-
 
 SCHEMA_VERSION = 1
 

@@ -13,29 +13,6 @@ from timeline.figures.short_names import operator_label
 from timeline.figures.table import Table
 from timeline.units import spell_short
 
-__all__ = [
-    "LEAST",
-    "TIMES",
-    "class_tables",
-    "copy_names",
-    "count_cell",
-    "framework_names",
-    "hccl_names",
-    "launcher_names",
-    "memory_names",
-    "metric_rows",
-    "module_names",
-    "module_times",
-    "notable_memory",
-    "notable_rows",
-    "operator_names",
-    "share_cell",
-    "time_cell",
-    "time_cells",
-    "waiting_names",
-    "worst_and_best",
-]
-
 LEAST = 0.001
 """An operator that changed by less than this share of the whole is not worth a row."""
 TIMES = ("before", "now", "change", "")

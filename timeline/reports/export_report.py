@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from timeline.figures.table import Table, link_html, paragraph_html, table_html
 from timeline.figures.verdict import Verdict
 from timeline.figures.waiting_tables import path_rows, waiting_dicts
 from timeline.fitting.limits import LimitName
-from timeline.frozen import dataclass
 from timeline.records.tables import Omission
 from timeline.reports.bookkeeping import bookkeeping_lines
 from timeline.reports.check_text import check_lines, unused_lines
@@ -32,8 +32,6 @@ from timeline.reports.report_rows import (
 from timeline.reports.step_times import step_times
 from timeline.reports.valid_json import json_of
 from timeline.units import spell_bytes, spell_count, spell_duration
-
-__all__ = ["ExportReport"]
 
 SCHEMA_VERSION = 1
 VIEWER = "https://ui.perfetto.dev"

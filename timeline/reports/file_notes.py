@@ -17,8 +17,6 @@ from timeline.reports.report_rows import (
 from timeline.tracks.notes import Note, Notes
 from timeline.units import spell_count
 
-__all__ = ["MERGED", "notes_of"]
-
 MERGED = "Merged"
 """The topic of layers that are not exact."""
 MOST_NOTES = 8

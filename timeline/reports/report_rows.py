@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from timeline.errors import spell_ids
 from timeline.figures.parallel_tables import ParallelIndices
 from timeline.fitting.drawn_layers import WHOLE_NS
-from timeline.frozen import dataclass
 from timeline.records.counting_rules import CommunicationRule, FreeRule
 from timeline.records.not_given import NO_GRAPH
 from timeline.records.tables import Omission, OmissionCode

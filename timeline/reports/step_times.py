@@ -11,8 +11,6 @@ from timeline.figures.parallel_tables import ParallelIndices
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 
-__all__ = ["step_times"]
-
 TIMES = (
     "Computing",
     "Communication(Not Overlapped)",

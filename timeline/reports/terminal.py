@@ -6,6 +6,7 @@ import io
 import os
 import shutil
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TextIO
 
 from rich.console import Console, RenderableType, detect_legacy_windows
@@ -13,20 +14,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from timeline.figures.short_names import CUT, shortened, two_lines
-from timeline.frozen import dataclass
 from timeline.printable import encoded, printable, wrapped
-
-__all__ = [
-    "GAP",
-    "LEAST_WIDTH",
-    "ONE_LINE_WIDTH",
-    "PIPE_WIDTH",
-    "Display",
-    "name_text",
-    "named_grid",
-    "plain_grid",
-    "render_blocks",
-]
 
 PIPE_WIDTH = 110
 """Characters in a line of a pipe or a file."""

@@ -38,8 +38,6 @@ from timeline.reports.comparison_rows import (
 from timeline.reports.terminal import Display, name_text, named_grid, render_blocks
 from timeline.units import spell_bytes, spell_count
 
-__all__ = ["comparison_text"]
-
 MOST_STEPS, MOST_RANKS, MOST_OPERATORS = 12, 12, 6
 MOST_VERBOSE = 40
 _WORSE, _BETTER = "red", "green"

@@ -11,8 +11,6 @@ from timeline.reports.terminal import Display, name_text, render_blocks
 from timeline.reports.terminal_verdict import verdict_text
 from timeline.units import spell_count
 
-__all__ = ["filed_text"]
-
 
 def filed_text(filed: FiledVerdict, display: Display, *, verbose: bool = False) -> str:
     """The text that the command printed when it wrote the file.

@@ -10,8 +10,6 @@ from timeline.figures.rank_tables import Figures
 from timeline.reports.terminal import Display, name_text, named_grid
 from timeline.units import spell_duration, spell_number, spell_share, spell_short
 
-__all__ = ["idle_grid"]
-
 MOST_CALLS = 2
 """Host calls that are told of each cause."""
 LEAST_CALL = 0.05

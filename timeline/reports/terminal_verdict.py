@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,6 @@ from rich.text import Text
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict
-from timeline.frozen import dataclass
 from timeline.reports.terminal import (
     GAP,
     Display,
@@ -25,8 +25,6 @@ from timeline.reports.terminal import (
 from timeline.reports.terminal_idle import idle_grid
 from timeline.reports.times_grid import TimesGrid
 from timeline.units import spell_count, spell_number, spell_share, spell_short
-
-__all__ = ["verdict_text"]
 
 SIDE_BY_SIDE_WIDTH = 116
 """From this width on, operators and collectives stand side by side."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,8 @@ from rich.text import Text
 
 from timeline.figures.mean_step import EDGES, edges_ns
 from timeline.figures.table import Table
-from timeline.frozen import dataclass
 from timeline.reports.terminal import GAP, ONE_LINE_WIDTH, Display
 from timeline.units import spell_share, spell_short
-
-__all__ = ["TimesGrid"]
 
 LEAST_BAR, MOST_BAR = 6, 30
 """Characters of a bar."""

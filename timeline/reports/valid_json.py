@@ -8,8 +8,6 @@ import orjson
 
 from timeline.printable import valid_text
 
-__all__ = ["json_of"]
-
 
 def json_of(value: Any, option: int | None = None) -> bytes:
     """The JSON of a value; in its texts bytes that are no text are escaped."""

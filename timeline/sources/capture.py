@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from timeline.frozen import dataclass
-from timeline.patterns import compile_late
 from timeline.records.clock import Clock
 from timeline.sources.source import PROF, SQLITE, Identity, Source
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 NOT_DISTRIBUTED = "not distributed"
 MOST_PART_NAME = 64
 """Characters; labels of processes may hold any text."""
-DEVICE_DIRECTORY = compile_late(r"device_([0-9]{1,9})")
+DEVICE_DIRECTORY = re.compile(r"device_([0-9]{1,9})")
 Extent = tuple[int | None, int | None]
 """Start and end in wall ns, None where not known."""
 NO_EXTENT: Extent = (None, None)

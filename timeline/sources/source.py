@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from timeline.frozen import dataclass
 from timeline.layers import Layer
 from timeline.records.clock import Clock
 from timeline.records.tables import Records

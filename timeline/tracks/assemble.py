@@ -27,8 +27,6 @@ from timeline.tracks.root_rows import (
     seen_name,
 )
 
-__all__ = ["assemble", "with_ranks"]
-
 
 def assemble(
     facts: Sequence[RankFacts],

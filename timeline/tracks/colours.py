@@ -8,13 +8,11 @@ it has one. So the uses of time have correlation ids whose hashes are the colour
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 
 from timeline.layers import Category, SliceKind
-from timeline.patterns import compile_late
-
-__all__ = ["Colour", "colours_of", "is_coloured_by_name"]
 
 
 class Colour(enum.Enum):
@@ -39,7 +37,7 @@ class Colour(enum.Enum):
 _OF_KIND = {SliceKind.NOTE: Colour.TEXT}
 _OF_CATEGORY = {Category.WAIT: Colour.WAITING, Category.IDLE: Colour.IDLE}
 _BY_NAME = frozenset({SliceKind.PARTITION, SliceKind.OVERLAP, SliceKind.CRITICAL_PATH})
-_BEFORE_USE = compile_late(r"^(?:\d+ \w+: )?(?:a? ?rank[^:]*: )?")
+_BEFORE_USE = re.compile(r"^(?:\d+ \w+: )?(?:a? ?rank[^:]*: )?")
 """Before what a slice is for: how many it stands for, and on the critical path the rank."""
 _USES = (
     ("computing", Colour.COMPUTING),

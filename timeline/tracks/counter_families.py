@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-
-from timeline.patterns import compile_late
-
-__all__ = ["MANY", "counter_families", "natural_order"]
 
 MANY = 20
 """Counters of a group from which on they get rows above them by what they count."""
-_NUMBER = compile_late(r"([0-9]+)")
+_NUMBER = re.compile(r"([0-9]+)")
 
 
 def counter_families(named: Mapping[int, str]) -> list[tuple[str, list[int]]]:

@@ -4,49 +4,6 @@ from __future__ import annotations
 
 from timeline.analysis.memory import MEMORY_OF_GRAPHS
 
-__all__ = [
-    "AI_CPU",
-    "ALL_OF_RANK",
-    "BASE_AND_NEW",
-    "COMMUNICATION_BY_TASKS",
-    "COPIES",
-    "CRITICAL_PATH",
-    "DATA_AUG_BOUND",
-    "FREE_OUTSIDE",
-    "GET_NEXT",
-    "HARDWARE",
-    "IDLE",
-    "IDLE_BY_CAUSE",
-    "ITERATIONS",
-    "LENGTHS_OF_STEPS",
-    "MANY_RANKS",
-    "NOTES",
-    "NOT_IN_THIS_FILE",
-    "OPS",
-    "OPS_ABOVE_PLANES",
-    "OVERLAP",
-    "PARTITION",
-    "PATH_OF_RANK",
-    "PLANE",
-    "PROFILER_STEPS",
-    "REDUCE",
-    "SCOPES",
-    "SEE_WHY",
-    "STEPS_OF_ALL_RANKS",
-    "STEPS_OF_ONE_RANK",
-    "STEPS_ON_DEVICE",
-    "SUMS_OF_RANK",
-    "THREAD",
-    "TOPICS",
-    "VERDICT",
-    "WAITING",
-    "communication_group",
-    "counter",
-    "counter_family",
-    "counter_group",
-]
-
-
 VERDICT = (
     "What takes the time: the sentences that the command printed when it wrote this file, each as "
     "long as the timeline. Their arg see_why is the next command."

@@ -42,8 +42,6 @@ from timeline.tracks.painter import (
 )
 from timeline.units import spell_count
 
-__all__ = ["PAINTERS", "expect_arrows", "paint_arrows"]
-
 
 def _paint_hardware(drawing: LayerDrawing) -> None:
     """Draw every device task on the row of its stream."""

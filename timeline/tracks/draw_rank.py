@@ -14,8 +14,6 @@ from timeline.tracks.painter import ArgColumn, LayerDrawing, Painter, PaintLayer
 from timeline.tracks.partition import paint_partition
 from timeline.tracks.rank_tracks import RankTracks
 
-__all__ = ["PAINTERS", "draw_rank"]
-
 PAINTERS: Mapping[Layer | None, PaintLayer] = {**summary.PAINTERS, **detail.PAINTERS}
 """What paints each row of LAYERS, by its option."""
 

@@ -9,8 +9,6 @@ import numpy as np
 from timeline.columns.columns import Bool, Int64, Rows
 from timeline.columns.nesting import are_exceeded, split_at_gaps
 
-__all__ = ["flat_lanes", "nested_lanes", "rows_by_lane"]
-
 SHORT_RUN = 32
 """Runs of up to so many slices are worked on together with others, longer ones one by one."""
 RUNS_AT_ONCE = 1 << 14

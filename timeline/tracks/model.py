@@ -4,31 +4,15 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.columns import Bool, Codes, Columnar, Float64, Int64, Rows, rows_of_runs
 from timeline.columns.strings import StringPool
-from timeline.frozen import dataclass
 from timeline.layers import COUNTERS, SLICES, Category, SizeLayer, SliceKind
 from timeline.records.clock import ClockMove
-
-__all__ = [
-    "ARROW_REASON",
-    "MERGED",
-    "Arg",
-    "ArgKind",
-    "Arrows",
-    "Coarse",
-    "Samples",
-    "Slices",
-    "Timeline",
-    "Track",
-    "element_count",
-    "no_arrows",
-]
 
 
 class ArgKind(enum.Enum):

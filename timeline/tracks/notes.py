@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from timeline.columns.strings import StringPool
-from timeline.frozen import dataclass
 from timeline.layers import SliceKind
 from timeline.records.not_given import NO_ID
 from timeline.tracks import descriptions
 from timeline.tracks.model import Track
 from timeline.tracks.painter import ArgColumn, Painter, SliceTable, integers
 from timeline.tracks.root_rows import NOTES
-
-__all__ = ["Note", "Notes", "with_notes"]
 
 
 @dataclass(frozen=True)

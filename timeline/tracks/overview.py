@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,7 +13,6 @@ from timeline.columns.columns import Int64, Rows
 from timeline.columns.distinct import distinct
 from timeline.columns.group_by import GroupBy, group_by
 from timeline.columns.strings import StringPool
-from timeline.frozen import dataclass
 from timeline.layers import SliceKind
 from timeline.records.not_given import NO_GRAPH
 from timeline.tracks import descriptions

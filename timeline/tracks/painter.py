@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,25 +13,10 @@ from timeline.analysis.selected_rank import DrawOptions, SelectedRank
 from timeline.columns.columns import Bool, Codes, Float64, Int64, Rows, sort_rows, take
 from timeline.columns.constant import constant, is_constant
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.frozen import dataclass
 from timeline.layers import Category, LayerSpec, SliceKind
 from timeline.records.tables import FlowEnd
 from timeline.tracks.lanes import flat_lanes, nested_lanes, rows_by_lane
 from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Slices, Track
-
-__all__ = [
-    "NOT_DRAWN",
-    "ArgColumn",
-    "LayerDrawing",
-    "PaintLayer",
-    "Painter",
-    "SliceTable",
-    "integers",
-    "names",
-    "numbers",
-    "sizes",
-]
-
 
 NOT_DRAWN = -1
 """Number of the slice of a row that is not drawn."""

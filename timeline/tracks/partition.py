@@ -7,7 +7,7 @@ communication into waiting and transfer.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,29 +21,12 @@ from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct, distinct_pairs
 from timeline.columns.intervals import IntervalSet, open_at
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.frozen import dataclass
 from timeline.layers import SliceKind
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.tracks import descriptions
 from timeline.tracks.model import MERGED, Coarse, Slices, Track, no_arrows
 from timeline.tracks.painter import Painter, SliceTable, names
 from timeline.units import spell_short
-
-__all__ = [
-    "COMPUTING",
-    "COPIES",
-    "DELAYED_BY",
-    "EXPOSED",
-    "IDLE",
-    "PARTITION",
-    "TRANSFER",
-    "WAITING_FOR",
-    "is_partition",
-    "paint_partition",
-    "paint_sums",
-    "wait_labels",
-    "with_waits",
-]
 
 PARTITION = "Where time goes"
 """What the row is called where it is not that of the rank itself."""

@@ -20,8 +20,6 @@ from timeline.tracks.painter import Painter, SliceTable, integers, names
 from timeline.tracks.root_rows import CRITICAL_PATH
 from timeline.units import spell_short
 
-__all__ = ["MOST_PATH_ARROWS", "with_critical_path"]
-
 MOST_PATH_ARROWS = 2000
 """Arrows from rank to rank, to the longest stays first: more would hide what they show."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -14,13 +14,10 @@ from timeline.columns.columns import Bool, Codes, Int64, Rows
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct_values, map_values
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.frozen import dataclass
 from timeline.layers import SliceKind
 from timeline.tracks.model import MERGED, Arg, ArgKind, Slices, Track
 from timeline.tracks.partition import DELAYED_BY, EXPOSED, TRANSFER, WAITING_FOR
 from timeline.units import spell_tenths
-
-__all__ = ["StepPeriods", "step_periods", "with_piece_args"]
 
 _KINDS = frozenset({SliceKind.OVERLAP, SliceKind.PARTITION})
 _LEAST_TENTHS = 10

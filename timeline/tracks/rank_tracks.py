@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from timeline.analysis.rank_facts import RankFacts
-from timeline.frozen import dataclass
 from timeline.layers import SizeLayer
 from timeline.options import Args
 from timeline.records.clock import ClockMove
@@ -16,8 +15,6 @@ from timeline.tracks.model import Arg, Slices, Track
 
 if TYPE_CHECKING:
     from timeline.tracks.painter import ArgColumn
-
-__all__ = ["DrawnRank", "RankTracks", "arg_filter", "with_args"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,31 +8,10 @@ have none in a folded group, so each needs one.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from timeline.frozen import dataclass
 from timeline.tracks.model import Track
-
-__all__ = [
-    "CRITICAL_PATH",
-    "IDLES_FOR_DATA",
-    "NOTES",
-    "NOTHING_TO_POINT_AT",
-    "SLOWS_OTHERS",
-    "STEPS",
-    "WHAT_CHANGED",
-    "WHAT_IS_SLOW",
-    "Highlights",
-    "RunRank",
-    "SlowStep",
-    "in_order",
-    "layer_row",
-    "named_rank",
-    "rank_folders",
-    "rank_rows",
-    "seen_name",
-]
 
 WHAT_IS_SLOW = "   What is slow"
 WHAT_CHANGED = "   What changed"

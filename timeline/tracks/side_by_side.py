@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from timeline.analysis.rank_facts import RankFacts
 from timeline.columns.columns import Int64
 from timeline.columns.strings import StringPool
-from timeline.frozen import dataclass
 from timeline.layers import SliceKind
 from timeline.tracks import descriptions
 from timeline.tracks.assemble import with_ranks
@@ -18,8 +18,6 @@ from timeline.tracks.overview import difference, paint_steps_of_run
 from timeline.tracks.painter import Painter, SliceTable, integers
 from timeline.tracks.rank_tracks import RankTracks
 from timeline.tracks.root_rows import STEPS, RunRank
-
-__all__ = ["BASE", "NEW", "RunOfRanks", "StepDifferences", "side_by_side"]
 
 BASE, NEW = "base", "new"
 """What the runs are called in the names of rows; that of the base sorts first."""

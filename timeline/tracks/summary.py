@@ -29,8 +29,6 @@ from timeline.tracks.painter import (
 )
 from timeline.tracks.partition import COPIES, IDLE
 
-__all__ = ["OVERLAP_ROWS", "PAINTERS", "rounded_percent", "spent_args"]
-
 OVERLAP_ROWS = tuple(descriptions.OVERLAP)
 """The vendor's own names, in its order."""
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.frozen import dataclass
 from timeline.layers import SliceKind
 from timeline.tracks import descriptions
 from timeline.tracks.model import Track
 from timeline.tracks.painter import Painter, SliceTable, names
-
-__all__ = ["VerdictRow", "with_verdict"]
 
 _NEXT = "See why"
 _PRINT_AGAIN = "tlexport show prints this with its tables"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,7 +13,6 @@ from timeline.analysis.waits.waiting import Waiting, Waits
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
-from timeline.frozen import dataclass
 from timeline.layers import Category, Layer, SliceKind, spec_of
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Omission, OmissionCode
@@ -22,8 +21,6 @@ from timeline.tracks.model import ARROW_REASON, Arg, ArgKind, Arrows, Slices, Tr
 from timeline.tracks.painter import Painter, SliceTable, integers, names
 from timeline.tracks.partition import wait_labels, with_waits
 from timeline.tracks.rank_tracks import RankTracks
-
-__all__ = ["MOST_ARROWS", "WAITING", "with_waiting"]
 
 WAITING = "Waiting"
 MOST_ARROWS = 2000

@@ -2,7 +2,5 @@
 
 from __future__ import annotations
 
-from timeline.viewer.local_ui import installed_pages
-from timeline.viewer.opening import show
-
-__all__ = ["installed_pages", "show"]
+from timeline.viewer.local_ui import installed_pages as installed_pages
+from timeline.viewer.opening import show as show

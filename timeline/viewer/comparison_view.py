@@ -6,8 +6,6 @@ from timeline.reports.comparison_report import ComparisonReport
 from timeline.viewer.links import WHO_HOLDS_UP, View, visible_ns
 from timeline.viewer.startup import answers, rows_of_ranks, unfold_and_pin, unfold_layers
 
-__all__ = ["view_of_comparison"]
-
 TIMES = ("Where does the time of each rank go?", "where_time_goes")
 CHANGES = ("Which steps changed?", "which_steps_changed")
 

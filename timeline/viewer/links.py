@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import urllib.parse
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from timeline.figures.verdict import Extreme
-from timeline.frozen import dataclass
 from timeline.records.not_given import NO_GRAPH
 from timeline.reports.export_report import ExportReport
 from timeline.reports.report_rows import OutputFile
@@ -21,8 +21,6 @@ from timeline.viewer.startup import (
     unfold_and_pin,
     unfold_layers,
 )
-
-__all__ = ["View", "address", "view_of", "visible_ns"]
 
 MARGIN = 0.05
 """What is shown before and after the step, as a share of it."""

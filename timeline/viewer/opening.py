@@ -20,8 +20,6 @@ from timeline.viewer.comparison_view import view_of_comparison
 from timeline.viewer.links import View, address, view_of
 from timeline.viewer.serving import HOST, PORT, Offer, TraceServer
 
-__all__ = ["show"]
-
 UI = "https://ui.perfetto.dev"
 MOST_BYTES = 200 * 1024 * 1024
 """What a browser tab holds with ease."""

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import functools
 import importlib.resources
+import re
 from collections.abc import Iterable
 
-from timeline.patterns import compile_late
-
-__all__ = ["definitions", "queries_text"]
-
-_DEFINES = compile_late(r"CREATE (?:OR REPLACE PERFETTO|VIRTUAL) (?:TABLE|VIEW|FUNCTION) (\w+)")
-_COMMENT = compile_late(r"--.*")
-_WORD = compile_late(r"\w+")
+_DEFINES = re.compile(r"CREATE (?:OR REPLACE PERFETTO|VIRTUAL) (?:TABLE|VIEW|FUNCTION) (\w+)")
+_COMMENT = re.compile(r"--.*")
+_WORD = re.compile(r"\w+")
 
 
 def queries_text() -> str:

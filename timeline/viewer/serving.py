@@ -12,14 +12,10 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from mimetypes import MimeTypes
 from pathlib import Path
-
-from timeline.frozen import dataclass
-
-__all__ = ["HOST", "PORT", "Offer", "TraceServer"]
 
 HOST = "127.0.0.1"
 PORT = 9001

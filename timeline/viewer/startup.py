@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from timeline.encoders.chrome import OVERVIEW
-from timeline.frozen import dataclass
 from timeline.layers import Layer, spec_of
 from timeline.tracks.partition import PARTITION
 from timeline.viewer.queries import definitions
-
-__all__ = ["Command", "answers", "mark", "rows_of_ranks", "unfold_and_pin", "unfold_layers"]
 
 UNFOLDED = (Layer.STEPS, Layer.OVERLAP, Layer.HARDWARE, Layer.COMMUNICATION)
 """The layers that say most of why a rank is slow."""

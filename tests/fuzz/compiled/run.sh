@@ -10,7 +10,7 @@ build=$(mktemp -d)
 trap 'rm -rf "$build"' EXIT
 corpus=${2:-$build/corpus}
 checks=(-O1 -g -fno-sanitize-recover=undefined -w "-I$here")
-for name in scanner nesting intervals wire rows; do
+for name in scanner nesting wire rows; do
     mkdir -p "$corpus/$name"
     libraries=() options=()
     if [ "$name" = rows ]; then

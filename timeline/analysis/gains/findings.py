@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -20,20 +20,7 @@ from timeline.analysis.gains.replay import Played, RecordedRank, Replay
 from timeline.columns.columns import Bool, Codes, Int64, Rows
 from timeline.columns.distinct import rows_by_value
 from timeline.columns.strings import NO_NAME
-from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID
-
-__all__ = [
-    "FASTER",
-    "Basis",
-    "Cause",
-    "Finding",
-    "FindingKind",
-    "Findings",
-    "Run",
-    "estimate_gain_ns",
-    "find_losses",
-]
 
 NOTABLE = 0.02
 """A gain of a smaller share of the recording is no finding."""

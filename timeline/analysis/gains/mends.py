@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -19,10 +19,7 @@ from timeline.analysis.path.critical_path import PathKind
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.group_by import count_turns, group_by
 from timeline.columns.strings import StringPool
-from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID
-
-__all__ = ["Mends", "Part", "Parts", "split_odd"]
 
 NO_LIKE = -1
 """The like of a part that nothing is compared with."""

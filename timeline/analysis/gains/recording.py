@@ -6,7 +6,7 @@ before it; an item on the item before it on the device and on the point that lau
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -24,12 +24,9 @@ from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, colu
 from timeline.columns.group_by import rows_before
 from timeline.columns.intervals import covered_between, covered_until, union
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.frozen import dataclass
 from timeline.records.clock import ClockMove
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Records, Spans, Steps
-
-__all__ = ["MOST_ITEMS", "DeviceWork", "HostPoints", "Recording", "record_rank"]
 
 MOST_ITEMS = 2_000_000
 """More tasks of a run are not held and replayed: each is played some twenty times, at a microsecond

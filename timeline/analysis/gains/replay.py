@@ -17,6 +17,7 @@ Played without a change, each node comes when it was recorded.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,10 +25,7 @@ from timeline.analysis.gains.recording import DeviceWork, HostPoints, Recording
 from timeline.columns.chunks import chunks
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.group_by import group_by, rows_before
-from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID
-
-__all__ = ["LEAST_LAG_NS", "Played", "RankOps", "RecordedRank", "Replay"]
 
 LEAST_LAG_NS = 3_000
 """What lies at most between the end of something and the start of what needs it, where something

@@ -24,8 +24,6 @@ from timeline.columns.strings import StringPool
 from timeline.records.collective_kinds import POINT_TO_POINT
 from timeline.records.not_given import NO_ID, NO_TIME
 
-__all__ = ["gather_run"]
-
 AT_ONCE_NS = 5_000
 """What starts so soon after something was let start by it."""
 SHORTEST = 0.1

@@ -8,30 +8,21 @@ import numpy as np
 
 from timeline.columns.columns import Codes
 from timeline.columns.strings import StringPool
-from timeline.patterns import compile_late
 
-__all__ = [
-    "capture_edges",
-    "fetching_names",
-    "launching_names",
-    "names_waiting_for_data",
-    "names_waiting_for_device",
-]
-
-_FOR_DEVICE = compile_late(
+_FOR_DEVICE = re.compile(
     r"synchroni[sz]e|syncstream|(?:aclrt|cuda|hip)Memcpy$|aten::item$|_local_scalar_dense$", re.I
 )
 """Calls that return when the device has done what was asked before: of CANN and MindSpore, of the
 runtimes of GPUs, and operators of PyTorch that read a value."""
-_FOR_DATA = compile_late(r"enumerate\(DataLoader\)|dataloader.*__next__", re.I)
+_FOR_DATA = re.compile(r"enumerate\(DataLoader\)|dataloader.*__next__", re.I)
 """Iterators of PyTorch's DataLoader, as its own ranges and as frames of Python spell them."""
-_FETCHES = compile_late(r"get_?next(?!\w*grad)", re.I)
+_FETCHES = re.compile(r"get_?next(?!\w*grad)", re.I)
 """Operators that fetch the next data."""
 
-_LAUNCHES = compile_late(r"launch(?!.*host)", re.I)
+_LAUNCHES = re.compile(r"launch(?!.*host)", re.I)
 """Calls of the runtimes of GPUs that launch kernels or graphs; not cudaLaunchHostFunc."""
-_BEGINS_CAPTURE = compile_late(r"begincapture", re.I)
-_ENDS_CAPTURE = compile_late(r"endcapture|graphinstantiate", re.I)
+_BEGINS_CAPTURE = re.compile(r"begincapture", re.I)
+_ENDS_CAPTURE = re.compile(r"endcapture|graphinstantiate", re.I)
 
 
 def names_waiting_for_device(strings: StringPool) -> Codes:

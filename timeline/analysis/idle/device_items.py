@@ -17,8 +17,6 @@ from timeline.records.tables import (
     Tasks,
 )
 
-__all__ = ["MOST_HOST_OFFSET_NS", "TASK_QUEUE", "DeviceItems", "device_items", "values_at"]
-
 MOST_HOST_OFFSET_NS = 1_000_000
 """What starts so much before a call, as recorded, was not launched by it."""
 TASK_QUEUE = "async_task_queue"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -35,7 +35,6 @@ from timeline.columns.columns import Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.distinct import distinct, rows_by_value
 from timeline.columns.intervals import IntervalSet, open_at, union
 from timeline.columns.strings import NO_NAME
-from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Records, StepPart
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from timeline.columns.distinct import are_first, distinct, distinct_values
 from timeline.columns.group_by import group_by
 from timeline.columns.intervals import open_at
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.frozen import dataclass
 from timeline.records.tables import Spans
 
 MOST_CALLS = 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,11 +11,8 @@ from timeline.columns.columns import Bool, Int64, Rows, column, rows_of_runs, so
 from timeline.columns.distinct import distinct
 from timeline.columns.intervals import IntervalSet, union
 from timeline.columns.nesting import latest_open
-from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import Spans
-
-__all__ = ["CallStretches", "CallWindow", "Calls", "cut_at", "part_by_call"]
 
 WINDOW_CALLS = 1 << 16
 """Calls that are worked on at a time, besides those that were open before."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,6 @@ import numpy.typing as npt
 from timeline.analysis.waits.waiting import OpArrivals
 from timeline.columns.columns import Bool, Codes, Int64, Rows, column
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.frozen import dataclass
 from timeline.records.clock import ClockMove
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import Spans

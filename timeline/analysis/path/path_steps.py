@@ -19,8 +19,6 @@ from timeline.columns.distinct import distinct
 from timeline.columns.group_by import group_by
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 
-__all__ = ["critical_path", "path_steps"]
-
 
 def critical_path(facts: Sequence[RankFacts], waiting: Waiting) -> CriticalPath:
     """The critical path of each step of some ranks, which are on one clock."""

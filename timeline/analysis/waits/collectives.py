@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +16,6 @@ from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, colu
 from timeline.columns.distinct import NO_ROWS, are_first, distinct, distinct_pairs, rows_by_value
 from timeline.columns.group_by import count_turns
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.frozen import dataclass
-from timeline.patterns import compile_late
 from timeline.records.clock import ClockMove
 from timeline.records.collective_kinds import KINDS, UNKNOWN_OP, collective_kind
 from timeline.records.data_types import element_bytes
@@ -208,9 +206,9 @@ NO_KIND = -1
 NO_SIGN = -1
 """Sign of an op of which nothing tells what it does."""
 _PAIRED = ("Send", "Receive")
-_VERB = compile_late(r"send|receive|recv", re.IGNORECASE)
+_VERB = re.compile(r"send|receive|recv", re.IGNORECASE)
 _STREAM = "stream_"
-_OF_STREAM = compile_late(_STREAM + r"\d+_(?:parallel_)?\d+_(?=.)", re.ASCII)
+_OF_STREAM = re.compile(_STREAM + r"\d+_(?:parallel_)?\d+_(?=.)", re.ASCII)
 """How step traces begin the name of an op: with a stream, which each rank numbers for itself."""
 
 _Hashes = npt.NDArray[np.uint64]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,6 @@ import numpy as np
 from timeline.analysis.gains.findings import Cause, Findings
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waits.waiting import Waiting
-from timeline.frozen import dataclass
 
 
 @dataclass(frozen=True)

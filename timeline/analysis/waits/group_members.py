@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -12,14 +13,12 @@ from timeline.columns.chunks import compute_in_chunks
 from timeline.columns.columns import Codes, Int64
 from timeline.columns.distinct import distinct, distinct_pairs, rows_by_value
 from timeline.columns.strings import NO_NAME
-from timeline.frozen import dataclass
-from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import Records
 
-_NUMBER = compile_late(r"[0-9]{1,20}")
+_NUMBER = re.compile(r"[0-9]{1,20}")
 """The numbers of groups have 64 bits."""
-_NUMBERED = compile_late(r"__([0-9]{1,20})_[0-9]+_[0-9]+$")
+_NUMBERED = re.compile(r"__([0-9]{1,20})_[0-9]+_[0-9]+$")
 _LAST_DIGITS = 1000
 """Names of ops end in so many of the group's numbers, less one."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from timeline.analysis.waits.collectives import (
 from timeline.columns.columns import Bool, Float64, Int64, Rows, ascending, column
 from timeline.columns.distinct import NO_ROWS, distinct, distinct_pairs, rows_by_value
 from timeline.columns.group_by import count_turns
-from timeline.frozen import dataclass
 from timeline.records.collective_kinds import POINT_TO_POINT
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import Spans

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from timeline.analysis.waits.collectives import (
 )
 from timeline.columns.columns import Bool, ColumnTable, Float64, Int64, Rows, column, sort_rows
 from timeline.columns.distinct import are_first, distinct, distinct_values
-from timeline.frozen import dataclass
 from timeline.records.collective_kinds import BATCH
 from timeline.records.not_given import NO_ID, NO_TIME
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from hashlib import blake2b
 
 import numpy as np
@@ -17,7 +17,6 @@ from timeline.columns.columns import Bool, Codes, ColumnTable, Float64, Int64, R
 from timeline.columns.distinct import distinct_values, rows_by_value
 from timeline.columns.group_by import GroupRuns, group_by
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.frozen import dataclass
 from timeline.records.not_given import FLOAT_NOT_GIVEN
 from timeline.records.tables import AI_CORE_FREQUENCY, CounterSamples, Records, Steps
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
@@ -14,8 +15,6 @@ from timeline.columns.columns import Bool, Codes, Columnar, Int64, Rows, sort_ro
 from timeline.columns.distinct import distinct
 from timeline.columns.nesting import latest_open, open_around
 from timeline.columns.strings import StringPool
-from timeline.frozen import dataclass
-from timeline.patterns import compile_late
 from timeline.records.tables import RUNTIME_LAYERS, HostEvents
 
 STEP = "ProfilerStep"
@@ -26,16 +25,16 @@ MARKS = "MSTX"
 """The host layer of the ranges and marks that a program makes itself."""
 EVALUATE = "autograd::engine::evaluate_function: "
 """What the autograd engine puts before the name of the node that it runs."""
-_FRAME = compile_late(r"<built-in |.+\(\d+\): ")
+_FRAME = re.compile(r"<built-in |.+\(\d+\): ")
 """A function of Python: with its file and line, or of the interpreter."""
-_QUEUE = compile_late(r"(?:En|De)queue\b")
-_OPERATOR = compile_late(r"[\w.]+::|acl[a-z]+[A-Z]|\w*Backward\d*$|<(?:forward|backward) op>")
+_QUEUE = re.compile(r"(?:En|De)queue\b")
+_OPERATOR = re.compile(r"[\w.]+::|acl[a-z]+[A-Z]|\w*Backward\d*$|<(?:forward|backward) op>")
 """Operators have a namespace, or are calls of CANN's library or nodes of autograd."""
 _LAYER = "AscendCL@"
-_LIBRARY = compile_late(rf"(?:{_LAYER})?acl(?:nn|op)[A-Z]")
+_LIBRARY = re.compile(rf"(?:{_LAYER})?acl(?:nn|op)[A-Z]")
 """Operators of CANN's library, some with the name of their layer in front."""
-_BACKWARD = compile_late(r"autograd::engine::|\w*Backward\d*$|<backward op>")
-_FORWARD = compile_late(r"\bforward\b", re.IGNORECASE)
+_BACKWARD = re.compile(r"autograd::engine::|\w*Backward\d*$|<backward op>")
+_FORWARD = re.compile(r"\bforward\b", re.IGNORECASE)
 
 
 class CallKind(enum.IntEnum):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+import re
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -23,8 +24,6 @@ from timeline.columns.columns import (
 from timeline.columns.distinct import distinct
 from timeline.columns.group_by import sum_rows
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.frozen import dataclass
-from timeline.patterns import compile_late
 from timeline.records.not_given import NO_TIME
 from timeline.records.tables import (
     FORWARD_BACKWARD,
@@ -46,7 +45,7 @@ _COPIES = frozenset({"gpu_memcpy", "memcpy"})
 """The tasks of GPUs that count like kernels; fills and waits do not."""
 _QUEUED = "cann::"
 """In the names of allocations that CANN makes while its queue is emptied."""
-_STEP = compile_late(r"ProfilerStep#([0-9]{1,9})")
+_STEP = re.compile(r"ProfilerStep#([0-9]{1,9})")
 _BEFORE_ALL = np.iinfo(np.int64).min
 _NO_STEP = -1
 _NO_LABEL = -1

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Callable, Iterable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,8 +26,6 @@ from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct, distinct_pairs, rows_by_value
 from timeline.columns.group_by import sum_rows
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.frozen import dataclass
-from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import (
     FORWARD_BACKWARD,
@@ -47,7 +46,7 @@ _Table = TypeVar("_Table", Tasks, CommunicationOps)
 _GRADIENTS = "Gradients/"
 _NETWORK = "network"
 """What the scopes of MindSpore's backward and of its network begin with."""
-_GRADIENT = compile_late(r"(?:/grad[A-Z][\w-]*)+$")
+_GRADIENT = re.compile(r"(?:/grad[A-Z][\w-]*)+$")
 """What scopes of backward have behind those of their module."""
 
 

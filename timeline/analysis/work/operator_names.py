@@ -6,32 +6,31 @@ import functools
 import re
 import string
 
-from timeline.patterns import compile_late
 from timeline.records.kernel_functions import function_parts
 
 MOST_CHARACTERS = 4096
 """Longer names are of no operator, and some patterns take the square of their length."""
-_NUMBERED = compile_late(r"-op\d+$")
+_NUMBERED = re.compile(r"-op\d+$")
 _NUMBERS = "0123456789_"
-_PLACE = compile_late(r"(?:stream \d+ )?task \d+(?: context \d+)? \(.*\)")
+_PLACE = re.compile(r"(?:stream \d+ )?task \d+(?: context \d+)? \(.*\)")
 """What a task is called of which only its place is known."""
-_HASH = compile_late(r"_(?:[0-9a-f]{32,}|\d{16,})(?:_.*)?$")
+_HASH = re.compile(r"_(?:[0-9a-f]{32,}|\d{16,})(?:_.*)?$")
 """What the compiler adds to a name: a hash, and then how and for which shapes it compiled."""
-_ENTRY = compile_late(r"(?:__kernel\d*|(?:_\d+)?_mix_ai[cv])$")
+_ENTRY = re.compile(r"(?:__kernel\d*|(?:_\d+)?_mix_ai[cv])$")
 """Endings of entry points in a compiled kernel."""
-_CALL = compile_late(r"aclnn([^_]*)(?:_[^_]+_(.+))?$")
-_PART = compile_late(r"(?:trans|.*[A-Za-z]\d+)_([A-Z]\w*)$")
+_CALL = re.compile(r"aclnn([^_]*)(?:_[^_]+_(.+))?$")
+_PART = re.compile(r"(?:trans|.*[A-Za-z]\d+)_([A-Z]\w*)$")
 """What a graph inserted, or a part of a numbered operator; other names are whole: Fused_Mul."""
-_LAST_TYPE = compile_late(r"_([A-Z][A-Za-z0-9]*)$")
+_LAST_TYPE = re.compile(r"_([A-Z][A-Za-z0-9]*)$")
 """The last piece of a name, if it is written as types are."""
-_INSIDE = compile_late(r".*[a-z]\d+(?:Left|Right)?(?=[A-Z][a-z])")
+_INSIDE = re.compile(r".*[a-z]\d+(?:Left|Right)?(?=[A-Z][a-z])")
 """The operator that another one was split from, with its number."""
-_TYPE = compile_late(r"[A-Z][A-Za-z0-9]*")
+_TYPE = re.compile(r"[A-Z][A-Za-z0-9]*")
 """How types are written; other names, as of kernels that are no operators, stay as they are."""
-_VERSIONED = compile_late(r"(.*V\d)\d*$")
+_VERSIONED = re.compile(r"(.*V\d)\d*$")
 """Versions have one digit: TopKV241 is the copy 41 of TopKV2."""
-_COPIES = compile_late(r"(?:[0-9]+_)+")
-_MANGLED = compile_late(r"_Z([0-9]{1,9})(.+)")
+_COPIES = re.compile(r"(?:[0-9]+_)+")
+_MANGLED = re.compile(r"_Z([0-9]{1,9})(.+)")
 _NAMED_OTHERWISE = {"atomic_memset": "MemSet"}
 """Types of operators that a graph adds by itself, by their names."""
 
@@ -99,9 +98,9 @@ _FRAMES = frozenset(
     }
 )
 """What PyTorch records like operators, although everything runs inside of it."""
-_OPERATOR = compile_late(r"\w+(?:::[\w.]+)*")
-_PUNCTUATION = compile_late(r"[()<>{}\[\],*&\s]+")
-_GENERIC = compile_late(
+_OPERATOR = re.compile(r"\w+(?:::[\w.]+)*")
+_PUNCTUATION = re.compile(r"[()<>{}\[\],*&\s]+")
+_GENERIC = re.compile(
     r"_?(?:device_|global_?|trampoline_|run_|launch_)?kernel(?:_?\d+|_agent|_entry|_func|_impl)?"
     r"|kentry|run|apply|launch|entry|main|operator|invoke|\w\w?",
     re.IGNORECASE,
@@ -110,7 +109,7 @@ _GENERIC = compile_late(
 _INNER = frozenset({"detail", "impl", "internal", "kernel", "kernels", "device", "core", "std"})
 """Names of namespaces that tell nothing."""
 
-_BACKWARD = compile_late(r"bwd|backward|bprop|fmha_cutlassB|dot_do_o", re.IGNORECASE)
+_BACKWARD = re.compile(r"bwd|backward|bprop|fmha_cutlassB|dot_do_o", re.IGNORECASE)
 _FAMILIES = (
     (r"^nccl\w*?Kernel_([A-Za-z]+)", r"NCCL \1"),
     (r"^(?:Custom_)?Cijk_", "Tensile GEMM"),
@@ -141,9 +140,9 @@ _FAMILIES = (
     (r"rocprim.*?\b(?!default)(?:wrapped_)?([a-z_]+?)_config(?:_selector)?\b", r"rocprim \1"),
 )
 """Kernels of which a library has one for each shape and type: how they are named, and its name."""
-_TRITON = compile_late(r"triton_+")
-_TRITON_NUMBER = compile_late(r"_\d+$")
-_TUNED = compile_late(
+_TRITON = re.compile(r"triton_+")
+_TRITON_NUMBER = re.compile(r"_\d+$")
+_TUNED = re.compile(
     r"_\d+x\d+.*"  # tiles
     r"|_BLOCK_(?:SIZE_)?[A-Z]_?\d.*|_0(?=[\dcde]*[cd])[cde1][\dcde]*$"  # Triton's constants
     r"|_object_at_.*|_tensorptr.*"  # what a kernel of CuTe was called with

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -25,7 +25,6 @@ from timeline.columns.distinct import distinct, distinct_pairs, rows_by_value
 from timeline.columns.group_by import group_by, sum_rows
 from timeline.columns.nesting import open_around
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.frozen import dataclass
 from timeline.records.clock import ClockMove
 from timeline.records.collective_kinds import collective_kind
 from timeline.records.not_given import FLOAT_NOT_GIVEN, NO_GRAPH, NO_ID

@@ -6,7 +6,7 @@ import enum
 import functools
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,6 @@ from timeline.columns.chunks import chunks
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
-from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import FORWARD_BACKWARD, FRAMEWORK_LAUNCH, GPU, FlowEnd, Records
 from timeline.records.task_kinds import GPU_KERNEL_TYPES, Unit, have_type, unit_of

@@ -23,8 +23,6 @@ from timeline.reports.html.page_table import (
 )
 from timeline.units import spell_count
 
-__all__ = ["bandwidth_tables", "links_of_known_ends"]
-
 MOST_SIDES = 16
 """Links between so many ranks are shown in rows and columns."""
 MOST_ROWS = 20

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from timeline.errors import spell_ids
 from timeline.figures.advice import mean_rows
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
-from timeline.frozen import dataclass
 from timeline.printable import printable
 from timeline.reports.html.bandwidth_tables import links_of_known_ends
 from timeline.reports.html.page_table import (
@@ -28,8 +27,6 @@ from timeline.reports.html.palette import ALONE, Part
 from timeline.reports.html.pictures import Picture, draw_rank_bars
 from timeline.reports.html.svg import StyleSheet
 from timeline.units import spell_count
-
-__all__ = ["ClusterSection", "cluster_section"]
 
 MOST_LINKS = 50
 _TIMES = {

@@ -57,8 +57,6 @@ from timeline.units import spell_count, spell_duration, spell_short
 if TYPE_CHECKING:
     from timeline.reports.comparison_report import ComparisonReport
 
-__all__ = ["comparison_title", "longest_of_runs", "render_comparison_page"]
-
 INDENT = "\u2003"
 
 

@@ -19,8 +19,6 @@ from timeline.reports.html.palette import LIGHT, SIDES, Phase
 from timeline.reports.html.png import WIDTH, Panel, render_panels, short_names
 from timeline.reports.html.step_grid import run_length
 
-__all__ = ["render_comparison_png"]
-
 MOST_BARS = 5
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from timeline.analysis.waits.culprit import Culprit
 from timeline.figures.advice import ABOUT_DATA, worst_first
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
-from timeline.frozen import dataclass
 from timeline.printable import printable
 from timeline.reports.html.page_table import (
     Cell,
@@ -28,8 +28,6 @@ from timeline.reports.html.palette import QUEUES, Phase
 from timeline.reports.html.pictures import Picture, draw_queues
 from timeline.reports.html.svg import StyleSheet
 from timeline.units import spell_count
-
-__all__ = ["DataSection", "PipelineBox", "data_section"]
 
 MOST_ROWS = 50
 MOST_ADVICE = 8

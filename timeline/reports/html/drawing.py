@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import matplotlib as mpl
@@ -16,31 +17,9 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from timeline.columns.columns import Int64, Rows
 from timeline.figures.operator_tables import OperatorCurves
 from timeline.figures.table import Table
-from timeline.frozen import dataclass
 from timeline.reports.html.memory_curves import MemoryCurve
 from timeline.reports.html.palette import LIGHT, PARTS, PHASES, QUEUES, SIDES, Part
 from timeline.reports.html.step_grid import NOT_GIVEN, StepGrid, run_length
-
-__all__ = [
-    "MOST_BARS",
-    "MOST_DRAWN",
-    "MOST_OUTLINED",
-    "Scale",
-    "draw_bars",
-    "draw_changes",
-    "draw_columns",
-    "draw_curves",
-    "draw_operator_curves",
-    "draw_operators",
-    "draw_parts",
-    "draw_queue_curves",
-    "draw_sides",
-    "draw_use",
-    "fill_style",
-    "label_columns",
-    "round_positions",
-    "settings",
-]
 
 MOST_BARS = 40
 """Up to so many ranks have a bar of their own with numbers in it."""

@@ -33,8 +33,6 @@ from timeline.reports.html.wait_picture import draw_waits
 from timeline.reports.html.wait_tables import wait_tables
 from timeline.units import spell_short
 
-__all__ = ["render_export_page"]
-
 
 def render_export_page(report: ExportReport) -> bytes:
     """The report as HTML: a few hundred kB, whatever the number of ranks and steps."""

@@ -24,18 +24,6 @@ from timeline.reports.html.page_table import (
 from timeline.reports.html.step_grid import with_parts
 from timeline.units import spell_count
 
-__all__ = [
-    "MOST_ROWS",
-    "curves_note",
-    "file_sum_tables",
-    "launch_tables",
-    "longest_op_table",
-    "operator_tables",
-    "rank_table",
-    "source_table",
-    "step_table",
-]
-
 MOST_ROWS = 64
 """Longer tables are cut: they keep what takes longest."""
 MOST_OPS = 50

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from timeline.columns.columns import Rows
 from timeline.figures.flops import ScopeNode, operator_scopes, scope_tree
 from timeline.figures.table import Table
-from timeline.frozen import dataclass
 from timeline.printable import printable
 from timeline.reports.html.page_table import (
     Column,
@@ -20,8 +21,6 @@ from timeline.reports.html.page_table import (
     text_column,
 )
 from timeline.units import spell_count
-
-__all__ = ["FlopSection", "ScopeLine", "flop_section"]
 
 MOST_ROWS = 120
 MOST_SCOPES = 300

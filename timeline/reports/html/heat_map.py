@@ -18,8 +18,6 @@ from timeline.figures.waiting_tables import WaitMatrix
 from timeline.reports.html.drawing import label_columns, round_positions
 from timeline.reports.html.step_grid import StepGrid
 
-__all__ = ["draw_heat", "draw_matrix"]
-
 HEAT = "cividis"
 EQUAL_CONTRAST = 0.179
 """On this luminance black and white text have the same contrast: 4.6."""

@@ -21,8 +21,6 @@ from timeline.reports.html.page_table import (
 )
 from timeline.units import spell_count, spell_duration
 
-__all__ = ["idle_tables"]
-
 MOST_ROWS = 50
 
 

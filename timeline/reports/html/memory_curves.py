@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from timeline.columns.columns import Int64
 from timeline.figures.table import Table
-from timeline.frozen import dataclass
 from timeline.reports.html.step_grid import run_length
-
-__all__ = ["MemoryCurve"]
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,6 @@ import numpy.typing as npt
 from timeline.figures.memory_tables import MOST_AT_PEAK
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
-from timeline.frozen import dataclass
 from timeline.printable import printable
 from timeline.reports.html.drawing import MOST_DRAWN
 from timeline.reports.html.memory_curves import MemoryCurve
@@ -28,8 +28,6 @@ from timeline.reports.html.page_table import (
 from timeline.reports.html.pictures import Picture, draw_memory
 from timeline.reports.html.svg import StyleSheet
 from timeline.units import spell_bytes, spell_count
-
-__all__ = ["MemorySection", "memory_section"]
 
 MOST_GRAPHS = 4
 """So many graphs of a rank are shown, those with the largest peaks."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,29 +11,8 @@ import numpy.typing as npt
 
 from timeline.columns.columns import Int64
 from timeline.figures.short_names import shortened
-from timeline.frozen import dataclass
 from timeline.printable import printable
 from timeline.reports.html.drawing import Scale
-
-__all__ = [
-    "MINUS",
-    "NOTHING",
-    "Cell",
-    "Column",
-    "PageTable",
-    "columns_of_runs",
-    "integer_column",
-    "page_table",
-    "percent_column",
-    "rate_column",
-    "scaled_column",
-    "share_column",
-    "size_column",
-    "spell_amount",
-    "spell_rank",
-    "text_column",
-    "time_column",
-]
 
 THIN = "\u202f"
 """Between thousands."""

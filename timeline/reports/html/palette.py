@@ -3,26 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from timeline.figures.table import Table
-from timeline.frozen import dataclass
-
-__all__ = [
-    "ALONE",
-    "DARK",
-    "EXPOSED",
-    "LIGHT",
-    "PARTS",
-    "PHASES",
-    "QUEUES",
-    "SIDES",
-    "Part",
-    "Phase",
-    "shown_parts",
-    "variables",
-]
 
 LEAST_SEEN = 1e-3
 """A smaller share of a picture is less than a pixel."""

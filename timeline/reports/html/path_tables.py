@@ -23,8 +23,6 @@ from timeline.reports.html.page_table import (
 )
 from timeline.units import spell_count
 
-__all__ = ["path_tables"]
-
 MOST_ROWS = 24
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,6 @@ from timeline.columns.columns import Rows
 from timeline.figures.operator_tables import OperatorCurves
 from timeline.figures.short_names import shortened
 from timeline.figures.table import Table
-from timeline.frozen import dataclass
 from timeline.printable import printable
 from timeline.reports.html.drawing import (
     MOST_BARS,
@@ -37,24 +37,6 @@ from timeline.reports.html.palette import PARTS, PHASES, Part, Phase
 from timeline.reports.html.step_grid import NOT_GIVEN, StepGrid
 from timeline.reports.html.svg import StyleSheet, inline_svg
 from timeline.units import spell_short
-
-__all__ = [
-    "HeatMap",
-    "Margins",
-    "Picture",
-    "StepData",
-    "StepPictures",
-    "draw_both_runs",
-    "draw_heat_maps",
-    "draw_memory",
-    "draw_operator_steps",
-    "draw_picture",
-    "draw_queues",
-    "draw_rank_bars",
-    "draw_step_bars",
-    "draw_step_curves",
-    "draw_steps",
-]
 
 WIDTHS = {"wide": 880, "narrow": 360}
 """Pixels; narrower screens than the wide one show the narrow one."""

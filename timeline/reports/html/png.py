@@ -33,8 +33,6 @@ from timeline.reports.html.pictures import DOTS
 from timeline.reports.html.rendering import page_title
 from timeline.reports.html.step_grid import NOT_GIVEN, StepGrid, with_parts
 
-__all__ = ["Panel", "drawable", "render_panels", "render_png", "short_names"]
-
 WIDTH, EDGE, ROW = 1120, 40, 250
 """Pixels of 72 an inch: of the picture, of its margins, and the height of a row of panels."""
 DRAWN_DOTS = 108

@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from timeline.frozen import dataclass
 from timeline.printable import printable
 from timeline.records.tables import Omission, rows_by_reason
 from timeline.reports.export_report import ExportReport
@@ -19,8 +19,6 @@ from timeline.reports.html.palette import DARK, LIGHT, variables
 from timeline.reports.html.svg import StyleSheet
 from timeline.units import spell_bytes, spell_count
 from timeline.version import __version__
-
-__all__ = ["Tile", "page_title", "render_page", "spell_four_digits", "warnings_and_losses"]
 
 MOST_WARNINGS = 100
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,10 +14,7 @@ from timeline.figures.mean_step import edges_ns
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.figures.time_tables import extent_ns
-from timeline.frozen import dataclass
 from timeline.reports.html.palette import PARTS, Part, shown_parts
-
-__all__ = ["NOT_GIVEN", "StepGrid", "run_length", "with_parts"]
 
 NOT_GIVEN = -1
 """A time that a rank does not have for a step."""

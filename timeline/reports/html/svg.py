@@ -15,17 +15,14 @@ from markupsafe import Markup
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from timeline.patterns import compile_late
 from timeline.reports.html.palette import LIGHT
-
-__all__ = ["StyleSheet", "inline_svg"]
 
 _SVG = "http://www.w3.org/2000/svg"
 _HREF = "{http://www.w3.org/1999/xlink}href"
 _ROLES = {colour: role for role, colour in LIGHT.items()}
-_COLOUR = compile_late(r"#[0-9a-f]{6}\b")
-_NUMBER = compile_late(r"-?\d+\.\d+")
-_REFERENCE = compile_late(r"url\(#([^)]+)\)")
+_COLOUR = re.compile(r"#[0-9a-f]{6}\b")
+_NUMBER = re.compile(r"-?\d+\.\d+")
+_REFERENCE = re.compile(r"url\(#([^)]+)\)")
 _GEOMETRY = ("d", "x", "y", "width", "height", "points")
 _PAINT = ("fill", "stroke")
 _UPRIGHT = "rotate(-0 "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,14 +11,11 @@ from matplotlib.figure import Figure
 
 from timeline.columns.columns import Int64
 from timeline.figures.waiting_tables import WaitMatrix
-from timeline.frozen import dataclass
 from timeline.reports.html.drawing import MOST_DRAWN, Scale, draw_columns
 from timeline.reports.html.heat_map import draw_matrix
 from timeline.reports.html.pictures import Margins, Picture, draw_picture
 from timeline.reports.html.step_grid import run_length
 from timeline.reports.html.svg import StyleSheet
-
-__all__ = ["MOST_RANKS", "WaitData", "WaitPicture", "draw_waits"]
 
 MOST_RANKS = 64
 """Up to so many ranks are rows and columns of a map; of more the sums are drawn."""

@@ -18,8 +18,6 @@ from timeline.reports.html.page_table import (
 )
 from timeline.units import spell_count, spell_duration
 
-__all__ = ["wait_tables"]
-
 MOST_ROWS = 20
 LEAST_ROWS, LEAST_SHARE = 3, 0.01
 """Ranks behind the first that cause a smaller share of all waiting are told together."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import enum
+import re
 from bisect import bisect_right
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from timeline.frozen import dataclass
-from timeline.patterns import compile_late
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.overlap_analysis import OVERLAP_PROCESS
 from timeline.sources.common.trace_names import LaneNames
@@ -23,11 +22,11 @@ COMMUNICATION = frozenset({"HCCL", "Communication"})
 """Newer CANN calls the process Communication."""
 STEP_TRACE = "Step Trace"
 
-_STREAM = compile_late(r"Stream ([0-9]{1,9})")
-_PLANE = compile_late(r"Plane ([0-9]{1,9})")
-_MODEL = compile_late(r"(?:Step Trace\()?Model ID\)?:\s*([0-9]{1,10})\)?")
-_GROUP = compile_late(r"(.+?) Communication")
-_OF_DEVICE = compile_late(r"[ND]PU\b")
+_STREAM = re.compile(r"Stream ([0-9]{1,9})")
+_PLANE = re.compile(r"Plane ([0-9]{1,9})")
+_MODEL = re.compile(r"(?:Step Trace\()?Model ID\)?:\s*([0-9]{1,10})\)?")
+_GROUP = re.compile(r"(.+?) Communication")
+_OF_DEVICE = re.compile(r"[ND]PU\b")
 
 
 class LaneKind(enum.Enum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,7 +14,6 @@ from timeline.columns.columns import Bool, TableBuilder
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
-from timeline.frozen import dataclass
 from timeline.layers import Layer
 from timeline.records.not_given import NO_GRAPH, NO_ID
 from timeline.records.tables import (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -10,7 +11,6 @@ import numpy as np
 from timeline.columns.columns import Codes, Int64
 from timeline.columns.constant import constant
 from timeline.columns.strings import NO_NAME
-from timeline.patterns import compile_late
 from timeline.records.not_given import NO_CONTEXT, NO_ID, NO_TIME
 from timeline.records.tables import (
     CommunicationOps,
@@ -26,11 +26,11 @@ from timeline.sources.ascend_trace.lanes import LaneEvents
 from timeline.sources.source import ReadRequest
 
 _PARTS = (
-    (StepPart.REDUCE, compile_late(r"Reduce_([0-9]{1,9})_([0-9]{1,9})"), "Reduce"),
-    (StepPart.GET_NEXT, compile_late(r"GetNext\D*([0-9]{1,9})_([0-9]{1,9})"), "GetNext Time"),
+    (StepPart.REDUCE, re.compile(r"Reduce_([0-9]{1,9})_([0-9]{1,9})"), "Reduce"),
+    (StepPart.GET_NEXT, re.compile(r"GetNext\D*([0-9]{1,9})_([0-9]{1,9})"), "GetNext Time"),
 )
 """Parts by name, or by category where a version of msprof writes plain names."""
-_ITERATION_NAME = compile_late(r"Iteration ([0-9]{1,9})")
+_ITERATION_NAME = re.compile(r"Iteration ([0-9]{1,9})")
 
 
 def tasks_table(

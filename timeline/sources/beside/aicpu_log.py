@@ -13,7 +13,6 @@ import numpy as np
 from timeline.columns.columns import Bool, Codes, Int64, column
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError
-from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import AI_CPU, HostEvents, Records, Spans
 from timeline.records.task_kinds import run_on_ai_cpu
@@ -40,15 +39,15 @@ BINARY_RECORD = np.dtype(
         "itemsize": 128,
     }
 )
-_RECORD_END = compile_late(rb"[\0\n]+")
-_NODE = compile_late(r"Node:\s*([^,]*)")
-_RUN_START = compile_late(r"Run s?tart:\s*(\d{1,18})(?: +(\d{1,18}))?")
+_RECORD_END = re.compile(rb"[\0\n]+")
+_NODE = re.compile(r"Node:\s*([^,]*)")
+_RUN_START = re.compile(r"Run s?tart:\s*(\d{1,18})(?: +(\d{1,18}))?")
 """Microseconds and, in newer versions, ticks; some versions leave out the s."""
-_RUN_END = compile_late(r"Run end:\s*(\d{1,18})(?: +(\d{1,18}))?")
-_THREAD = compile_late(r"Thread\[\s*(\d{1,9})\]")
-_TICKS = compile_late(r"tickBeforeRun=(\d{1,18})\b.*?tickAfterRun=(\d{1,18})\b")
-_LENGTHS = compile_late(r"dispatchTime=(\d{1,15}) us.*?totalTime=(\d{1,15}) us")
-_UNIT = compile_late(r"total_time\((us|ms)\)")
+_RUN_END = re.compile(r"Run end:\s*(\d{1,18})(?: +(\d{1,18}))?")
+_THREAD = re.compile(r"Thread\[\s*(\d{1,9})\]")
+_TICKS = re.compile(r"tickBeforeRun=(\d{1,18})\b.*?tickAfterRun=(\d{1,18})\b")
+_LENGTHS = re.compile(r"dispatchTime=(\d{1,15}) us.*?totalTime=(\d{1,15}) us")
+_UNIT = re.compile(r"total_time\((us|ms)\)")
 _UNITS = {"us": Unit.MICROSECONDS, "ms": Unit.MILLISECONDS}
 _LEAST_CELLS = 6
 

@@ -11,7 +11,6 @@ import orjson
 
 from timeline.columns.strings import NO_NAME
 from timeline.errors import SourceError
-from timeline.patterns import compile_late
 from timeline.records.collective_kinds import collective_kind
 from timeline.records.not_given import NO_ID
 from timeline.records.profiler_tables import (
@@ -39,7 +38,7 @@ from timeline.sources.common.process_groups import read_groups
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import without_gz
 
-_NAME = compile_late(r"ascend_cluster_analyse_([a-z-]+)_(\d{1,9})_(\d{1,9})_\d+\.csv", re.ASCII)
+_NAME = re.compile(r"ascend_cluster_analyse_([a-z-]+)_(\d{1,9})_(\d{1,9})_\d+\.csv", re.ASCII)
 _TIMES = {
     "computing_ns": ("computation",),
     "communication_alone_ns": ("communication_alone",),
@@ -62,7 +61,7 @@ _SIZES = {
     "contexts": ("context_parallel_size", "cp"),
 }
 """What `distributed_args` call sizes, as Megatron does, and the groups that are so large."""
-_PAIR = compile_late(r"(\d{1,9})-(\d{1,9})", re.ASCII)
+_PAIR = re.compile(r"(\d{1,9})-(\d{1,9})", re.ASCII)
 _MOST_RANKS = 1 << 20
 _NS_OF_MS, _BYTES_OF_KB = 1_000_000, 1000
 

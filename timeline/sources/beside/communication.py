@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,6 @@ import numpy as np
 from timeline.columns.columns import Codes, ColumnTable, Int64, column
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
-from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import CommunicationOps
 from timeline.records.vendor import Measure, VendorFigures, VendorLinks
@@ -32,11 +32,11 @@ _ALL_OPS = "Total Op Info"
 """The name of the sum of all ops."""
 _OVER_NETWORK, _OVER_BUS = "RDMA", "SDMA"
 _LOCAL = "LOCAL"
-_STEP = compile_late(r"step(\d{1,18})")
-_PICK = compile_late(r".*-(?:top\d*|bottom\d*|middle)")
+_STEP = re.compile(r"step(\d{1,18})")
+_PICK = re.compile(r".*-(?:top\d*|bottom\d*|middle)")
 """Single ops that the profiler picks out of those of a kind."""
 _TOTAL = "-total"
-_PAIR = compile_late(r"(\d{1,9})-(\d{1,9})")
+_PAIR = re.compile(r"(\d{1,9})-(\d{1,9})")
 
 
 class MeasuredOps(ColumnTable):

@@ -6,7 +6,7 @@ import csv
 import enum
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,8 +14,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from timeline.columns.columns import ColumnTable, column
-from timeline.frozen import dataclass
-from timeline.patterns import compile_late
 from timeline.records.profiler_tables import ProfilerTables
 from timeline.records.tables import Omission
 from timeline.sources.common.losses import LossLog, LostRows
@@ -62,7 +60,7 @@ MOST_MOMENT_NS = (1 << 62) - 1
 """So that 64 bits hold what lies between two moments."""
 NOT_GIVEN = frozenset({"", "-", "N/A", "NA", "None", "null", "nan"})
 _MOST_INTEGER = (1 << 63) - 1
-_NUMBER = compile_late(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,9})?", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,9})?", re.ASCII)
 """Decimal itself also takes 1_000, inf, nan and digits of other scripts."""
 _MOST_DIGITS = 19
 """Before the point of what 64 bits hold."""

@@ -9,11 +9,10 @@ import enum
 import functools
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 
-from timeline.frozen import dataclass
-from timeline.patterns import compile_late
 from timeline.sources.common.counter_tables import OPERATOR_MEMORY, csv_tables
 from timeline.sources.files.opened import files_by_name
 from timeline.sources.files.remembered import remember_by_directory
@@ -136,7 +135,7 @@ EXPORT_KINDS = (
     ExportKind("voltage", "db", "voltages of the AI Cores and the bus", beside_any=True),
 )
 _BY_NAME = {(kind.name, kind.suffix): kind for kind in EXPORT_KINDS}
-_NAME = compile_late(r"(.+?)(?:_slice|_\d+)*\.([a-z]+)")
+_NAME = re.compile(r"(.+?)(?:_slice|_\d+)*\.([a-z]+)")
 """The name of a file without the stamps and numbers at its end, and its suffix."""
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,6 @@ import orjson
 from timeline.columns.columns import Codes, ColumnTable, Int64, column
 from timeline.columns.group_by import group_by
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.frozen import dataclass
-from timeline.patterns import compile_late
 from timeline.records.not_given import NO_GRAPH, NO_ID
 from timeline.records.profiler_tables import FrameworkOperators
 from timeline.records.tables import Tasks
@@ -246,7 +245,7 @@ class _Described(ColumnTable):
     info: Codes = cell(*FRAMEWORK_COLUMNS["info"], absent=NO_NAME)
 
 
-_PAIR = compile_late(r'(?:^|\s)(\w+):("[^"]*"|\S*)')
+_PAIR = re.compile(r'(?:^|\s)(\w+):("[^"]*"|\S*)')
 _TASK_CELLS = 4
 
 

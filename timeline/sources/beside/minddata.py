@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,6 @@ import orjson
 
 from timeline.columns.columns import Bool, Float64, Int64
 from timeline.columns.strings import NO_NAME
-from timeline.frozen import dataclass
-from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.profiler_tables import (
     PipelineOperations,
@@ -46,7 +45,7 @@ _TIMED = {b"0": "get_ns", b"1": "push_ns", b"2": "total_ns"}
 _LEAST_CELLS = 4
 """Of a line of a queue; a fifth is the time of the sample, which older versions do not write."""
 _FETCHES = b"GetNext"
-_ENQUEUED = compile_late(
+_ENQUEUED = re.compile(
     rb"Enqueue data to dp,(?:(?!Enqueue )[^\0\n])*?index:\s*(\d+),\s*size:\s*(\d+)"
 )
 """Not beyond where another begins, so that damaged text is searched once."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +12,6 @@ import numpy as np
 from timeline.columns.columns import Codes, ColumnTable, Int64
 from timeline.columns.group_by import group_by
 from timeline.columns.strings import NO_NAME
-from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.profiler_tables import (
     OperatorRuns,
@@ -315,7 +315,7 @@ def _inputs_of(told: object) -> str:
     return _shapes_of([found[number] for number in sorted(found)])
 
 
-_INPUT = compile_late(r"[Ii]nput_(\d{1,4}): ?\{[^{}]*?shape: ?([^{}]*)\}")
+_INPUT = re.compile(r"[Ii]nput_(\d{1,4}): ?\{[^{}]*?shape: ?([^{}]*)\}")
 
 
 def _types_of(runs: list[_Run]) -> Iterator[_Run]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -12,7 +12,6 @@ import numpy as np
 
 from timeline.columns.columns import Rows
 from timeline.columns.distinct import distinct
-from timeline.frozen import dataclass
 from timeline.layers import Layer
 from timeline.records.profiler_tables import FlopLevel, FlopRows, ProfilerTables
 from timeline.records.tables import Omission, OmissionCode, Records

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,6 @@ import numpy as np
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.constant import constant
 from timeline.columns.strings import StringPool
-from timeline.frozen import dataclass
-from timeline.patterns import compile_late
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.profiler_tables import StepPoints, StepTraceMeans
 from timeline.records.tables import CommunicationOps, Omission, StepPart, StepParts, Steps
@@ -159,7 +157,7 @@ _FIRST_LINE = 2
 _TICKS_IN_MICROSECOND = 100
 _FP_START, _BP_END = "1", "2"
 """Tags in what the framework tells of the marks."""
-_GRAPH = compile_late(r"(?:graph|model)_?(\d{1,9})", re.ASCII | re.IGNORECASE)
+_GRAPH = re.compile(r"(?:graph|model)_?(\d{1,9})", re.ASCII | re.IGNORECASE)
 
 
 def read_step_trace(files: NumberedFiles, into: TablesBuilder) -> None:

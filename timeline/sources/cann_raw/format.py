@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from pathlib import Path
 
-from timeline.frozen import dataclass
-from timeline.patterns import compile_late
 from timeline.records.clock import Clock
 from timeline.records.tables import Records
 from timeline.sources.capture import (
@@ -22,7 +22,7 @@ from timeline.sources.common.msprof_files import find_device_table_directories, 
 from timeline.sources.files.opened import source_errors_for
 from timeline.sources.source import Identity, ReadRequest, Source
 
-SLICE = compile_late(r"(hwts|stars_soc|ts_track)\.data\.(\d{1,9})\.slice_(\d{1,9})")
+SLICE = re.compile(r"(hwts|stars_soc|ts_track)\.data\.(\d{1,9})\.slice_(\d{1,9})")
 """The slices of logs that are read: log, device and number."""
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.columns import Bool
-from timeline.frozen import dataclass
-from timeline.patterns import compile_late
 from timeline.records.tables import Omission
 from timeline.sources.cann_raw.format import SLICE
 from timeline.sources.common.losses import LossLog
@@ -25,7 +24,7 @@ ALIGNED_BYTES = 1 << 13
 """The beginning of a slice that tells where its records begin."""
 TRUSTED_FRACTION = 0.5
 """Where fewer records than this fraction are marked, they may begin elsewhere."""
-_ANY_SLICE = compile_late(r"(.+?)(?:\.\d+)?\.slice_\d+")
+_ANY_SLICE = re.compile(r"(.+?)(?:\.\d+)?\.slice_\d+")
 
 RecordArray = npt.NDArray[Any]
 """Whole records of a log: a structured array."""

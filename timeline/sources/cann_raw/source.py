@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,6 @@ from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct, map_values
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError
-from timeline.frozen import dataclass
-from timeline.patterns import compile_late
 from timeline.records.clock import Clock
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID
 from timeline.records.tables import Omission, OmissionCode, Records, StepParts, Steps, Tasks
@@ -56,7 +55,7 @@ from timeline.sources.source import Identity, ReadRequest
 
 _CHIP_V6 = frozenset({"15", "16", "19"})
 """`platform_version` of the chips whose records are laid out in the newest way."""
-_STREAM_SPEC = compile_late(r"(?:un)?aging\.compact\.expand_stream_spec\.slice_\d+")
+_STREAM_SPEC = re.compile(r"(?:un)?aging\.compact\.expand_stream_spec\.slice_\d+")
 _EXPANDED_AT = 24
 """Where the record of how many streams there are says whether their ids have 15 bits."""
 _KINDS = 256

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from timeline.columns.columns import Bool, ColumnTable, Int64, TableBuilder, column
 from timeline.columns.distinct import distinct
 from timeline.columns.intervals import only_open_at
-from timeline.frozen import dataclass
 from timeline.records.not_given import NO_GRAPH, NO_TIME
 from timeline.records.tables import Omission, OmissionCode, StepPart, StepParts, Steps
 from timeline.sources.cann_raw.slices import Log, RecordArray, RecordReader, UInt64, record_layout

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.columns import Bool, ColumnTable, Rows, TableBuilder, column
-from timeline.frozen import dataclass
 from timeline.sources.cann_raw.slices import (
     Log,
     RecordArray,

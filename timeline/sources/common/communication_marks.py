@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
+
 import numpy as np
 
 from timeline.columns.columns import Bool, Codes
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
-from timeline.frozen import dataclass
-from timeline.patterns import compile_late
 from timeline.records.collective_kinds import collective_kind
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import CommunicationOps, Tasks
 from timeline.sources.common.decimals import whole_number
 
-_FIELD = compile_late(r'\\*"(\w+)\\*"\s*:\s*\\*"?([^\\",{}]*)')
-_OLDER = compile_late(r"comm:([^,]+),([^,]+),([^,]*),([^,]*)")
+_FIELD = re.compile(r'\\*"(\w+)\\*"\s*:\s*\\*"?([^\\",{}]*)')
+_OLDER = re.compile(r"comm:([^,]+),([^,]+),([^,]*),([^,]*)")
 """How older messages write the op, its group, data type and count."""
 
 

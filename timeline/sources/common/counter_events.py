@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,6 @@ from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct, distinct_as_met, distinct_values
 from timeline.columns.interner import Interner
 from timeline.columns.strings import NO_TEXT, StringPool
-from timeline.frozen import dataclass
 from timeline.layers import Layer
 from timeline.records.tables import CounterSamples, CounterSeries, Omission, OmissionCode
 from timeline.sources.common.counters import factor_of, name_and_unit, scaled

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from timeline.frozen import dataclass
 from timeline.records.tables import AI_CORE_FREQUENCY
 
 OPERATOR_MEMORY = "operator_memory"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,8 +14,6 @@ from timeline.columns.distinct import distinct
 from timeline.columns.group_by import group_by
 from timeline.columns.interner import Interner
 from timeline.columns.strings import StringPool
-from timeline.frozen import dataclass
-from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import CounterSamples, CounterSeries
 from timeline.sources.common.counter_tables import CounterTable
@@ -164,7 +164,7 @@ def whole_bytes(values: Float64, unit: str) -> tuple[Float64, str]:
     return (sizes, "B") if (known == np.rint(known)).all() else (values, unit)
 
 
-_IN_BRACKETS = compile_late(r"(.*)\(([^()]+)\)")
+_IN_BRACKETS = re.compile(r"(.*)\(([^()]+)\)")
 _UNITS = frozenset({"MHz", "KB", "MB", "GB", "%", "B/s", "MB/s", "GB/s", "mV", "W"})
 _HIT_RATE = "Hit Rate"
 
@@ -209,7 +209,7 @@ def column_unit(column: str) -> str:
 
 
 DEVICES = ("Device_id", "Device Type", "Device")
-_DEVICE = compile_late(r"(?:NPU:)?([0-9]{1,9})")
+_DEVICE = re.compile(r"(?:NPU:)?([0-9]{1,9})")
 
 
 def first_of(names: Sequence[str], block: Block) -> str:

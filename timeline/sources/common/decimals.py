@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.columns import Bool, Int64
-from timeline.patterns import compile_late
 from timeline.records.not_given import NO_TIME
 
-_DECIMAL = compile_late(r"\s*(-?)0*([0-9]{1,19})\s*", re.ASCII)
+_DECIMAL = re.compile(r"\s*(-?)0*([0-9]{1,19})\s*", re.ASCII)
 """int() also takes digits of other scripts, and refuses thousands of them."""
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 _MOST_DIGITS = 18
@@ -62,7 +61,7 @@ _PARTS_IN_NS = 10 ** (FRACTION_DIGITS - 3)
 _PARTS_OF_MILLISECONDS = 10 ** (FRACTION_DIGITS - 6)
 """Parts of the last digit kept in a nanosecond, where times are written in milliseconds."""
 _TENS = 10 ** np.arange(FRACTION_DIGITS + 1)
-_NUMBER = compile_late(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_NUMBER = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 """Decimal itself also takes 1_000, inf and nan."""
 _BREAK, _QUOTE, _POINT, _ZERO = b"\n", ord('"'), ord("."), ord("0")
 Characters = npt.NDArray[np.uint8]

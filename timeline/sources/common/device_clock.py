@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -15,16 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.columns import Float64, Int64
-from timeline.frozen import dataclass
-from timeline.patterns import compile_late
 from timeline.records.clock import EARLIEST_WALL_NS, Clock
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import read_whole_file, source_errors_for
 
-_FREQUENCY = compile_late(r"\d{1,6}(?:\.\d{1,9})?")
-_LINE = compile_late(r"\s*(\w+)\s*[:=]\s*(-?(?:\d{1,18}|[1-8]\d{18}))\s*", re.ASCII)
+_FREQUENCY = re.compile(r"\d{1,6}(?:\.\d{1,9})?")
+_LINE = re.compile(r"\s*(\w+)\s*[:=]\s*(-?(?:\d{1,18}|[1-8]\d{18}))\s*", re.ASCII)
 """A name and its number, which fits 64 bits."""
 _MOST_PRODUCT = 1 << 61
 _MOST_COUNT = 1 << 62

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -12,7 +12,6 @@ from timeline.columns.distinct import distinct_as_met, distinct_pairs, distinct_
 from timeline.columns.interner import Interner
 from timeline.columns.nesting import innermost
 from timeline.columns.strings import StringPool
-from timeline.frozen import dataclass
 from timeline.records.tables import FRAMEWORK_LAUNCH, FlowEnd, Flows
 from timeline.sources.decoders.event_columns import ARROW_START, EventColumns
 from timeline.sources.decoders.event_values import JsonValues, LaneKey

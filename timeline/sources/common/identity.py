@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from timeline.errors import SourceError
-from timeline.patterns import compile_late
 from timeline.records.clock import EARLIEST_WALL_NS, Clock
 from timeline.sources.capture import (
     DEVICE_DIRECTORY,
@@ -28,13 +27,11 @@ from timeline.sources.files.opened import files_by_name, find_file, source_error
 
 MOST_RANKS = 1 << 31
 _NO_CLOCK = Clock()
-PROFILER_INFO_NAME = compile_late(r"profiler_info_([0-9]{1,9})\.json")
-_NAME_RANK = compile_late(r"rank[-_]?([0-9]{1,9})(?:[-_].*)?")
-_RANK_IN_FILE_NAME = compile_late(
-    r"(?<![a-z])(?<!local[-_])rank[-_]?(\d{1,9})(?!\d)", re.IGNORECASE
-)
-_STAMPS = compile_late(r"(?<!\d)(\d{14}|\d{17})(?!\d)")
-_WORKER = compile_late(r"(.+)_\d{14,17}_ascend_(?:pt|ms)")
+PROFILER_INFO_NAME = re.compile(r"profiler_info_([0-9]{1,9})\.json")
+_NAME_RANK = re.compile(r"rank[-_]?([0-9]{1,9})(?:[-_].*)?")
+_RANK_IN_FILE_NAME = re.compile(r"(?<![a-z])(?<!local[-_])rank[-_]?(\d{1,9})(?!\d)", re.IGNORECASE)
+_STAMPS = re.compile(r"(?<!\d)(\d{14}|\d{17})(?!\d)")
+_WORKER = re.compile(r"(.+)_\d{14,17}_ascend_(?:pt|ms)")
 
 
 def identify_device(capture: Capture, root: Root, *, several: bool = False) -> list[Claim]:

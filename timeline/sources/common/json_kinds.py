@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from timeline.errors import SourceError
-from timeline.patterns import compile_late
 from timeline.ranges import FURTHEST_NS
 from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.sources.common.decimals import whole_number
@@ -25,23 +24,23 @@ _PYTORCH = frozenset({b"schemaVersion", b"deviceProperties", b"distributedInfo"}
 _BASE = b"baseTimeNanoseconds"
 _SHARED = frozenset({b"traceEvents", _BASE})
 EVENTS, _NODES, _SCHEMA = b"traceEvents", b"nodes", b"schema"
-_JSON = compile_late(r".+\.json(?:\.(?:gz|bz2|xz))?", re.DOTALL | re.IGNORECASE)
-_MOMENT = compile_late(rb'"ts"\s*:\s*"?([1-9][0-9]{0,18})(?![0-9])')
-_CATEGORY = compile_late(
+_JSON = re.compile(r".+\.json(?:\.(?:gz|bz2|xz))?", re.DOTALL | re.IGNORECASE)
+_MOMENT = re.compile(rb'"ts"\s*:\s*"?([1-9][0-9]{0,18})(?![0-9])')
+_CATEGORY = re.compile(
     rb'"cat"\s*:\s*"(?:cpu_op|user_annotation|python_function|cuda_runtime|cuda_driver|kernel'
     rb'|gpu_memcpy|gpu_memset|Operator|Runtime|Kernel|Memcpy|Memset|(?:Acl|Node|Runtime)API)"'
 )
 """What PyTorch calls its events, the oldest versions with capitals, and msMonitor calls."""
-_OF_ASCEND = compile_late(
+_OF_ASCEND = re.compile(
     rb'"(?:Ascend Hardware|CANN|Overlap Analysis|HCCL|NPU|async_npu|async_mindspore|HostToDevice'
     rb'|Physic Stream Id)"'
 )
 """Rows and arrows of traces of NPUs, whose other categories are those of PyTorch."""
-_NOT_OF_KINETO = compile_late(rb'"(?:ts"\s*:\s*"|cat"\s*:\s*"(?:en|de)queue")')
+_NOT_OF_KINETO = re.compile(rb'"(?:ts"\s*:\s*"|cat"\s*:\s*"(?:en|de)queue")')
 """Times that are strings, and the categories of torch_npu's queue: Kineto writes neither."""
-_EVENT = compile_late(rb'"ph"\s*:\s*"')
-_FIRST_EVENT = compile_late(rb'(?:"traceEvents"\s*:|\A(?:\xef\xbb\xbf)?)\s*\[\s*\{')
-LIST_OF_OBJECTS = compile_late(rb"\s*\[\s*\{")
+_EVENT = re.compile(rb'"ph"\s*:\s*"')
+_FIRST_EVENT = re.compile(rb'(?:"traceEvents"\s*:|\A(?:\xef\xbb\xbf)?)\s*\[\s*\{')
+LIST_OF_OBJECTS = re.compile(rb"\s*\[\s*\{")
 
 
 class JsonKind(enum.Enum):

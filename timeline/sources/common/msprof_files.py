@@ -9,13 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from timeline.errors import SourceError
-from timeline.patterns import compile_late
 from timeline.sources.capture import Capture
 from timeline.sources.files.opened import files_by_name, without_gz
 from timeline.sources.files.remembered import remember_by_directory
 from timeline.sources.source import MINDSTUDIO_OUTPUT, PROF
 
-OPERATOR_TABLE = compile_late(r"(?:kernel_details|op_summary|task_time)(?:_slice|_\d+)*\.csv")
+OPERATOR_TABLE = re.compile(r"(?:kernel_details|op_summary|task_time)(?:_slice|_\d+)*\.csv")
 """Tables of operators and tasks."""
 _FRAMEWORKS = {"_ascend_pt": "torch_npu", "_ascend_ms": "mindspore"}
 """Whose profiler leaves captures in directories that end so."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from timeline.columns.columns import Codes
 from timeline.columns.group_by import distinct_turns
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
-from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import GroupMembers, Records
 from timeline.sources.common.decimals import whole_number

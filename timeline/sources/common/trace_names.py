@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from timeline.patterns import compile_late
 from timeline.records.not_given import NO_GRAPH
 from timeline.records.tables import Steps
 from timeline.sources.decoders.event_rows import EventRows
@@ -43,7 +43,7 @@ def device_of(pid: object) -> int | None:
     return pid & 31 if isinstance(pid, int) else None
 
 
-_NAME = compile_late(r"ProfilerStep#([0-9]{1,9})")
+_NAME = re.compile(r"ProfilerStep#([0-9]{1,9})")
 
 
 def profiler_steps(host: EventRows) -> Steps:

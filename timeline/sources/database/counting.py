@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
@@ -10,7 +11,6 @@ import numpy as np
 
 from timeline.columns.columns import Int64
 from timeline.columns.intervals import union
-from timeline.patterns import compile_late
 from timeline.records.counting_rules import CommunicationRule, FreeRule
 from timeline.records.not_given import NO_TIME
 from timeline.records.task_kinds import UNCOUNTED_TYPES
@@ -19,7 +19,7 @@ from timeline.sources.decoders.sqlite import Database, open_database
 
 _OUTER_SINCE = (1, 2)
 """The schema whose writers count free time by the outer rule: 1.0 has the inner one."""
-_VERSION = compile_late(r"(\d{1,9})\.(\d{1,9})(?:\.\d{1,9})?")
+_VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})(?:\.\d{1,9})?")
 _INSIGHT_TABLES = ("status_info", "connectionCats")
 """What MindStudio Insight leaves in a database beside an OVERLAP_ANALYSIS by its own rule."""
 _STEPS = "analysis.db"

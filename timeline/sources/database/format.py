@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from timeline.errors import SourceError
-from timeline.patterns import compile_late
 from timeline.records.clock import Clock
 from timeline.records.not_given import NO_ID
 from timeline.sources.capture import (
@@ -37,10 +37,10 @@ from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, Identity, Source
 if TYPE_CHECKING:
     from timeline.sources.decoders.sqlite import Database
 
-_NAME = compile_late(
+_NAME = re.compile(
     r"(?:ascend_(?:pytorch|mindspore)_profiler(?:_\d+)?|msprof_\d+|msmonitor_\d+_\d+_(?:-1|\d+))\.db"
 )
-_RANK_IN_NAME = compile_late(
+_RANK_IN_NAME = re.compile(
     r"(?:.*?ascend_(?:pytorch|mindspore)_profiler_|msmonitor_\d+_\d+_|(?:.*[-_.])?rank[-_]?)"
     r"([0-9]{1,9})(?![0-9]).*\.db"
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from timeline.columns.distinct import map_values
 from timeline.columns.group_by import distinct_turns, group_by
 from timeline.columns.strings import NO_NAME
 from timeline.errors import SourceError
-from timeline.frozen import dataclass
 from timeline.layers import HOST_LAYERS, Layer
 from timeline.records.clock import Clock
 from timeline.records.counting_rules import CommunicationRule, FreeRule

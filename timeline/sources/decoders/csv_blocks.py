@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,6 @@ import numpy as np
 from timeline.columns.columns import Bool, Codes, Float64, Int64
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
-from timeline.frozen import dataclass
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.exported_values import number
 from timeline.sources.decoders.text_lines import Lines, read_lines

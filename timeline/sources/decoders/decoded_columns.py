@@ -6,7 +6,7 @@ Their args stay objects until they are asked for.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -17,7 +17,6 @@ import numpy as np
 from timeline.columns.columns import Codes, Int64, Rows
 from timeline.columns.interner import Interner
 from timeline.columns.strings import StringPool
-from timeline.frozen import dataclass
 from timeline.sources.common.decimals import interval_ns, moments_ns
 from timeline.sources.decoders.event_columns import (
     COMPLETE,

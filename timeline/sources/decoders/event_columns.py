@@ -5,14 +5,13 @@ from __future__ import annotations
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.columns import Bool, Codes, Float64, Int64, Rows
-from timeline.frozen import dataclass
 from timeline.sources.common.decimals import real
 from timeline.sources.decoders.event_values import JsonValues
 from timeline.sources.decoders.exported_values import is_decimal, text

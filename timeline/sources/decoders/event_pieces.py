@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import GenericAlias
 from typing import Any, Generic, TypeVar, get_args
 
 import msgspec
 
-from timeline.frozen import dataclass
-from timeline.patterns import compile_late
 from timeline.sources.decoders.json_values import end_of_value
 from timeline.sources.decoders.trace_events import Other
 
@@ -19,10 +19,10 @@ MOST_ENDS_TRIED = 32
 NOT_UTF8 = "events with text that is not UTF-8, drawn as \N{REPLACEMENT CHARACTER}"
 LONGEST_TOKEN = 12
 """Bytes of a literal or an escaped character, which may be cut off itself."""
-_STARTS = compile_late(rb'\{\s*"')
-_BYTE_OF_ERROR = compile_late(r"\(byte (\d+)\)")
+_STARTS = re.compile(rb'\{\s*"')
+_BYTE_OF_ERROR = re.compile(r"\(byte (\d+)\)")
 _SURROGATE_BEGINS = b"\\ud", b"\\uD"
-_SURROGATES = compile_late(
+_SURROGATES = re.compile(
     rb"(?<!\\)((?:\\\\)*)"
     rb"(?:(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
 )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from timeline.patterns import compile_late
+import re
 
 Value = int | float | str | None
 """What an arg may be: exports write N/A for numbers, and strings for large ids."""
-_DECIMAL = compile_late(r"\s*(-?)0*([0-9]{1,19})\s*")
+_DECIMAL = re.compile(r"\s*(-?)0*([0-9]{1,19})\s*")
 """int() also takes digits of other scripts, and refuses thousands of them."""
-_REAL = compile_late(r"\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*")
+_REAL = re.compile(r"\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*")
 """float() also takes names and underscores."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -23,7 +24,6 @@ from timeline.columns.columns import (
 from timeline.columns.constant import constant
 from timeline.columns.distinct import DENSE, MOST_NUMBERS
 from timeline.columns.group_by import group_numbers, joined_keys
-from timeline.frozen import dataclass
 from timeline.records.not_given import NO_CONTEXT, NO_ID
 from timeline.records.tables import Tasks
 

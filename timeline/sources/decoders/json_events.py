@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Sized
 from dataclasses import replace
 from itertools import product
@@ -13,7 +14,6 @@ import msgspec
 import numpy as np
 
 from timeline.errors import SourceError
-from timeline.patterns import compile_late
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.event_pieces import (
     EventDecoder,
@@ -35,7 +35,7 @@ MOST_EVENT_BYTES = 64 << 20
 """Text of this size without an end of an event is damaged."""
 NEXT_DOCUMENT = "another trace in the same file, which is not read"
 _EVENTS = b"traceEvents"
-_EVENTS_KEY = compile_late(rb'"traceEvents"\s*:\s*\[')
+_EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _OBJECT = b'{"traceEvents":['
 _WHITE = b" \t\r\n"
 _METADATA_PHASE = b'"M"'

@@ -11,21 +11,20 @@ import numpy as np
 import orjson
 
 from timeline.errors import SourceError
-from timeline.patterns import compile_late
 from timeline.sources.files.opened import read_whole_file
 
-_ESCAPE = compile_late(
+_ESCAPE = re.compile(
     rb'\\(?:["\\/bfnrt]|u(?:[0-9a-fA-F]{4}|[0-9a-fA-F]{0,3}\Z)|\Z)|(\\)', re.DOTALL
 )
 """An escape, which may be cut off at the end of the text, or a backslash that begins none."""
-_CONTROL = compile_late(rb"[\x00-\x1f]")
-_NO_VALUE = compile_late(
+_CONTROL = re.compile(rb"[\x00-\x1f]")
+_NO_VALUE = re.compile(
     rb"(?<=[:,\[])\s*(?:[+-]?(?:1\.#)?(?:inf(?:inity)?|[qs]?nan|ind)(?:\(\w*\))?(?=\s*[,\]}])"
     rb"|(?<=:)(?=\s*[,}]))",
     re.IGNORECASE,
 )
 """What C++ and Python write for numbers that are none, or nothing where a value should be."""
-_NEXT_OBJECT = compile_late(rb'\}\s*,\s*(?=\{\s*")')
+_NEXT_OBJECT = re.compile(rb'\}\s*,\s*(?=\{\s*")')
 
 
 def mend_json(text: bytes, fault: int = 0) -> bytes:
@@ -67,12 +66,12 @@ def mend_json(text: bytes, fault: int = 0) -> bytes:
 
 
 _STRING = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
-_KEY = compile_late(rb"\s*(" + _STRING + rb")\s*:\s*(?=\S)", re.DOTALL)
-_PLAIN = compile_late(_STRING + rb"|[^\s,\[\]{}\"]+(?=[\s,\[\]{}\"])", re.DOTALL)
-_BRACKETS = compile_late(_STRING + rb"|[\[\]{}\"]", re.DOTALL)
-_COMMA = compile_late(rb"\s*,")
-_END = compile_late(rb"\s*(?:\}|\Z)")
-_NEXT_KEY = compile_late(rb"\s*,(?=\s*" + _STRING + rb"\s*:)", re.DOTALL)
+_KEY = re.compile(rb"\s*(" + _STRING + rb")\s*:\s*(?=\S)", re.DOTALL)
+_PLAIN = re.compile(_STRING + rb"|[^\s,\[\]{}\"]+(?=[\s,\[\]{}\"])", re.DOTALL)
+_BRACKETS = re.compile(_STRING + rb"|[\[\]{}\"]", re.DOTALL)
+_COMMA = re.compile(rb"\s*,")
+_END = re.compile(rb"\s*(?:\}|\Z)")
+_NEXT_KEY = re.compile(rb"\s*,(?=\s*" + _STRING + rb"\s*:)", re.DOTALL)
 _EVENTS = b'"traceEvents"'
 
 

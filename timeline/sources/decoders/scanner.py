@@ -6,6 +6,7 @@ The package is whole without it: events are then decoded into objects first, and
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -13,7 +14,6 @@ import numpy as np
 
 from timeline.columns.columns import Int64
 from timeline.columns.strings import StringPool
-from timeline.frozen import dataclass
 from timeline.sources.common.decimals import interval_ns
 from timeline.sources.decoders.event_columns import COMPLETE, ScannedColumns
 from timeline.sources.decoders.event_format import EventFormat

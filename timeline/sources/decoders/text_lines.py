@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -11,7 +12,6 @@ import numpy.typing as npt
 
 from timeline.columns.columns import Int64
 from timeline.errors import SourceError
-from timeline.frozen import dataclass
 from timeline.sources.common.losses import LossLog
 from timeline.sources.files.opened import UTF8_MARK, open_profile_file
 

@@ -10,12 +10,12 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, BinaryIO
 
 from timeline.errors import SourceError
-from timeline.frozen import dataclass
 from timeline.sources.files.opened import decompress_stream
 
 BLOCK_BYTES = 1 << 20

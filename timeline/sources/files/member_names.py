@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from timeline.errors import SourceError
-from timeline.patterns import compile_late
 
 ARCHIVE_SUFFIXES = (
     ".zip",
@@ -20,7 +20,7 @@ ARCHIVE_SUFFIXES = (
 )
 MOST_PARTS = 64
 """Directories are never nested deeper in profiles."""
-_WANTED = compile_late(
+_WANTED = re.compile(
     r".+\.(?:json|csv|txt|log|db|db-wal|sqlite3?)(?:\.\d+)?"
     r"|.+\.db\.(?:bz2|xz)"
     r"|(?:start|end)_info(?:\..+)?"
@@ -29,8 +29,8 @@ _WANTED = compile_late(
 )
 _MACOS = "__MACOSX"
 """What macOS adds to archives: a second tree with a shadow of each file."""
-_DRIVE = compile_late(r"[A-Za-z]:")
-_CONTROL = compile_late(r"[\x00-\x1f\x7f]")
+_DRIVE = re.compile(r"[A-Za-z]:")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 DO_IT_YOURSELF = "Look at the archive; if you trust it, unpack it yourself and pass the directory."
 
 

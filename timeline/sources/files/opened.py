@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from zlib_ng import gzip_ng, zlib_ng
 
 from timeline.errors import SourceError
-from timeline.patterns import compile_late
 from timeline.sources.files.read_bytes import CountedFile, are_counted
 from timeline.sources.files.remote_path import RemotePath
 from timeline.units import spell_bytes
@@ -29,7 +28,7 @@ POINTER_MAGIC = b"version https://"
 """How a pointer of Git begins."""
 UTF8_MARK = b"\xef\xbb\xbf"
 """What some programs write before text."""
-_POINTER = compile_late(
+_POINTER = re.compile(
     rb"version https://git-lfs\.github\.com/spec/.*?^size (\d{1,18})\n", re.S | re.M
 )
 """What Git leaves of a file that its extension for large files has not fetched."""
@@ -57,9 +56,9 @@ def _xz(file: BinaryIO) -> _Unpacker:
 
 
 _COMPRESSIONS: tuple[tuple[re.Pattern[bytes], Callable[[BinaryIO], _Unpacker]], ...] = (
-    (compile_late(rb"\x1f\x8b\x08"), _gzip),
-    (compile_late(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"), _bzip2),
-    (compile_late(rb"\xfd7zXZ\0"), _xz),
+    (re.compile(rb"\x1f\x8b\x08"), _gzip),
+    (re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"), _bzip2),
+    (re.compile(rb"\xfd7zXZ\0"), _xz),
 )
 """How each compressed format begins; the second of bzip2 is that of empty content."""
 
@@ -291,7 +290,7 @@ class _Content(io.RawIOBase):
 
 
 _PACKED = ".gz"
-_PACKED_DATABASE = compile_late(r"(.+\.db)\.(?:gz|bz2|xz)")
+_PACKED_DATABASE = re.compile(r"(.+\.db)\.(?:gz|bz2|xz)")
 
 
 def without_gz(name: str) -> str:

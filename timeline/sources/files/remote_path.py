@@ -13,8 +13,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from timeline.patterns import compile_late
-
 if TYPE_CHECKING:
     from typing_extensions import Self
 
@@ -25,12 +23,12 @@ if sys.platform == "win32":
 else:
     from pathlib import PosixPath as _LocalPath
 
-_URL = compile_late(r"[A-Za-z][A-Za-z0-9+.-]+://")
-_ONE_SLASH = compile_late(r"(^|::)([A-Za-z][A-Za-z0-9+.-]+):/(?!/)")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_ONE_SLASH = re.compile(r"(^|::)([A-Za-z][A-Za-z0-9+.-]+):/(?!/)")
 """What a path makes of the two slashes of a URL."""
-_CREDENTIALS = compile_late(r"(?<!abfs)(?<!abfss)(?<=://)[^/@:]*(?::[^/@]*)?@")
+_CREDENTIALS = re.compile(r"(?<!abfs)(?<!abfss)(?<=://)[^/@:]*(?::[^/@]*)?@")
 """Who asks, in front of the host; in front of the one of Azure stands a container."""
-_QUERY = compile_late(r"\?.*", re.DOTALL)
+_QUERY = re.compile(r"\?.*", re.DOTALL)
 
 
 def is_url(text: str) -> bool:

@@ -9,6 +9,7 @@ import errno
 import functools
 import io
 import os
+import re
 import shutil
 import sys
 import threading
@@ -20,7 +21,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from timeline.patterns import compile_late
 from timeline.sources.files.remote_path import RemotePath, not_there, without_credentials
 from timeline.units import spell_bytes
 
@@ -51,8 +51,8 @@ _OF_LIBRARIES = {
     "paramiko": ("SSHException",),
 }
 """What libraries raise that is no error of the system, where they are loaded."""
-_URL_END = compile_late(r"(://[^\s?'\"<>]*)\?[^\s'\"<>]*")
-_USER = compile_late(r"(?<=://)[^/@\s]*@")
+_URL_END = re.compile(r"(://[^\s?'\"<>]*)\?[^\s'\"<>]*")
+_USER = re.compile(r"(?<=://)[^/@\s]*@")
 _GONE, _REFUSED = (404, 410), (401, 403)
 """What web servers say of what is not there, and to whom they do not know."""
 _LEAST_SECRET = 4

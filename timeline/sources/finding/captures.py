@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 
 from timeline.errors import NoProfileError, SourceError, did_you_mean
-from timeline.frozen import dataclass
-from timeline.patterns import compile_late
 from timeline.sources import formats
 from timeline.sources.beside.file_kinds import NumberedFile, Use, find_numbered_files
 from timeline.sources.capture import (
@@ -31,7 +30,7 @@ _INSIDE_CAPTURES = frozenset(
     {OUTPUT, MINDSTUDIO_OUTPUT, "timeline", "FRAMEWORK", "host", "summary", "data", SQLITE}
 )
 """Directories that lie in a capture, which is read when one of them is passed."""
-_FRAMEWORK_CAPTURE = compile_late(r".+_ascend_(?:pt|ms)")
+_FRAMEWORK_CAPTURE = re.compile(r".+_ascend_(?:pt|ms)")
 _POOR = frozenset({FormatKind.TABLES, FormatKind.RAW, FormatKind.UNREADABLE})
 """Kinds that hold less than any other of the same profile, and give way to it."""
 _OF_JOBS = frozenset({FormatKind.LOG, FormatKind.STEPS})

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 from timeline.errors import SourceError, spell_ids
-from timeline.patterns import compile_late
 from timeline.sources.capture import Claim, Extent, FormatKind
 from timeline.sources.common.msprof_files import how_to_export, raw_error
 from timeline.sources.files.opened import open_decompressed, open_regular_file
@@ -27,7 +27,7 @@ COMPARED_BYTES = 1 << 16
 _GZIP = b"\x1f\x8b"
 _GZIP_SIZES = 1 << 32
 """Gzip notes the size of its content modulo this."""
-_PACKED = compile_late(r"\.(?:gz|bz2|xz)$")
+_PACKED = re.compile(r"\.(?:gz|bz2|xz)$")
 _Passed = Iterator[tuple[Claim, str]]
 """Captures that are not read, each with a note, which may be empty."""
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from timeline.errors import NoProfileError, SourceError, UsageError, did_you_mean
-from timeline.frozen import dataclass
 from timeline.sources import formats
 from timeline.sources.beside.source import WithCompanionFiles, with_companions
 from timeline.sources.capture import Capture, Claim, Evidence, FormatKind, Root

@@ -7,19 +7,18 @@ import re
 import shlex
 import zlib
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from timeline.errors import SourceError
-from timeline.frozen import dataclass
-from timeline.patterns import compile_late
 from timeline.sources.files.opened import open_profile_file, walk
 
 GLANCE_BYTES = 1 << 16
 MOST_LOOKED_AT = 1_000
 """Files below a directory."""
 _SQLITE = b"SQLite format 3\0"
-_PACKED_TRACE = compile_late(rb"\n[\x80-\xff]*[^\x80-\xff]\x92\x03[\x80-\xff]*[^\x80-\xff]")
+_PACKED_TRACE = re.compile(rb"\n[\x80-\xff]*[^\x80-\xff]\x92\x03[\x80-\xff]*[^\x80-\xff]")
 """How a Perfetto trace begins whose packets are compressed, up to their zlib stream."""
 _ELSEWHERE = "Open it in {0}, or record the run with torch.profiler and pass its trace."
 _ROCM = _ELSEWHERE.format("Perfetto or with the tools of ROCm")

@@ -7,12 +7,11 @@ import itertools
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from timeline.errors import NoProfileError, SourceError, TimelineError, UsageError
-from timeline.frozen import dataclass
 from timeline.records.tables import Records
 from timeline.sources.files.member_names import archive_stem, is_archive
 from timeline.sources.files.opened import (

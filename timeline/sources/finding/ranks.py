@@ -5,13 +5,12 @@ from __future__ import annotations
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 from operator import itemgetter
 from pathlib import Path
 
 from timeline.errors import RankIdentityError
-from timeline.frozen import dataclass
 from timeline.sources.capture import NOT_DISTRIBUTED, Claim, Evidence
 from timeline.sources.finding.runs import spell_ranks
 

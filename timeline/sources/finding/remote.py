@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from timeline.errors import SourceError, UsageError
-from timeline.frozen import dataclass
 from timeline.records.tables import Records
 from timeline.sources.files.opened import temporary_directory
 from timeline.sources.files.remote_path import RemotePath, without_credentials

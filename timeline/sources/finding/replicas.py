@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from timeline.columns.distinct import distinct, rows_by_value
 from timeline.columns.strings import NO_NAME
 from timeline.errors import spell_ids
-from timeline.frozen import dataclass
-from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import Records
 from timeline.sources.capture import Capture, Claim, Evidence, Replica
@@ -23,7 +21,7 @@ from timeline.units import spell_count
 
 MOST_NAMED = 8
 """So many replicas are named in a note."""
-_COORDINATE = compile_late(
+_COORDINATE = re.compile(
     r"(?<![a-z])(?<!local[-_])(dp|pp|tp|rank)[-_]?(\d{1,9})(?!\d)", re.IGNORECASE
 )
 """A place in the parallel run, as vLLM (dp0_pp0_tp1_rank1) and SGLang (TP-1-DP-0) name files."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import shlex
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from itertools import compress, takewhile
 from pathlib import Path
 
 from timeline.errors import RankIdentityError, spell_ids
-from timeline.frozen import dataclass
 from timeline.sources.capture import NO_EXTENT, Capture, Claim, Extent
 from timeline.sources.files.remote_path import path_as_shown
 from timeline.sources.finding.times import named_time, read_time, recorded_time

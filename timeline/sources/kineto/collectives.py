@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,6 @@ import numpy as np
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.distinct import distinct, distinct_pairs, rows_by_value
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.patterns import compile_late
 from timeline.records.collective_kinds import (
     POINT_TO_POINT,
     UNKNOWN_OP,
@@ -31,7 +31,7 @@ from timeline.sources.kineto.kernel_kinds import (
 from timeline.sources.kineto.operators import innermost_open_at
 from timeline.sources.kineto.tables import NOT_LAUNCHED, RuntimeCalls, ThreadIntervals
 
-_ALGORITHM = compile_late(r"_((?:RING|TREE|COLLNET_\w+?|NVLS(?:_TREE)?|PAT)_(?:LL128|LL|SIMPLE))")
+_ALGORITHM = re.compile(r"_((?:RING|TREE|COLLNET_\w+?|NVLS(?:_TREE)?|PAT)_(?:LL128|LL|SIMPLE))")
 _UNDEFINED = frozenset({"", "undefined"})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,6 @@ from typing import Any
 import orjson
 
 from timeline.errors import SourceError
-from timeline.frozen import dataclass
-from timeline.patterns import compile_late
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.identity import ranks_in_file_name
 from timeline.sources.common.json_kinds import (
@@ -30,7 +28,7 @@ MOST_HEAD_BYTES = 1 << 24
 _DISTRIBUTED, _BASE = b"distributedInfo", b"baseTimeNanoseconds"
 _OF_MSMONITOR, _BEGUN = b"metadata", "traceStartNs"
 """Where msMonitor (chrome_trace_exporter.py) has the wall time at which its times are zero."""
-_RANKS = compile_late(rb'"(rank|world_size)"\s*:\s*(\d{1,9})\b')
+_RANKS = re.compile(rb'"(rank|world_size)"\s*:\s*(\d{1,9})\b')
 
 
 @dataclass(frozen=True)
@@ -102,22 +100,22 @@ def _place_in(info: Mapping[str, Any]) -> tuple[int | None, int | None]:
 
 
 _PID = rb'"pid"\s*:\s*("[^"]*"|-?[0-9]+)'
-_LAST_PID = compile_late(_PID)
-_LABELLED = compile_late(
+_LAST_PID = re.compile(_PID)
+_LABELLED = re.compile(
     rb'"pid"\s*:\s*"\[|"process_name"[^}]{0,200}?[Rr](?:ank|ANK)[ _-]?\d'
     rb'|"args"\s*:\s*\{(?:[^{}]{0,200}?,)?\s*"rank"\s*:'
 )
 """What merged traces have: labels in pids, ranks in names of processes or among args."""
 _ON_ONE_PROCESS = (
-    compile_late(rb'"cat"\s*:\s*"[a-z0-9]+_(?:runtime|driver)"[^{}]*?' + _PID),
-    compile_late(rb'"cat"\s*:\s*"kernel"[^{}]*?' + _PID),
-    compile_late(rb'"(?:deviceId"\s*:\s*|name"\s*:\s*"Device )([0-9]+)'),
+    re.compile(rb'"cat"\s*:\s*"[a-z0-9]+_(?:runtime|driver)"[^{}]*?' + _PID),
+    re.compile(rb'"cat"\s*:\s*"kernel"[^{}]*?' + _PID),
+    re.compile(rb'"(?:deviceId"\s*:\s*|name"\s*:\s*"Device )([0-9]+)'),
 )
 """What has one pid in a trace of one rank: calls that launch, and kernels; and one device.
 
 Devices are looked for as msMonitor names them.
 """
-_OF_ONE_PROCESS = (compile_late(rb'"name"\s*:\s*"stream '), compile_late(rb'"labels"\s*:\s*"CPU"'))
+_OF_ONE_PROCESS = (re.compile(rb'"name"\s*:\s*"stream '), re.compile(rb'"labels"\s*:\s*"CPU"'))
 """The same of names that are given to a process behind its pid: of its streams, and of the host."""
 _LONGEST_EVENT = 300
 _ENDS_BYTES = 1 << 16
@@ -198,9 +196,9 @@ def _groups_in(info: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     }
 
 
-_NAMED = compile_late(r"(.+)\.pt\.trace\.json(?:\.(?:gz|bz2|xz))?", re.DOTALL)
-_STAMP = compile_late(r"(.+)\.(\d{13}|\d{19})", re.DOTALL)
-_WORKER = compile_late(r"(?!rank|worker|node|gpu|local|trace)([a-z0-9.-]+)_\d{2,}", re.IGNORECASE)
+_NAMED = re.compile(r"(.+)\.pt\.trace\.json(?:\.(?:gz|bz2|xz))?", re.DOTALL)
+_STAMP = re.compile(r"(.+)\.(\d{13}|\d{19})", re.DOTALL)
+_WORKER = re.compile(r"(?!rank|worker|node|gpu|local|trace)([a-z0-9.-]+)_\d{2,}", re.IGNORECASE)
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import lru_cache
 
-from timeline.frozen import dataclass
 from timeline.records.collective_kinds import UNKNOWN_OP, spelled_kind
 from timeline.records.kernel_functions import function_parts
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from timeline.columns.columns import Bool, ColumnTable, Int64, Rows, column
 from timeline.columns.distinct import distinct_pairs
-from timeline.frozen import dataclass
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import Tasks
 from timeline.sources.decoders.event_columns import ARROW_START, EventColumns

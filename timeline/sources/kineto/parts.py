@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter as Multiset
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,6 @@ import numpy as np
 
 from timeline.columns.distinct import distinct_pairs, rows_by_value
 from timeline.columns.strings import StringPool
-from timeline.frozen import dataclass
-from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID
 from timeline.sources.capture import Part
 from timeline.sources.common.identity import is_rank
@@ -27,10 +26,10 @@ from timeline.sources.kineto.events import KINETO, KinetoTable, tables_of
 from timeline.sources.kineto.header import read_header
 from timeline.sources.kineto.tables import device_ids
 
-_BRACKETED = compile_late(r"\[([^\]]+)\]\s*(.*)")
+_BRACKETED = re.compile(r"\[([^\]]+)\]\s*(.*)")
 """How SGLang's merger calls the processes of a rank: [TP00-DP01] 1234."""
-_RANK = compile_late(r"(?i)(?<![a-z])rank[ _-]?(\d{1,9})(?!\d)")
-_AXIS = compile_late(r"([A-Za-z]+)[-_]?(\d{1,9})")
+_RANK = re.compile(r"(?i)(?<![a-z])rank[ _-]?(\d{1,9})(?!\d)")
+_AXIS = re.compile(r"([A-Za-z]+)[-_]?(\d{1,9})")
 _AXES = ("DP", "PP", "TP")
 """From that whose ranks are furthest apart to that whose ranks are neighbours."""
 _LEAST_SHARE = 0.1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter as Multiset
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,7 +16,6 @@ from timeline.columns.columns import ColumnTable, Int64, Rows, TableBuilder
 from timeline.columns.distinct import distinct, distinct_pairs, map_values, rows_by_value
 from timeline.columns.strings import StringPool
 from timeline.errors import spell_ids
-from timeline.frozen import dataclass
 from timeline.layers import Layer
 from timeline.printable import printable
 from timeline.records.clock import Clock, ClockMove

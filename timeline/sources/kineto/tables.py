@@ -13,7 +13,6 @@ from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, colu
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct_pairs, rows_by_value
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.patterns import compile_late
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import RUNTIME, Allocations, FlowEnd, Flows, HostEvents, Spans, Tasks
 from timeline.records.task_kinds import COPY_TYPES, drive_communication, have_type
@@ -278,11 +277,11 @@ def _numbers(events: EventRows, arg: str) -> tuple[Rows, ArgValues]:
 
 NOT_LAUNCHED = -1
 """The call of what no call of the trace launched."""
-_GRAPH_LAUNCH = compile_late(r"graphlaunch", re.I)
+_GRAPH_LAUNCH = re.compile(r"graphlaunch", re.I)
 """cudaGraphLaunch, cuGraphLaunch, hipGraphLaunch."""
-_LAUNCH = compile_late(r"launch(?!.*host)", re.I)
+_LAUNCH = re.compile(r"launch(?!.*host)", re.I)
 """Calls that launch kernels or graphs; cudaLaunchHostFunc runs on the host."""
-_COPY = compile_late(r"mem(?:cpy|set)", re.I)
+_COPY = re.compile(r"mem(?:cpy|set)", re.I)
 
 
 class ThreadIntervals(Spans):

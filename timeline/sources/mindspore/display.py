@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,6 @@ import numpy as np
 from timeline.columns.columns import Codes, TableBuilder
 from timeline.columns.constant import constant
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.frozen import dataclass
-from timeline.patterns import compile_late
 from timeline.records.not_given import NO_GRAPH, NO_ID
 from timeline.records.tables import (
     CommunicationOps,
@@ -51,9 +51,9 @@ DISPLAY: EventFormat[DisplayComplete | _Label] = EventFormat(DisplayComplete | _
 
 
 _METADATA_LOOKED_AT = 64
-_STREAM = compile_late(r"(?:Stream #?)?([0-9]{1,18})")
-_LAST_NUMBER = compile_late(r"([0-9]{1,18})[^0-9]*$")
-_STEP = compile_late(r"(?:Model ID: *([0-9]{1,18}) +Iteration ID: *)?([0-9]{1,18})")
+_STREAM = re.compile(r"(?:Stream #?)?([0-9]{1,18})")
+_LAST_NUMBER = re.compile(r"([0-9]{1,18})[^0-9]*$")
+_STEP = re.compile(r"(?:Model ID: *([0-9]{1,18}) +Iteration ID: *)?([0-9]{1,18})")
 
 
 class _Row(enum.IntEnum):

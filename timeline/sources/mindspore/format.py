@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from timeline.patterns import compile_late
 from timeline.records.clock import Clock
 from timeline.sources.beside.file_kinds import UNNUMBERED, UNUSED_NUMBERED, numbers_in, table_number
 from timeline.sources.capture import (
@@ -29,17 +28,17 @@ from timeline.sources.source import Identity, Source
 if TYPE_CHECKING:
     from timeline.records.vendor import UnusedFile
 
-_TEXT = compile_late(
+_TEXT = re.compile(
     r"(?:output_timeline_data_(?P<id>0|[1-9]\d{0,8})\.txt"
     r"|(?:ascend_)?timeline_display_(?P<other>0|[1-9]\d{0,8})\.json)",
     re.ASCII,
 )
 """The files of MindSpore 0.7 to 2.2 that hold device tasks."""
-_LOG = compile_late(
+_LOG = re.compile(
     r"(?:hwts\.log\.data|training_trace)\.\d+\.dev\..+\.(?P<id>0|[1-9]\d{0,8})\.slice_\d+", re.ASCII
 )
 """The raw files of MindSpore 0.x and 1.x, which need no export."""
-_SLICE = compile_late(r".+\.slice_\d+", re.ASCII)
+_SLICE = re.compile(r".+\.slice_\d+", re.ASCII)
 
 
 @remember_by_directory

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,6 @@ from timeline.columns.columns import Bool, Codes, Int64
 from timeline.columns.group_by import count_turns, group_numbers
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError
-from timeline.frozen import dataclass
-from timeline.patterns import compile_late
 from timeline.records.clock import Clock
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import (
@@ -53,7 +53,7 @@ MAGIC = 0x6BD3
 TASK_START, TASK_END = 0, 1
 _KIND = 7
 """Bits of the kind; the others are a warning and a rolling count."""
-_SLICE = compile_late(r".*\.slice_(\d+)")
+_SLICE = re.compile(r".*\.slice_(\d+)")
 
 
 @dataclass(frozen=True)

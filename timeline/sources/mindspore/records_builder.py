@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,6 @@ from timeline.columns.constant import constant
 from timeline.columns.intervals import open_at
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
-from timeline.patterns import compile_late
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import (
     CommunicationOps,
@@ -37,7 +37,7 @@ from timeline.sources.files.opened import read_whole_file
 
 AI_CORE, AI_CPU = "AI_CORE", "AI_CPU"
 """Types of device tasks."""
-_HEXADECIMAL = compile_late(r"0[xX][0-9a-fA-F]{1,16}")
+_HEXADECIMAL = re.compile(r"0[xX][0-9a-fA-F]{1,16}")
 _EMPTY = msgspec.Raw(b"")
 
 

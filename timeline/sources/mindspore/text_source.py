@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from timeline.columns.columns import Int64
 from timeline.columns.constant import constant
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError, spell_ids
-from timeline.frozen import dataclass
 from timeline.layers import Layer
 from timeline.records.clock import Clock
 from timeline.records.not_given import NO_ID, NO_TIME

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+import re
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -10,8 +11,6 @@ from timeline.columns.columns import Codes, ColumnTable, Int64, column
 from timeline.columns.distinct import map_values
 from timeline.columns.group_by import group_by
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.frozen import dataclass
-from timeline.patterns import compile_late
 from timeline.records.ids import IDS
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import CommunicationOps, GroupMembers, PlaneTasks, Tasks
@@ -21,7 +20,7 @@ from timeline.sources.decoders.sqlite_loose import LooseTable
 from timeline.sources.msprof_sqlite.databases import ParsedDatabases
 from timeline.sources.msprof_sqlite.transfers import Transfers
 
-_HASH = compile_late(r"[0-9]{1,20}")
+_HASH = re.compile(r"[0-9]{1,20}")
 OTHER_SOURCE = 1
 """Ops that kernels of operators run themselves; of the others this table only repeats some."""
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from timeline.columns.columns import Int64
-from timeline.frozen import dataclass
 from timeline.records.not_given import NO_GRAPH, NO_ID
 from timeline.records.tables import StepPart, StepParts, Steps
 from timeline.sources.common.device_clock import DeviceClocks

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,7 @@ from timeline.columns.group_by import group_by
 from timeline.columns.intervals import only_open_at
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError, spell_ids
-from timeline.frozen import dataclass
 from timeline.layers import Layer
-from timeline.patterns import compile_late
 from timeline.records.clock import Clock
 from timeline.records.not_given import NO_GRAPH, NO_ID
 from timeline.records.tables import (
@@ -50,9 +49,7 @@ from timeline.sources.common.step_table import distinct_parts, distinct_steps, r
 from timeline.sources.files.opened import find_file, without_gz
 from timeline.sources.source import Identity, ReadRequest
 
-_OF_ITERATION = compile_late(
-    r"\D+_(\d{1,10})_(\d{1,10})_(\d{1,10})(?:_slice_\d+)?(?:_\d{14})?\.csv"
-)
+_OF_ITERATION = re.compile(r"\D+_(\d{1,10})_(\d{1,10})_(\d{1,10})(?:_slice_\d+)?(?:_\d{14})?\.csv")
 """Device, graph and iteration in the name of a table that was exported for that iteration only."""
 
 
@@ -246,9 +243,9 @@ def _given(ids: Int64, default: int) -> Int64:
     return np.where(ids == NO_ID, default, ids)
 
 
-_OP_NAME = compile_late(r".*hcom_\w+?__(\d+)_\d+_\d+")
+_OP_NAME = re.compile(r".*hcom_\w+?__(\d+)_\d+_\d+")
 """An op's name holds the last digits of its group's id, its index there, and the iteration."""
-_LAUNCHED_NAME = compile_late(r"(?:.*::.*/|.*/(?=hcom_))([^/]+)")
+_LAUNCHED_NAME = re.compile(r"(?:.*::.*/|.*/(?=hcom_))([^/]+)")
 """MindSpore puts what launched an op before its name, on whichever rank it finds the launch."""
 
 

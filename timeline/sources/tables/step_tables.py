@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from timeline.columns.strings import StringPool
-from timeline.frozen import dataclass
 from timeline.records.clock import Clock
 from timeline.records.collective_kinds import collective_kind
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME

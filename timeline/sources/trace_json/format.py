@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from timeline.patterns import compile_late
 from timeline.sources.capture import (
     Capture,
     CaptureFile,
@@ -41,14 +41,12 @@ from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, Identity, Source
 
 _TRACE_VIEW = "trace_view.json"
 _STEP_TABLE = "step_trace_time.csv"
-_TRACE = compile_late(r"msprof(?:_slice|_\d+)+\.json")
-_DISPLAY = compile_late(r"(?:ascend_)?timeline_display_\d+\.json")
+_TRACE = re.compile(r"msprof(?:_slice|_\d+)+\.json")
+_DISPLAY = re.compile(r"(?:ascend_)?timeline_display_\d+\.json")
 """What MindSpore left beside its text, which is read as that."""
-_TRACE_OF_DEVICE = compile_late(r"msprof_\d+(?:_\d{1,10}){1,2}(?:_slice_\d+)?\.json")
+_TRACE_OF_DEVICE = re.compile(r"msprof_\d+(?:_\d{1,10}){1,2}(?:_slice_\d+)?\.json")
 """Device, graph where there is one, and iteration: CANN before 7."""
-_PART_OF_EXPORT = compile_late(
-    r"(?:hccl|task_time|msprof_tx|msprof)(?:_slice|_\d+)+\.json(?:\.gz)?"
-)
+_PART_OF_EXPORT = re.compile(r"(?:hccl|task_time|msprof_tx|msprof)(?:_slice|_\d+)+\.json(?:\.gz)?")
 """What msprof exports in many files, which are no trace of a rank one by one."""
 
 

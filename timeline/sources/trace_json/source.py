@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
-from timeline.frozen import dataclass
-from timeline.patterns import compile_late
 from timeline.records.clock import Clock
 from timeline.records.joining import join_records
 from timeline.records.not_given import NO_GRAPH, NO_ID
@@ -38,7 +37,7 @@ from timeline.sources.source import Identity, ReadRequest
 from timeline.sources.trace_json.format import GRAPH_TIMELINE, MINDSTUDIO, TRACE_VIEW
 from timeline.units import spell_count, spell_duration
 
-_OF_ITERATION = compile_late(r"\D+\d+_(\d{1,10})_(\d{1,10})(?:_slice_\d+)?(?:_\d{14})?\.json")
+_OF_ITERATION = re.compile(r"\D+\d+_(\d{1,10})_(\d{1,10})(?:_slice_\d+)?(?:_\d{14})?\.json")
 """Device, graph and iteration in the name of a trace of that iteration only."""
 
 
