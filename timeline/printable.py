@@ -21,7 +21,7 @@ COLUMNS = 4
 """A line with so many gaps of several blanks less one is the row of a table."""
 SHORT_WORD = 10
 """Characters of a word with which no line ends alone, such as `tlexport:` before a long path."""
-_COMMAND = re.compile(r"^ *(?:(?:See why|exact): )?tlexport ")
+_COMMAND = re.compile(r"^ *(?:(?:See why|exact|[0-9]+): )?tlexport ")
 """What people copy into a shell."""
 _GOES_ON = "" if os.name == "nt" else " \\"
 """What tells a shell that a command goes on in the next line."""

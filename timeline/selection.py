@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
@@ -88,6 +88,14 @@ class Window(NamedTuple):
 
 Ids: TypeAlias = Iterable[int] | int | str | None
 """Ids as people give them: numbers, text such as "0,2-5", None or "all" for all."""
+
+
+def why_unread(rank: int, on_disk: Collection[int]) -> str:
+    """Return why a rank was not read: it is not selected, or not profiled.
+
+    on_disk: the ranks of the profile, selected or not.
+    """
+    return "not selected" if rank in on_disk else "not profiled"
 
 
 def _read_ids(name: str, ids: Ids) -> frozenset[int] | None:

@@ -297,4 +297,4 @@ def test_two_real_captures_of_one_program(tmp_path: Path) -> None:
     assert {row["collective"] for row in tasks.values()} == {"AllReduce"}
     assert {row["task"] for row in report.comparison.copies.to_dicts()} == {"MEMCPY_ASYNC"}
     said = " ".join(report.comparison.sentences())
-    assert "; most for rank 6 (not profiled), before for rank 5 (not profiled)." in said
+    assert "; most for rank 6 (not read), before for rank 5 (not read)." in said

@@ -111,7 +111,7 @@ def test_json_overlap(command: Command, shelf: ProfileShelf, layout: str) -> Non
     assert [(row["rank"], row["graph"], row["step"], overlap_of(row)) for row in rows] == expected
     for row in rows:
         parts = {"copies_ns", "outside_ns", "idle_ns"}
-        around = {"period_ns", "before_ns", "between_ns"}
+        around = {"period_ns", "before_ns", "between_ns", "late_ns"}
         fields = {REPORTED.get(field, field) for field in OVERLAP_FIELDS}
         renamed = {"not_overlapped_ns"}
         assert set(row) == {"rank", "graph", "step", *fields, *parts, *around, *renamed}

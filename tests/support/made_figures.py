@@ -107,6 +107,7 @@ def _steps(chance: np.random.Generator, overlap: Table, steps: int, *, phases: b
         "device_start_ns": start_ns,
         "period_ns": parts["span_ns"] + 3000,
         "before_ns": np.ma.masked_array(np.full(len(rank), 2000), np.zeros(len(rank), bool)),
+        "late_ns": np.ma.masked_array(1000 * (rank == 0), rank > 5),
         "between_ns": np.ma.masked_array(np.full(len(rank), 1000), np.zeros(len(rank), bool)),
         **{
             name: np.ma.masked_array(part, np.zeros(len(part), bool))

@@ -37,7 +37,8 @@ ON_THE_PATH = {
     "rank 5: host, 1.12 ms in enumerate(DataLoader)": Colour.IDLE,
     "rank 5: between tasks": Colour.IDLE,
     "rank 6, not profiled": Colour.WAITING,
-    "a rank that is not profiled": Colour.WAITING,
+    "rank 6, not selected": Colour.WAITING,
+    "a rank that is not known": Colour.WAITING,
     "computing 2.29 ms, host 1.05 ms": Colour.COMPUTING,
     "not profiled 1.2 ms": Colour.WAITING,
 }

@@ -35,7 +35,7 @@ from timeline.tracks.partition import (
     with_waits,
 )
 
-UNREAD = " (not profiled)"
+ON_DISK = frozenset[int]()
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Op:
     def _last(self) -> str:
         if self.last_rank == NO_ID:
             return "another rank"
-        return f"rank {self.last_rank}{'' if self.read else UNREAD}"
+        return f"rank {self.last_rank}{'' if self.read else ' (not profiled)'}"
 
 
 OPS = st.lists(
@@ -181,7 +181,7 @@ def test_pieces_are_disjoint_and_add_up_to_the_overlap_and_the_idle_causes(
     """Nothing is counted twice and nothing is missing between the first and the last."""
     overlap, strings = overlap_of(computing, copying, ops), StringPool()
     idle = None if seed is None else idle_parts(overlap.idle, strings, seed)
-    tracks = with_waits(painted(overlap, idle, strings), *waits_of(ops), UNREAD)
+    tracks = with_waits(painted(overlap, idle, strings), *waits_of(ops), ON_DISK)
     pieces = pieces_of(tracks)
     assert all(start < end for start, end, _ in pieces)
     ends = [end for _, end, _ in pieces]
@@ -213,7 +213,7 @@ def test_exposed_communication_is_what_its_ops_do_at_the_moment(
     The first part of a transfer is delayed, as long as its op waited while the device computed.
     """
     overlap, strings = overlap_of(computing, [], ops), StringPool()
-    pieces = pieces_of(with_waits(painted(overlap, None, strings), *waits_of(ops), UNREAD))
+    pieces = pieces_of(with_waits(painted(overlap, None, strings), *waits_of(ops), ON_DISK))
     drawn = {moment: name for start, end, name in pieces for moment in range(start, end)}
     exposed = moments_of(overlap.not_overlapped)
     delays = [(op.came, op.delayed, delayed_moments(op, exposed)) for op in ops if op.transfers]
@@ -245,7 +245,7 @@ def test_pieces_that_touch_and_mean_the_same_are_one() -> None:
         Op(EPOCH_NS + 4, EPOCH_NS + 12, 3, 5, read=True, transfers=True),
     ]
     overlap, strings = overlap_of([], [], ops), StringPool()
-    pieces = pieces_of(with_waits(painted(overlap, None, strings), *waits_of(ops), UNREAD))
+    pieces = pieces_of(with_waits(painted(overlap, None, strings), *waits_of(ops), ON_DISK))
     assert pieces == [
         (EPOCH_NS, EPOCH_NS + 7, "Waiting for rank 5"),
         (EPOCH_NS + 7, EPOCH_NS + 12, TRANSFER),

@@ -127,7 +127,7 @@ def _print_report(
     )
     more = report.verbose_lines() if prints.verbose else []
     beside = look_at_lines(asked.report, asked.png)
-    why = [f"See why: {report.see_why}"] if report.see_why else []
+    why = report.verdict.commands_text(report.see_why)
     say(*report.lines(verbose=prints.verbose), *more, *beside, *why, stream=words)
     if report.outputs and not (views.open or views.offline):
         say(OPEN_HINT.format(", or add --open"), stream=words)

@@ -131,7 +131,7 @@ def print_verdict(filed: FiledVerdict, prints: PrintOptions) -> None:
 
         sys.stdout.write(filed_text(filed, Display.of(sys.stdout), verbose=prints.verbose))
         if filed.see_why:
-            say("", f"See why: {filed.see_why}")
+            say("", *filed.why_lines())
 
 
 @contextlib.contextmanager

@@ -42,7 +42,7 @@ from timeline.fitting.writer import FileNotes, Kept, Written
 from timeline.keywords import ChangeKeywords, CompareKeywords, ReadingKeywords
 from timeline.options import CompareOptions, ExportOptions, ReadingOptions
 from timeline.profile import Profile
-from timeline.ranks.choose_ranks import choose_ranks
+from timeline.ranks.choose_ranks import choose_ranks, numbers_of
 from timeline.ranks.rank_work import RankRequest, merging_limit
 from timeline.ranks.read_ranks import JoinedRanks, read_ranks
 from timeline.ranks.workers import worker_pool_for
@@ -261,6 +261,7 @@ class _Comparer:
             draw=draw,
             clock=profile.reading.clock,
             questions=self._questions(ranks),
+            on_disk=numbers_of(profile.sources),
         )
         with worker_pool_for(sources, profile.reading, profile.progress) as workers:
             joined = read_ranks(sources, request, workers, profile.path)

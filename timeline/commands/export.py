@@ -43,7 +43,7 @@ from timeline.keywords import ExportKeywords
 from timeline.layers import Layer
 from timeline.options import ExportOptions, Fit, ReadingOptions
 from timeline.profile import Profile
-from timeline.ranks.choose_ranks import check_known, choose_ranks
+from timeline.ranks.choose_ranks import check_known, choose_ranks, numbers_of
 from timeline.ranks.rank_work import RankRequest, merging_limit
 from timeline.ranks.read_ranks import JoinedRanks, draw_again, draw_exact_again, read_ranks
 from timeline.ranks.workers import worker_pool_for
@@ -127,8 +127,18 @@ def _write_export(
     target = Target.of(options, timeline_name(profile.path, options.kind, selection, sources))
     form = format_of(target.path)
     check_targets(target, options, {profile.path: sources})
-    questions = _questions(asked, selection, options, len(sources))
-    request = _request(selection, options, profile.reading, target.path, len(sources), questions)
+    request = RankRequest(
+        selection,
+        profile.reading.operators,
+        DrawOptions(selection.layers_of(options.kind), options.merge_graphs),
+        options.args,
+        merging_limit(options, len(sources)),
+        len(sources),
+        target.path,
+        clock=profile.reading.clock,
+        questions=_questions(asked, selection, options, len(sources)),
+        on_disk=numbers_of(profile.sources),
+    )
     written: Written | None = None
     try:
         with worker_pool_for(sources, profile.reading, profile.progress) as workers:
@@ -190,33 +200,11 @@ def _find(
     notes: tuple[str, ...],
 ) -> _Found:
     """Find what is slow before anything is written: the file says it too."""
-    every_rank = {source.identity.rank for source in profile.sources}
-    figures = Figures.of(joined.facts, joined.waiting, joined.path, every_rank)
-    verdict = Verdict.of(figures)
-    command = see_why(profile.path, selection, options.kind, profile.reading, verdict)
-    return _Found(figures, verdict, command, notes)
-
-
-def _request(
-    selection: Selection,
-    options: ExportOptions,
-    reading: ReadingOptions,
-    target: Path,
-    ranks: int,
-    questions: Questions,
-) -> RankRequest:
-    """What is asked of each of so many ranks."""
-    return RankRequest(
-        selection,
-        reading.operators,
-        DrawOptions(selection.layers_of(options.kind), options.merge_graphs),
-        options.args,
-        merging_limit(options, ranks),
-        ranks,
-        target,
-        clock=reading.clock,
-        questions=questions,
+    figures = Figures.of(joined.facts, joined.waiting, joined.path, joined.on_disk)
+    command, verdict = see_why(
+        profile.path, selection, options.kind, profile.reading, Verdict.of(figures)
     )
+    return _Found(figures, verdict, command, notes)
 
 
 def _questions(
@@ -375,7 +363,7 @@ def _report(
                 joined.facts, joined.sources, joined.clock.moves, strict=True
             )
         ),
-        overlap=tuple(row for facts in joined.facts for row in overlap_rows(facts)),
+        overlap=tuple(overlap_rows(joined.facts, joined.waiting.waits)),
         steps=selected_steps(joined.facts),
         figures=found.figures,
         verdict=found.verdict,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,24 +21,33 @@ COMMANDS = ("compare", "show")
 
 def see_why(
     path: Path, selection: Selection, kind: Kind, reading: ReadingOptions, verdict: Verdict
-) -> str:
-    """Return the command that shows in detail a step in which the first finding is to be seen.
+) -> tuple[str, Verdict]:
+    """Return the command that shows in detail what is slow, and the verdict with more of them.
+
+    It shows a step in which the first finding is to be seen, empty if nothing is slow, and of a
+    detail; the verdict gets one for each finding, see `Verdict.commands`.
 
     All ranks that were selected are, as who waits for whom is known only where all members of a
-    group are read; without steps, only those that tell most. Empty where nothing is slow, and of a
-    detail. path: of the profile, as given.
+    group are read; without steps, only those that tell most. path: of the profile, as given.
     """
-    step = verdict.telling_step
-    if kind is not Kind.SUMMARY or (step is None and verdict.culprit is None):
-        return ""
-    words, ranks = ["tlexport", typed_path(path)], selection.ranks
-    if step is None:
+    if kind is not Kind.SUMMARY:
+        return "", verdict
+    first, ranks = verdict.telling_step, selection.ranks
+    if first is None:
         ranks = frozenset(verdict.telling_ranks) or ranks
-    if ranks is not None:
-        words += ["--ranks", spell_ids(ranks, most=len(ranks)).replace(", ", ",")]
-    if step is not None:
-        words += ["--steps", str(step)]
-    return command_line([*words, *spelled_flags(reading), "--kind", "detail"])
+
+    def command(step: int | None) -> str:
+        if step is None and verdict.culprit is None:
+            return ""
+        words = ["tlexport", typed_path(path)]
+        if ranks is not None:
+            words += ["--ranks", spell_ids(ranks, most=len(ranks)).replace(", ", ",")]
+        if step is not None:
+            words += ["--steps", str(step)]
+        return command_line([*words, *spelled_flags(reading), "--kind", "detail"])
+
+    steps = [verdict.step_of(finding) for finding in verdict.findings.found]
+    return command(first), replace(verdict, commands=tuple(map(command, steps)))
 
 
 def typed_path(path: Path) -> str:

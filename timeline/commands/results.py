@@ -8,6 +8,9 @@ import numpy as np
 
 from timeline.analysis.clocks import RankMove
 from timeline.analysis.rank_facts import RankFacts
+from timeline.analysis.waits.exposed_waiting import late_by_step
+from timeline.analysis.waits.waiting import Waits
+from timeline.columns.columns import Int64
 from timeline.encoders.formats import format_of
 from timeline.errors import spell_ids
 from timeline.figures.check_tables import check_table
@@ -17,6 +20,7 @@ from timeline.fitting.writer import Kept, Written
 from timeline.layers import LAYERS, Layer
 from timeline.ranks.read_ranks import JoinedRanks
 from timeline.ranks.warnings import said_once
+from timeline.records.not_given import NO_TIME
 from timeline.reports.check_text import check_warnings
 from timeline.reports.report_rows import (
     ExactStep,
@@ -183,8 +187,13 @@ def rank_report(
     )
 
 
-def overlap_rows(facts: RankFacts) -> Iterator[OverlapRow]:
-    """The rows of the report on how a rank spent its time: the whole, then each step."""
+def overlap_rows(ranks: Sequence[RankFacts], waits: Waits) -> Iterator[OverlapRow]:
+    """Yield the rows of the report on how each rank spent its time: the whole, then each step."""
+    for facts, late_ns in zip(ranks, late_by_step(ranks, waits), strict=True):
+        yield from _overlap_rows(facts, late_ns)
+
+
+def _overlap_rows(facts: RankFacts, late_ns: Int64) -> Iterator[OverlapRow]:
     parts, unknown = facts.free_parts, dict.fromkeys(facts.not_recorded)
     whole: dict[str, int | None] = {
         **facts.overlap_ns,
@@ -205,6 +214,8 @@ def overlap_rows(facts: RankFacts) -> Iterator[OverlapRow]:
     times_ns = (facts.step_totals.period_ns, before_ns, between_ns)
     columns.extend(values[known].tolist() for values in times_ns)
     ids = steps.graph[known].tolist(), steps.iteration[known].tolist()
-    for graph, step, *times in zip(*ids, *columns, strict=True):
+    late = np.ma.masked_equal(late_ns[known], NO_TIME).tolist()
+    for graph, step, late_by, *times in zip(*ids, late, *columns, strict=True):
         of_step = {"outside_ns": 0, **unknown, **dict(zip(names, times, strict=True))}
+        of_step["late_ns"] = late_by
         yield OverlapRow(facts.rank, graph, step, **of_step)

@@ -47,9 +47,10 @@ def find_verdict(
         source.check_open()
         asked = Questions(causes=keywords.get("causes", True))
         measured = source._measure(selection, keywords, asked)
-        verdict = Verdict.of(measured.figures)
         chosen = source._chosen(selection, keywords)
-        command = see_why(source.path, chosen, Kind.SUMMARY, source.reading, verdict)
+        command, verdict = see_why(
+            source.path, chosen, Kind.SUMMARY, source.reading, Verdict.of(measured.figures)
+        )
         notes = (*source.notes, *measured.notes)
         return FiledVerdict.of_export(
             __version__, Kind.SUMMARY.value, verdict, measured.figures, command, notes

@@ -235,7 +235,7 @@ def _waiting(comparison: Comparison, least_ns: float) -> Iterator[str]:
 
 
 def _rank(waited_for: dict[str, Any]) -> str:
-    absent = "" if waited_for["profiled"] else " (not profiled)"
+    absent = "" if waited_for["profiled"] else " (not read)"
     return f"rank {waited_for['waited_for_rank']}{absent}"
 
 

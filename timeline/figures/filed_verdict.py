@@ -22,7 +22,9 @@ from timeline.figures.verdict import Verdict
 from timeline.records.not_given import NO_ID
 from timeline.units import spell_count
 
-_TEXTS = frozenset({"call", "cause", "core", "metric", "name", "part_of", "type"}) | frozenset(
+_TEXTS = frozenset(
+    {"call", "cause", "core", "history", "metric", "name", "part_of", "type"}
+) | frozenset(
     {"class", "collective", "direction", "launched_by", "path", "phase", "shapes", "task"}
 )
 _REALS = frozenset({"share"})
@@ -35,7 +37,7 @@ _VERDICT = {
     "steps": f"rank graph? step period_ns {_EDGES} {_TIMES} waiting_ns* transfer_ns*",
     "operators": _OPERATORS,
     "collectives": _OPERATORS,
-    "stragglers": "rank caused_ns times_last shared slowest_ns",
+    "stragglers": "rank caused_ns times_last shared slowest_ns late_ns? history",
     "mean_steps": f"rank steps period_ns {_EDGES} waiting_ns? transfer_ns? {_TIMES}",
 }
 _FIGURES = {
@@ -285,8 +287,13 @@ class FiledVerdict:
         return msgspec.json.format(msgspec.json.encode(self.to_dict()))
 
     def __str__(self) -> str:
-        why = [f"See why: {self.see_why}"] if self.see_why else []
-        return "\n".join([*self.sentences, *why])
+        return "\n".join([*self.sentences, *self.why_lines()])
+
+    def why_lines(self) -> list[str]:
+        """Return the commands that show what is slow."""
+        if self.verdict is not None:
+            return list(self.verdict.commands_text(self.see_why))
+        return [f"See why: {self.see_why}"] if self.see_why else []
 
     def _repr_html_(self) -> str:
         return paragraph_html(*str(self).splitlines())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
@@ -35,6 +36,8 @@ MOST_NAMED = 8
 """More ranks, steps or runs of them are not named one by one."""
 MOST_CHARACTERS = 60
 """Names of kernels and calls are cut to so many."""
+_ALLOCATES = re.compile(r"(?:\b|@)(?:cuda|hip|musa|aclrt|rt)(?:Malloc|Free|HostAlloc|MemUnmap)")
+"""Host calls that allocate or free memory of the device, which waits for it meanwhile."""
 TIMES = 2
 """What takes so many times as long is said to, what takes less to take so many percent longer."""
 
@@ -185,6 +188,8 @@ class _Words:
         cause = finding.cause
         if cause is Cause.COMPUTING and evidence.get("computing_cause") == "frequency":
             cause = Cause.FREQUENCY
+        if cause is Cause.HOST and _ALLOCATES.search(evidence.get("call", "")):
+            cause = Cause.MEMORY
         what = _SENTENCES[finding.kind](_Told(finding, ranks, evidence, self))
         return ReportedFinding(
             finding.kind,

@@ -73,6 +73,7 @@ class Figures:
     step before to its own (see `step_periods`), which is before_ns (before its first kernel),
     span_ns and between_ns (before it begins on its host, and after its last kernel) together;
     device_start_ns and the parts of the span; preparing_ns and receive_ns (see `StepWaits`);
+    late_ns, how much later than its peers the rank came (see `late_by_step`);
     fp_bp_ns, tail_ns and interval_ns of the step trace (forward and backward, what comes behind,
     the wait for data before); tasks, how many device tasks it has, and ordinary, 1 for a step that
     the run can be judged by (see `ordinary_steps`)."""
@@ -234,7 +235,7 @@ class Figures:
         return (
             cls(
                 overlap=overlap_table(facts, ordinary),
-                steps=step_table(facts, ordinary),
+                steps=step_table(facts, waiting.waits, ordinary),
                 operators=operator_table(facts),
                 longest_ops=longest_op_table(facts),
                 waiting=waiting_table(facts, waiting.stragglers),

@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.step_trace import data_aug_bounds
+from timeline.analysis.waits.exposed_waiting import late_by_step
+from timeline.analysis.waits.waiting import Waits
 from timeline.columns.columns import Bool, Int64
 from timeline.figures.table import Table, join_tables
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
@@ -63,12 +65,13 @@ def extent_ns(overlap: Table) -> Int64:
     return np.asarray(overlap["span_ns"] - np.ma.filled(overlap["outside_ns"], 0))
 
 
-def step_table(facts: Sequence[RankFacts], ordinary: Sequence[Bool]) -> Table:
+def step_table(facts: Sequence[RankFacts], waits: Waits, ordinary: Sequence[Bool]) -> Table:
     """See `Figures.steps`; ordinary: which steps of each rank are."""
-    return join_tables(_steps(rank, its) for rank, its in zip(facts, ordinary, strict=True))
+    late = late_by_step(facts, waits)
+    return join_tables(map(_steps, facts, ordinary, late))
 
 
-def _steps(facts: RankFacts, ordinary: Bool) -> dict[str, npt.NDArray[Any]]:
+def _steps(facts: RankFacts, ordinary: Bool, late_ns: Int64) -> dict[str, npt.NDArray[Any]]:
     steps, totals = facts.steps, facts.step_totals
     measured = {
         name: np.ma.masked_array(getattr(totals, name), ~totals.known)
@@ -91,6 +94,7 @@ def _steps(facts: RankFacts, ordinary: Bool) -> dict[str, npt.NDArray[Any]]:
         "between_ns": np.ma.masked_array(period_ns - before_ns - totals.span_ns, ~totals.known),
         "preparing_ns": np.ma.masked_equal(facts.step_waits.preparing_ns, NO_TIME),
         "receive_ns": np.ma.masked_array(facts.step_waits.receive_ns, ~totals.known),
+        "late_ns": np.ma.masked_equal(late_ns, NO_TIME),
         **_phases(steps),
         "tasks": facts.recorded.tasks,
         "ordinary": ordinary.astype(np.int64),

@@ -22,7 +22,7 @@ from timeline.analysis.waits.waiting import Basis
 from timeline.columns.columns import Bool, Int64
 from timeline.figures import verdict_words as words
 from timeline.figures.advice import ABOUT_DATA, STEP_INTERVAL, STEP_INTERVAL_OF_RANKS, worst_of_each
-from timeline.figures.findings import ReportedFindings
+from timeline.figures.findings import ReportedFinding, ReportedFindings
 from timeline.figures.idle_words import idle_sentence, mean_idle
 from timeline.figures.mean_step import MeanStep, mean_steps
 from timeline.figures.parallel_tables import pipeline_sentences
@@ -34,6 +34,8 @@ from timeline.tracks.root_rows import IDLES_FOR_DATA, SLOWS_OTHERS, Highlights, 
 from timeline.units import spell_duration, spell_like, spell_share, spell_short
 
 MOST_OPERATORS = 5
+MOST_BARS = 24
+BARS = " ▁▂▃▄▅▆▇█"
 NOTABLE = 0.05
 """Ranks and steps that are longer than the median by a smaller share are alike."""
 
@@ -114,6 +116,8 @@ class Verdict:
     data_advice: tuple[str, ...] = ()
     advice: tuple[str, ...] = ()
     untimed: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    """Commands that show each finding in detail, empty for none; of no finding at first."""
 
     @classmethod
     def of(cls, figures: Figures) -> Verdict:
@@ -149,7 +153,7 @@ class Verdict:
             _step_extreme(slowest_rank_of_each_step(figures.steps, ordinary=True)),
             _longest(totals, ~communication),
             _longest(totals, communication),
-            _stragglers(figures.waiting),
+            _stragglers(figures.waiting, figures.steps),
             figures.basis,
             figures.findings,
             culprit,
@@ -214,9 +218,33 @@ class Verdict:
 
         None where there are no steps.
         """
-        for one in self.findings.found[:1]:
-            if one.steps:
-                return one.steps[0]
+        first = next(iter(self.findings.found), None)
+        return self._slowest_ordinary if first is None else self.step_of(first)
+
+    def step_of(self, finding: ReportedFinding) -> int | None:
+        """Return a step in which a finding is to be seen, None where there are no steps."""
+        return finding.steps[0] if finding.steps else self._slowest_ordinary
+
+    def commands_text(self, see_why: str) -> Iterator[str]:
+        """Yield the command that shows what is slow, and others for findings it does not show.
+
+        see_why: the first command, empty for none.
+        """
+        if see_why:
+            yield f"See why: {see_why}"
+        shown = {"", see_why}
+        for number, command in enumerate(self.commands, 1):
+            if command not in shown:
+                yield f"{number:>7}: {command}"
+            shown.add(command)
+
+    @property
+    def _every_command(self) -> tuple[str, ...]:
+        found = len(self.findings.found)
+        return (*self.commands, *("",) * found)[:found]
+
+    @property
+    def _slowest_ordinary(self) -> int | None:
         return None if self.step_extreme is None else self.step_extreme.slowest
 
     def sentences(self) -> Iterator[str]:
@@ -317,7 +345,10 @@ class Verdict:
             "stragglers": self.stragglers.to_dicts(),
             "waiting_basis": {**asdict(self.basis), "share": round(self.basis.share, 6)},
             "culprit": None if self.culprit is None else self.culprit.to_dict(),
-            "findings": [one.to_dict() for one in self.findings.found],
+            "findings": [
+                one.to_dict() | {"command": command}
+                for one, command in zip(self.findings.found, self._every_command, strict=True)
+            ],
             "replay": self.findings.to_dict(),
         }
 
@@ -475,7 +506,26 @@ def _longest(totals: Table, chosen: Bool) -> Table:
     return Table({**columns, "share": np.round(share, 6)})
 
 
-def _stragglers(waiting: Table) -> Table:
+def _stragglers(waiting: Table, steps: Table) -> Table:
+    """Return the ranks that others waited for, who cost most first, with how late they came.
+
+    history: a bar for each step, or for several, as high as the rank came late; empty if that is
+    not known. late_ns: what the highest stands for.
+    """
     caused_ns = np.ma.filled(waiting["caused_ns"], 0)
     order = np.argsort(-caused_ns, kind="stable")
-    return waiting.take(order[caused_ns[order] > 0])
+    rows = waiting.take(order[caused_ns[order] > 0])
+    bars = [_late_bars(steps, rank) for rank in rows["rank"].tolist()]
+    late_ns = np.array([most_ns for _, most_ns in bars], np.int64)
+    history = np.array([text for text, _ in bars], object)
+    return Table({**rows.columns, "late_ns": np.ma.masked_equal(late_ns, 0), "history": history})
+
+
+def _late_bars(steps: Table, rank: int) -> tuple[str, int]:
+    late_ns = np.ma.compressed(steps["late_ns"][steps["rank"] == rank]) if len(steps) else ()
+    if len(late_ns) < 2 or max(late_ns) <= 0:
+        return "", 0
+    groups = np.array_split(late_ns, min(len(late_ns), MOST_BARS))
+    bars_ns = np.maximum([group.max() for group in groups], 0)
+    levels = bars_ns * (len(BARS) - 1) // bars_ns.max()
+    return "".join(BARS[level] for level in levels), int(bars_ns.max())

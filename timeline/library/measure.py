@@ -54,7 +54,7 @@ def measure(
 
     known = read_known(path, sources, reading, progress, selection, questions)
     omissions = [omission for facts in known.facts for omission in facts.omissions]
-    figures = Figures.of(known.facts, known.waiting, known.path)
+    figures = Figures.of(known.facts, known.waiting, known.path, known.on_disk)
     return Measured(figures, _table_of(omissions), known.notes)
 
 

@@ -42,7 +42,8 @@ class TimeTables(OpenProfile):
 
         rank, graph, step, start_ns and end_ns as marked (on the clock that all ranks share);
         period_ns, from the end of the step before to its own, and in it before_ns, before the first
-        kernel, and between_ns, between steps; span_ns, computing_ns, communication_ns,
+        kernel, and between_ns, between steps; late_ns, how much later than its peers the rank came
+        to the collectives of the step (negative: sooner); span_ns, computing_ns, communication_ns,
         not_overlapped_ns and free_ns of its device work; fp_bp_ns, tail_ns and interval_ns of the
         step trace; tasks, how many device tasks it has; ordinary, 1 for a step with device tasks
         that does not warm up and is not cut by the edge of the recording. What is not known is

@@ -17,6 +17,11 @@ _LISTED = {
 """Where somebody who calls functions finds what there is."""
 
 
+def numbers_of(sources: Sequence[Source]) -> frozenset[int]:
+    """Return the numbers of the ranks of some sources."""
+    return frozenset(source.identity.rank for source in sources)
+
+
 def choose_ranks(sources: Sequence[Source], selection: Selection, path: Path) -> tuple[Source, ...]:
     """Choose the sources of the selected ranks; all where none is selected.
 

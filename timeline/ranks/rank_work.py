@@ -92,7 +92,8 @@ class RankRequest:
     at which powers its rows were merged before, and are again but in exact_ns, windows on its own
     clock; None where it is drawn for the first time. draw: whether tracks are
     wanted at all, or only facts. clock: how ranks come on one clock. questions: what facts are to
-    tell. read_ranks: all ranks that are read with this one.
+    tell. read_ranks: all ranks that are read with this one. on_disk: the ranks of the profile,
+    selected or not.
     """
 
     selection: Selection
@@ -110,6 +111,7 @@ class RankRequest:
     clock: ClockOptions = field(default_factory=ClockOptions)
     questions: Questions = field(default_factory=Questions)
     read_ranks: frozenset[int] = frozenset()
+    on_disk: frozenset[int] = frozenset()
 
     @property
     def is_first(self) -> bool:

@@ -21,7 +21,7 @@ from timeline.errors import SelectionError
 from timeline.layers import HOST_LAYERS, Layer
 from timeline.options import ClockOptions, ReadingOptions
 from timeline.progress import Progress
-from timeline.ranks.choose_ranks import check_any, check_known, choose_ranks
+from timeline.ranks.choose_ranks import check_any, check_known, choose_ranks, numbers_of
 from timeline.ranks.rank_work import (
     BYTES_OF_ELEMENT,
     RankRequest,
@@ -70,6 +70,11 @@ class JoinedRanks:
     def facts(self) -> tuple[RankFacts, ...]:
         """What is known of each rank."""
         return tuple(rank.facts for rank in self.ranks)
+
+    @property
+    def on_disk(self) -> frozenset[int]:
+        """Return the ranks of the profile, selected or not."""
+        return _on_disk(self.requests)
 
     @property
     def has_steps(self) -> bool:
@@ -124,6 +129,7 @@ def read_facts(
         draw=False,
         clock=reading.clock,
         questions=questions,
+        on_disk=numbers_of(sources),
     )
     with worker_pool_for(chosen, reading, progress) as workers:
         joined = read_ranks(chosen, request, workers, path)
@@ -188,6 +194,10 @@ def _read(
     return _joined(read, asked, drawn, clock)
 
 
+def _on_disk(requests: Sequence[RankRequest]) -> frozenset[int]:
+    return requests[0].on_disk if requests else frozenset()
+
+
 def _with_collectives_matched(drawn: Sequence[DrawnRank]) -> list[DrawnRank]:
     """Recognise the collectives that ranks have in common, as far as names do not tell."""
     matched = match_by_order([rank.facts.collectives for rank in drawn])
@@ -211,7 +221,7 @@ def _joined(
     if any(request.questions.causes for request in requests) and any(
         len(rank.path.items) for rank in facts
     ):
-        path = critical_path(facts, waiting)
+        path = replace(critical_path(facts, waiting), on_disk=_on_disk(requests))
         for place, rank in enumerate(drawn):
             drawn[place] = replace(rank, facts=replace(rank.facts, path=RankPath()))
         del facts
@@ -260,6 +270,7 @@ def _with_waiting(
     """
     if not any(request.draw for request in requests):
         return tuple(drawn)
+    from timeline.analysis.waits.exposed_waiting import Lateness, late_by_step
     from timeline.tracks.piece_args import with_piece_args
     from timeline.tracks.waiting import with_waiting
 
@@ -274,8 +285,9 @@ def _with_waiting(
         rows,
         [rank.collectives for rank in facts],
         waiting,
+        late=[*map(Lateness.of_rank, facts, late_by_step(facts, waiting.waits))],
         arrows=any(Layer.ARROWS in request.options.layers for request in requests),
-        selected=any(request.selection.ranks is not None for request in requests),
+        on_disk=_on_disk(requests),
         finish=finish,
     )
     return tuple(map(DrawnRank, facts, rows))

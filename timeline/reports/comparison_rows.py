@@ -89,7 +89,7 @@ def operator_names(operators: Table) -> list[str]:
 def waiting_names(waiting: Table) -> list[str]:
     """Whom ranks waited for."""
     return [
-        "some rank" if rank is None else f"rank {rank}{'' if profiled else ' (not profiled)'}"
+        "some rank" if rank is None else f"rank {rank}{'' if profiled else ' (not read)'}"
         for rank, profiled in zip(
             waiting["waited_for_rank"].tolist(), waiting["profiled"].tolist(), strict=True
         )

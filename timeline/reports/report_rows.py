@@ -137,7 +137,8 @@ class OverlapRow:
 
     Of a step, period_ns is the time from the end of the step before to its own, and also holds
     before_ns, before its first kernel, and between_ns, before it begins on its host and after
-    its last kernel; all three are None of a rank.
+    its last kernel; late_ns is how much later than its peers the rank came to its collectives, None
+    if that is not known. All four are None of a rank.
     """
 
     rank: int
@@ -153,6 +154,7 @@ class OverlapRow:
     period_ns: int | None = None
     before_ns: int | None = None
     between_ns: int | None = None
+    late_ns: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The row under the names of the report."""

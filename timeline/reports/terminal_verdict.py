@@ -13,7 +13,7 @@ from rich.text import Text
 
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
-from timeline.figures.verdict import Verdict
+from timeline.figures.verdict import BARS, Verdict
 from timeline.reports.terminal import (
     GAP,
     Display,
@@ -198,7 +198,10 @@ class _Blocks:
         """How often each came last, and what that cost."""
         most = 2 if self.display.narrow else None
         numbers = ["times last", "wait caused", "longest"]
+        shown = not most and self.display.holds(BARS) and any(row.get("history") for row in late)
         grid = plain_grid(self.display, [], ["rank", *numbers[:most]])
+        if shown:
+            grid.add_column("late by, step by step")
         for row in late:
             rank = "some rank" if row["rank"] is None else str(row["rank"])
             cells = [str(row["times_last"]), spell_short(row["caused_ns"])]
@@ -206,9 +209,12 @@ class _Blocks:
                 cells[0] += f" of {row['shared']}"
                 cells.append(spell_short(row["slowest_ns"]))
             else:
-                rank = f"{rank} (not profiled)"
+                rank = f"{rank} (not read)"
                 cells.append("-")
             style = _SLOW if row["rank"] is not None and row["rank"] == self._slow_rank else ""
+            if shown:
+                history = row.get("history")
+                cells.append(f"{history}  {spell_short(row['late_ns'])}" if history else "")
             grid.add_row(Text(rank, style=style), *cells[:most])
         return grid
 

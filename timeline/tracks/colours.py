@@ -53,7 +53,7 @@ _USES = (
 """What the name of a slice begins with, in small letters; what is none of it is idle."""
 MOST_NAMES = 1 << 14
 """Names whose colours are remembered."""
-_NOT_PROFILED = "not profiled"
+_UNREAD = re.compile("not (profiled|selected|known)")
 """In the name of a rank on the critical path of which is known only that others waited for it."""
 
 
@@ -75,6 +75,6 @@ def is_coloured_by_name(kind: SliceKind) -> bool:
 @lru_cache(MOST_NAMES)
 def _colour_of_use(name: str) -> Colour:
     use = _BEFORE_USE.sub("", name.lower())
-    if _NOT_PROFILED in use:
+    if _UNREAD.search(use):
         return Colour.WAITING
     return next(colour for begin, colour in _USES if use.startswith(begin))

@@ -82,6 +82,10 @@ WAITING = (
     "Time in a collective before its last rank came. Starts of ranks are compared on one clock; "
     "the report tells how well the clocks agree."
 )
+LATE = (
+    "How much later than its peers the rank came to the collectives of each step: the median of "
+    "how long ranks waited there, less how long it waited itself."
+)
 BASE_AND_NEW = (
     "How steps of two runs differ, of which the new one is moved in time so that its first step "
     "begins with that of the base. Slices tell how much longer each step took in the new run, on "

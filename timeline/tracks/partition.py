@@ -23,6 +23,7 @@ from timeline.columns.intervals import IntervalSet, open_at
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.layers import SliceKind
 from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.selection import why_unread
 from timeline.tracks import descriptions
 from timeline.tracks.model import MERGED, Coarse, Slices, Track, no_arrows
 from timeline.tracks.painter import Painter, SliceTable, names
@@ -131,7 +132,10 @@ class _Parts(ColumnTable):
 
 
 def with_waits(
-    tracks: Sequence[Track], collectives: RankCollectives, waits: Waits, unread: str
+    tracks: Sequence[Track],
+    collectives: RankCollectives,
+    waits: Waits,
+    on_disk: frozenset[int],
 ) -> list[Track]:
     """The rows of a rank, with exposed communication parted into waiting and transfer.
 
@@ -142,22 +146,27 @@ def with_waits(
 
     Args:
         waits: those of the rank.
-        unread: what is said of a rank that is waited for and not read.
+        on_disk: the ranks of the profile, selected or not.
     """
     made = list(tracks)
     for at, track in enumerate(tracks):
         content = track.content
         if isinstance(content, Slices) and is_partition(track):
-            parted = _parted(content, collectives, waits, unread)
+            parted = _parted(content, collectives, waits, on_disk)
             made[at] = replace(track, content=parted)
     return made
 
 
-def wait_labels(waits: Waits, unread: str, strings: StringPool, called: str = WAITING_FOR) -> Codes:
-    """What waits are called, by the rank that came last; unread: what is said of one not read."""
+def wait_labels(
+    waits: Waits, on_disk: frozenset[int], strings: StringPool, called: str = WAITING_FOR
+) -> Codes:
+    """Return the names of waits, by the rank that came last.
+
+    on_disk: the ranks of the profile, selected or not.
+    """
     pairs, which = distinct_pairs(waits.last_rank, waits.last_profiled.astype(np.int64))
     return strings.codes(
-        f"{called} {_rank_label(last, '' if is_read else unread)}"
+        f"{called} {_rank_label(last, '' if is_read else f' ({why_unread(last, on_disk)})')}"
         for last, is_read in pairs.tolist()
     )[which]
 
@@ -166,7 +175,9 @@ def _rank_label(last_rank: int, remark: str) -> str:
     return "another rank" if last_rank == NO_ID else f"rank {last_rank}{remark}"
 
 
-def _parted(slices: Slices, collectives: RankCollectives, waits: Waits, unread: str) -> Slices:
+def _parted(
+    slices: Slices, collectives: RankCollectives, waits: Waits, on_disk: frozenset[int]
+) -> Slices:
     ops, strings = collectives.ops, slices.strings
     is_exposed = slices.name == strings.code(EXPOSED)
     if not is_exposed.any() or not len(waits):
@@ -183,7 +194,7 @@ def _parted(slices: Slices, collectives: RankCollectives, waits: Waits, unread: 
     name = np.where(transfer.rows_at(begin_ns) >= 0, strings.code(TRANSFER), strings.code(EXPOSED))
     for cover, called in ((delayed, DELAYED_BY), (waiting, WAITING_FOR)):
         wait = cover.rows_at(begin_ns)
-        name = np.where(wait >= 0, wait_labels(waits, unread, strings, called)[wait], name)
+        name = np.where(wait >= 0, wait_labels(waits, on_disk, strings, called)[wait], name)
     goes_on = (owner[1:] == owner[:-1]) & (name[1:] == name[:-1])
     first = np.flatnonzero(np.append(True, ~goes_on))
     last = np.append(first[1:], len(owner)) - 1

@@ -14,6 +14,7 @@ from timeline.columns.group_by import group_numbers
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.layers import SliceKind
 from timeline.records.not_given import NO_ID
+from timeline.selection import why_unread
 from timeline.tracks import descriptions
 from timeline.tracks.model import Arrows, Slices, Track
 from timeline.tracks.painter import Painter, SliceTable, integers, names
@@ -51,7 +52,7 @@ def with_critical_path(tracks: Sequence[Track], path: CriticalPath) -> tuple[Tra
     for order, (rank, rows) in enumerate(found):
         # No row of the path is called like that of the rank: old viewers find rows by name alone.
         painter.add_stacked_row(
-            f"On {_named_rank(rank, is_profiled=bool(stays.profiled[rows[0]]))}",
+            f"On {_named_rank(path, rank, is_read=bool(stays.profiled[rows[0]]))}",
             root,
             order,
             replace(table, rows=rows),
@@ -69,10 +70,10 @@ def _last_arrow(track: Track) -> int:
     return int(track.content.arrows.arrow.max(initial=0))
 
 
-def _named_rank(rank: int, *, is_profiled: bool) -> str:
-    if is_profiled:
-        return f"rank {rank}"
-    return "a rank that is not profiled" if rank == NO_ID else f"rank {rank}, not profiled"
+def _named_rank(path: CriticalPath, rank: int, *, is_read: bool) -> str:
+    if rank == NO_ID:
+        return "a rank that is not known"
+    return f"rank {rank}" if is_read else f"rank {rank}, {why_unread(rank, path.on_disk)}"
 
 
 def _drawn(path: CriticalPath, strings: StringPool) -> SliceTable:
@@ -112,8 +113,10 @@ def _labels(path: CriticalPath, strings: StringPool) -> Codes:
         strict=True,
     )
     codes = strings.codes(
-        _label(_named_rank(rank, is_profiled=profiled), PathKind(kind), path.strings[code], call_ns)
-        for rank, kind, code, call_ns, profiled in one_of_each
+        _label(
+            _named_rank(path, rank, is_read=is_read), PathKind(kind), path.strings[code], call_ns
+        )
+        for rank, kind, code, call_ns, is_read in one_of_each
     )
     return codes[group]
 

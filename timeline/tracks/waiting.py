@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from timeline.analysis.waits.collectives import RankCollectives
+from timeline.analysis.waits.exposed_waiting import Lateness
 from timeline.analysis.waits.pipeline import Pairs
 from timeline.analysis.waits.waiting import Waiting, Waits
 from timeline.columns.columns import Bool, Int64
@@ -17,16 +18,15 @@ from timeline.layers import Category, Layer, SliceKind, spec_of
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Omission, OmissionCode
 from timeline.tracks import descriptions
-from timeline.tracks.model import ARROW_REASON, Arg, ArgKind, Arrows, Slices, Track
+from timeline.tracks.model import ARROW_REASON, Arg, ArgKind, Arrows, Samples, Slices, Track
 from timeline.tracks.painter import Painter, SliceTable, integers, names
 from timeline.tracks.partition import wait_labels, with_waits
 from timeline.tracks.rank_tracks import RankTracks
 
-WAITING = "Waiting"
+WAITING, LATE = "Waiting", "Late by"
 MOST_ARROWS = 2000
 """Arrows between ranks, the longest waits first: more of them would hide what they show."""
-NOT_PROFILED, NOT_SELECTED = " (not profiled)", " (not selected)"
-_ORDER = 6
+_ORDER, _ORDER_OF_LATE = 6, 7
 """Behind the rows of the overlap analysis, and of what free time consists of."""
 
 
@@ -43,8 +43,9 @@ def with_waiting(
     collectives: Sequence[RankCollectives],
     waiting: Waiting,
     *,
+    late: Sequence[Lateness] = (),
     arrows: bool,
-    selected: bool = False,
+    on_disk: frozenset[int] = frozenset(),
     finish: Callable[[int, RankTracks], RankTracks] = lambda _, rank: rank,
 ) -> None:
     """Draw into the rows of all ranks what their collectives waited for.
@@ -54,17 +55,19 @@ def with_waiting(
 
     Args:
         ranks: each is replaced when it is drawn, so that none is in memory twice.
-        selected: whether ranks are selected, so that one that is not read may be in the profile.
+        late: of each rank, or of none.
+        on_disk: the ranks of the profile, selected or not.
         finish: makes of a rank, given with its place, what is kept of it.
     """
-    unread = NOT_SELECTED if selected else NOT_PROFILED
     drawn_ops = list[_DrawnOps]()
     of_ranks = waiting.waits.by_rank(len(ranks))
     for place, (ops, waits) in enumerate(zip(collectives, of_ranks, strict=True)):
         rank = ranks[place]
         where = _drawn_ops(rank.tracks, ops)
-        tracks = _with_args(with_waits(rank.tracks, ops, waits, unread), where, waits)
-        rows = _with_row(tracks, rank.rank, ops, waits, unread)
+        tracks = _with_args(with_waits(rank.tracks, ops, waits, on_disk), where, waits)
+        rows = _with_row(tracks, rank.rank, ops, waits, on_disk)
+        if late:
+            rows = _with_late(rows, rank.rank, late[place])
         ranks[place] = finish(place, replace(rank, tracks=rows))
         if arrows:
             drawn_ops.append(where)
@@ -126,11 +129,14 @@ def _args(waits: Waits, at: Int64, count: int) -> list[Arg]:
 
 
 def _with_row(
-    tracks: list[Track], rank: int, collectives: RankCollectives, waits: Waits, unread: str
+    tracks: list[Track],
+    rank: int,
+    collectives: RankCollectives,
+    waits: Waits,
+    on_disk: frozenset[int],
 ) -> tuple[Track, ...]:
     """The tracks with a row of waits below the overlap analysis, where that is drawn."""
-    overlap = spec_of(Layer.OVERLAP).name
-    folder = next((row.id for row in tracks if row.parent is None and row.name == overlap), None)
+    folder = _overlap_folder(tracks)
     waited = waits.take(waits.waited_ns > 0)
     if folder is None or not len(waited):
         return tuple(tracks)
@@ -145,7 +151,7 @@ def _with_row(
         SliceTable(
             start_ns,
             start_ns + waited.waited_ns,
-            wait_labels(waited, unread, strings),
+            wait_labels(waited, on_disk, strings),
             SliceKind.OVERLAP,
             [
                 names("op", named),
@@ -157,6 +163,23 @@ def _with_row(
         rank,
         descriptions.WAITING,
     )
+    return tuple(painter.tracks)
+
+
+def _overlap_folder(tracks: Sequence[Track]) -> int | None:
+    overlap = spec_of(Layer.OVERLAP).name
+    return next((row.id for row in tracks if row.parent is None and row.name == overlap), None)
+
+
+def _with_late(tracks: tuple[Track, ...], rank: int, late: Lateness) -> tuple[Track, ...]:
+    """Add a counter of how late the rank came in each step, if the overlap analysis is drawn."""
+    folder = _overlap_folder(tracks)
+    if folder is None or not len(late):
+        return tracks
+    painter = Painter()
+    painter.tracks = list(tracks)
+    samples = Samples(late.start_ns, late.late_ns / 1000, "us")
+    painter.add_counter(LATE, folder, _ORDER_OF_LATE, samples, rank, descriptions.LATE)
     return tuple(painter.tracks)
 
 

@@ -413,7 +413,7 @@ SELECT
   rank,
   iif(name GLOB 'Waiting for rank *', cast_int!(substr(name, 18)), NULL)
     AS waited_for_rank,
-  name GLOB 'Waiting for rank *' AND name NOT GLOB '*(not profiled)' AS profiled,
+  name GLOB 'Waiting for rank *' AND name NOT GLOB '*(not [ps]*)' AS profiled,
   count(*) AS times,
   sum(dur) AS waited_ns,
   max(dur) AS longest_ns
@@ -487,7 +487,7 @@ WITH
     SELECT
       run,
       on_rank AS rank,
-      min(name NOT GLOB '*(not profiled)') AS profiled,
+      min(name NOT GLOB '*(not [ps]*)') AS profiled,
       count(DISTINCT rank) AS ranks_waiting,
       sum(dur) AS waited_ns,
       max(iif(place = 1, rank, NULL)) AS longest_on_rank,

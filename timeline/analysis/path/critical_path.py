@@ -123,11 +123,15 @@ class Segments(Spans):
 
 @dataclass(frozen=True)
 class CriticalPath:
-    """The critical path of each step; codes are positions in `strings`."""
+    """The critical path of each step; codes are positions in `strings`.
+
+    on_disk: the ranks of the profile, read or not.
+    """
 
     steps: PathSteps = field(default_factory=PathSteps.empty)
     segments: Segments = field(default_factory=Segments.empty)
     strings: tuple[str, ...] = ("",)
+    on_disk: frozenset[int] = frozenset()
 
     def total_ns(self) -> Int64:
         """How long the path of each step is, (steps,)."""

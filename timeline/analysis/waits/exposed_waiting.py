@@ -8,7 +8,7 @@ import numpy as np
 
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waits.waiting import Waits
-from timeline.columns.columns import ColumnTable, Int64, column
+from timeline.columns.columns import Bool, ColumnTable, Int64, column
 from timeline.columns.intervals import (
     IntervalSet,
     covered_between,
@@ -89,3 +89,71 @@ def _exposed_parts(rank: RankFacts, waits: Waits) -> tuple[IntervalSet, Interval
     waiting = intersect(union(start_ns, delayed_ns), exposed)
     transfer = intersect(union(came_ns[known], end_ns[known]), exposed)
     return exposed, waiting, subtract(transfer, waiting)
+
+
+class Lateness(ColumnTable):
+    """One row per step of a rank in which it is known how late it came, in order of time.
+
+    start_ns: of the step. late_ns: see `late_by_step`.
+    """
+
+    start_ns: Int64 = column(np.int64)
+    late_ns: Int64 = column(np.int64)
+
+    @classmethod
+    def of_rank(cls, rank: RankFacts, late_ns: Int64) -> Lateness:
+        """Return the history of one rank; late_ns: (steps,) as `late_by_step` returns it."""
+        known = np.flatnonzero(late_ns != NO_TIME)
+        begin_ns = rank.recorded.begin_ns
+        known = known[np.argsort(begin_ns[known], kind="stable")]
+        return cls(begin_ns[known], late_ns[known])
+
+
+def late_by_step(ranks: Sequence[RankFacts], waits: Waits) -> list[Int64]:
+    """Return how much later than its peers each rank comes to the collectives of each step.
+
+    That is the median of how long ranks wait in the step, less how long the rank itself does:
+    negative if it comes sooner. NO_TIME where fewer than two ranks have comparable collectives.
+
+    Returns:
+        For each rank (steps,) ns.
+    """
+    waited = list[tuple[Int64, Bool]]()
+    by_step: dict[tuple[int, int], list[int]] = {}
+    for rank, its in zip(ranks, waits.by_rank(len(ranks)), strict=True):
+        waited_ns, known = _waited_by_step(rank, its)
+        waited.append((waited_ns, known))
+        for key, time_ns in zip(_step_keys(rank, known), waited_ns[known].tolist(), strict=True):
+            by_step.setdefault(key, []).append(time_ns)
+    peers_ns = {key: int(np.median(times)) for key, times in by_step.items() if len(times) > 1}
+    late = list[Int64]()
+    for rank, (waited_ns, known) in zip(ranks, waited, strict=True):
+        late_ns = np.full(len(rank.steps), NO_TIME, np.int64)
+        late_ns[known] = [
+            peers_ns[key] - own_ns if key in peers_ns else NO_TIME
+            for key, own_ns in zip(_step_keys(rank, known), waited_ns[known].tolist(), strict=True)
+        ]
+        late.append(late_ns)
+    return late
+
+
+def _step_keys(rank: RankFacts, chosen: Bool) -> list[tuple[int, int]]:
+    """Return graph and number of some steps, which are the same on all ranks."""
+    steps = rank.steps
+    return list(zip(steps.graph[chosen].tolist(), steps.iteration[chosen].tolist(), strict=True))
+
+
+def _waited_by_step(rank: RankFacts, waits: Waits) -> tuple[Int64, Bool]:
+    """Return how long a rank waits in collectives that begin in each step, and where any does."""
+    waited_ns, count = np.zeros((2, len(rank.steps)), np.int64)
+    chosen = waits.take(rank.collectives.ops.selected[waits.row])
+    if not len(waited_ns) or not len(chosen):
+        return waited_ns, count > 0
+    begin_ns, end_ns = rank.recorded.begin_ns, rank.recorded.end_ns
+    order = np.argsort(begin_ns, kind="stable")
+    start_ns = rank.collectives.ops.start_ns[chosen.row]
+    step = order[np.maximum(np.searchsorted(begin_ns[order], start_ns, side="right") - 1, 0)]
+    inside = (start_ns >= begin_ns[step]) & (start_ns < end_ns[step])
+    np.add.at(waited_ns, step[inside], chosen.waited_ns[inside])
+    np.add.at(count, step[inside], 1)
+    return waited_ns, count > 0

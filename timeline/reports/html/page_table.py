@@ -94,7 +94,7 @@ def spell_rank(number: int | None, profiled: object) -> str:
     """A rank that need not be in the profile, or be known."""
     if number is None:
         return "another rank"
-    return f"rank {number}" if profiled else f"rank {number} (not profiled)"
+    return f"rank {number}" if profiled else f"rank {number} (not read)"
 
 
 def integer_column(title: str, values: npt.NDArray[Any]) -> Column | None:
