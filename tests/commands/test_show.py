@@ -178,7 +178,8 @@ def test_files_without_a_verdict(command: Command, profile: Profile) -> None:
         assert (outcome.code, outcome.out) == (1, "")
         return outcome.err
 
-    verdict = f'"io.tlexport.verdict":{json.dumps(facts["io.tlexport.verdict"], ensure_ascii=False)}'.encode()
+    said = json.dumps(facts["io.tlexport.verdict"], ensure_ascii=False)
+    verdict = f'"io.tlexport.verdict":{said}'.encode()
     assert verdict in content
     assert f"written by tlexport {version}, which put no verdict" in refused(
         content.replace(verdict, b'"other":0')

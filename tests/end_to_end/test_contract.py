@@ -109,7 +109,9 @@ def _exports(shelf: ProfileShelf, printed: Callable[..., Any]) -> Iterator[Any]:
     for name in DRAWN:
         profile = shelf.get(name, **ENOUGH_OPERATORS.get(name, {}))
         yield printed(profile.path, "--kind", "detail", "-o", f"{name}.pftrace")
-    yield printed(shelf.get("torch-db").path, "--limit", "10KB", "--csv", "t.csv", "-o", "l.pftrace")
+    yield printed(
+        shelf.get("torch-db").path, "--limit", "10KB", "--csv", "t.csv", "-o", "l.pftrace"
+    )
 
 
 def _comparison(shelf: ProfileShelf, printed: Callable[..., Any]) -> Any:

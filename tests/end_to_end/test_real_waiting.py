@@ -134,14 +134,14 @@ def test_gpus_wait_for_the_rank_that_came_last(path: Path, culprit: int, caused_
 
 
 def test_the_row_of_waits_names_whom(tmp_path: Path) -> None:
-    """Slices of a summary say who came last, and that it was not profiled."""
+    """Slices of a summary say who came last, and that it was not profiled, whoever is selected."""
     out = tmp_path / "t.json"
     export(TEXT, out)
     names = {event.get("name") for event in json.loads(out.read_bytes())["traceEvents"]}
     assert "Waiting for rank 5 (not profiled)" in names
     export(TEXT, out, selection=Selection(ranks=[0]), force=True)
     names = {event.get("name") for event in json.loads(out.read_bytes())["traceEvents"]}
-    assert "Waiting for rank 5 (not selected)" in names
+    assert "Waiting for rank 5 (not profiled)" in names
 
 
 # -- the profiler's own numbers --------------------------------------------------------------------

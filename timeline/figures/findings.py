@@ -154,7 +154,7 @@ def report_findings(
         reason = f"{spell_number(items)} tasks are too many to replay, choose --steps"
         return ReportedFindings(reason=reason) if items else ReportedFindings(), None
     losses = find_losses(run)
-    told = _Words([rank.rank for rank in facts], losses, path, computing, every_rank)
+    told = FindingWords([rank.rank for rank in facts], losses, path, computing, every_rank)
     reported = ReportedFindings(
         tuple(
             told.report(finding, follows=any(one.fault for one in losses.found[:place]))
@@ -168,7 +168,7 @@ def report_findings(
 
 
 @dataclass(frozen=True)
-class _Words:
+class FindingWords:
     """What findings are said with: numbers of ranks, and the tables that tell more of them."""
 
     numbers: Sequence[int]
@@ -286,7 +286,7 @@ class _Told:
     finding: Finding
     ranks: tuple[int, ...] | None
     evidence: dict[str, Any]
-    words: _Words
+    words: FindingWords
 
     @property
     def rank(self) -> str:
