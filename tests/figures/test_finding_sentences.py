@@ -84,15 +84,15 @@ def path_in(call: str) -> Table:
         ),
         (
             replace(SLOW_RANK, kind=FindingKind.SLOW_RANKS, ranks=(0, 1)),
-            "Ranks 4, 5 compute 25% longer than the other 2: ",
+            "Ranks 4-5 compute 25% longer than the other 2: ",
         ),
         (
             replace(SLOW_RANK, kind=FindingKind.SLOW_RANKS, ranks=(0, 1), cause=Cause.HOST),
-            "The hosts of ranks 4, 5 fall behind, 12.5 ms per step: ",
+            "The hosts of ranks 4-5 fall behind, 12.5 ms per step: ",
         ),
         (
             replace(ALL, kind=FindingKind.STARVED, cause=Cause.INPUT),
-            "Input-bound: all 4 ranks wait 12.5 of every 100 ms for data: ",
+            "Input-bound: all 4 ranks wait 12.5 ms of every 100 ms for data: ",
         ),
         (
             replace(SLOW_RANK, kind=FindingKind.STARVED, cause=Cause.INPUT),
@@ -108,7 +108,8 @@ def path_in(call: str) -> Table:
         ),
         (
             replace(SLOW_RANK, kind=FindingKind.PIPELINE, cause=Cause.PIPELINE, ranks=(2, 3)),
-            "Ranks 6, 7 limit the pipeline: they compute 62.5 ms per step, 50.0 ms were stages even",
+            "Ranks 6-7 limit the pipeline: they compute 62.50 ms per step, 50.00 ms were stages "
+            "even: ",
         ),
     ],
 )
@@ -134,8 +135,8 @@ def test_faults(finding: Finding, sentence: str) -> None:
         ),
         (
             replace(ALL, kind=FindingKind.EXPOSED_COMMUNICATION, basis=Basis.BOUND),
-            "Communication-bound, or waiting for ranks that are not read: without it, the run would "
-            "be at most 10% shorter.",
+            "Communication-bound, or waiting for ranks that are not read: without it, the run "
+            "would be at most 10% shorter.",
         ),
         (
             replace(ALL, kind=FindingKind.SLOW_HOSTS, cause=Cause.HOST, basis=Basis.BOUND),
@@ -167,7 +168,7 @@ def test_without_steps_nothing_is_per_step() -> None:
     assert said(host, losses).sentence.startswith("Rank 5's host falls behind, 50.0 ms: ")
     starved = replace(ALL, kind=FindingKind.STARVED, cause=Cause.INPUT)
     assert said(starved, losses).sentence.startswith(
-        "Input-bound: all 4 ranks wait 50 of 400 ms for data: "
+        "Input-bound: all 4 ranks wait 50.0 ms of 400 ms for data: "
     )
 
 
