@@ -70,7 +70,7 @@ def path_in(call: str) -> Table:
             replace(SLOW_RANK, took_ns=600 * MS, less_ns=400 * MS),
             "Rank 5 computes 3.0 times as long",
         ),
-        (replace(SLOW_RANK, steps=(2, 4)), "Rank 5 computes 25% longer in steps 2, 4: "),
+        (replace(SLOW_RANK, steps=(1, 3)), "Rank 5 computes 25% longer in steps 1, 3: "),
         (replace(SLOW_RANK, steps=(3,)), "Rank 5 computes 25% longer in step 3: "),
         (replace(SLOW_RANK, cause=Cause.HOST), "Rank 5's host falls behind, 12.5 ms per step: "),
         (replace(SLOW_RANK, cause=Cause.UNKNOWN), "Rank 5 takes 12.5 ms per step longer: "),
@@ -159,6 +159,18 @@ def test_slow_steps_say_how_much_longer_they_take() -> None:
     reported = said(odd, losses, ranks=(4,))
     assert reported.sentence.startswith("Step 3 takes 11 times as long (computing): ")
     assert reported.evidence["step_ns"] == 1100 * MS
+
+
+def test_what_stays_slow_is_said_to_begin() -> None:
+    """If the last steps, and more than one, are slower."""
+    losses = replace(LOSSES, step_times_ns=(100 * MS, 100 * MS, 135 * MS, 135 * MS))
+    slower = replace(ALL, kind=FindingKind.SLOW_STEPS, steps=(3, 4))
+    assert said(slower, losses).sentence.startswith(
+        "From step 3 on, steps take 35% longer (all ranks compute longer): "
+    )
+    assert said(replace(SLOW_RANK, steps=(3, 4))).sentence.startswith(
+        "Rank 5 computes 25% longer from step 3 on: "
+    )
 
 
 def test_without_steps_nothing_is_per_step() -> None:

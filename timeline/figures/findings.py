@@ -307,7 +307,15 @@ class _Told:
         steps = self.finding.steps
         if steps is None:
             return ""
+        if self.is_from_then_on:
+            return f" from step {steps[0]} on"
         return f" in step{'s' if len(steps) > 1 else ''} {_listed(steps)}"
+
+    @property
+    def is_from_then_on(self) -> bool:
+        """Whether the steps concerned are the last ones, and several."""
+        steps = self.finding.steps or ()
+        return len(steps) > 1 and steps == self.words.losses.step_numbers[-len(steps) :]
 
     @property
     def per_step(self) -> str:
@@ -387,6 +395,8 @@ def _slow_steps(told: _Told) -> str:
         Cause.INPUT: "data come late",
         Cause.HOST: f"the host is busy{told.in_call}",
     }.get(told.finding.cause, f"host and device take longer{told.in_call}")
+    if told.is_from_then_on:
+        return f"From step {steps[0]} on, steps take {longer} ({why})"
     step = "Step" if len(steps) == 1 else "Steps"
     return f"{step} {_listed(steps)} {takes} {longer} ({why})"
 

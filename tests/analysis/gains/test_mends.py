@@ -261,3 +261,17 @@ def test_odd_values_are_few_and_far_above_the_others(values: list[int]) -> None:
 def test_which_values_are_odd(values: list[int], odd: list[int]) -> None:
     """The upper of two groups that lie far apart; neither two values nor the rule are odd."""
     assert np.flatnonzero(split_odd(np.array(values))).tolist() == odd
+
+
+@pytest.mark.parametrize(
+    ("values", "odd"),
+    [
+        ([100, 101, 102, 200, 201, 202, 203], [3, 4, 5, 6]),
+        ([100, 101, 200, 201, 202], []),
+        ([200, 100, 101, 102, 200, 201, 202], []),
+        ([100, 101, 200, 102], [2]),
+    ],
+)
+def test_steps_may_be_slower_from_one_on(values: list[int], odd: list[int]) -> None:
+    """Even if they are more, as long as enough came before them."""
+    assert np.flatnonzero(split_odd(np.array(values), in_order=True)).tolist() == odd

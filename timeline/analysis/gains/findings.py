@@ -358,7 +358,7 @@ def _faults(run: Run, mends: Mends) -> Iterator[_Candidate]:
         yield from _of_stages(run, mends)
     yield from _of_absent(mends)
     yield from _of_links(run, mends)
-    odd_steps = split_odd(run.step_times_ns)
+    odd_steps = split_odd(run.step_times_ns, in_order=True)
     if odd_steps.any():
         odd = np.append(odd_steps, False)[parts.step]
         yield from _of_steps(run, mends, odd, tuple(run.step_numbers[odd_steps].tolist()))
@@ -399,7 +399,7 @@ def _of_ranks(run: Run, mends: Mends) -> Iterator[_Candidate]:
                 continue
             by_step = np.zeros(len(run.step_numbers) + 1, np.int64)
             np.add.at(by_step, step[rows], its_ns)
-            odd = split_odd(by_step[:-1])
+            odd = split_odd(by_step[:-1], in_order=True)
             numbers = tuple(run.step_numbers[odd].tolist())
             in_odd_ns = np.where(np.append(odd, False)[step[rows]], its_ns, 0)
             yield from _candidates(kind, (rank,), numbers, cause, in_odd_ns, rows.start)

@@ -32,6 +32,8 @@ LEAST_GAP = 0.1
 """Two groups of steps or ranks lie apart by so much of the shorter ones."""
 SPREADS = 5
 """And by so many times the spread inside the groups."""
+LEAST_BEFORE = 3
+"""Steps before those that are slower from then on, if these are more."""
 
 
 class Part(enum.IntEnum):
@@ -192,11 +194,14 @@ class Mends:
         return first_ns, second_ns
 
 
-def split_odd(values: Int64) -> Bool:
+def split_odd(values: Int64, *, in_order: bool = False) -> Bool:
     """Return which values lie far above the others, (n,): none, or the upper of two groups.
 
     The groups lie apart at the largest gap of the values in order, by more than LEAST_GAP of the
-    lower ones and SPREADS times the spread inside the groups. The upper one is no larger.
+    lower ones and SPREADS times the spread inside the groups. The upper one is not larger, unless
+    it is all that follows on LEAST_BEFORE values or more.
+
+    in_order: whether the values are of steps, in their order.
     """
     order = np.sort(values)
     none = np.zeros(len(values), np.bool_)
@@ -207,10 +212,11 @@ def split_odd(values: Int64) -> Bool:
     lower, upper = order[: at + 1], order[at + 1 :]
     spread = max(float(lower.std()), float(upper.std()))
     usual = max(float(np.median(lower)), 1.0)
-    if gaps[at] <= LEAST_GAP * usual or gaps[at] <= SPREADS * spread or len(upper) > len(lower):
+    if gaps[at] <= LEAST_GAP * usual or gaps[at] <= SPREADS * spread:
         return none
-    upper_ones: Bool = values > lower[-1]
-    return upper_ones
+    odd: Bool = values > lower[-1]
+    goes_on = in_order and len(lower) >= LEAST_BEFORE and not odd[: len(lower)].any()
+    return odd if goes_on or len(upper) <= len(lower) else none
 
 
 def _parts(
