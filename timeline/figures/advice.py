@@ -70,14 +70,14 @@ class Advice:
 
 
 def advice_table(advice: Iterable[Advice]) -> Table:
-    """A row per piece of advice, the worst first, with the columns of the report."""
+    """Return a row per piece of advice, the worst first, with the columns of the report."""
     return Table.of_rows(_COLUMNS, [astuple(one)[: len(_COLUMNS)] for one in _sorted(advice)])
 
 
 def worst_of_each(advice: Iterable[Advice], rank: int | None = None) -> Iterator[Advice]:
-    """What a verdict tells: of each subject the worst, the worst subject first.
+    """Return the worst advice on each subject, as a verdict reports it, the worst subject first.
 
-    rank: of what there is about this one, that is told.
+    rank: where several ranks share a subject, the one to report.
     """
     told: dict[str, Advice] = {}
     for one in worst_first(advice):
@@ -88,7 +88,7 @@ def worst_of_each(advice: Iterable[Advice], rank: int | None = None) -> Iterator
 
 
 def worst_first(advice: Iterable[Advice]) -> list[Advice]:
-    """All that is told to people, the worst first."""
+    """Return the advice that is shown to people, the worst first."""
     return [one for one in _sorted(advice) if one.severity > NEVER_TOLD]
 
 
@@ -119,7 +119,7 @@ Row = dict[str, Any]
 def data_advice(
     preparation: Table, queues: Table, pipeline: Table, step_trace: Table
 ) -> Iterator[Advice]:
-    """Advice on data processing, sending, the operation of the pipeline, processors, intervals.
+    """Return advice on data processing, sending, pipeline operations, processors and intervals.
 
     Args:
         preparation, queues, pipeline: see `data_tables`.
@@ -184,10 +184,10 @@ def _sending(rank: int, host: Row, device: Row) -> Advice:
 
 
 def _shares(operations: list[Row]) -> Iterator[tuple[Row, float]]:
-    """Operations that limit their pipeline, each with the number that is beyond its threshold.
+    """Yield the operations that limit their pipeline, with the share beyond its threshold.
 
-    Of one with a fuller input that is by how much it is fuller, of the root that takes too little
-    how full the least full queue before it is, else how full its own queue is.
+    The share is how much fuller the input queue is; for a root that takes too little, how full the
+    emptiest queue before it is; otherwise how full the operation's own queue is.
     """
     use = {row["op"]: row["usage"] or 0.0 for row in operations}
     for one in operations:
@@ -203,7 +203,7 @@ def _shares(operations: list[Row]) -> Iterator[tuple[Row, float]]:
 
 
 def _worst(found: tuple[Row, float]) -> tuple[bool, float]:
-    """Those whose inputs are there come first, by how much fuller they are, then empty sources."""
+    """Order operations: those whose inputs are there, by how much fuller they are, then sources."""
     one, share = found
     is_fuller = one["bottleneck"] == Limit.FULLER_INPUT.value
     return not is_fuller, -share if is_fuller else share
@@ -223,7 +223,7 @@ def _operation(one: Row, share: float, severity: float, text: str) -> Advice:
 
 
 def _operation_text(one: Row, *, is_known: bool, several: bool) -> str:
-    """Which operation it is likely; is_known: whether it is said before that data is late."""
+    """Return the sentence on the likely operation; is_known: data are already said to be late."""
     rank, fills = one["rank"], ""
     if one["usage"] is not None:
         fills = f", which fills {one['usage']:.0%} of its queue"
@@ -246,7 +246,7 @@ def _processors(rank: int, busy: float) -> Advice:
 
 
 def mean_intervals(step_trace: Table) -> list[Row]:
-    """The mean row of the step trace of each rank and graph: the file's where there is one."""
+    """Return the mean step trace of each rank and graph: the row of the file where it has one."""
     if not len(step_trace):
         return []
     found: dict[tuple[int, int | None], Row] = {}
@@ -285,7 +285,7 @@ _PIPELINE = "pipeline-parallel"
 def cluster_advice(
     step_trace: Table, flops: Table, links: Table, parallel: Table, parallel_times: Table
 ) -> Iterator[Advice]:
-    """Advice on step intervals and FLOP/s of ranks, links, communication, and work of stages.
+    """Return advice on step intervals and FLOP/s of ranks, links, communication and stages.
 
     Args:
         step_trace, flops, parallel, parallel_times: see the functions that make them.
@@ -299,7 +299,7 @@ def cluster_advice(
 
 
 def mean_rows(table: Table) -> list[Row]:
-    """The mean step of each rank: that of the file, else that of its steps, or its only step.
+    """Return the mean step of each rank: the row of the file, else of its steps, or its only step.
 
     table: rows with the columns rank, step and of.
     """
@@ -315,7 +315,7 @@ def mean_rows(table: Table) -> list[Row]:
 
 
 def _means_and_only_steps(table: Table) -> Bool:
-    """Which rows are means, or the only step of their rank; there may be millions of others."""
+    """Return which rows are means, or the only step of their rank; there may be millions."""
     if not len(table):
         return np.zeros(0, np.bool_)
     is_step = table["of"] == None  # noqa: E711 - row by row
@@ -326,9 +326,9 @@ def _means_and_only_steps(table: Table) -> Bool:
 
 
 def _furthest(values: Sequence[float], *, above: bool) -> Iterator[tuple[int, float, float]]:
-    """The value of its kind furthest above, or below, their mean: position, share, mean.
+    """Return the value furthest above, or below, the mean of its kind: position, share, mean.
 
-    The first of equal ones; nothing where none is beyond `FROM_MEAN`.
+    The first of equal values; None if none is beyond `FROM_MEAN`.
     """
     mean = sum(values) / max(len(values), 1)
     if mean <= 0:
@@ -358,7 +358,7 @@ def _step_intervals(step_trace: Table) -> Iterator[Advice]:
 
 
 def _of_ranks(flops: Table, name: str) -> dict[int, float]:
-    """A number of each rank as a whole; of cube and vector together where they are told apart."""
+    """Return one number for each rank; cube and vector together where files separate them."""
     apart: dict[int, dict[str, float]] = {}
     for row in flops.to_dicts():
         if row["level"] == "rank" and row[name] is not None:
@@ -427,7 +427,7 @@ def _slow_link(kind: str, row: Row, share: float, mean: float) -> Advice:
 
 
 def _communication(parallel: Table, parallel_times: Table) -> Iterator[Advice]:
-    """How much ranks communicate without computing: of pipelines between and within stages."""
+    """Yield advice on communication without computing: of pipelines, between and within stages."""
     split = next(iter(parallel.to_dicts()), {"mode": None, "stages": None})
     rows = [
         row
@@ -467,14 +467,14 @@ def _told(about: str, share: float, text: str, stage: int | None = None) -> Iter
 
 
 def _share(rows: Sequence[Row], name: str) -> float:
-    """A part of all computing and communication of ranks that tell it."""
+    """Return a part as a share of all computing and communication of the ranks that record both."""
     known = [row for row in rows if row[name] is not None]
     whole_ns = sum(row["computing_ns"] + row["communication_alone_ns"] for row in known)
     return float(sum(row[name] for row in known) / whole_ns) if whole_ns > 0 else 0.0
 
 
 def _stage_work(flops: Table, parallel: Table) -> Iterator[Advice]:
-    """The stage whose ranks compute most, if much more than those of others."""
+    """Yield the stage whose ranks compute most, if that is much more than in the others."""
     stages: dict[int, list[float]] = {}
     for rank, flop in _of_ranks(flops, "flop").items():
         stage = stage_of(rank, parallel)

@@ -43,7 +43,7 @@ def _checks(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
 
 
 def _compared(checks: RankChecks) -> Iterator[str]:
-    """What each number is."""
+    """Return the name of each compared number."""
     rows = checks.rows
     columns = (rows.measure, rows.step, rows.name, rows.numbers)
     for measure, step, name, numbers in zip(*(column.tolist() for column in columns), strict=True):

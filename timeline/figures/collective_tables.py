@@ -100,7 +100,7 @@ def _noted(
 
 
 def _filed_collectives(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
-    """The sums of hccl_raw, which tells no moments and no sizes of single ops."""
+    """Return the sums of hccl_raw, which has neither times nor sizes of single ops."""
     sums = facts.profiler_tables.of(CollectiveSums)
     kinds = group_by(len(sums), [sums.kind])
     names = [facts.profiler_tables.strings[code] for code in sums.kind[kinds.first].tolist()]
@@ -121,7 +121,7 @@ def _filed_collectives(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
 
 
 def kind_names(facts: RankFacts, rows: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
-    """What each op does; its name where that does not tell."""
+    """Return the kind of each op, or its name where the kind is not known."""
     ops = facts.collectives.ops
     kinds = np.array([*KINDS, ""], object)[ops.kind[rows]]
     names = np.array(facts.collectives.strings, object)[ops.name[rows]]
@@ -129,7 +129,7 @@ def kind_names(facts: RankFacts, rows: npt.NDArray[np.intp]) -> npt.NDArray[Any]
 
 
 def group_table(collectives: Table) -> Table:
-    """The rows of a table of collectives summed over kinds: a row per rank and group."""
+    """Sum the rows of a table of collectives over kinds: a row per rank and group."""
     if not len(collectives):
         return Table(
             {name: collectives[name] for name in _OF_GROUPS if name in collectives.columns}
@@ -202,7 +202,7 @@ BANDWIDTH: Mapping[str, type] = {
 
 
 def bandwidth_table(links: Table) -> Table:
-    """A row per kind of link that moved data between ranks, the one that took longest first.
+    """Return a row per kind of link that moved data between ranks, the longest first.
 
     links: how many there are, by their ends and group; bandwidth_gb_s: all of their data by all of
     their time; slowest_gb_s and fastest_gb_s: of a single one; reference_gb_s: see there.
@@ -246,5 +246,5 @@ def bandwidth_table(links: Table) -> Table:
 
 
 def reference_gb_s(kind: str, fastest_gb_s: float) -> float:
-    """What links of a kind are held against: what such links reach, else the best of the run."""
+    """Return the bandwidth to compare links of a kind with: a known peak, else the run's best."""
     return REFERENCE_GB_S.get(kind.upper(), fastest_gb_s)

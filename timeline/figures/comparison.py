@@ -52,7 +52,7 @@ LEAST_STEPS = 5
 
 @dataclass(frozen=True)
 class Gate:
-    """Whether the median step became longer by more than a limit.
+    """A check that the median step did not become longer by more than a limit.
 
     limit: the share that is allowed. ratio: the median step of the new run as a multiple of that of
     the base, None where a run holds nothing. separated: whether the quartiles of the new run lie
@@ -99,7 +99,7 @@ class Gate:
 
     @property
     def warning(self) -> str:
-        """What has to be known of what it stands on; empty where nothing has."""
+        """Return what to know about the basis of the judgement, empty if there is nothing."""
         if self.ratio is None:
             return "the gate is open: a run holds nothing that it could judge."
         if not self.base_steps:
@@ -113,7 +113,7 @@ class Gate:
         return ""
 
     def sentence(self) -> str:
-        """The judgement, for people."""
+        """Return the judgement as a sentence."""
         limit = f"{100 * self.limit:g}%"
         if self.ratio is None:
             return f"Gate of {limit}: a run holds nothing that it could judge."
@@ -124,7 +124,7 @@ class Gate:
 
     @property
     def _pardon(self) -> str:
-        """What lets it pass though the median step is longer than allowed."""
+        """Return why the gate passes though the median step is longer than allowed."""
         if self.failed or self.ratio is None or self.ratio <= 1 + self.limit:
             return ""
         if self.separated is None:
@@ -132,7 +132,7 @@ class Gate:
         return ", but the quartiles of both runs overlap"
 
     def to_dict(self) -> dict[str, Any]:
-        """The gate as plain values."""
+        """Return the gate as plain values."""
         return {
             "limit": self.limit,
             "ratio": None if self.ratio is None else round(self.ratio, 6),
@@ -311,20 +311,20 @@ class Comparison:
 
     @property
     def whole(self) -> dict[str, Any]:
-        """The row of the whole in `parts`."""
+        """Return the row of the whole in `parts`."""
         return next(row for row in self.parts.to_dicts() if row["metric"] == WHOLE)
 
     @property
     def parts(self) -> Table:
-        """The whole, its parts, and the parts of those: `overall` without classes of work."""
+        """Return the whole, its parts, and their parts: `overall` without classes of work."""
         return select_parts(self.overall)
 
     def sentences(self) -> Iterator[str]:
-        """What changed, for people: causes first, by size, then what explains them."""
+        """Return what changed: causes first, by size, then what explains them."""
         return sentences_of(self)
 
     def all_operators(self) -> Table:
-        """Operators and collectives in one table, whose column `what` tells them apart."""
+        """Return operators and collectives in one table, told apart by the column `what`."""
         tables = (self.operators, self.collectives)
         whats = [
             np.full(len(table), what, object)
@@ -336,7 +336,7 @@ class Comparison:
         return Table({"what": np.concatenate(whats), **columns})
 
     def to_dict(self) -> dict[str, Any]:
-        """The comparison as plain values."""
+        """Return the comparison as plain values."""
         tables = {one.name: getattr(self, one.name) for one in fields(self)}
         return {
             "per_step": self.per_step,
@@ -352,7 +352,7 @@ def _rank_causes(
     *,
     causes_alike: bool,
 ) -> Table:
-    """What changed on the rank that most of the change in waiting is due to; none without one."""
+    """Return what changed on the rank to which most of the change in waiting is due, if any."""
     rank = most_waited_for(waiting)
     if rank is None or not all(rank in steps_of_rank for steps_of_rank in counts):
         return Table({})
@@ -367,7 +367,7 @@ def _rank_causes(
 
 
 def most_waited_for(waiting: Table) -> int | None:
-    """The rank by which more than half of all waiting changed, in the same direction."""
+    """Return the rank by which more than half of all waiting changed, in the same direction."""
     known = [row for row in waiting.to_dicts() if row["waited_for_rank"] is not None]
     most = max(known, key=lambda row: abs(row["delta_ns"]), default=None)
     all_ns = int(waiting["delta_ns"].sum()) if len(waiting) else 0
@@ -402,25 +402,25 @@ def _frequencies(sides: tuple[Figures, Figures]) -> Table:
 
 
 def _used(figures: Figures) -> Table:
-    """The overlap of the ranks that did anything."""
+    """Return the overlap of the ranks that did anything."""
     return figures.overlap.take(figures.overlap["span_ns"] > 0)
 
 
 def _step_counts(figures: Figures) -> dict[int, int]:
-    """How many steps of each rank hold device work."""
+    """Return how many steps of each rank hold device work."""
     ranks_of_steps = figures.steps["rank"][~np.ma.getmaskarray(figures.steps["span_ns"])]
     ranks, counts = np.unique(ranks_of_steps, return_counts=True)
     return dict(zip(ranks.tolist(), counts.tolist(), strict=True))
 
 
 def _has_steps(figures: Figures) -> bool:
-    """Whether each rank that did anything has steps."""
+    """Return whether each rank that did anything has steps."""
     used = set(_used(figures)["rank"].tolist())
     return bool(used) and used <= _step_counts(figures).keys()
 
 
 def _counts(figures: Figures, *, per_step: bool) -> dict[int, int]:
-    """By what the times of each rank that did anything are divided."""
+    """Return the divisor of the times of each rank that did anything."""
     ranks = _used(figures)["rank"].tolist()
     counts = _step_counts(figures) if per_step else dict.fromkeys(ranks, 1)
     return {rank: counts[rank] for rank in ranks}
@@ -433,7 +433,7 @@ def _share(counts: dict[int, int]) -> float:
 def _run_operators(
     figures: Figures, share: float, communication: int, *, vector_known: bool
 ) -> RunOperators:
-    """The operators, or the collectives, of one run; HCCL's names only count: they are no names."""
+    """Return the operators, or the collectives, of one run; names from HCCL are only counters."""
     chosen = figures.operators["communication"] == communication
     table = figures.operators.take(chosen)
     classes = None
@@ -489,7 +489,7 @@ def _rank_times(figures: Figures, counts: dict[int, int]) -> dict[int, int]:
 
 
 def _left_out(modules: Table) -> Iterator[str]:
-    """How many modules a comparison has no room for."""
+    """Return how many modules a comparison has no room for."""
     if len(modules) > MOST_MODULES:
         yield (
             f"of {spell_count(len(modules), 'row')} of modules, the {MOST_MODULES} that changed "
@@ -498,7 +498,7 @@ def _left_out(modules: Table) -> Iterator[str]:
 
 
 def _warnings(sides: tuple[Figures, Figures], counts: list[dict[int, int]]) -> Iterator[str]:
-    """In what the runs do not match, so that people know what is compared with what."""
+    """Yield how the runs do not match, so that people know what is compared."""
     ranks = [set(steps_of_rank) for steps_of_rank in counts]
     for run, of_run, other in zip(_RUNS, ranks, reversed(ranks), strict=True):
         if not of_run:

@@ -39,7 +39,7 @@ LEAST_OF_CAUSE = 0.1
 
 
 def sentences_of(comparison: Comparison) -> Iterator[str]:
-    """The sentences, the most telling first; none where a run holds nothing."""
+    """Return the sentences, the most important first; none if a run holds nothing."""
     whole = comparison.whole
     base_ns, new_ns, delta_ns = whole["base_ns"], whole["new_ns"], whole["delta_ns"]
     if not base_ns or not new_ns:
@@ -63,7 +63,7 @@ def sentences_of(comparison: Comparison) -> Iterator[str]:
 
 
 def _mean(comparison: Comparison) -> str:
-    """Of what times are the mean."""
+    """Return the times that a mean is of."""
     counts = [(*comparison.ranks_of_runs, "rank")]
     if comparison.per_step and len(comparison.base_steps_ns):
         steps = len(comparison.base_steps_ns), len(comparison.new_steps_ns)
@@ -85,7 +85,7 @@ def _unchanged(what: str, base_ns: int, new_ns: int) -> str:
 
 
 def cause_label(cause: str, part_of: str) -> str:
-    """What a cause is called away from the table that shows what it is part of.
+    """Return the name of a cause outside the table that shows what it is part of.
 
     >>> cause_label("launch calls", "idle")
     'idle (launch calls)'
@@ -98,7 +98,7 @@ def cause_label(cause: str, part_of: str) -> str:
 
 
 def _spell_cause(row: dict[str, Any], waited_for: str = "") -> str:
-    """A cause with how much it changed; waited_for: whom exposed waiting is for, if it is one."""
+    """Format a cause and its change; waited_for: whom a change of exposed waiting is for."""
     label, base_ns, delta_ns = _label(row), row["base_ns"], row["delta_ns"]
     if row["part_of"] == EXPOSED and row["cause"] == EXPOSED_WAITING:
         label += waited_for
@@ -112,20 +112,20 @@ def _spell_cause(row: dict[str, Any], waited_for: str = "") -> str:
 
 
 def _label(row: dict[str, Any]) -> str:
-    """What a cause is called in a sentence."""
+    """Return the name of a cause in a sentence."""
     if row["cause"] == AT_ONCE:
         return f"{'less' if row['delta_ns'] > 0 else 'more'} {AT_ONCE}"
     return cause_label(row["cause"], row["part_of"])
 
 
 def _waited_for(comparison: Comparison) -> str:
-    """Whom waiting changed for, where that is one rank."""
+    """Return the one rank for which waiting changed, if there is one."""
     known = comparison.rank_causes
     return f" for rank {known['rank'][0]}" if len(known) else ""
 
 
 def spell_signed(time_ns: int) -> str:
-    """A change in at most eight characters, with its sign.
+    """Format a change with its sign in at most eight characters.
 
     >>> spell_signed(189_277), spell_signed(-33_310)
     ('+189 us', '-33.3 us')
@@ -134,7 +134,7 @@ def spell_signed(time_ns: int) -> str:
 
 
 def spell_change(base_ns: int, new_ns: int) -> str:
-    """A change as a share, and in time.
+    """Format a change as a share and as a time.
 
     >>> spell_change(3_303_000, 3_492_000)
     '+5.7% (+189 us)'
@@ -143,7 +143,7 @@ def spell_change(base_ns: int, new_ns: int) -> str:
 
 
 def _explain(comparison: Comparison, cause: dict[str, Any]) -> Iterator[str]:
-    """What a change of one cause is made of: operators, collectives, copies."""
+    """Return the operators, collectives and copies that make up the change of one cause."""
     label, delta_ns = cause_label(cause["cause"], cause["part_of"]), cause["delta_ns"]
     if cause["part_of"] == EXPOSED and cause["cause"] == EXPOSED_WAITING:
         return
@@ -170,7 +170,7 @@ def _explain(comparison: Comparison, cause: dict[str, Any]) -> Iterator[str]:
 
 
 def _launchers(comparison: Comparison, causes: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Who launched what computes longer, or less, where computing is a cause."""
+    """Return which launches compute longer, or less, where computing is a cause."""
     changed_ns = sum(row["delta_ns"] for row in causes if row["part_of"] == COMPUTING)
     table = comparison.launchers
     if not changed_ns or not len(table):
@@ -188,7 +188,7 @@ def _launcher(row: dict[str, Any]) -> str:
 
 
 def _alike(table: Table, delta_ns: int) -> list[dict[str, Any]]:
-    """The rows that changed most in the direction of their whole, as far as they explain it."""
+    """Return the rows that changed most in the direction of the whole, until they explain it."""
     if not len(table):
         return []
     towards = table["delta_ns"] * (1 if delta_ns > 0 else -1)
@@ -197,7 +197,7 @@ def _alike(table: Table, delta_ns: int) -> list[dict[str, Any]]:
 
 
 def _names(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """What each row is of; shapes too, where the others of a name would read the same."""
+    """Return the name of each row; with shapes where names alone would read the same."""
     labels = [
         row["task"]
         if "task" in row
@@ -214,7 +214,7 @@ def _names(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _waiting(comparison: Comparison, least_ns: float) -> Iterator[str]:
-    """How much longer ranks wait for others, and for whom."""
+    """Yield how much longer ranks wait for others, and for whom."""
     rows = {row["metric"]: row for row in comparison.parts.to_dicts()}
     waiting = rows.get(WAITING)
     if waiting is None or abs(waiting["delta_ns"] or 0) < least_ns:
@@ -240,7 +240,7 @@ def _rank(waited_for: dict[str, Any]) -> str:
 
 
 def _of_rank(comparison: Comparison, least_ns: float) -> Iterator[str]:
-    """What changed on the rank for which others wait longer, or less."""
+    """Yield what changed on the rank for which others wait longer, or less."""
     own = [row for row in comparison.rank_causes.to_dicts() if abs(row["delta_ns"]) >= least_ns]
     if own:
         causes = ", ".join(map(_spell_cause, own[:MOST_CAUSES]))
@@ -248,7 +248,7 @@ def _of_rank(comparison: Comparison, least_ns: float) -> Iterator[str]:
 
 
 def _frequencies(comparison: Comparison) -> Iterator[str]:
-    """AI cores that run notably faster or slower than before, which changes all that computes."""
+    """Yield AI cores that run notably faster or slower than before, which changes all computing."""
     rows = [
         row
         for row in comparison.frequencies.to_dicts()

@@ -75,7 +75,7 @@ _QUEUES = {Queue.HOST: "host", Queue.DEVICE: "device", Queue.TO_DEVICE: "to devi
 
 
 class Bottleneck(str, enum.Enum):
-    """What limits the preparation of data; programs may rely on the values."""
+    """The bottlenecks of data preparation; programs may rely on the values."""
 
     PROCESSING = "processing"
     SENDING = "sending"
@@ -91,7 +91,7 @@ class Limit(str, enum.Enum):
 
 
 def data_preparation_table(facts: Sequence[RankFacts]) -> Table:
-    """A row per rank of which anything is known: what limits the preparation of its data.
+    """Return a row per rank with data: what limits the preparation of its data.
 
     bottleneck: processing, sending or none, not given without a host queue. empty_share: the share
     of batches that found the host queue empty. operations: the ids of those that limit the
@@ -102,7 +102,7 @@ def data_preparation_table(facts: Sequence[RankFacts]) -> Table:
 
 
 def data_queue_table(facts: Sequence[RankFacts]) -> Table:
-    """A row per rank and queue: host, device, or to device.
+    """Return a row per rank and queue: host, device, or to device.
 
     records: batches; empty, full: how many of them found it so; capacity: in batches; get_ns,
     push_ns, total_ns: means of a batch. Of the device queue, total_ns is how long the operator took
@@ -119,7 +119,7 @@ def data_queue_table(facts: Sequence[RankFacts]) -> Table:
 
 
 def data_pipeline_table(facts: Sequence[RankFacts]) -> Table:
-    """A row per rank and operation of the pipeline that has a queue; the root, the first, always.
+    """Return a row per rank and pipeline operation with a queue, and always the root, the first.
 
     parent, children: ids; operations without a queue are passed over. samples, capacity, mean_size,
     usage (mean_size / capacity), empty_share: of its queue, not given where it has none. cpu_user,
@@ -130,7 +130,7 @@ def data_pipeline_table(facts: Sequence[RankFacts]) -> Table:
 
 
 def data_curve_table(facts: Sequence[RankFacts]) -> Table:
-    """A row per rank, queue and run of batches: its first batch, least and greatest size."""
+    """Return a row per rank, queue and run of batches: first batch, least and greatest size."""
     return Table.of_rows(
         _CURVES,
         (
@@ -167,7 +167,7 @@ def _preparation(rank: RankFacts) -> tuple[object, ...] | None:
 
 
 def _counts(queues: QueueSums, queue: Queue) -> tuple[int, int] | None:
-    """At how many batches a queue was empty, and of how many that is known; None without any."""
+    """Return how many batches found a queue empty, of how many; None if that is not recorded."""
     its = queues.take(queues.queue == queue)
     if not len(its) or its.found_empty[0] == NO_ID:
         return None
@@ -175,7 +175,7 @@ def _counts(queues: QueueSums, queue: Queue) -> tuple[int, int] | None:
 
 
 def _bottleneck(host: tuple[int, int] | None, device: tuple[int, int] | None) -> Bottleneck | None:
-    """MindInsight's rule: a host queue that is often empty, else a device queue that ever is."""
+    """Return what limits by MindInsight's rule: a host queue often empty, a device queue ever."""
     if host is None:
         return None
     if host[0] > OFTEN_EMPTY * host[1]:
@@ -190,7 +190,7 @@ def _busy(uses: ProcessorUse) -> float | None:
 
 
 def pipeline_limits(rows: PipelineOperations) -> dict[int, Limit]:
-    """Which operations of a rank limit its pipeline, by MindInsight's rules.
+    """Return which operations of a rank limit its pipeline, by MindInsight's rules.
 
     use(o) is the mean size of the queue of operation o / its capacity, 0 without a queue. Fuller
     input: o is not the root, and use(k) - use(o) > FULLER_BY for an operation k that it takes from.
@@ -223,7 +223,7 @@ def _use(rows: PipelineOperations) -> dict[int, float]:
 
 
 def _children(rows: PipelineOperations) -> dict[int, list[int]]:
-    """Which operations each takes from."""
+    """Return the operations that each operation takes from."""
     found: dict[int, list[int]] = {op: [] for op in rows.op.tolist()}
     for op, parent in zip(rows.op.tolist(), rows.parent.tolist(), strict=True):
         if parent != NO_ID:
@@ -265,7 +265,7 @@ def _share(percent: float) -> float | None:
 
 
 def _advice(kind: str, *, is_source: bool) -> str:
-    """What to try so that an operation of a type becomes faster."""
+    """Return what to try so that an operation of a type becomes faster."""
     name = kind.removesuffix("Op").lower()
     workers = "raise its num_parallel_workers"
     if name.startswith("generator"):

@@ -96,7 +96,7 @@ class ReportedFindings:
 
     @property
     def knows_input(self) -> bool:
-        """Whether any finding is about data that come late."""
+        """Return whether any finding is about data that come late."""
         return any(one.cause is Cause.INPUT for one in self.found)
 
     def with_starved(self, starved: Starved) -> ReportedFindings:
@@ -169,7 +169,7 @@ def report_findings(
 
 @dataclass(frozen=True)
 class FindingWords:
-    """What findings are said with: numbers of ranks, and the tables that tell more of them."""
+    """The context of finding sentences: rank numbers, and tables with details."""
 
     numbers: Sequence[int]
     losses: Findings
@@ -290,7 +290,7 @@ class _Told:
 
     @property
     def rank(self) -> str:
-        """The ranks, as the subject of a sentence."""
+        """Return the ranks as the subject of a sentence."""
         if self.ranks is None:
             return _all_of(len(self.words.numbers))
         if len(self.ranks) == 1:
@@ -303,7 +303,7 @@ class _Told:
 
     @property
     def in_steps(self) -> str:
-        """Where only some steps are concerned, which."""
+        """Return the steps concerned, empty for all."""
         steps = self.finding.steps
         if steps is None:
             return ""
@@ -313,20 +313,20 @@ class _Told:
 
     @property
     def is_from_then_on(self) -> bool:
-        """Whether the steps concerned are the last ones, and several."""
+        """Return whether the steps concerned are the last ones, and several."""
         steps = self.finding.steps or ()
         return len(steps) > 1 and steps == self.words.losses.step_numbers[-len(steps) :]
 
     @property
     def per_step(self) -> str:
-        """How much longer it takes, in each step that is concerned."""
+        """Return how much longer each concerned step takes."""
         steps = self.evidence["steps"]
         each = spell_short(round(self.finding.less_ns / max(steps, 1)))
         return f"{each} per step" if steps > 1 else each
 
     @property
     def longer(self) -> str:
-        """By how much longer it takes than its like."""
+        """Return how much longer it takes than comparable parts."""
         took_ns, like_ns = self.finding.took_ns, self.finding.took_ns - self.finding.less_ns
         if like_ns <= 0:
             return f"{spell_short(took_ns)} longer"
@@ -336,7 +336,7 @@ class _Told:
 
     @property
     def than(self) -> str:
-        """What it is compared with."""
+        """Return what it is compared with."""
         peers, ranks = self.evidence.get("peers", 0), len(self.words.numbers)
         more = " as" if "times" in self.longer else " than"
         if self.finding.steps is not None or not peers:
@@ -351,7 +351,7 @@ class _Told:
 
     @property
     def in_call(self) -> str:
-        """The host call that takes most of the time, where it is known."""
+        """Return the host call that takes most of the time, if it is known."""
         call = self.evidence.get("call")
         return f" (in {shortened([call], MOST_CHARACTERS)[0]})" if call else ""
 

@@ -31,7 +31,7 @@ FLOPS: Mapping[str, type] = {
 
 
 def flops_table(facts: Sequence[RankFacts]) -> Table:
-    """A row per rank, step, scope and operator of which MindSpore counted operations.
+    """Return a row per rank, step, scope and operator of which MindSpore counted operations.
 
     level: rank, step, scope or operator. unit: all, cube or vector. flop: of one step, or of one
     run of an operator. flop_per_s: as the file has it, so of a rank the mean over its operators and
@@ -92,7 +92,7 @@ class ScopeNode:
     left_out: int = 0
 
     def walk(self) -> Iterator[ScopeNode]:
-        """The node and all below it, outer ones first."""
+        """Yield the node and all nodes below it, outer ones first."""
         yield self
         for child in self.children:
             yield from child.walk()
@@ -112,7 +112,7 @@ class _Links:
             ends[other] = ends.get(other, 0) + flop
 
     def own_flop(self, name: str) -> int:
-        """What operators of a scope do that are in no inner one: in less out.
+        """Return the work of a scope outside its inner scopes: in less out.
 
         The values of a file are rounded, so less than that can add up to is nothing.
         """
@@ -122,7 +122,7 @@ class _Links:
 
 
 def scope_tree(scopes: Table, most: int) -> ScopeNode | None:
-    """The scopes of one rank below their root; None where there are none.
+    """Return the scopes of one rank below their root, None if there are none.
 
     A scope that lies in several is opened in that where most is done, as files do not tell apart
     what lies inside by where it is.
@@ -146,7 +146,7 @@ def scope_tree(scopes: Table, most: int) -> ScopeNode | None:
 
 
 def operator_scopes(operators: Table) -> Table:
-    """The scopes in the names of operators, as rows like those that files have of scopes.
+    """Return the scopes in the names of operators, as rows like those in files of scopes.
 
     What MindSpore 2.1 does not write. Each scope is called by its whole path, so it lies in one.
 
@@ -173,7 +173,7 @@ def _label(name: str) -> str:
 
 
 def _opened(links: _Links, root: str) -> dict[str, str]:
-    """The scope in which each scope is opened, of those that are reached from the root.
+    """Return the parent below which each scope that the root reaches is opened.
 
     Nothing is opened below itself, whatever a damaged file links.
     """
@@ -192,7 +192,7 @@ def _opened(links: _Links, root: str) -> dict[str, str]:
 
 
 def _largest(links: _Links, opened: dict[str, str], root: str, most: int) -> set[tuple[str, str]]:
-    """The links to the scopes with the most operations, each below one that is told too."""
+    """Return the links to the scopes with the most operations, each below one that is kept."""
     ready: list[tuple[int, str, str]] = []
 
     def open_scope(name: str) -> None:

@@ -21,7 +21,7 @@ _Columns = dict[str, npt.NDArray[Any]]
 
 
 def idle_by_cause(facts: Sequence[RankFacts]) -> Table:
-    """A row per rank, step (masked: the whole selection) and cause that occurs there.
+    """Return a row per rank, step (masked: the whole selection) and cause that occurs there.
 
     rank, graph, step, cause, gaps (between tasks, in which it occurs), total_ns, calls (up to five
     host calls and the time in each, longest first, as text); least_ns of the device's own gap, of
@@ -31,7 +31,7 @@ def idle_by_cause(facts: Sequence[RankFacts]) -> Table:
 
 
 def idle_by_call(facts: Sequence[RankFacts]) -> Table:
-    """A row per rank, step (masked: the whole selection), cause and host call, longest first.
+    """Return a row per rank, step (masked: the whole selection), cause and call, longest first.
 
     rank, graph, step, cause, call, total_ns; of a step the five longest calls of each cause.
     """
@@ -39,7 +39,7 @@ def idle_by_call(facts: Sequence[RankFacts]) -> Table:
 
 
 def idle_dicts(by_cause: Table, by_call: Table) -> list[dict[str, Any]]:
-    """The rows of the report: those of `idle_by_cause`, each with its calls of `idle_by_call`."""
+    """Return the rows of `idle_by_cause`, each with its calls from `idle_by_call`."""
     keys = ("rank", "graph", "step", "cause")
     calls = {
         key: [{"name": row["call"], "total_ns": row["total_ns"]} for row in rows]
@@ -55,7 +55,7 @@ def idle_dicts(by_cause: Table, by_call: Table) -> list[dict[str, Any]]:
 
 
 def sum_of_selection(idle: Table, *keys: str) -> Table:
-    """The rows of `idle_by_cause` or `idle_by_call` that are of the whole selection, summed.
+    """Sum the rows of `idle_by_cause` or `idle_by_call` that are of the whole selection.
 
     A row for each distinct value of the keys, longest first: those, total_ns and its share, over
     all ranks; and gaps, where there are any.
@@ -81,7 +81,7 @@ def sum_of_selection(idle: Table, *keys: str) -> Table:
 
 
 def least_gap_ns(idle: Table) -> int:
-    """The devices' own least gap between two tasks, 0 where nothing tells it."""
+    """Return the devices' own least gap between two tasks, 0 if it is not known."""
     if not len(idle):
         return 0
     return min((one for one in np.ma.compressed(idle["least_ns"]).tolist() if one), default=0)
@@ -98,7 +98,7 @@ def _joined(
 
 
 def _of_steps(facts: RankFacts, step: Int64, columns: _Columns) -> _Columns:
-    """The columns of one rank, beginning with the graph and number of each row's step."""
+    """Return the columns of one rank, beginning with graph and number of the step."""
     whole = step == NO_STEP
     # NO_STEP, which is -1, picks what stands at the end.
     graph = np.append(facts.steps.graph, NO_GRAPH)[step]

@@ -39,11 +39,11 @@ class MeanIdle:
 
     @property
     def total_ns(self) -> int:
-        """All of it."""
+        """Return the whole idle time."""
         return sum(total_ns for _, total_ns in self.causes)
 
     def told(self, span_ns: int) -> tuple[tuple[str, int], ...]:
-        """The causes that are told, none where devices hardly idle in so much time."""
+        """Return the causes to report, none if devices hardly idle in the time."""
         total_ns = self.total_ns
         if total_ns < LEAST_SHARE * span_ns:
             return ()
@@ -80,7 +80,7 @@ def mean_idle(figures: Figures) -> MeanIdle | None:
 
 
 def _sums(rows: Table, name: str = "cause") -> dict[str, int]:
-    """The time of each cause or call."""
+    """Return the time of each cause or call."""
     found: dict[str, int] = {}
     for value, total_ns in zip(rows[name].tolist(), rows["total_ns"].tolist(), strict=True):
         found[value] = found.get(value, 0) + total_ns
@@ -88,7 +88,7 @@ def _sums(rows: Table, name: str = "cause") -> dict[str, int]:
 
 
 def _calls(figures: Figures, cause: str, part: float) -> tuple[tuple[str, int], ...]:
-    """The host calls that took most of a cause, scaled to what is told of it."""
+    """Return the host calls that took most of a cause, scaled to its reported time."""
     rows = figures.idle_calls
     if not len(rows):
         return ()
@@ -103,7 +103,7 @@ def _calls(figures: Figures, cause: str, part: float) -> tuple[tuple[str, int], 
 def idle_sentence(
     idle: MeanIdle, *, steps: int, span_ns: int, computing: bool = True
 ) -> str | None:
-    """How long devices idle and why; None where that is a small share of a step.
+    """Return how long devices idle and why, None if that is a small share of a step.
 
     steps: ordinary ones, of which the mean is told if there are several. span_ns: the period of
     one. computing: whether the profile holds what computes; else idle time is not known, but only
@@ -133,7 +133,7 @@ def _data_sentence(idle: MeanIdle, steps: int, span_ns: int) -> str | None:
 
 
 def _cause(idle: MeanIdle, cause: str, cause_ns: int) -> str:
-    """A cause with its time, and in brackets what tells more of it."""
+    """Format a cause with its time, and details in brackets."""
     total_ns, calls = idle.total_ns, idle.calls.get(cause, ())
     named = [
         f"{call} {spell_like(call_ns, total_ns)}"

@@ -21,7 +21,7 @@ _SPLIT = ("waiting_ns", "transfer_ns")
 
 @dataclass(frozen=True)
 class MeanStep:
-    """Where the time of a mean step of all ranks goes; of a capture without steps, all its time.
+    """The parts of a mean step of all ranks; of a capture without steps, of all its time.
 
     steps: how many ordinary steps there are, 0 without any. single: the number of the only one.
     period_ns: from the end of the step before to its own. exposed_ns: communication while nothing
@@ -135,7 +135,7 @@ def mean_steps(figures: Figures) -> Table:
 def _split(
     figures: Figures, ranks: Int64, steps: Int64, exposed_ns: npt.NDArray[Any]
 ) -> dict[str, npt.NDArray[Any]]:
-    """Exposed waiting and transfer in a mean step of each rank.
+    """Return exposed waiting and transfer in a mean step of each rank.
 
     Where a file tells how much communication is exposed, and no task when, transfers are what is
     hidden first.

@@ -82,7 +82,7 @@ _LIBRARIES = (("nccl:", "hccl:"), ("rccl:", "hccl:"), ("ProcessGroupNCCL", "Proc
 
 
 def mapped(name: str, custom: Mapping[str, str], *, built_in: bool = True) -> str:
-    """What an operator is called where runs are compared.
+    """Return the name of an operator where runs are compared.
 
     Optimizers lose what tells apart who fused them, so that both runs find each other.
 

@@ -93,7 +93,7 @@ def _operators(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
 
 
 def operator_sum_table(facts: Sequence[RankFacts]) -> Table:
-    """A row per rank, source and type of operator, and core.
+    """Return a row per rank, source, operator type and core.
 
     source: tasks (communication ops too), or a file of sums: aicore_intermediate (of a mean step),
     aicpu_intermediate, aicpu (the log of the AI CPUs). count, total_ns, mean_ns: of runs.
@@ -105,7 +105,7 @@ def operator_sum_table(facts: Sequence[RankFacts]) -> Table:
 
 
 def operator_detail_table(facts: Sequence[RankFacts]) -> Table:
-    """What files tell of single operators: as `operator_sum_table` without tasks, with names."""
+    """Return the sums of single operators in files: as `operator_sum_table`, with names."""
     kinds = {**OPERATORS, "name": object}
     parts = (part for rank in facts for part in _of_files(rank, RunLevel.NAME, named=True))
     return _joined(parts, kinds)
@@ -193,7 +193,7 @@ def _of_files(
 
 
 def operator_step_table(facts: Sequence[RankFacts]) -> Table:
-    """A row per rank, step and type, operator or kernel: how often and how long it ran.
+    """Return how often and how long each type, operator or kernel ran in each step of a rank.
 
     level: type, name (an operator and its shapes) or kernel. side: cpu or gpu, where a file tells
     it. shapes: of inputs. A row of the level type that has no type sums up those that take least,
@@ -203,7 +203,7 @@ def operator_step_table(facts: Sequence[RankFacts]) -> Table:
 
 
 def told_operator_step_table(facts: Sequence[RankFacts], steps: Table) -> Table:
-    """The rows of `operator_step_table` for a report: MOST_TOLD_STEPS, or all that there are.
+    """Return the rows of `operator_step_table` for a report: those of MOST_TOLD_STEPS or all.
 
     steps: all rows. Beyond, the types that take least share a row in each step.
     """
@@ -232,7 +232,7 @@ def _steps_of(rank: int, steps: OperatorSteps) -> dict[str, npt.NDArray[Any]]:
 
 
 def framework_table(facts: Sequence[RankFacts]) -> Table:
-    """A row per rank and operator that the framework describes to the device.
+    """Return a row per rank and operator that the framework describes to the device.
 
     task: its id there. block_dim: how many blocks it is split into. inputs, outputs: lists of
     objects with format, type and shape. What is not known is masked or None.
@@ -259,7 +259,7 @@ def _described(facts: RankFacts) -> Iterator[dict[str, npt.NDArray[Any]]]:
 
 
 def _tensors(strings: npt.NDArray[np.object_], codes: Codes) -> npt.NDArray[np.object_]:
-    """The JSON list of each row; None where there is none."""
+    """Return the JSON list of each row, None if it has none."""
     known = {code: orjson.loads(strings[code]) for code in np.unique(codes).tolist() if code}
     found = np.empty(len(codes), object)
     for row, code in enumerate(codes.tolist()):
@@ -268,7 +268,7 @@ def _tensors(strings: npt.NDArray[np.object_], codes: Codes) -> npt.NDArray[np.o
 
 
 def _joined(parts: Iterable[dict[str, npt.NDArray[Any]]], kinds: Mapping[str, type]) -> Table:
-    """The rows of all ranks; columns of a table without rows are there too."""
+    """Return the rows of all ranks, with all columns even without rows."""
     columns = join_parts(parts, kinds)
     if not len(columns.get("rank", ())):
         return Table.of_rows(kinds, ())
@@ -322,7 +322,7 @@ class OperatorCurves:
 
 
 def operator_curves(steps: Table, operators: Table) -> OperatorCurves | None:
-    """The curves of types; None where there are not two steps.
+    """Return the curves of types, None if there are fewer than two steps.
 
     steps: rows of `operator_step_table`. operators: see `Figures.operators`; what is communication
     there, and no more than that, has no curve.

@@ -63,7 +63,7 @@ def overall_parts(
     vector_known: bool,
     causes_alike: bool = True,
 ) -> Table:
-    """The whole and its parts, as msprof-analyze compare has them in its overall table.
+    """Return the whole and its parts, as msprof-analyze compare has them in its overall table.
 
     Computing and exposed communication are unions there too, and classes of
     computing are sums over operators, which may run at once. What ranks wait for is found from
@@ -113,7 +113,7 @@ def _metrics(
     vector_known: bool,
     copies_apart: bool,
 ) -> dict[_Metric, int | None]:
-    """The metrics of one run, None for what it does not tell; told_apart: parts of some."""
+    """Return the metrics of one run, None for unknown ones; told_apart: parts of some."""
     overlap = figures.overlap
     sums = {name: int(np.ma.filled(overlap[column], 0).sum()) for name, column in _PARTS}
     if not copies_apart:
@@ -164,7 +164,7 @@ def _exposed(figures: Figures) -> dict[_Metric, int]:
 
 
 def _waited_ns(figures: Figures, share: float) -> int | None:
-    """How long ranks waited for others, None where nothing tells; nobody waits in no collective."""
+    """Return how long ranks waited for others, None if not known, 0 without collectives."""
     waited_ns = int(np.ma.filled(figures.waiting["waited_ns"], 0).sum())
     told = waited_ns or figures.waiting["shared"].any()
     if not told and int(figures.overlap["communication_ns"].sum()):
@@ -173,12 +173,12 @@ def _waited_ns(figures: Figures, share: float) -> int | None:
 
 
 def _knows_copies(figures: Figures) -> bool:
-    """Whether copies are told from idle time on all ranks."""
+    """Return whether copies are recorded apart from idle time on all ranks."""
     return not np.ma.getmaskarray(figures.overlap["copies_ns"]).any()
 
 
 def causes_of(overall: Table) -> Table:
-    """The metrics below the whole that have no parts themselves, what changed most first."""
+    """Return the metrics below the whole that have no parts, what changed most first."""
     rows = overall.to_dicts()
     wholes = {row["metric"]: row["part_of"] for row in rows}
     with_parts = {row["part_of"] for row in rows}
@@ -197,7 +197,7 @@ def causes_of(overall: Table) -> Table:
 
 
 def figures_of_rank(figures: Figures, rank: int) -> Figures:
-    """The figures that parts are made of, of one rank alone."""
+    """Return the figures of one rank that parts are made of."""
     names = ("overlap", "operators", "waiting", "exposed", "idle")
     tables: dict[str, Any] = {
         name: rows_where(getattr(figures, name), "rank", rank) for name in names
@@ -206,12 +206,12 @@ def figures_of_rank(figures: Figures, rank: int) -> Figures:
 
 
 def rows_where(table: Table, column: str, value: int) -> Table:
-    """The rows that hold a value; a table without columns has none."""
+    """Return the rows that hold a value, none of a table without columns."""
     return table.take(table[column] == value) if len(table) else table
 
 
 def of_all_steps(tables: tuple[Table, Table]) -> tuple[Table, Table]:
-    """The rows of all steps together, where both runs have any; tables by idle cause."""
+    """Return the rows of all steps together, if both runs have any; tables by idle cause."""
     found = [_of_all_steps(table) for table in tables]
     return (found[0], found[1]) if all(map(len, found)) else (Table({}), Table({}))
 
@@ -221,7 +221,7 @@ def _of_all_steps(idle: Table) -> Table:
 
 
 def classes_of(operators: Table, *, vector_known: bool) -> npt.NDArray[Any]:
-    """The class of each operator."""
+    """Return the class of each operator."""
     columns = (operators[name].tolist() for name in ("type", "name", "core"))
     told = (computing_class(*row, told=vector_known) for row in zip(*columns, strict=True))
     return np.array([*told], object)
@@ -284,14 +284,14 @@ def with_classes(parts: Table, classes: Table) -> Table:
 
 
 def select_parts(overall: Table) -> Table:
-    """The rows of a whole that are no classes, without columns that are of those alone."""
+    """Return the parts of a whole without its classes, and without the columns of classes."""
     names = list(_COLUMNS)[:5]
     chosen = overall.take(~are_classes(overall))
     return Table({name: chosen[name] for name in names}) if len(overall.columns) else overall
 
 
 def select_classes(overall: Table, by: str) -> Table:
-    """The classes of a whole by kernel or by launch of which either run tells something."""
+    """Return the classes of a whole, by kernel or launch, that either run has."""
     chosen = are_classes(overall)
     if not chosen.any():
         return Table({})
@@ -300,7 +300,7 @@ def select_classes(overall: Table, by: str) -> Table:
 
 
 def are_classes(overall: Table) -> npt.NDArray[np.bool_]:
-    """Which rows of a whole are classes; none where it was made before there were any."""
+    """Return which rows of a whole are classes; none in files of before there were any."""
     if not _COLUMNS.keys() <= overall.columns.keys():
         return np.zeros(len(overall), np.bool_)
     return np.array([by is not None for by in overall["by"].tolist()], np.bool_)

@@ -44,7 +44,7 @@ PARTS = ("total_ns", "interval_ns", "fp_bp_ns", "tail_ns")
 
 
 def step_trace_table(facts: Sequence[RankFacts]) -> Table:
-    """A row per rank, graph and step that the step trace tells, and the means of each graph.
+    """Return a row per rank, graph and step of the step trace, and the means of each graph.
 
     A step lasts from the end of the step before it: total_ns = interval_ns + fp_bp_ns + tail_ns.
     The first step of a graph has no interval and is in no mean. Means have no step; `of` is steps
@@ -59,7 +59,7 @@ def step_trace_table(facts: Sequence[RankFacts]) -> Table:
 
 
 def _parts(facts: RankFacts) -> Iterator[Mapping[str, npt.NDArray[Any]]]:
-    """The rows of a rank: of its steps, then means."""
+    """Yield the rows of a rank: its steps, then means."""
     steps, trace = facts.steps, facts.step_trace
     rows = np.flatnonzero(~steps.host) if len(trace) else np.zeros(0, np.int64)
     rows = rows[sort_rows(steps.graph[rows], steps.iteration[rows], steps.start_ns[rows])]
@@ -88,7 +88,7 @@ _Points: TypeAlias = tuple[str | None, str | None]
 def _means(
     facts: RankFacts, rows: Rows, points: Mapping[int, _Points]
 ) -> Iterator[tuple[object, ...]]:
-    """The means of the steps of each graph, and those of the file.
+    """Yield the means of the steps of each graph, and those in the file.
 
     rows: those of the steps that the step trace tells. points: see `_points`, by graph.
     """
@@ -109,7 +109,7 @@ def _means(
 
 
 def _points(facts: RankFacts, graph: int) -> _Points:
-    """Where forward begins and backward ends in a graph; files may tell it of all together."""
+    """Return where forward begins and backward ends in a graph; some files know no graphs."""
     strings, points = facts.profiler_tables.strings, facts.profiler_tables.of(StepPoints)
     for row in np.flatnonzero((points.graph == graph) | (points.graph == NO_GRAPH)).tolist():
         return strings[points.fp_start[row]] or None, strings[points.bp_end[row]] or None
@@ -121,7 +121,7 @@ def _graph(graph: int) -> int | None:
 
 
 def mean_time_ns(times_ns: Int64) -> int | None:
-    """The mean of the times that are known, to the nearest nanosecond, halves up."""
+    """Return the mean of the known times, to the nearest nanosecond, halves up."""
     known_ns = times_ns[times_ns != NO_TIME]
     if not len(known_ns):
         return None
@@ -153,7 +153,7 @@ _TIMES = tuple(name for name in PARALLEL_TIMES if name.endswith("_ns"))
 
 
 def parallel_table(facts: Sequence[RankFacts]) -> Table:
-    """How the run is split over ranks: one row, or none where nothing tells it.
+    """Return how the run is split over ranks: one row, or none if that is not recorded.
 
     mode: in the file's words. stages, ranks: how many. stage_ranks: the ranks of each stage. Where
     files differ, the name of the parallel times is believed first, then parallel_strategy, then
@@ -178,7 +178,7 @@ def parallel_table(facts: Sequence[RankFacts]) -> Table:
 
 
 def stage_of(rank: int, parallel: Table) -> int | None:
-    """The stage of a rank, from 0; None where that is not known."""
+    """Return the stage of a rank, from 0; None if it is not known."""
     split = next(iter(parallel.to_dicts()), None)
     stages = enumerate(split["stage_ranks"] or () if split else ())
     return next((stage for stage, ranks in stages if rank in ranks), None)
@@ -186,7 +186,7 @@ def stage_of(rank: int, parallel: Table) -> int | None:
 
 @dataclass(frozen=True)
 class ParallelIndices:
-    """Where a rank is among the copies of the model, the stages and the parts of a tensor."""
+    """The DP, PP and TP index of a rank."""
 
     dp: int | None = None
     pp: int | None = None
@@ -216,7 +216,7 @@ def parallel_indices(facts: Sequence[RankFacts]) -> dict[int, ParallelIndices]:
 
 
 def parallel_contradictions(facts: Sequence[RankFacts]) -> Iterator[str]:
-    """What files say of how the run is split that others contradict.
+    """Return contradictions between files on how the run is split.
 
     Modes are compared between files of one kind: others name them otherwise.
     """
@@ -234,7 +234,7 @@ def parallel_contradictions(facts: Sequence[RankFacts]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Said:
-    """What one file says of how the run is split."""
+    """One file's description of how the run is split."""
 
     source: ParallelSource
     rank: int
@@ -248,7 +248,7 @@ class _Said:
 
     @classmethod
     def of(cls, facts: Sequence[RankFacts]) -> list[_Said]:
-        """What all files say, those that are believed first."""
+        """Return what all files say, the most trusted first."""
         found = []
         for rank in facts:
             strings = rank.profiler_tables.strings
@@ -275,12 +275,12 @@ class _Said:
 
 
 def _first(said: Sequence[_Said], name: str) -> Any:
-    """What is believed of one thing, None where nothing tells it."""
+    """Return the value of the most trusted file, None if no file has one."""
     return next((getattr(one, name) for one in said if one.tells(name)), None)
 
 
 def parallel_times_table(facts: Sequence[RankFacts]) -> Table:
-    """A row per rank and step: what it computes, and communicates while it does not; then means.
+    """Return a row per rank and step: computing, and communication without it; then means.
 
     stage: from 0. Means have no step; `of` is steps for that of the selected steps but the first of
     the run, where there are two at least, and file for the profiler's own. communication_alone_ns =
@@ -306,7 +306,7 @@ def parallel_times_table(facts: Sequence[RankFacts]) -> Table:
 
 
 def _mean_of(steps: ParallelTimes) -> ParallelTimes:
-    """The mean of steps without the first of the run, which prepares the others; of two or more."""
+    """Return the mean of two or more steps, without the first of the run, which warms up."""
     if len(steps) < 2:
         return ParallelTimes.empty()
     kept = steps.take(~steps.first)
@@ -356,9 +356,9 @@ def _shares(times_ns: Int64, spans_ns: Int64) -> npt.NDArray[Any]:
 def _steps_of(
     facts: Sequence[RankFacts], bubbles: Bubbles, ordinary: Sequence[Bool]
 ) -> tuple[Int64, Bool]:
-    """How long each step took on its rank, 0 where that is not known, and whether it is ordinary.
+    """Return how long each step took on its rank, 0 if not known, and whether it is ordinary.
 
-    Without any steps it is all that is selected, and ordinary.
+    Without steps, the selection counts as one ordinary step.
     """
     found = list[tuple[int, bool]]()
     for position, rank in enumerate(facts):
@@ -373,7 +373,7 @@ def _steps_of(
 
 
 def pipeline_sentences(pipeline: Table, filed_stages: int | None = None) -> Iterator[str]:
-    """What is to be said of bubbles, over the ordinary steps; nothing where there are none.
+    """Return sentences on the bubbles of ordinary steps, none if there are none.
 
     pipeline: see `Figures.pipeline`. filed_stages: how many stages a file says that there are.
     """
@@ -425,13 +425,13 @@ def _mean_share(rows: Table, name: str = "share") -> str:
 
 
 def _exposed(rows: Table) -> str:
-    """How much of the waiting nothing hides, where that is another number."""
+    """Return how much of the waiting is exposed, if that differs."""
     share = _mean_share(rows, "exposed_share")
     return "" if share == _mean_share(rows) else f"; {share} while nothing computes"
 
 
 def _largest(rows: Table, name: str) -> tuple[int, str]:
-    """The rank or stage with the largest mean share, and that share."""
+    """Return the rank or stage with the largest mean share, and that share."""
     shares: dict[int, list[float]] = {}
     for which, share in zip(rows[name].tolist(), rows["share"].tolist(), strict=True):
         shares.setdefault(which, []).append(share)

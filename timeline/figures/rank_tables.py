@@ -60,7 +60,7 @@ from timeline.figures.work_tables import (
 
 @dataclass(frozen=True)
 class Figures:
-    """What was measured, in tables; times of all ranks are on one clock."""
+    """All measurements as tables; times of all ranks are on one clock."""
 
     overlap: Table
     """A row per rank: rank, steps, step_ns (the mean period of its ordinary steps), span_ns
@@ -113,7 +113,7 @@ class Figures:
     unused: Table = field(default_factory=lambda: Table({}))
     """A row per file or table that lies with a rank's capture and is not used: rank, file, what."""
     basis: Basis = field(default_factory=Basis)
-    """What is told of waiting stands on."""
+    """The basis of the statements on waiting."""
     waited_for: Table = field(default_factory=lambda: Table({}))
     """A row per rank and whom it waited for, longest first: rank, waited_for_rank (masked where
     only "some rank" is known), profiled (whether that is among the ranks read), times and
@@ -176,7 +176,7 @@ class Figures:
     step_trace: Table = field(default_factory=lambda: Table({}))
     """A row per rank, graph and step, and their means, see `step_trace_table`."""
     parallel: Table = field(default_factory=lambda: Table({}))
-    """How the run is split over ranks, in a row at most, see `parallel_table`."""
+    """The split of the run over ranks, in a row at most, see `parallel_table`."""
     parallel_times: Table = field(default_factory=lambda: Table({}))
     """A row per rank and step: computing and communication, see `parallel_times_table`."""
     memory_graphs: Table = field(default_factory=lambda: Table({}))
@@ -206,7 +206,7 @@ class Figures:
     """See `data_curve_table`."""
 
     findings: ReportedFindings = field(default_factory=ReportedFindings)
-    """What to mend first, where causes are asked for."""
+    """The findings, what to mend first; none if causes were not asked for."""
 
     @classmethod
     def of(
@@ -310,11 +310,11 @@ class Figures:
         return replace(self, findings=findings, culprit=culprit)
 
     def with_advice(self) -> Figures:
-        """The figures with what they advise."""
+        """Return the figures with their advice."""
         return replace(self, advice=advice_table(self.all_advice()))
 
     def all_advice(self) -> tuple[Advice, ...]:
-        """What the figures advise, in no order."""
+        """Return the advice that follows from the figures, in no order."""
         return (
             *data_advice(
                 self.data_preparation, self.data_queues, self.data_pipeline, self.step_trace

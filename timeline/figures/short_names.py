@@ -16,7 +16,7 @@ _BREAK = re.compile(r"[\s,;]+|(?<=[/_>)\]])|(?=::|[<(\[/])")
 
 
 def operator_label(kind: str, name: str) -> str:
-    """An operator's name, after the call of a framework that launched it, or its type alone.
+    """Return an operator's name after the framework call that launched it, or its type alone.
 
     >>> operator_label("aten::mm", "ampere_sgemm_32x32_tn"), operator_label("Cast", "")
     ('aten::mm: ampere_sgemm_32x32_tn', 'Cast')
@@ -29,10 +29,10 @@ def operator_label(kind: str, name: str) -> str:
 
 
 def shortened(names: Sequence[str], most: int, cut: str = CUT) -> list[str]:
-    """The names in at most so many characters each, different wherever they are different.
+    """Shorten names to a number of characters, so that different names stay different.
 
-    What is too long keeps its beginning and its end; where others would read the same, its
-    beginning and where it differs from them.
+    Long names keep their beginning and end; where those would read the same, their beginning and
+    the place where they differ.
 
     most: at least 20. cut: stands for what is left out.
     """
@@ -51,7 +51,7 @@ def shortened(names: Sequence[str], most: int, cut: str = CUT) -> list[str]:
 
 
 def two_lines(name: str, width: int) -> str:
-    """A name of at most two widths as at most two lines, broken between words if possible."""
+    """Break a name of at most two widths into at most two lines, between words if possible."""
     if len(name) <= width:
         return name
     breaks = [found.end() for found in _BREAK.finditer(name, max(1, len(name) - width), width + 1)]
@@ -60,14 +60,14 @@ def two_lines(name: str, width: int) -> str:
 
 
 def _plain(name: str) -> str:
-    """A function of C++ without `void` and parameters, any other name as it is."""
+    """Return a C++ function without `void` and parameters, any other name unchanged."""
     if not name.endswith(")"):
         return name
     return _without_parameters(_RETURNS.sub("", name, count=1)) or name
 
 
 def _ends(name: str, most: int, cut: str) -> str:
-    """The beginning and the end."""
+    """Return the beginning and the end of a name."""
     if len(name) <= most:
         return name
     head = 2 * (most - len(cut)) // 3
@@ -84,7 +84,7 @@ def _without_parameters(name: str) -> str:
 
 
 def _apart(group: Sequence[str], most: int, cut: str) -> Mapping[str, str]:
-    """Names that read the same so far, each with the part where it first differs."""
+    """Yield names that still read the same, each with the part where it first differs."""
     same = sum(1 for _ in takewhile(bool, map(eq, min(group), max(group))))
 
     def abbreviate(name: str) -> str:
@@ -100,7 +100,7 @@ def _apart(group: Sequence[str], most: int, cut: str) -> Mapping[str, str]:
 
 
 def _grouped(names: Sequence[str], text_of: Callable[[str], str]) -> Mapping[str, list[str]]:
-    """Names by what they read as."""
+    """Group names by their shortened form."""
     groups = defaultdict[str, list[str]](list)
     for name in names:
         groups[text_of(name)].append(name)
@@ -108,7 +108,7 @@ def _grouped(names: Sequence[str], text_of: Callable[[str], str]) -> Mapping[str
 
 
 def _numbered(found: Mapping[str, str], taken: set[str], most: int, cut: str) -> dict[str, str]:
-    """Names and what they read as, with a number at the end of what still reads the same."""
+    """Yield names and their shortened forms, numbered where these still read the same."""
     numbered = {}
     for name, text in found.items():
         unique, number = text, 1

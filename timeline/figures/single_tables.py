@@ -21,7 +21,7 @@ _PHASES = np.array([None, *(phase.name.lower() for phase in Phase if phase)], ob
 
 
 def task_table(facts: Sequence[RankFacts]) -> Table:
-    """A row per device task of some ranks, see `Profile.tasks`."""
+    """Return a row per device task of some ranks, see `Profile.tasks`."""
     return join_tables(map(_tasks, facts))
 
 
@@ -52,7 +52,7 @@ def _tasks(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
 
 
 def call_table(facts: Sequence[RankFacts]) -> Table:
-    """A row per host call of some ranks, see `Profile.host_calls`."""
+    """Return a row per host call of some ranks, see `Profile.host_calls`."""
     return join_tables(map(_calls, facts))
 
 
@@ -74,7 +74,7 @@ def _calls(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
 
 
 def op_table(facts: Sequence[RankFacts], waits: Waits) -> Table:
-    """A row per communication op of some ranks, see `Profile.collectives`.
+    """Return a row per communication op of some ranks, see `Profile.collectives`.
 
     waits: those of all ranks, in their order.
     """

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 def cell_html(value: object) -> str:
-    """A value as HTML; what is not given is empty."""
+    """Return a value as HTML, empty for None."""
     return "" if value is None else _escaped(str(value))
 
 
 def table_html(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table of a head of text and of cells that are HTML."""
+    """Return a table with a head of text and cells of HTML."""
     names = "".join(f"<th>{_escaped(name)}</th>" for name in head)
     body = "".join(
         "<tr>" + "".join(f"<td>{content}</td>" for content in row) + "</tr>" for row in rows
@@ -39,12 +39,12 @@ def table_html(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def paragraph_html(*lines: str) -> str:
-    """Lines of text, nothing if there are none."""
+    """Return lines of text as a paragraph, empty if there are none."""
     return f"<p>{'<br>'.join(map(_escaped, lines))}</p>" if lines else ""
 
 
 def link_html(path: Path) -> str:
-    """A link to a file; notebooks serve what lies beside them, by its relative path."""
+    """Return a link to a file; relative paths stay so, as notebooks serve files beside them."""
     target = path.as_uri() if path.is_absolute() else urllib.parse.quote(path.as_posix())
     return f'<a href="{_escaped(target)}" download>{_escaped(str(path))}</a>'
 
@@ -68,7 +68,7 @@ OF_OPERATORS = frozenset({"type", "name", "shapes"})
 
 
 def join_columns(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """Parts of a column, at least one, joined; masked where one of them is."""
+    """Join the parts of a column, at least one; masked if one of them is."""
     values = np.concatenate([np.ma.getdata(part) for part in parts])
     if not any(np.ma.isMaskedArray(part) for part in parts):
         return values
@@ -78,10 +78,10 @@ def join_columns(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
 def join_parts(
     parts: Iterable[Mapping[str, npt.NDArray[Any]]], names: Iterable[str]
 ) -> dict[str, npt.NDArray[Any]]:
-    """Columns of parts, such as ranks, joined; without any part no column.
+    """Join the columns of parts, such as ranks; without any part there is no column.
 
-    Parts may be made as they are asked for: only some of them are in memory at a time, since one
-    with few rows takes far more than its rows.
+    Parts may be made lazily: only some are in memory at a time, since a part with few rows
+    takes far more memory than its rows.
     """
     names = tuple(names)
     parts, joined = iter(parts), list[Mapping[str, npt.NDArray[Any]]]()
@@ -93,7 +93,7 @@ def join_parts(
 
 
 def _are_equal(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
-    """Whether two columns hold equal values, or none, in the same rows; what is no number too."""
+    """Return whether two columns have equal values and gaps in the same rows; NaN equals NaN."""
     given = ~np.ma.getmaskarray(one)
     if one.dtype != other.dtype or not np.array_equal(given, ~np.ma.getmaskarray(other)):
         return False
@@ -102,7 +102,7 @@ def _are_equal(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
 
 
 def masked_if_needed(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """A column that is masked only where a value is, as sums of no rows are otherwise."""
+    """Return a column without its mask if nothing is masked."""
     return column if np.ma.getmaskarray(column).any() else np.ma.getdata(column)
 
 
@@ -133,7 +133,7 @@ class Table:
 
     @classmethod
     def of_rows(cls, kinds: Mapping[str, type], rows: Iterable[Sequence[Any]]) -> Table:
-        """A table of few rows, each with a value for each column, None where it is not given.
+        """Return a table of few rows, each with a value for each column, or None.
 
         kinds: int, float or object for texts and lists, by the name of the column.
         """
@@ -152,7 +152,7 @@ class Table:
         return cls(columns)
 
     def __eq__(self, other: object) -> bool:
-        """Whether both have the same columns in the same order, and the same values in them."""
+        """Return whether both have the same columns in the same order, with the same values."""
         if not isinstance(other, Table):
             return NotImplemented
         return list(self.columns) == list(other.columns) and all(
@@ -168,29 +168,29 @@ class Table:
         return self.columns[name]
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        """Rows of Python values."""
+        """Yield rows of Python values."""
         return zip(*(column.tolist() for column in self.columns.values()), strict=True)
 
     def __repr__(self) -> str:
         return f"<Table {len(self)} rows: {', '.join(self.columns)}>"
 
     def take(self, rows: npt.NDArray[Any] | slice) -> Table:
-        """The rows chosen by a mask, by positions or by a slice."""
+        """Return the rows chosen by a mask, positions or a slice."""
         return Table({name: column[rows] for name, column in self.columns.items()})
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """A mapping for each row."""
+        """Return a mapping for each row."""
         return [dict(zip(self.columns, row, strict=True)) for row in self]
 
     def to_csv(self, *, safe: bool = False) -> str:
-        """Comma-separated text with a header, lines ended by a line feed; empty where not given.
+        r"""Return comma-separated text with a header and line feeds; gaps are empty.
 
         Names come from the profile. A spreadsheet runs those that begin like a formula, and a
         terminal obeys control characters.
 
         Args:
             safe: write an apostrophe before what begins like a formula, and control characters as
-                escapes such as \\x1b.
+                escapes such as \x1b.
         """
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
@@ -199,7 +199,7 @@ class Table:
         return text.getvalue()
 
     def to_pandas(self) -> pd.DataFrame:
-        """A pandas frame; integers that may be missing are Int64, strings are string.
+        """Return a pandas frame; integers with gaps are Int64, strings are string.
 
         Raises:
             ImportError: pandas is not installed.
@@ -217,7 +217,7 @@ class Table:
         )
 
     def to_arrow(self) -> pa.Table:
-        """An Arrow table.
+        """Return an Arrow table.
 
         Raises:
             ImportError: pyarrow is not installed.
@@ -233,7 +233,7 @@ class Table:
         )
 
     def to_polars(self) -> pl.DataFrame:
-        """A polars frame.
+        """Return a polars frame.
 
         Raises:
             ImportError: polars is not installed.
@@ -261,7 +261,7 @@ class Table:
 
 
 def _defused(row: Iterable[Any]) -> list[Any]:
-    """Values of which no spreadsheet runs any and no terminal obeys any."""
+    """Return values that no spreadsheet evaluates and no terminal obeys."""
     return [
         ("'" if value.startswith(_FORMULA) else "") + printable(value)
         if isinstance(value, str)
@@ -273,7 +273,7 @@ def _defused(row: Iterable[Any]) -> list[Any]:
 def join_tables(
     parts: Iterable[Mapping[str, npt.NDArray[Any]]], kinds: Mapping[str, type] | None = None
 ) -> Table:
-    """One table of the rows of all parts, which have the same columns.
+    """Join parts that have the same columns into one table.
 
     kinds: as for `Table.of_rows`, in the order of the columns; without parts and kinds there are
     no columns.

@@ -58,7 +58,7 @@ def _masked(facts: RankFacts, count: int) -> dict[str, npt.NDArray[Any]]:
 
 
 def extent_ns(overlap: Table) -> Int64:
-    """The time from the first to the last computing or communication, of which shares are.
+    """Return the time from the first to the last device work, which shares refer to.
 
     overlap: rows with the columns of `Figures.overlap`.
     """
@@ -102,7 +102,7 @@ def _steps(facts: RankFacts, ordinary: Bool, late_ns: Int64) -> dict[str, npt.ND
 
 
 def _phases(steps: Steps) -> dict[str, npt.NDArray[Any]]:
-    """The parts of the step trace, as MindInsight's Step Trace page shows them."""
+    """Return the parts of the step trace, as MindInsight's Step Trace page shows them."""
     has_bp = steps.bp_end_ns != NO_TIME
     has_both = has_bp & (steps.fp_start_ns != NO_TIME)
     wait_start_ns, wait_end_ns = data_aug_bounds(steps)

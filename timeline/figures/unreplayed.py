@@ -29,7 +29,7 @@ _LATE = {Bottleneck.PROCESSING.value, Bottleneck.SENDING.value}
 
 @dataclass(frozen=True)
 class Starved:
-    """Where a rank loses time in a mean step, in it and up to the next.
+    """The time that a rank loses in a mean step, in it and up to the next.
 
     data_ns: the device waits for data. most_ns: the largest of all other losses. period_ns: from
     one step to the next. steps: ordinary ones, 0 where the step trace alone tells.
@@ -44,15 +44,16 @@ class Starved:
 
     @property
     def share(self) -> float:
+        """Return the share of the period that the device waits for data."""
         return self.data_ns / max(self.period_ns, 1)
 
     @property
     def lost_ns(self) -> int:
-        """How long the device waits for data in all of these steps."""
+        """Return how long the device waits for data in all of these steps."""
         return self.data_ns * max(self.steps, 1)
 
     def is_told(self, bottleneck: str | None) -> bool:
-        """Whether it is, given what limits the preparation of data of the rank."""
+        """Return whether to report the rank, given what limits the preparation of its data."""
         if bottleneck == Bottleneck.NONE.value:
             return False
         least = LEAST_SHARE_OF_LATE if bottleneck in _LATE else LEAST_SHARE
@@ -88,7 +89,7 @@ def find_starved(figures: Figures) -> Starved | None:
 
 
 def _by_idle_time(figures: Figures) -> Iterator[Starved]:
-    """The losses of each rank of whose idle time causes are known."""
+    """Yield the losses of each rank with known causes of idle time."""
     means = mean_steps(figures)
     if not len(means) or not len(figures.idle):
         return
@@ -135,7 +136,7 @@ def _mean_idle_ns(figures: Figures, means: Table) -> Int64:
 
 
 def _by_interval(figures: Figures) -> Iterator[Starved]:
-    """The interval of the step trace of each rank, beside what it communicates alone."""
+    """Yield the step-trace interval of each rank, beside its communication alone."""
     alone_ns: dict[int, int] = {}
     if len(figures.parallel_times):
         for row in figures.parallel_times.to_dicts():
@@ -153,7 +154,7 @@ def _by_interval(figures: Figures) -> Iterator[Starved]:
 
 
 def _rest_of_steps_ns(step_trace: Table) -> dict[int, int]:
-    """What the mean step of each rank takes beside its interval, by rank."""
+    """Return the mean step of each rank without its interval, by rank."""
     if not len(step_trace):
         return {}
     steps = step_trace.take(~np.ma.getmaskarray(step_trace["step"]))
@@ -173,7 +174,7 @@ MOST_OPERATORS = 3
 
 
 def untimed_sentences(figures: Figures) -> Iterator[str]:
-    """The longest step, the longest type of operators, and the lowest use of a device's FLOP/s."""
+    """Return the longest step, the longest operator type and the lowest use of a device's peak."""
     yield from _host_alone(figures)
     steps = figures.step_trace
     yield from _longest_step(
@@ -184,7 +185,7 @@ def untimed_sentences(figures: Figures) -> Iterator[str]:
 
 
 def _host_alone(figures: Figures) -> Iterator[str]:
-    """How long steps and operators take on the host, where no device is recorded."""
+    """Yield how long steps and operators take on the host, where no device is recorded."""
     operators = figures.operators.to_dicts()
     if not any(row["core"] == HOST_CORE for row in operators):
         return
@@ -207,7 +208,7 @@ def _host_alone(figures: Figures) -> Iterator[str]:
 
 
 def _longest_step(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """What a mean step consists of, on the rank where it takes longest."""
+    """Yield the parts of a mean step, on the rank where it takes longest."""
     if not rows:
         return
     row = max(rows, key=lambda row: row["total_ns"])
@@ -220,9 +221,9 @@ def _longest_step(rows: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _longest_type(figures: Figures) -> Iterator[str]:
-    """Which type of operators takes longest, as files sum them up.
+    """Yield the operator type that takes longest, by the sums in files.
 
-    Those of AI CPU only where there are none of AI Core: they are of all steps, not of a mean one.
+    Types of AI CPU only if there are none of AI Core: their sums are over all steps.
     """
     found = dict[str, int]()
     of_source: dict[str, list[dict[str, Any]]] = {}
@@ -241,7 +242,7 @@ def _longest_type(figures: Figures) -> Iterator[str]:
 
 
 def _lowest_use(flops: Table) -> Iterator[str]:
-    """How much of what its device could compute the rank does that uses it least."""
+    """Yield how much of its device's peak the rank uses that uses least."""
     rows = [
         row
         for row in flops.to_dicts()

@@ -56,11 +56,11 @@ class Extreme:
 
     @property
     def spread(self) -> float:
-        """How much longer the slowest took than the fastest, as a share of the fastest."""
+        """Return how much longer the slowest took than the fastest, as a share of the fastest."""
         return self.slowest_ns / self.fastest_ns - 1 if self.fastest_ns else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """The values under the names of the report."""
+        """Return the values under the names of the report."""
         return {
             "slowest": self.slowest,
             "slowest_ns": self.slowest_ns,
@@ -75,7 +75,7 @@ class Extreme:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is slow.
+    """The answer to "what is slow".
 
     ranks: a row per rank, `step_ns` the mean period of its ordinary steps. steps: a row per graph
     and step that has device tasks, of the rank where it took longest, with the columns of
@@ -121,7 +121,7 @@ class Verdict:
 
     @classmethod
     def of(cls, figures: Figures) -> Verdict:
-        """The verdict on some ranks."""
+        """Return the verdict on some ranks."""
         told_steps = Table({**figures.steps.columns, **figures.exposed_steps.columns})
         steps = slowest_rank_of_each_step(told_steps)
         worked = steps
@@ -199,7 +199,7 @@ class Verdict:
 
     @property
     def telling_ranks(self) -> tuple[int, ...]:
-        """The ranks to look at: the culprit, if it is profiled, and who waits longest for it.
+        """Return the ranks to look at: the culprit, if profiled, and who waits longest for it.
 
         Without a culprit, those of the first finding, or the rank on which the slowest step was
         slowest; none where nothing is known.
@@ -214,7 +214,7 @@ class Verdict:
 
     @property
     def telling_step(self) -> int | None:
-        """The step to look at: the first that the first finding is of, else the slowest.
+        """Return the step to look at: the first step of the first finding, else the slowest.
 
         None where there are no steps.
         """
@@ -271,7 +271,7 @@ class Verdict:
         return "" if row is None else f"{row['type']} {row['share']:.0%} of computing"
 
     def _where_time_goes(self, mean: MeanStep) -> Iterator[str]:
-        """What a mean step consists of, what could be won, and what takes longest."""
+        """Yield the parts of a mean step, possible gains, and what takes longest."""
         yield words.step_sentence(mean)
         yield from self._most_waited_for(mean)
         yield from self.bubbles
@@ -293,7 +293,7 @@ class Verdict:
             yield f"Most of the waiting, {share}, is for rank {first['rank']}."
 
     def _outside(self, mean: MeanStep) -> Iterator[str]:
-        """What the profiler counts as free beside the time that shares are of."""
+        """Yield what the profiler counts as free outside the time that shares refer to."""
         outside_ns = np.ma.filled(self.ranks["outside_ns"], 0)
         if outside_ns.any() and not mean.steps:
             at = int(np.argmax(outside_ns))
@@ -315,7 +315,7 @@ class Verdict:
         yield f"Slowest step: {extreme.slowest} ({slowest}{on}; median {median})."
 
     def _slowest_rank(self) -> Iterator[str]:
-        """The rank whose steps take longest, where nothing tells who waits for whom.
+        """Yield the rank whose steps take longest, where it is not known who waits for whom.
 
         Where ranks wait for each other, those that wait least look fastest.
         """
@@ -334,7 +334,7 @@ class Verdict:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The verdict as plain values."""
+        """Return the verdict as plain values."""
         return {
             "sentences": list(self.sentences()),
             "ranks": [_report_row(row) for row in self.ranks.to_dicts()],
@@ -371,7 +371,7 @@ def _report_row(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _filed_stages(parallel: Table) -> int | None:
-    """How many stages a file says that the pipeline has."""
+    """Return how many pipeline stages a file names."""
     return next((row["stages"] for row in parallel.to_dicts()), None)
 
 
@@ -390,13 +390,13 @@ def _outside(row: dict[str, Any], *, several: bool) -> Iterator[str]:
 
 
 def _rank_times_ns(ranks: Table) -> npt.NDArray[Any]:
-    """The mean step of each rank; all of its time where not every rank has steps."""
+    """Return the mean step of each rank; all of its time if not every rank has steps."""
     steps_ns = ranks["step_ns"]
     return extent_ns(ranks) if np.ma.getmaskarray(steps_ns).any() else steps_ns
 
 
 def _used(ranks: Table) -> Table:
-    """The ranks that did anything."""
+    """Return the ranks that did anything."""
     return ranks.take(ranks["span_ns"] > 0) if len(ranks) else ranks
 
 
@@ -420,7 +420,7 @@ def _extreme(ids: Int64, times_ns: Int64, **more: Any) -> Extreme:
 
 
 def slowest_rank_of_each_step(steps: Table, *, ordinary: bool = False) -> Table:
-    """For each graph and step the row of the rank on which it took longest, in order of time.
+    """Return for each graph and step the row of its slowest rank, in order of time.
 
     Ranks number their graphs apart, so a step is matched by its number alone unless a rank has
     several graphs. ordinary: of ordinary steps alone.
@@ -462,7 +462,7 @@ def _step_extreme(steps: Table) -> Extreme | None:
 
 
 def total_by_type(operators: Table, *, by_name: bool = False) -> Table:
-    """Operators of all ranks together, a row per type and core, longest first.
+    """Sum the operators of all ranks: a row per type and core, longest first.
 
     by_name: a row for each name too, as far as figures tell names apart.
     """
@@ -497,7 +497,7 @@ def total_by_type(operators: Table, *, by_name: bool = False) -> Table:
 
 
 def _longest(totals: Table, chosen: Bool) -> Table:
-    """The first rows of those chosen, with their share of all that were."""
+    """Return the first chosen rows, with their share of all chosen ones."""
     rows = totals.take(chosen)
     all_ns = int(rows["total_ns"].sum())
     top = rows.take(np.arange(min(len(rows), MOST_OPERATORS)))

@@ -32,7 +32,7 @@ def nothing_sentence(mean: MeanStep, longest: str) -> str:
 
 
 def basis_sentence(basis: Basis) -> str | None:
-    """How much of communication tells who waits for whom, where that is not nearly all.
+    """Return how much communication shows who waits for whom, None if that is nearly all.
 
     Sends and receives are communication too, so all collectives may take little of it.
     """
@@ -48,7 +48,7 @@ def basis_sentence(basis: Basis) -> str | None:
 
 
 def step_sentence(mean: MeanStep) -> str:
-    """Where the time of a mean step goes."""
+    """Return where the time of a mean step goes."""
     step = "Device time" if not mean.steps else "Step"
     if mean.single is not None:
         step = f"Step {mean.single}"
@@ -64,7 +64,7 @@ def step_sentence(mean: MeanStep) -> str:
 
 
 def step_shares(mean: MeanStep) -> list[tuple[str, int, str]]:
-    """The parts of a mean step that are told: name, percent, and what it consists of, if known."""
+    """Yield the reported parts of a mean step: name, percent, and details if known."""
     if not mean.computing_ns:
         return [("communication", percent(mean.communication_ns, mean.period_ns), "")]
     parts = [
@@ -89,12 +89,12 @@ def is_notable(part_ns: int, mean: MeanStep) -> bool:
 
 
 def percent(part_ns: int, whole_ns: int) -> int:
-    """How many percent of a time a part is told to be."""
+    """Return the percentage of a time that a part is reported as."""
     return round(100 * part_ns / whole_ns)
 
 
 def _split(mean: MeanStep) -> str:
-    """What exposed communication consists of, in percent of the step."""
+    """Return the parts of exposed communication, in percent of the step."""
     if mean.waiting_ns is None or mean.transfer_ns is None:
         return ""
     rest_ns = mean.exposed_ns - mean.waiting_ns - mean.transfer_ns
@@ -110,7 +110,7 @@ def _mean_of(mean: MeanStep) -> str:
 
 
 def ends_sentence(steps: Table) -> str | None:
-    """At which step device tasks end, where steps are marked beyond that."""
+    """Return at which step device tasks end, if steps are marked beyond that."""
     if not len(steps) or not steps["tasks"].any():
         return None
     found = list[tuple[int, int, int]]()

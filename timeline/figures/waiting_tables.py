@@ -96,7 +96,7 @@ def exposed_tables(
 
 
 def waiting_dicts(waiting: Table, waited_for: Table) -> list[dict[str, Any]]:
-    """The rows of `Figures.waiting`, each with those of `Figures.waited_for` of its rank."""
+    """Return the rows of `Figures.waiting`, each with its rows of `Figures.waited_for`."""
     by_rank: dict[int, list[dict[str, Any]]] = {}
     for row in waited_for.to_dicts():
         by_rank.setdefault(row.pop("rank"), []).append(
@@ -107,7 +107,7 @@ def waiting_dicts(waiting: Table, waited_for: Table) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class WaitMatrix:
-    """How long each rank (row) waited in collectives for each other (column).
+    """The time that each rank (row) waited in collectives for each other (column).
 
     ranks: (R,), those that are read. awaited: (C,), those and all that any of them waited for, at
     the end NO_ID where it is not known of all waiting for whom it was. waited_ns: (R, C).
@@ -119,7 +119,7 @@ class WaitMatrix:
 
     @classmethod
     def of(cls, waiting: Table, waited_for: Table) -> WaitMatrix | None:
-        """The matrix of `Figures.waiting` and `Figures.waited_for`; None where nobody waited."""
+        """Return the matrix of `Figures.waiting` and `waited_for`, None if nobody waited."""
         if not len(waited_for) or not waited_for["waited_ns"].any():
             return None
         ranks = np.unique(np.asarray(waiting["rank"], np.int64))
@@ -136,12 +136,12 @@ class WaitMatrix:
 
     @property
     def caused_ns(self) -> Int64:
-        """How long others waited for each, (C,)."""
+        """Return how long others waited for each rank, (C,)."""
         sums: Int64 = self.waited_ns.sum(axis=0)
         return sums
 
     def labels(self) -> list[str]:
-        """The columns as people call them."""
+        """Return the titles of the columns."""
         return ["?" if rank == NO_ID else str(rank) for rank in self.awaited.tolist()]
 
 
@@ -169,7 +169,7 @@ def path_table(path: CriticalPath) -> Table:
 
 
 def path_parts(table: Table) -> Table:
-    """What each step's path has of each rank and kind, in the order of steps, the largest first.
+    """Return the share of each rank and kind in each step's path, by step, the largest first.
 
     table: `Figures.critical_path`, or some of its rows. step, graph, rank, profiled, kind and
     total_ns; those of a step add up to its path.
@@ -190,14 +190,14 @@ def path_parts(table: Table) -> Table:
 
 
 def _numbered_paths(table: Table) -> Int64:
-    """The number of the path of each row: those of a path have the same step and follow."""
+    """Return the number of the path of each row: consecutive rows of one step."""
     step, graph = (np.ma.filled(table[name], NO_ID) for name in ("step", "graph"))
     changes = (step[1:] != step[:-1]) | (graph[1:] != graph[:-1])
     return np.cumsum(np.concatenate([[0], changes])).astype(np.int64)
 
 
 def path_rows(table: Table) -> Iterator[dict[str, Any]]:
-    """The critical path as programs get it: step, graph, path_ns and its parts.
+    """Yield the critical path for programs: step, graph, path_ns and its parts.
 
     table: `Figures.critical_path`.
     """

@@ -23,7 +23,7 @@ _NEARLY_EQUAL = 0.01
 
 
 def computing_table(facts: Sequence[RankFacts]) -> Table:
-    """A row per rank that computes: how long per step, and why longer than its peers.
+    """Return a row per rank that computes: how long per step, and why longer than its peers.
 
     rank; cause: frequency, operators, shapes or work, masked where it does not compute longer;
     peers: how many ranks it is compared with, and same_work: 1 where they do the same work.
@@ -57,7 +57,7 @@ def computing_table(facts: Sequence[RankFacts]) -> Table:
 
 
 def computing_sentences(table: Table) -> Iterator[str]:
-    """A sentence for each rank that computes longer than its peers, the longest by share first."""
+    """Return a sentence for each rank that computes longer than its peers, largest share first."""
     rows = [row for row in table.to_dicts() if row["cause"] is not None]
     rows.sort(key=lambda row: -row["computing_ns"] / row["peer_ns"])
     for row in rows:
@@ -65,7 +65,7 @@ def computing_sentences(table: Table) -> Iterator[str]:
 
 
 def tell_computing(row: Mapping[str, Any]) -> str:
-    """What is said of a rank that computes longer, without its name and a full stop.
+    """Return why a rank computes longer, without its name and a full stop.
 
     row: of `computing_table`, with a cause.
     """
@@ -128,7 +128,7 @@ _PHASES = np.array([phase.name.lower() for phase in Phase], object)
 
 
 def launch_table(facts: Sequence[RankFacts]) -> Table:
-    """A row per rank and launching operator, longest first.
+    """Return a row per rank and launching operator, longest first.
 
     rank, communication (1 or 0), launched_by (the outermost operator of the framework), operator
     (the innermost), phase (forward, backward or other), count, total_ns, shortest_ns, longest_ns.
@@ -138,12 +138,12 @@ def launch_table(facts: Sequence[RankFacts]) -> Table:
 
 
 def module_table(facts: Sequence[RankFacts]) -> Table:
-    """A row per rank and module, longest first; as `launch_table`, with `module` (a path)."""
+    """Return a row per rank and module, longest first; as `launch_table`, with `module`."""
     return _table(facts, lambda one: one.by_module, ("module",))
 
 
 def total_over_ranks(table: Table) -> Table:
-    """The rows of `launch_table` or `module_table` of all ranks together, longest first.
+    """Sum the rows of `launch_table` or `module_table` over ranks, longest first.
 
     Names that are not known are empty.
     """
