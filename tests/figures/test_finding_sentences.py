@@ -72,7 +72,10 @@ def path_in(call: str) -> Table:
         ),
         (replace(SLOW_RANK, steps=(1, 3)), "Rank 5 computes 25% longer in steps 1, 3: "),
         (replace(SLOW_RANK, steps=(3,)), "Rank 5 computes 25% longer in step 3: "),
-        (replace(SLOW_RANK, cause=Cause.HOST), "Rank 5's host falls behind, 12.5 ms per step: "),
+        (
+            replace(SLOW_RANK, cause=Cause.HOST),
+            "Rank 5's host falls behind, it takes 12.5 ms per step longer: ",
+        ),
         (replace(SLOW_RANK, cause=Cause.UNKNOWN), "Rank 5 takes 12.5 ms per step longer: "),
         (
             replace(SLOW_RANK, ranks=(), absent=9),
@@ -88,7 +91,7 @@ def path_in(call: str) -> Table:
         ),
         (
             replace(SLOW_RANK, kind=FindingKind.SLOW_RANKS, ranks=(0, 1), cause=Cause.HOST),
-            "The hosts of ranks 4-5 fall behind, 12.5 ms per step: ",
+            "The hosts of ranks 4-5 fall behind, they take 12.5 ms per step longer: ",
         ),
         (
             replace(ALL, kind=FindingKind.STARVED, cause=Cause.INPUT),
@@ -177,7 +180,9 @@ def test_without_steps_nothing_is_per_step() -> None:
     """A recording without steps is one stretch of time."""
     losses = replace(LOSSES, step_numbers=(), step_times_ns=())
     host = replace(SLOW_RANK, cause=Cause.HOST)
-    assert said(host, losses).sentence.startswith("Rank 5's host falls behind, 50.0 ms: ")
+    assert said(host, losses).sentence.startswith(
+        "Rank 5's host falls behind, it takes 50.0 ms longer: "
+    )
     starved = replace(ALL, kind=FindingKind.STARVED, cause=Cause.INPUT)
     assert said(starved, losses).sentence.startswith(
         "Input-bound: all 4 ranks wait 50.0 ms of 400 ms for data: "

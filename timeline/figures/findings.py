@@ -367,7 +367,8 @@ def _slow_rank(told: _Told) -> str:
             why = f", at {own:.2f} instead of {peers:.2f} GHz"
         return f"{told.rank} computes {told.longer}{told.than}{told.in_steps}{why}"
     if told.finding.cause is Cause.HOST:
-        return f"{told.rank}'s host falls behind{told.in_steps}, {told.per_step}{told.in_call}"
+        longer = f"it takes {told.per_step} longer{told.in_call}"
+        return f"{told.rank}'s host falls behind{told.in_steps}, {longer}"
     return f"{told.rank} takes {told.per_step} longer{told.in_steps}{told.in_call}"
 
 
@@ -377,7 +378,8 @@ def _slow_ranks(told: _Told) -> str:
         as_than = "as" if "times" in told.longer else "than"
         return f"{told.rank} compute {told.longer} {as_than} the other {others}"
     if told.finding.cause is Cause.HOST:
-        return f"The hosts of {told.rank.lower()} fall behind, {told.per_step}{told.in_call}"
+        longer = f"they take {told.per_step} longer{told.in_call}"
+        return f"The hosts of {told.rank.lower()} fall behind, {longer}"
     return f"{told.rank} take {told.per_step} longer than the other {others}"
 
 
