@@ -33,7 +33,7 @@ from tests.bench.targets import (
     trace_targets,
 )
 from tests.support.places import ROOT
-from timeline.sources.decoders.scanner import is_compiled
+from timeline.sources.decoders.event_batch import is_compiled
 
 _USUAL: dict[str, Callable[[Bench, Inputs], Iterator[Row]]] = {
     "traces": traces,

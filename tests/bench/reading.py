@@ -14,7 +14,7 @@ from pathlib import Path
 
 import timeline.cli.export  # noqa: F401 - what the command imports
 from timeline.columns.strings import StringPool
-from timeline.sources.ascend_trace.events import format_for
+from timeline.sources.ascend_trace.tables import format_for
 from timeline.sources.decoders.event_batch import EventBatch
 from timeline.sources.decoders.json_events import read_events
 from timeline.sources.decoders.sqlite import open_database

@@ -17,12 +17,10 @@ from tests.support.made_tracks import track_of
 from tests.support.perfetto_sql import Row, TraceProcessor
 from tests.support.trace_packets import packets_of
 from timeline.columns.strings import StringPool
-from timeline.encoders import batches, perfetto_tracks, piece_maker, pieces, track_parts
-from timeline.encoders.batches import FIRST_SEQUENCE, TrackBatch, batch_tracks
-from timeline.encoders.formats import format_of
-from timeline.encoders.perfetto_tracks import encode_track
-from timeline.encoders.piece_maker import EncodingWorkers, encode_timeline
-from timeline.encoders.track_parts import split_track
+from timeline.encoders import formats, perfetto, pieces
+from timeline.encoders.formats import EncodingWorkers, encode_timeline, format_of
+from timeline.encoders.perfetto import encode_track
+from timeline.encoders.pieces import FIRST_SEQUENCE, TrackBatch, batch_tracks, split_track
 from timeline.layers import SliceKind
 from timeline.ranks.processes import Processes
 from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Slices, Timeline, Track, no_arrows
@@ -33,9 +31,9 @@ SIZES = (300, 0, 40, 700, 20, 5, 900, 60)
 
 @pytest.fixture
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "BATCH_ELEMENTS", 256)
+    monkeypatch.setattr(pieces, "BATCH_ELEMENTS", 256)
     monkeypatch.setattr(pieces, "COMPRESSED_TOGETHER_BYTES", 4096)
-    monkeypatch.setattr(piece_maker, "ALONE_SECONDS", 0)
+    monkeypatch.setattr(formats, "ALONE_SECONDS", 0)
 
 
 @pytest.fixture
@@ -75,7 +73,7 @@ def test_what_a_process_that_died_had_to_do_is_done_here(
 ) -> None:
     assert workers.executor.submit(sum, (1, 2)).result() == 3
     if when == "meanwhile":
-        monkeypatch.setattr(piece_maker, "BATCHES_PER_WORKER", 1)
+        monkeypatch.setattr(formats, "BATCHES_PER_WORKER", 1)
         parts = encode_timeline(PFTRACE, picture(), workers=workers)
         made = next(parts) + next(parts) + next(parts)
         kill_processes()
@@ -106,7 +104,7 @@ def test_batches_hold_all_tracks_in_order(sizes: list[int], least: int) -> None:
         for number, size in enumerate(sizes)
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batches, "BATCH_ELEMENTS", least)
+        patch.setattr(pieces, "BATCH_ELEMENTS", least)
         made = list(batch_tracks(tracks, 0))
     assert [track.id for batch in made for _, track in batch.tracks] == list(range(len(sizes)))
     sequences = [sequence for batch in made for sequence, _ in batch.tracks]
@@ -214,7 +212,7 @@ def test_a_track_in_parts_is_the_same_track(
     )
     picture = Timeline(tracks, FIRST_NS, None)
     whole = answers(picture)
-    monkeypatch.setattr(track_parts, "PART_ELEMENTS", least)
+    monkeypatch.setattr(pieces, "PART_ELEMENTS", least)
     parts = list(split_track(tracks[0]))
     assert len(parts) > 1
     assert sum(len(part.content or ()) for part in parts) == len(slices)
@@ -252,7 +250,7 @@ def test_short_tracks_that_share_a_sequence_show_what_they_show_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     together = encoded(None)
-    monkeypatch.setattr(perfetto_tracks, "SHARED_ELEMENTS", 0)
+    monkeypatch.setattr(perfetto, "SHARED_ELEMENTS", 0)
     alone = encoded(None)
     shown = {data: loaded_rows(data) for data in (together, alone)}
     assert shown[together] == shown[alone]

@@ -12,11 +12,10 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
 from tests.support.perfetto_sql import TraceProcessor
 from timeline.columns.strings import StringPool
-from timeline.encoders import drawn_texts
-from timeline.encoders.drawn_texts import DrawnTexts, number_texts
-from timeline.encoders.formats import format_of
-from timeline.encoders.perfetto_tracks import encode_track
-from timeline.encoders.piece_maker import encode_timeline
+from timeline.encoders import drawn_values
+from timeline.encoders.drawn_values import DrawnTexts, number_texts
+from timeline.encoders.formats import encode_timeline, format_of
+from timeline.encoders.perfetto import encode_track
 from timeline.encoders.protobuf_rows import encode_rows, matrix_rows, varint
 from timeline.layers import SliceKind
 from timeline.tracks.model import Arg, ArgKind, Slices, Timeline, Track
@@ -40,10 +39,10 @@ def test_a_number_saves_bytes_and_common_strings_have_small_ones(uses: dict[str,
 def test_no_more_strings_are_numbered_than_a_part_of_the_slices(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(drawn_texts, "FEWEST_NUMBERS", 3)
+    monkeypatch.setattr(drawn_values, "FEWEST_NUMBERS", 3)
     uses = {"often": 90, "a name of many letters": 20, "less often": 30, "seldom": 9, "once": 1}
     assert list(number_texts(uses, 10)) == ["often", "less often", "a name of many letters"]
-    assert list(number_texts(uses, 4 * drawn_texts.ELEMENTS_PER_NUMBER)) == [
+    assert list(number_texts(uses, 4 * drawn_values.ELEMENTS_PER_NUMBER)) == [
         "often",
         "less often",
         "a name of many letters",

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.support.made_tracks import track_of
 from tests.support.random_tracks import flat_slices, nested_slices, resolutions, some_slices
 from timeline.columns.strings import StringPool
-from timeline.encoders.joined_slices import JoinedSlices, join_slices
-from timeline.encoders.perfetto_tracks import encode_tracks
+from timeline.encoders.perfetto import encode_tracks
+from timeline.encoders.sequences import JoinedSlices, join_slices
 from timeline.fitting.coarsen import at_resolution
 from timeline.tracks.model import Arg, ArgKind, Slices, Track
 

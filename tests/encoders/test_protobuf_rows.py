@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
 from tests.support.made_tracks import track_of
-from timeline.encoders import perfetto_tracks, protobuf_rows
-from timeline.encoders.perfetto_tracks import encode_track
+from timeline.encoders import perfetto, protobuf_rows
+from timeline.encoders.perfetto import encode_track
 from timeline.encoders.protobuf_rows import (
     Bytes,
     Fixed64,
@@ -370,7 +370,7 @@ def test_tracks_encoded_in_many_blocks_are_the_same_bytes(
 ) -> None:
     track = track_of(3000, nested=nested)
     whole = b"".join(encode_track(track, 2, 1_000))
-    monkeypatch.setattr(perfetto_tracks, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(perfetto, "BLOCK_BYTES", 1)
     pieces = list(encode_track(track, 2, 1_000))
     assert len(pieces) > 10
     assert b"".join(pieces) == whole

@@ -12,7 +12,7 @@ from tests.support.places import ROOT
 from tests.support.profile_shelf import ProfileShelf
 from tests.support.trace_packets import packets_of
 from timeline.commands.export import export
-from timeline.encoders.args_descriptor import (
+from timeline.encoders.perfetto_messages import (
     ANNOTATION_FILE,
     EXTENDED_FILE,
     FILE_NAME,

@@ -14,7 +14,7 @@ from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import ProfileShelf
 from timeline.columns.strings import NO_TEXT
 from timeline.commands.export import export
-from timeline.encoders.spelled_args import DIGITS, SPELLERS
+from timeline.encoders.drawn_values import DIGITS, SPELLERS
 from timeline.layers import Category
 from timeline.options import Args
 from timeline.selection import Kind

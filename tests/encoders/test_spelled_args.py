@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from timeline.encoders.spelled_args import round_reals
+from timeline.encoders.drawn_values import round_reals
 
 
 def test_the_ends_of_floats_stay_what_they_are() -> None:

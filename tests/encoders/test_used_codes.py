@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timeline.encoders.used_codes import NumberOfCode, UsedCodes
+from timeline.encoders.drawn_values import NumberOfCode, UsedCodes
 
 CODES = st.lists(st.integers(0, 20) | st.sampled_from([5_000, 90_000]), max_size=40)
 STRINGS = 100_000

@@ -24,8 +24,8 @@ from tests.support.places import ROOT
 from tests.support.profile_shelf import ProfileShelf
 from timeline.columns.nesting import is_compiled as has_nesting
 from timeline.encoders.protobuf_rows import is_compiled as has_wire
-from timeline.sources.decoders.scanner import is_compiled as has_scanner
-from timeline.sources.decoders.sqlite_rows import is_compiled as has_rows
+from timeline.sources.decoders.event_batch import is_compiled as has_scanner
+from timeline.sources.decoders.sqlite import is_compiled as has_rows
 from timeline.version import __version__
 
 PACKAGE = ROOT / "timeline"

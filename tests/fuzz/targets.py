@@ -42,8 +42,8 @@ from timeline.reports.terminal import Display
 from timeline.reports.terminal_filed import filed_text
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.ascend_trace import reader
-from timeline.sources.ascend_trace.events import ascend_format
 from timeline.sources.ascend_trace.reader import TraceFiles, read_trace
+from timeline.sources.ascend_trace.tables import ascend_format
 from timeline.sources.common.kernel_table import describe_tasks, match_tasks, read_kernel_table
 from timeline.sources.common.losses import LossLog
 from timeline.sources.common.step_table import read_step_table
@@ -89,9 +89,9 @@ def _one(capture: Path, pattern: str) -> Path:
 _PLACES: dict[tuple[Path, str], Path] = {}
 
 
-def _read(make: Callable[[Identity, Clock, Path], Source], content: Path) -> Records:
+def _read(make: Callable[[str, Identity, Clock, Path], Source], content: Path) -> Records:
     """Read a source of rank 0, device 0."""
-    return make(Identity(0, content.parent, device=0), Clock(), content).read(ALL)
+    return make("", Identity(0, content.parent, device=0), Clock(), content).read(ALL)
 
 
 # -- JSON ----------------------------------------------------------------------------------------
@@ -133,8 +133,8 @@ def graph_timeline(capture: Path) -> Records:
 def mindstudio(capture: Path) -> Records:
     """An export of msprof that holds several devices."""
 
-    def source(identity: Identity, clock: Clock, content: Path) -> Source:
-        return MindStudioSource(identity, clock, content, several_devices=True)
+    def source(layout: str, identity: Identity, clock: Clock, content: Path) -> Source:
+        return MindStudioSource(layout, identity, clock, content, several_devices=True)
 
     return _read(source, _one(capture, "mindstudio_profiler_output"))
 
@@ -256,7 +256,7 @@ def database(capture: Path) -> Records:
     several = path.stat().st_size // 512 % 3 == 0
     with suppress(TimelineError):  # what is no capture may still be a database that reads
         discover(capture)
-    return DatabaseSource(Identity(0, capture, device=0), Clock(), path, several).read(ALL)
+    return DatabaseSource("", Identity(0, capture, device=0), Clock(), path, several).read(ALL)
 
 
 # -- metadata ------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
 from tests.support.row_totals import CounterTotals, Row, RowTotals, TraceTotals, is_text
 from tests.support.trace_packets import packets_of
-from timeline.encoders.args_descriptor import descriptor_bytes
+from timeline.encoders.perfetto_messages import descriptor_bytes
 
 LAST_NS = (1 << 63) - 1
 _CLOCK = 64

@@ -12,7 +12,7 @@ from simulator.overlap import IDLE
 from tests.support.expected_picture import ALL_RANKS, STEPS, Arg, Counter, Shown, rounded
 from tests.support.perfetto_sql import TraceProcessor
 from timeline.encoders.chrome import OVERVIEW
-from timeline.encoders.spelled_args import SPELLERS
+from timeline.encoders.drawn_values import SPELLERS
 from timeline.layers import Layer, spec_of
 from timeline.tracks import root_rows
 from timeline.tracks.partition import PARTITION

@@ -18,7 +18,7 @@ from timeline.ranks import rank_work
 from timeline.ranks.rank_records import read_rank
 from timeline.records.tables import Records
 from timeline.sources.ascend_trace import reader as ascend_trace
-from timeline.sources.decoders import scanner, sqlite_rows
+from timeline.sources.decoders import event_batch, sqlite
 from timeline.sources.decoders.json_events import read_events
 from timeline.sources.kineto import source as kineto
 from timeline.sources.mindspore import display
@@ -31,16 +31,16 @@ SMALL_BLOCK_BYTES = 2000
 def without_compiled() -> Iterator[None]:
     """While it is open, nothing compiled is used, as where there was no compiler."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scanner, "Scanner", None)
-        patch.setattr(sqlite_rows, "_rows", None)
+        patch.setattr(event_batch, "Scanner", None)
+        patch.setattr(sqlite, "_rows", None)
         patch.setattr(nesting, "_nesting", None)
         patch.setattr(protobuf_rows, "encode", None)
         patch.setattr(coarsen, "groups_by_stack", None)
-        sqlite_rows._is_loaded.cache_clear()
+        sqlite._is_loaded.cache_clear()
         try:
             yield
         finally:
-            sqlite_rows._is_loaded.cache_clear()
+            sqlite._is_loaded.cache_clear()
 
 
 @contextlib.contextmanager

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import orjson
 
-from timeline.encoders.batches import TrackBatch
-from timeline.encoders.spelled_args import SpelledArg, round_reals, spell_args
+from timeline.encoders.drawn_values import SpelledArg, round_reals, spell_args
+from timeline.encoders.pieces import TrackBatch
 from timeline.tracks.model import Arg, ArgKind, Samples, Slices, Timeline, Track
 from timeline.tracks.partition import is_partition
 from timeline.tracks.root_rows import seen_name

@@ -3,14 +3,403 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
-from timeline.encoders.args_descriptor import descriptor_bytes
-from timeline.encoders.batches import TrackBatch
-from timeline.encoders.perfetto_messages import BOOT_TIME, EXPLICIT, WALL_TIME, messages
-from timeline.encoders.perfetto_tracks import clock_ns, encode_tracks, track_uuid
+import numpy as np
+import numpy.typing as npt
+
+from timeline.columns.chunks import one_by_one
+from timeline.columns.columns import Bool, Float64, Int64, Rows
+from timeline.columns.nesting import Events, nested_events, split_at_gaps
+from timeline.encoders.drawn_values import DrawnTexts, NumberOfCode, round_reals
+from timeline.encoders.perfetto_messages import (
+    ANNOTATIONS,
+    BOOT_TIME,
+    EXPLICIT,
+    REALS,
+    STATE_CLEARED,
+    WALL_TIME,
+    descriptor_bytes,
+    messages,
+)
+from timeline.encoders.pieces import TrackBatch
+from timeline.encoders.protobuf_rows import (
+    Bytes,
+    Fixed64,
+    Message,
+    Piece,
+    Varint,
+    encode_rows,
+    varint,
+)
+from timeline.encoders.sequences import JoinedSlices, SequenceNames, UsedStrings, join_slices
+from timeline.layers import ArgsMessage
 from timeline.ranges import check_order
-from timeline.tracks.model import Samples, Timeline, Track
+from timeline.tracks.model import Arg, ArgKind, Samples, Slices, Timeline, Track
+
+Places = Rows | slice
+"""Which of some slices: a run of them is taken without being copied."""
+SHARED_ELEMENTS = 1 << 13
+"""Slices and samples of the tracks that share a sequence."""
+
+
+SEQUENCE_CLOCK = 64
+"""The first clock id that is private to a sequence; only such a clock may count increments."""
+BLOCK_BYTES = 1 << 22
+"""Bytes that rows may take, encoded at a time."""
+LEAST_BLOCK_ROWS = 256
+"""Rows encoded at a time at least, however wide they are."""
+
+_PACKET = b"\x0a"
+_TIMESTAMP = b"\x40"
+_SEQUENCE = b"\x50"
+_TRACK_EVENT = b"\x5a"
+_TYPE_BEGIN = b"\x48\x01"
+_TYPE_END = b"\x48\x02"
+_TYPE_COUNTER = b"\x48\x04"
+_CATEGORY_IID = b"\x18"
+_NAME_IID = b"\x50"
+_NAME = varint(23 << 3 | 2)
+_TRACK_UUID = b"\x58"
+_ANNOTATION_NAME_IID = b"\x08"
+_ANNOTATION_INTEGER = b"\x20"
+_ANNOTATION_DOUBLE = b"\x29"
+_ANNOTATION_STRING = b"\x32"
+_ANNOTATION_STRING_IID = b"\x88\x01"
+_CORRELATION_IID = varint(54 << 3)
+_FLOW_ID = varint(47 << 3 | 1)
+_DOUBLE_COUNTER = varint(44 << 3 | 1)
+_VARINT_TYPE, _FIXED64_TYPE, _BYTES_TYPE = 0, 1, 2
+_ANNOTATION = varint(ANNOTATIONS << 3 | _BYTES_TYPE)
+
+
+def track_uuid(track_id: int) -> int:
+    """Uuids are small so that they are short; 0 is Perfetto's own root."""
+    return track_id + 1
+
+
+def encode_tracks(tracks: Sequence[tuple[int, Track]], first_ns: int) -> Iterator[bytes]:
+    """The packets of tracks, given with a sequence each, framed as in a trace file.
+
+    A sequence begins with its names, and a clock on
+    which each event tells only the time since the one before. All clocks start at the same moment,
+    so the UI's row of clock snapshots shows one mark. Short tracks that follow each other are on
+    the sequence of the first: one costs a viewer some 40 KB, whatever it holds.
+    """
+    for sequence, together in _sequences(tracks):
+        packets = _encode_sequence(together, sequence, first_ns)
+        if len(together) == 1:
+            yield from packets
+        else:  # as one, so that what is compressed together does not depend on what is joined
+            yield b"".join(packets)
+
+
+def _encode_sequence(tracks: Sequence[Track], sequence: int, first_ns: int) -> Iterator[bytes]:
+    """The packets of the tracks of one sequence."""
+    joined = [
+        UsedStrings.by(one) if isinstance(one, JoinedSlices) else one for one in join_slices(tracks)
+    ]
+    names = SequenceNames.of([one for one in joined if isinstance(one, UsedStrings)])
+    own_track = tracks[0] if len(tracks) == 1 else None
+    yield _opening_packet(sequence, names, own_track)
+    clock = _clock_packet(sequence, first_ns)
+    for one in joined:
+        if isinstance(one, UsedStrings):
+            yield from _encode_slices(one, names, sequence, first_ns, clock, own_track is not None)
+        elif isinstance(one.content, Samples):
+            yield clock
+            track = b"" if own_track else _TRACK_UUID + varint(track_uuid(one.id))
+            yield from _encode_samples(one.content, sequence, first_ns, track)
+
+
+def _sequences(
+    tracks: Sequence[tuple[int, Track]],
+) -> Iterator[tuple[int, list[Track]]]:
+    """The tracks that hold something, those of one sequence together."""
+    together: list[Track] = []
+    first = elements = 0
+    for sequence, track in tracks:
+        count = len(track.content or ())
+        if together and elements + count > SHARED_ELEMENTS:
+            yield first, together
+            together, elements = [], 0
+        if count:
+            first = first if together else sequence
+            together.append(track)
+            elements += count
+    if together:
+        yield first, together
+
+
+def encode_track(track: Track, sequence: int, first_ns: int) -> Iterator[bytes]:
+    """The packets of a track that has a sequence of its own."""
+    return encode_tracks([(sequence, track)], first_ns)
+
+
+def clock_ns(first_ns: int) -> int:
+    """What the file says of its first moment; none of its clocks can be before zero.
+
+    All else counts from that moment, so a timeline that begins before zero is moved as a whole.
+    """
+    return max(first_ns, 0)
+
+
+def _opening_packet(sequence: int, names: SequenceNames, track: Track | None) -> bytes:
+    """The first packet of a sequence: its names, and its track where it has only one."""
+    trace = messages().Trace()
+    packet = trace.packet.add()
+    packet.trusted_packet_sequence_id = sequence
+    packet.sequence_flags = STATE_CLEARED
+    packet.first_packet_on_sequence = True
+    packet.trace_packet_defaults.timestamp_clock_id = SEQUENCE_CLOCK
+    if track is not None:
+        packet.trace_packet_defaults.track_event_defaults.track_uuid = track_uuid(track.id)
+    if interned := names.interned():
+        packet.interned_data = interned
+    return bytes(trace.SerializeToString())
+
+
+def _clock_packet(sequence: int, first_ns: int) -> bytes:
+    """The clock of the track that follows, which starts at the first moment again."""
+    trace = messages().Trace()
+    clocks = trace.packet.add()
+    clocks.trusted_packet_sequence_id = sequence
+    clocks.clock_snapshot.clocks.add(clock_id=BOOT_TIME, timestamp=clock_ns(first_ns))
+    clocks.clock_snapshot.clocks.add(clock_id=SEQUENCE_CLOCK, timestamp=0, is_incremental=True)
+    return bytes(trace.SerializeToString())
+
+
+def _events(
+    joined: JoinedSlices, first_ns: int, at_once: int
+) -> Iterator[tuple[Events, Bool | None]]:
+    """All events in order, some at a time, and which are the first of several tracks."""
+    if len(joined.tracks) > 1:
+        events, begins = joined.events(first_ns)
+        for first in range(0, len(events), at_once):
+            some = slice(first, first + at_once)
+            yield events.between(some.start, some.stop), begins[some]
+        return
+    make = _nested_events if joined.slices.nested else _flat_events
+    for events in make(joined.slices, first_ns, at_once):
+        yield events, None
+
+
+def _flat_events(slices: Slices, before_ns: int, at_once: int) -> Iterator[Events]:
+    for first in range(0, len(slices), at_once):
+        start_ns = slices.start_ns[first : first + at_once]
+        end_ns = slices.end_ns[first : first + at_once]
+        since_ns = start_ns - np.concatenate([[before_ns], end_ns[:-1]])
+        yield Events(np.arange(first, first + len(start_ns)), since_ns, end_ns - start_ns)
+        before_ns = int(end_ns[-1])
+
+
+def _nested_events(slices: Slices, before_ns: int, at_once: int) -> Iterator[Events]:
+    for rows in split_at_gaps(slices.start_ns, slices.end_ns):
+        end_ns = slices.end_ns[rows]
+        events = nested_events(slices.start_ns[rows], end_ns, before_ns)
+        before_ns = int(end_ns.max())
+        for first in range(0, len(events), at_once):
+            some = events.between(first, first + at_once)
+            yield replace(some, row=rows[some.row])
+
+
+def _encode_slices(
+    used: UsedStrings,
+    names: SequenceNames,
+    sequence: int,
+    first_ns: int,
+    clock: bytes,
+    own_track: bool,
+) -> Iterator[bytes]:
+    """The packets of slices; own_track: whether their sequence has no other track."""
+    slices, joined = used.slices, used.joined
+    event_names = used.drawn(used.events, names.events)
+    colour_iids = used.colour_numbers(names.colours)
+    args = _Args(used, names)
+    category = _CATEGORY_IID + varint(names.categories[slices.category.value])
+    arrows = _Arrows(slices)
+    uuids = np.array([track_uuid(track.id) for track in joined.tracks], np.int64)
+    widest = 64 + 10 * arrows.most + event_names.longest + args.longest
+    rows_at_once = max(LEAST_BLOCK_ROWS, BLOCK_BYTES // widest)
+    if len(uuids) == 1:
+        yield clock
+    row_bytes = _row_bytes(slices)
+    every = one_by_one(
+        _events(joined, first_ns, rows_at_once), lambda some: len(some[0]) * row_bytes
+    )
+    for events, begins_track in every:
+        row = _places(events)
+        track: list[Piece] = []
+        if not own_track:
+            track = [Bytes(_TRACK_UUID), Varint(uuids[joined.track[row]])]
+        begin: list[Piece] = [
+            Bytes(_TYPE_BEGIN),
+            *track,
+            Bytes(category),
+            *event_names.pieces(_NAME_IID, _NAME, slices.name[row]),
+            *args.encoded(row),
+            *_coloured(colour_iids, slices, row),
+            *arrows.encoded(row),
+        ]
+        packets: list[Piece] = [
+            _event(events.begin_ns, sequence, begin, events.begins),
+            _event(events.end_ns, sequence, [Bytes(_TYPE_END), *track], events.ends),
+        ]
+        if begins_track is not None:
+            packets.insert(0, Bytes(clock, begins_track))
+        yield encode_rows(packets, len(events))
+
+
+def _row_bytes(slices: Slices) -> int:
+    """What a slice takes of the columns of its track."""
+    its = slices.start_ns.itemsize + slices.end_ns.itemsize + slices.name.itemsize
+    return its + sum(arg.values.itemsize + arg.present.itemsize for arg in slices.args)
+
+
+def _places(events: Events) -> Places:
+    """The slices of events: those that all begin and end follow each other."""
+    if events.begins is None:
+        return slice(int(events.row[0]), int(events.row[-1]) + 1)
+    return events.row
+
+
+def _coloured(iids: NumberOfCode, slices: Slices, row: Places) -> list[Piece]:
+    """The colours of some slices, where their names have one."""
+    its = iids.of(slices.name[row])
+    has = its > 0
+    return [Bytes(_CORRELATION_IID, has), Varint(its, has)] if has.any() else []
+
+
+def _event(
+    since_ns: Int64, sequence: int, event: list[Piece], present: Bool | None = None
+) -> Message:
+    """The packets of one event in each row, or in the rows that have it."""
+    return Message(
+        _PACKET,
+        [
+            Bytes(_TIMESTAMP),
+            Varint(since_ns),
+            Bytes(_SEQUENCE + varint(sequence)),
+            Message(_TRACK_EVENT, event),
+        ],
+        present,
+    )
+
+
+class _Args:
+    """The args of the slices of a track, those of a message together."""
+
+    def __init__(self, used: UsedStrings, names: SequenceNames) -> None:
+        self._of_message = used.messages()
+        self._iid_of_name = names.args
+        self._values = used.drawn(used.values, names.values)
+        self._spelled_texts = {
+            of: (one, DrawnTexts.of(one.texts, names.spelled)) for of, one in used.spelled.items()
+        }
+        spelled = (texts.longest for _, texts in self._spelled_texts.values())
+        self.longest = self._values.longest + sum(spelled)
+        """Bytes that the strings of a slice take at most where they are used."""
+
+    def encoded(self, row: Places) -> list[Piece]:
+        """The messages of some slices; those that have no arg of one do not have it."""
+        made: list[Piece] = []
+        for message, args in self._of_message:
+            inner: list[Piece] = []
+            presents = [arg.present[row] for arg in args]
+            for arg, present in zip(args, presents, strict=True):
+                inner += self._spelled(arg, row, present)
+                inner += self._exact(message, arg, row, present)
+            if inner:
+                tag = varint(message.number << 3 | _BYTES_TYPE)
+                made.append(Message(tag, inner, np.logical_or.reduce(presents)))
+        return made
+
+    def _spelled(self, arg: Arg, row: Places, present: Bool) -> list[Piece]:
+        """How an arg reads, where it is spelled."""
+        found = self._spelled_texts.get(arg.name)
+        if found is None:
+            return []
+        spelled, texts = found
+        return [self._annotation(spelled.name, _text(texts, spelled.text[row]), present)]
+
+    def _exact(self, message: ArgsMessage, arg: Arg, row: Places, present: Bool) -> list[Piece]:
+        """An arg itself: a field of the message, or an annotation where that has no such field."""
+        values = arg.values[row]
+        if arg.kind is ArgKind.NAME:
+            return [self._annotation(arg.name, _text(self._values, values), present)]
+        if arg.name not in message.fields:
+            number: list[Piece] = (
+                [Bytes(_ANNOTATION_INTEGER), Varint(values.astype(np.int64, copy=False))]
+                if arg.kind is ArgKind.INTEGER
+                else [Bytes(_ANNOTATION_DOUBLE), Fixed64(_real(values))]
+            )
+            return [self._annotation(arg.name, number, present)]
+        field = message.fields.index(arg.name) + 1
+        if arg.name in REALS:
+            return [
+                Bytes(varint(field << 3 | _FIXED64_TYPE), present),
+                Fixed64(_real(values), present),
+            ]
+        return [
+            Bytes(varint(field << 3 | _VARINT_TYPE), present),
+            Varint(values.astype(np.int64, copy=False), present),
+        ]
+
+    def _annotation(self, name: str, value: list[Piece], present: Bool) -> Message:
+        named = Bytes(_ANNOTATION_NAME_IID + varint(self._iid_of_name[name]))
+        return Message(_ANNOTATION, [named, *value], present)
+
+
+def _real(values: npt.NDArray[Any]) -> Float64:
+    """Real numbers as they are drawn."""
+    return round_reals(values.astype(np.float64))
+
+
+def _text(texts: DrawnTexts, codes: npt.NDArray[Any]) -> list[Piece]:
+    """A string as the value of an annotation."""
+    return texts.pieces(_ANNOTATION_STRING_IID, _ANNOTATION_STRING, codes)
+
+
+class _Arrows:
+    """The arrow ends of the slices of a track, by slice."""
+
+    def __init__(self, slices: Slices) -> None:
+        self.most = 0
+        """How many ends a slice has at most."""
+        self._ids = slices.arrows.arrow
+        if not len(self._ids):
+            return
+        self._count = np.bincount(slices.arrows.slice, minlength=len(slices))
+        self._first = np.cumsum(self._count) - self._count
+        self.most = int(self._count.max())
+
+    def encoded(self, row: Places) -> list[Piece]:
+        """The flow ids of some slices."""
+        if not self.most:
+            return []
+        count, first = self._count[row], self._first[row]
+        made: list[Piece] = []
+        for number in range(int(count.max(initial=0))):
+            present = count > number
+            at = np.where(present, first + number, 0)
+            made += [Bytes(_FLOW_ID, present), Fixed64(self._ids[at], present)]
+        return made
+
+
+def _encode_samples(
+    samples: Samples, sequence: int, first_ns: int, track: bytes
+) -> Iterator[bytes]:
+    since_ns = np.diff(samples.time_ns, prepend=first_ns)
+    rows_at_once = BLOCK_BYTES // 64
+    for first in range(0, len(samples), rows_at_once):
+        stop = min(first + rows_at_once, len(samples))
+        event: list[Piece] = [
+            Bytes(_TYPE_COUNTER + track + _DOUBLE_COUNTER),
+            Fixed64(samples.value[first:stop]),
+        ]
+        yield encode_rows([_event(since_ns[first:stop], sequence, event)], stop - first)
+
 
 FILE_SEQUENCE = 1
 """The packet sequence of descriptors and file-wide facts; tracks have further ones."""

@@ -13,13 +13,15 @@ from itertools import chain
 from pathlib import Path
 
 from timeline.analysis.telling_steps import StepRun
-from timeline.encoders.batches import TrackBatch
-from timeline.encoders.compression import Compression
-from timeline.encoders.formats import Format
-from timeline.encoders.piece_maker import EncodingWorkers, PieceMaker
-from timeline.encoders.piece_store import PieceStore
-from timeline.encoders.pieces import Piece
-from timeline.encoders.track_parts import PART_ELEMENTS, split_track
+from timeline.encoders.formats import EncodingWorkers, Format, PieceMaker
+from timeline.encoders.pieces import (
+    PART_ELEMENTS,
+    Compression,
+    Piece,
+    PieceStore,
+    TrackBatch,
+    split_track,
+)
 from timeline.errors import LimitError
 from timeline.fitting.drawn_layers import (
     DrawnLayer,

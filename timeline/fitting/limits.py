@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.distinct import distinct
-from timeline.encoders.spelled_args import is_spelled
+from timeline.encoders.drawn_values import is_spelled
 from timeline.options import ExportOptions
 from timeline.tracks.model import Arg, Slices, Track
 from timeline.units import spell_bytes, spell_number

@@ -9,10 +9,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from timeline.encoders.batches import FIRST_SEQUENCE, TrackBatch, layer_place
-from timeline.encoders.compression import Compression
-from timeline.encoders.piece_maker import PieceMaker
-from timeline.encoders.track_parts import PART_ELEMENTS, split_track
+from timeline.encoders.formats import PieceMaker
+from timeline.encoders.pieces import (
+    FIRST_SEQUENCE,
+    PART_ELEMENTS,
+    Compression,
+    TrackBatch,
+    layer_place,
+    split_track,
+)
 from timeline.fitting.coarsen import EXACT, Resolution, at_resolution
 from timeline.fitting.limits import Cost, Limits
 from timeline.layers import SIZE_LAYERS, SizeLayer

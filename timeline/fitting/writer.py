@@ -10,11 +10,9 @@ from pathlib import Path
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.telling_steps import StepRun
 from timeline.columns.chunks import one_by_one
-from timeline.encoders.compression import Compression
 from timeline.encoders.drafts import Draft, publish_all, write_draft
-from timeline.encoders.formats import Format
-from timeline.encoders.piece_maker import EncodingWorkers, PieceMaker
-from timeline.encoders.pieces import Piece, join_pieces
+from timeline.encoders.formats import EncodingWorkers, Format, PieceMaker
+from timeline.encoders.pieces import Compression, Piece, join_pieces
 from timeline.errors import LimitError
 from timeline.fitting.coarsen_ranks import lowest_floors
 from timeline.fitting.drawn_layers import DrawnLayer, count_arrows

@@ -21,9 +21,9 @@ from tests.support.trace_json_reading import (
     run_on,
 )
 from timeline.sources.ascend_trace import reader
-from timeline.sources.ascend_trace.events import AscendEvent
+from timeline.sources.ascend_trace.tables import AscendEvent
 from timeline.sources.common.losses import LossLog
-from timeline.sources.decoders import scanner
+from timeline.sources.decoders import event_batch
 from timeline.sources.decoders.json_events import read_events
 from timeline.sources.decoders.trace_events import Other
 
@@ -88,7 +88,7 @@ def test_events_are_objects_only_for_a_while(write: Writer, names: str, only_sli
     }
     held = HeldEvents()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scanner, "Scanner", None)
+        patch.setattr(event_batch, "Scanner", None)
         patch.setattr(reader, "HELD_EVENTS", 100)
         patch.setattr(reader, "read_events", held.read)
         read(write(orders[names]))

@@ -7,7 +7,7 @@ from itertools import permutations
 import pytest
 
 from tests.support.trace_json_reading import HELD_COUNTS, Writer, pieces, read
-from timeline.sources.ascend_trace.lane_kinds import AscendLanes
+from timeline.sources.ascend_trace.lanes import AscendLanes
 
 
 def test_planes_follow_the_lane_of_their_group() -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.support.deadline import deadline
 from timeline.errors import SourceError
 from timeline.records.tables import Omission
-from timeline.sources.ascend_trace.events import AscendArgs, AscendEvent, ascend_format
+from timeline.sources.ascend_trace.tables import AscendArgs, AscendEvent, ascend_format
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.json_events import BLOCK_BYTES, look_for_metadata, read_events
 

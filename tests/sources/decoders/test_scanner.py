@@ -25,13 +25,13 @@ from timeline.errors import SourceError
 from timeline.layers import Layer
 from timeline.records.tables import FlowEnd, Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS
-from timeline.sources.ascend_trace.events import AscendArgs, ascend_format
 from timeline.sources.ascend_trace.reader import TraceFiles, read_trace
-from timeline.sources.decoders import json_events, scanner
-from timeline.sources.decoders.scanner import EventScanner, is_compiled
+from timeline.sources.ascend_trace.tables import AscendArgs, ascend_format
+from timeline.sources.decoders import event_batch, json_events
+from timeline.sources.decoders.event_batch import EventScanner, is_compiled
 from timeline.sources.kineto import source as kineto
-from timeline.sources.kineto.events import KinetoArgs
 from timeline.sources.kineto.header import KinetoHeader
+from timeline.sources.kineto.tables import KinetoArgs
 from timeline.sources.mindspore import display
 from timeline.sources.source import ReadRequest
 
@@ -116,7 +116,7 @@ def check_alike(path: Path, monkeypatch: pytest.MonkeyPatch, **how: bool) -> Non
     for layers in (DETAIL_LAYERS, SUMMARY_LAYERS):
         scanned = read(path, layers, **how)
         with monkeypatch.context() as patch:
-            patch.setattr(scanner, "Scanner", None)
+            patch.setattr(event_batch, "Scanner", None)
             decoded = read(path, layers, **how)
         assert scanned == decoded
 
@@ -581,7 +581,7 @@ def check_formats_alike(
 ) -> None:
     scanned = rows(path)
     with monkeypatch.context() as patch:
-        patch.setattr(scanner, "Scanner", None)
+        patch.setattr(event_batch, "Scanner", None)
         decoded = rows(path)
     assert scanned == decoded
 

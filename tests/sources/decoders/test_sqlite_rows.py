@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timeline.sources.decoders import sqlite_rows
-from timeline.sources.decoders.sqlite_rows import column_blocks, is_compiled
+from timeline.sources.decoders import sqlite
+from timeline.sources.decoders.sqlite import column_blocks, is_compiled
 
 compiled = pytest.mark.skipif(not is_compiled(), reason="the package was built without a compiler")
 LEAST, GREATEST = -(2**63), 2**63 - 1
@@ -31,7 +31,7 @@ def tables(cells: st.SearchStrategy[Any]) -> st.SearchStrategy[list[tuple[Any, .
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways to read."""
     if request.param == "interpreted":
-        monkeypatch.setattr(sqlite_rows, "_is_loaded", lambda: False)
+        monkeypatch.setattr(sqlite, "_is_loaded", lambda: False)
     elif not is_compiled():
         pytest.skip("the package was built without a compiler")
     return str(request.param)
@@ -67,9 +67,9 @@ def assert_both_ways(rows: list[tuple[Any, ...]], dtype: Any, most: int) -> None
     width = len(rows[0]) if rows else 1
     with closing(apsw.Connection(":memory:")) as connection, pytest.MonkeyPatch.context() as patch:
         stored(connection, rows, width)
-        patch.setattr(sqlite_rows, "BLOCK_ROWS", most)
+        patch.setattr(sqlite, "BLOCK_ROWS", most)
         made = read(connection, width, dtype)
-        patch.setattr(sqlite_rows, "_is_loaded", lambda: False)
+        patch.setattr(sqlite, "_is_loaded", lambda: False)
         assert made == read(connection, width, dtype) == rows
 
 
@@ -116,7 +116,7 @@ def test_a_query_that_is_not_read_to_its_end_keeps_nothing_open(tmp_path: Any) -
     with closing(apsw.Connection(str(tmp_path / "a.db"))) as connection:
         stored(connection, [(number,) for number in range(20_000)], 1)
         blocks = column_blocks(connection, "SELECT c0 FROM T", 1, np.int64)
-        assert next(blocks)[0][-1] == sqlite_rows.BLOCK_ROWS - 1
+        assert next(blocks)[0][-1] == sqlite.BLOCK_ROWS - 1
         blocks.close()
         connection.execute("DROP TABLE T")
 

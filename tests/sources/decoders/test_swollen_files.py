@@ -11,11 +11,11 @@ import pytest
 
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
-from timeline.sources.ascend_trace.events import ascend_format
+from timeline.sources.ascend_trace.tables import ascend_format
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders import json_events
+from timeline.sources.decoders.event_batch import EventScanner, is_compiled
 from timeline.sources.decoders.json_events import read_events
-from timeline.sources.decoders.scanner import EventScanner, is_compiled
 
 MEGABYTE = 1 << 20
 BLOCK_BYTES = 1 << 16

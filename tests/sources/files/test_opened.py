@@ -19,7 +19,7 @@ from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import Profile, ProfileShelf
 from timeline.cli.main import main
 from timeline.errors import SourceError
-from timeline.sources.ascend_trace.events import ascend_format
+from timeline.sources.ascend_trace.tables import ascend_format
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.json_events import read_events
 from timeline.sources.decoders.trace_events import Complete

@@ -34,8 +34,8 @@ from timeline.records.tables import Records, StepPart
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS
 from timeline.sources.common.device_clock import Anchor, CounterClock, DeviceClocks
 from timeline.sources.decoders.sqlite import open_database
-from timeline.sources.decoders.sqlite_loose import LooseTable
 from timeline.sources.finding.discovery import discover
+from timeline.sources.msprof_sqlite.databases import LooseTable
 from timeline.sources.source import ReadRequest, Source
 
 VERSIONS = ("msprof-sqlite", "msprof-sqlite-numbered", "msprof-sqlite-launched")

@@ -42,7 +42,7 @@ from timeline.records.tables import Records, Tasks
 from timeline.selection import DETAIL_LAYERS, Selection
 from timeline.sources.common.losses import LossLog
 from timeline.sources.common.step_table import read_step_table
-from timeline.sources.decoders import text_lines
+from timeline.sources.decoders import csv_blocks
 from timeline.sources.decoders.csv_blocks import RowShape, read_blocks
 from timeline.sources.finding.discovery import discover
 from timeline.sources.source import ReadRequest, Source
@@ -713,7 +713,7 @@ def test_cells_are_those_of_the_csv_module(
     strings = StringPool()
     found: list[list[str]] = [[], []]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text_lines, "BLOCK_BYTES", block_bytes)
+        patch.setattr(csv_blocks, "BLOCK_BYTES", block_bytes)
         for block in read_blocks(path, wanted, ("one",), LossLog(path)):
             for at, key in enumerate(wanted):
                 codes = block.codes(key, strings, str)

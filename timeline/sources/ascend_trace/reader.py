@@ -10,12 +10,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from timeline.columns.columns import Bool, TableBuilder
+from timeline.columns.columns import Bool, ColumnTable, Int64, TableBuilder, column
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct
 from timeline.columns.strings import StringPool
 from timeline.layers import Layer
-from timeline.records.not_given import NO_GRAPH, NO_ID
+from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import (
     AI_CORE_FREQUENCY,
     CommunicationOps,
@@ -30,32 +30,29 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.sources.ascend_trace.connections import (
-    Calls,
-    connected_flows,
-    with_launches,
-    without_connections,
-)
-from timeline.sources.ascend_trace.events import format_for
-from timeline.sources.ascend_trace.lane_kinds import (
+from timeline.sources.ascend_trace.lanes import (
     HARDWARE,
     AscendLanes,
+    LaneEvents,
     LaneKind,
     LaneMeaning,
+    LaneTable,
+    lanes_by,
+    lanes_of,
 )
-from timeline.sources.ascend_trace.lane_table import LaneTable
-from timeline.sources.ascend_trace.lanes import LaneEvents, lanes_by, lanes_of
 from timeline.sources.ascend_trace.tables import (
+    format_for,
     host_table,
     ops_table,
     planes_table,
     step_tables,
     tasks_table,
 )
+from timeline.sources.common.arrows import ArrowTargets
 from timeline.sources.common.communication_marks import find_marked_ops
 from timeline.sources.common.counter_events import CounterReader, counters_at
 from timeline.sources.common.decimals import whole_number
-from timeline.sources.common.flow_events import FlowReader, LaneRows
+from timeline.sources.common.flow_events import FlowReader, LaneRows, Launches, ResolvedFlows
 from timeline.sources.common.losses import LossLog
 from timeline.sources.common.overlap_analysis import (
     VendorOverlap,
@@ -67,10 +64,98 @@ from timeline.sources.common.overlap_analysis import (
 from timeline.sources.common.trace_names import HOST_DEVICE, device_of, profiler_steps
 from timeline.sources.decoders.event_batch import HELD_EVENTS as HELD_EVENTS
 from timeline.sources.decoders.event_batch import EventBatch
-from timeline.sources.decoders.event_columns import ARROWS, COMPLETE, COUNTER, EventColumns
-from timeline.sources.decoders.event_values import LaneKey
+from timeline.sources.decoders.event_columns import ARROWS, COMPLETE, COUNTER, EventColumns, LaneKey
+from timeline.sources.decoders.joins import are_in
 from timeline.sources.decoders.json_events import look_for_metadata, read_events
 from timeline.sources.source import ReadRequest
+
+CALLS = "CANN"
+CONNECTION_LAUNCH = "HostToDevice"
+_Connected = TypeVar("_Connected", Tasks, HostEvents)
+
+
+class Calls(ColumnTable):
+    """Host calls that launched something: their connection, and when they began."""
+
+    connection: Int64 = column(np.int64)
+    start_ns: Int64 = column(np.int64)
+
+    @classmethod
+    def of_host(cls, host: HostEvents) -> Calls:
+        """The calls among host events."""
+        rows = host.connection != NO_ID
+        return cls(host.connection[rows], host.start_ns[rows])
+
+    @classmethod
+    def of_lanes(cls, lanes: LaneEvents) -> Calls:
+        """The calls among events that do not become host events."""
+        connection = lanes.ids(NO_ID, "connection")
+        rows = np.flatnonzero(connection != NO_ID)
+        return cls(connection[rows], lanes.spans(rows)["start_ns"])
+
+
+def with_launches(records: Records, calls: Calls, launches: Launches) -> Records:
+    """Note when tasks and ops were launched: the host call of the same connection, else a flow.
+
+    Of several calls with one connection the latest counts.
+    """
+    order = np.lexsort((calls.start_ns, calls.connection))
+    connection, called_ns = calls.connection[order], calls.start_ns[order]
+
+    def launch_ns(kind: FlowEnd, wanted: Int64) -> Int64:
+        made = np.full(len(wanted), NO_TIME, np.int64)
+        of_kind = launches.kind == kind
+        np.maximum.at(made, launches.row[of_kind], launches.time_ns[of_kind])
+        at = np.searchsorted(connection, wanted, side="right") - 1
+        found = (at >= 0) & (wanted != NO_ID)
+        found[found] = connection[at[found]] == wanted[found]
+        made[found] = called_ns[at[found]]
+        return made
+
+    tasks, ops = records.tasks, records.ops
+    return replace(
+        records,
+        tasks=replace(tasks, launch_ns=launch_ns(FlowEnd.TASK, tasks.connection)),
+        ops=replace(ops, launch_ns=launch_ns(FlowEnd.OP, ops.connection)),
+    )
+
+
+def without_connections(records: Records) -> Records:
+    """Connections have told when tasks were launched; nothing else asks for them."""
+
+    def without(table: _Connected) -> _Connected:
+        return replace(table, connection=constant(NO_ID, len(table), np.int64))
+
+    return replace(records, tasks=without(records.tasks), host=without(records.host))
+
+
+def connected_flows(records: Records, resolved: ResolvedFlows) -> tuple[Flows, int]:
+    """The arrows of a trace, those that connections add, and how many still lack an end.
+
+    Some exporters write one end of an arrow only, or neither, although the call and the task share
+    a connection. A database holds connections alone, and its arrows are these.
+    """
+    host, strings = records.host, records.strings
+    rows = np.flatnonzero(host.layer == strings.code(CALLS))
+    device = ArrowTargets(strings, records.tasks, records.ops)
+    found = Flows.concat(device.arrows(CONNECTION_LAUNCH, host.connection[rows], rows))
+    drawn = resolved.flows.take(resolved.flows.category == strings.code(CONNECTION_LAUNCH))
+    found = found.take(~are_in(_targets(found), _targets(drawn)))
+    lacking = resolved.lacking
+    completed = are_in(_targets(lacking), _targets(found))
+    completed |= are_in(_sources(lacking), _sources(found))
+    return Flows.concat([resolved.flows, found]), int(np.count_nonzero(~completed))
+
+
+def _targets(flows: Flows) -> Int64:
+    """One number for each target, negative where there is none."""
+    return flows.target_row * len(FlowEnd) + flows.target_kind
+
+
+def _sources(flows: Flows) -> Int64:
+    """One number for each source, negative where there is none."""
+    return flows.source_row * len(FlowEnd) + flows.source_kind
+
 
 HELD_UNNAMED = 4
 """Times as many events are held while nothing has a name.

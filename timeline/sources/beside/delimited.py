@@ -17,7 +17,7 @@ from timeline.columns.columns import ColumnTable, column
 from timeline.records.profiler_tables import ProfilerTables
 from timeline.records.tables import Omission
 from timeline.sources.common.losses import LossLog, LostRows
-from timeline.sources.decoders.text_lines import read_lines
+from timeline.sources.decoders.csv_blocks import read_lines
 
 _Table = TypeVar("_Table", bound=ColumnTable)
 

@@ -31,9 +31,8 @@ from timeline.sources.common.decimals import moments_ns, whole_number, whole_num
 from timeline.sources.common.device_clock import read_start_info_offset_ns
 from timeline.sources.common.losses import LossLog, LostRows, counted_losses
 from timeline.sources.common.msprof_files import find_sessions
-from timeline.sources.decoders.csv_blocks import RowShape, read_blocks
+from timeline.sources.decoders.csv_blocks import RowShape, read_blocks, read_lines
 from timeline.sources.decoders.json_values import read_json, read_json_value
-from timeline.sources.decoders.text_lines import read_lines
 from timeline.sources.source import ReadRequest
 
 MOST_DRIFT_NS = 3600 * 10**9

@@ -34,8 +34,8 @@ from timeline.sources.common.decimals import (
     whole_numbers,
 )
 from timeline.sources.common.losses import LossLog
+from timeline.sources.decoders.csv_blocks import Lines, read_lines
 from timeline.sources.decoders.json_values import read_json
-from timeline.sources.decoders.text_lines import Lines, read_lines
 from timeline.sources.files.opened import open_profile_file
 
 ROOT = 0

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from timeline.records.clock import Clock
 from timeline.records.tables import Records
+from timeline.sources.cann_raw import SLICE, find_slices
 from timeline.sources.capture import (
     Capture,
     CaptureFile,
@@ -19,28 +19,7 @@ from timeline.sources.capture import (
 )
 from timeline.sources.common.identity import identify_device
 from timeline.sources.common.msprof_files import find_device_table_directories, raw_error
-from timeline.sources.files.opened import source_errors_for
 from timeline.sources.source import Identity, ReadRequest, Source
-
-SLICE = re.compile(r"(hwts|stars_soc|ts_track)\.data\.(\d{1,9})\.slice_(\d{1,9})")
-"""The slices of logs that are read: log, device and number."""
-
-
-def find_slices(directory: Path) -> tuple[Path, ...]:
-    """All slices of logs that are read, by log, device and number; empty ones hold nothing.
-
-    Raises:
-        SourceError: the directory cannot be read.
-    """
-    found = []
-    with source_errors_for(directory):
-        if directory.is_dir():
-            for path in directory.iterdir():
-                match = SLICE.fullmatch(path.name)
-                if match and path.is_file() and path.stat().st_size:
-                    found.append(((match[1], int(match[2]), int(match[3])), path))
-    return tuple(path for _, path in sorted(found))
-
 
 # -- slices ----------------------------------------------------------------------------------------
 
@@ -63,7 +42,7 @@ def _recognise_slice(file: CaptureFile) -> list[Capture]:
 def _read_slices(claim: Claim, identity: Identity) -> Source:
     from timeline.sources.cann_raw.source import RawSlicesSource
 
-    return RawSlicesSource(identity, claim.clock, claim.capture.content)
+    return RawSlicesSource(RAW_SLICES.name, identity, claim.clock, claim.capture.content)
 
 
 RAW_SLICES = Format(
@@ -84,13 +63,9 @@ RAW_SLICES = Format(
 class UnreadableSource:
     """A capture that was never exported: it is known, but only msprof can read it."""
 
+    layout: str
     identity: Identity
     clock: Clock
-
-    @property
-    def layout(self) -> str:
-        """The name of the format."""
-        return RAW.name
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -115,7 +90,7 @@ def _recognise_session(folder: Folder) -> list[Capture]:
 
 
 def _read_nothing(claim: Claim, identity: Identity) -> Source:
-    return UnreadableSource(identity, claim.clock)
+    return UnreadableSource(RAW.name, identity, claim.clock)
 
 
 RAW = Format(

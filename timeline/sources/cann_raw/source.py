@@ -19,24 +19,22 @@ from timeline.records.clock import Clock
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID
 from timeline.records.tables import Omission, OmissionCode, Records, StepParts, Steps, Tasks
 from timeline.records.task_kinds import COPY_TYPES, compute_by_type
-from timeline.sources.cann_raw.format import RAW_SLICES, find_slices
-from timeline.sources.cann_raw.slices import (
+from timeline.sources.cann_raw import find_slices
+from timeline.sources.cann_raw.logs import (
+    SUBTASK,
+    SUBTASK_TYPES,
     RecordReader,
+    TaskIntervals,
+    TaskLog,
     UInt64,
     find_missing_slices,
     find_other_logs,
-    select_slices,
-)
-from timeline.sources.cann_raw.steps import find_graphs, read_step_trace, track_log
-from timeline.sources.cann_raw.tasks import (
-    SUBTASK,
-    SUBTASK_TYPES,
-    TaskIntervals,
-    TaskLog,
     hwts_log,
     read_intervals,
+    select_slices,
     stars_log,
 )
+from timeline.sources.cann_raw.steps import find_graphs, read_step_trace, track_log
 from timeline.sources.common.device_clock import (
     NO_ANCHOR,
     CounterClock,
@@ -65,10 +63,10 @@ _KINDS = 256
 class RawSlicesSource:
     """`PROF_*/device_N/data`: the logs of HWTS or STARS, and of the task scheduler."""
 
+    layout: str
     identity: Identity
     host_clock: Clock
     data: Path
-    layout: str = RAW_SLICES.name
 
     @property
     def clock(self) -> Clock:

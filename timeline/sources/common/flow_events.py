@@ -13,8 +13,7 @@ from timeline.columns.interner import Interner
 from timeline.columns.nesting import innermost
 from timeline.columns.strings import StringPool
 from timeline.records.tables import FRAMEWORK_LAUNCH, FlowEnd, Flows
-from timeline.sources.decoders.event_columns import ARROW_START, EventColumns
-from timeline.sources.decoders.event_values import JsonValues, LaneKey
+from timeline.sources.decoders.event_columns import ARROW_START, EventColumns, JsonValues, LaneKey
 
 LAUNCH = frozenset({"HostToDevice", FRAMEWORK_LAUNCH, "MsTx"})
 """Categories whose start is the moment a task was launched on the host."""

@@ -18,7 +18,7 @@ from timeline.records.vendor import Measure, VendorFigures
 from timeline.units import spell_count, spell_duration
 
 if TYPE_CHECKING:
-    from timeline.sources.decoders.event_rows import EventRows
+    from timeline.sources.decoders.event_columns import EventRows
     from timeline.sources.decoders.sqlite import Database
 
 MEASURES = {

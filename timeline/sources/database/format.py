@@ -200,7 +200,9 @@ def _recorded_time(capture: Capture) -> Extent:
 def _read_with(claim: Claim, identity: Identity) -> Source:
     from timeline.sources.database.source import DatabaseSource
 
-    return DatabaseSource(identity, claim.clock, claim.capture.database, claim.several)
+    return DatabaseSource(
+        DATABASE.name, identity, claim.clock, claim.capture.database, claim.several
+    )
 
 
 def _table_directories(capture: Capture) -> tuple[Path, ...]:

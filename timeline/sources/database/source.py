@@ -63,16 +63,15 @@ from timeline.sources.common.process_groups import (
     members_of,
     read_groups_text,
 )
-from timeline.sources.database.counters import read_counters, read_reserved_bytes
 from timeline.sources.database.counting import (
     find_communication_rule,
     find_free_rule,
     operators_table,
     read_communication_sums,
+    read_counters,
+    read_reserved_bytes,
 )
-from timeline.sources.database.format import DATABASE
-from timeline.sources.database.host import read_cann_calls, read_host
-from timeline.sources.database.names import DatabaseNames
+from timeline.sources.database.host import DatabaseNames, read_cann_calls, read_host
 from timeline.sources.decoders.joins import Lookup, covering_parents, values_at
 from timeline.sources.decoders.sqlite import Database, open_database
 from timeline.sources.source import Identity, ReadRequest
@@ -107,11 +106,11 @@ _MOST_GIGABYTES = 1e6
 class DatabaseSource:
     """`ascend_pytorch_profiler_R.db`, `ascend_mindspore_profiler_R.db` and `msprof_*.db`."""
 
+    layout: str
     identity: Identity
     clock: Clock
     path: Path
     several_devices: bool = False
-    layout: str = DATABASE.name
 
     @property
     def files(self) -> tuple[Path, ...]:

@@ -1,20 +1,127 @@
-"""Trace events as columns, and the args of some of them by key."""
+"""Trace events as columns: distinct values by code, args by key, and rows of one phase."""
 
 from __future__ import annotations
 
 import operator
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, TypeVar
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.columns import Bool, Codes, Float64, Int64, Rows
-from timeline.sources.common.decimals import real
-from timeline.sources.decoders.event_values import JsonValues
-from timeline.sources.decoders.exported_values import is_decimal, text
+from timeline.columns.constant import constant
+from timeline.columns.distinct import distinct, map_values
+from timeline.columns.strings import NO_NAME, StringPool
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.sources.common.decimals import moments_ns, real
+from timeline.sources.decoders.trace_events import is_decimal, number, text
+
+LaneKey = tuple[object, object]
+"""(pid, tid) as the file spells them."""
+NOT_KNOWN = -1
+_Scalar = TypeVar("_Scalar", np.int64, np.float64, np.bool_)
+
+
+class JsonValues:
+    """Distinct JSON values by code, and their codes in a pool of strings.
+
+    A group is a list of such codes: process and thread of a lane, or the keys of the args of
+    counters, their process and their name.
+    """
+
+    def __init__(self, strings: StringPool) -> None:
+        self.strings = strings
+        self._values: list[Any] = []
+        self._codes: Codes = np.empty(0, np.int32)
+        self._groups: list[Sequence[int]] = []
+        self.pids: Mapping[object, object] | None = None
+        """The ids to give for those of processes, None for those that are not here."""
+
+    def add(self, values: Sequence[Any], groups: Sequence[Sequence[int]]) -> None:
+        """Take in the next values and groups, whose codes follow on those before."""
+        self._values += values
+        self._groups += groups
+
+    def add_texts(self, texts: Sequence[bytes], groups: Sequence[bytes]) -> bool:
+        """Take in values as JSON and groups as int32; whether all of the values can be decoded."""
+        values, are_good = _decoded(texts)
+        self.add(values, [np.frombuffer(group, np.int32).tolist() for group in groups])
+        return are_good
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, code: int) -> Any:
+        return self._values[code]
+
+    def lane(self, group: int) -> LaneKey:
+        """The process and thread that a group stands for."""
+        _, thread = self._groups[group]
+        return self.process(group), self[thread]
+
+    def counters(self, group: int) -> tuple[object, str, list[str]]:
+        """The process, the name and the keys that a group of counters stands for."""
+        *keys, _, name = self._groups[group]
+        return self.process(group), self[name], [self[key] for key in keys]
+
+    def process(self, group: int) -> object:
+        """The process of a group of either kind."""
+        process = self[self._groups[group][-2]]
+        return process if self.pids is None else self.pids.get(process)
+
+    def names(self, codes: Codes) -> Codes:
+        """The codes of the strings in the pool, (n,) int32; numbers are strings as `text` does."""
+        if len(self._codes) < len(self._values):
+            more = np.full(2 * len(self._values) - len(self._codes), NOT_KNOWN, np.int32)
+            self._codes = np.concatenate([self._codes, more])
+        found = self._codes[codes]
+        if (found == NOT_KNOWN).any():
+            fresh = distinct(codes[found == NOT_KNOWN])
+            self._codes[fresh] = self.strings.codes(self.texts(fresh))
+            found = self._codes[codes]
+        return found
+
+    def texts(self, codes: Codes | Int64) -> list[str]:
+        """The strings that the values are; numbers are spelled, and null is the empty one."""
+        found = list(map(self._values.__getitem__, codes.tolist()))
+        return found if set(map(type, found)) == {str} else list(map(text, found))
+
+    def numbers(self, codes: Int64, default: int) -> Int64:
+        """The ids or amounts that the values are; see `number`."""
+        return self.meanings(codes, np.int64, lambda value: number(value, default))
+
+    def meanings(
+        self, codes: Codes | Int64, dtype: type[_Scalar], meaning: Callable[[Any], float]
+    ) -> npt.NDArray[_Scalar]:
+        """What the values mean, each asked once."""
+
+        def table(found: npt.NDArray[np.integer[Any]]) -> npt.NDArray[_Scalar]:
+            return np.array([meaning(self._values[code]) for code in found.tolist()], dtype)
+
+        return map_values(codes, table)
+
+
+def _decoded(texts: Sequence[bytes]) -> tuple[list[Any], bool]:
+    """Decode each text: the values, None where one is no JSON, and whether all were decoded."""
+    try:
+        values: list[Any] = msgspec.json.decode(b"[" + b",".join(texts) + b"]")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return [_one(text) for text in texts], False
+    return values, True
+
+
+def _one(text: bytes) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
 
 Bytes = npt.NDArray[np.uint8]
 COMPLETE, COUNTER, INSTANT, ARROW_START = map(ord, "XCis")
@@ -256,3 +363,164 @@ class _ScannedArgs(GivenArgs):
         place = self._place.take(row)
         held = np.flatnonzero(place != NOT_HERE)
         return place.take(held).astype(np.intp), values.take(held)
+
+
+class EventRows:
+    """Intervals or instants at some rows of events; args are called as the fields of their type."""
+
+    def __init__(self, events: EventColumns, rows: Rows) -> None:
+        self.events, self.rows = events, rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def strings(self) -> StringPool:
+        """What names are codes of."""
+        return self._values.strings
+
+    @property
+    def _values(self) -> JsonValues:
+        return self.events.values
+
+    @cached_property
+    def _args(self) -> GivenArgs:
+        return self.events.args_at(self.rows)
+
+    def at(self, places: Rows | Bool) -> EventRows:
+        """Some of the rows."""
+        return EventRows(self.events, self.rows[places])
+
+    def spans(self, places: Rows | None = None) -> dict[str, Int64]:
+        """Start and end of all rows or of some, under the names of their columns."""
+        rows = self.rows if places is None else self.rows[places]
+        return {
+            "start_ns": self.events.start_ns.take(rows),
+            "end_ns": self.events.end_ns.take(rows),
+        }
+
+    def names(self) -> Codes:
+        """The name of each event."""
+        return self._values.names(self.events.name[self.rows])
+
+    def spelled_names(self) -> list[str]:
+        """The name of each event as a string."""
+        return list(map(self._values.__getitem__, self.events.name[self.rows].tolist()))
+
+    def by_name(self, dtype: type[_Scalar], meaning: Callable[[str], Any]) -> npt.NDArray[_Scalar]:
+        """What the name of each event means; each is asked once."""
+        return self._values.meanings(self.events.name[self.rows], dtype, meaning)
+
+    def categories(self) -> Codes:
+        """The category of each event, empty where it has none."""
+        return self._values.names(self.events.category[self.rows])
+
+    def spelled_categories(self) -> list[str]:
+        """The category of each event as a string."""
+        return list(map(self._values.__getitem__, self.events.category[self.rows].tolist()))
+
+    def by_category(
+        self, dtype: type[_Scalar], meaning: Callable[[str], Any]
+    ) -> npt.NDArray[_Scalar]:
+        """What the category of each event means; each is asked once."""
+        return self._values.meanings(self.events.category[self.rows], dtype, meaning)
+
+    def processes(self, default: int) -> Int64:
+        """The number of the process of each event; see `number`."""
+        return self.by_lane(np.int64, lambda process, _: number(process, default))
+
+    def threads(self, default: int) -> Int64:
+        """The number of the thread of each event; see `number`."""
+        return self.by_lane(np.int64, lambda _, thread: number(thread, default))
+
+    def lanes(self) -> dict[str, Int64]:
+        """Process and thread, NO_ID for those that are no numbers, under names of columns."""
+        return {"process": self.processes(NO_ID), "thread": self.threads(NO_ID)}
+
+    def by_lane(
+        self, dtype: type[_Scalar], meaning: Callable[[Any, Any], Any]
+    ) -> npt.NDArray[_Scalar]:
+        """What the process and thread of each event mean; each pair is asked once."""
+
+        def table(groups: Codes) -> npt.NDArray[_Scalar]:
+            lanes = map(self._values.lane, groups.tolist())
+            return np.array([meaning(*lane) for lane in lanes], dtype)
+
+        return map_values(self.events.group[self.rows], table)
+
+    def numbered(self, pattern: re.Pattern[str]) -> tuple[Rows, list[int]]:
+        """The events whose whole name has a pattern, and the numbers that are its first group."""
+        codes = self.events.name[self.rows]
+        numbers = {
+            code: int(match[1])
+            for code in distinct(codes).tolist()
+            if (match := pattern.fullmatch(self._values[code]))
+        }
+        places = np.flatnonzero(np.isin(codes, list(numbers)))
+        return places, [numbers[code] for code in codes[places].tolist()]
+
+    def given(self, arg: str) -> tuple[Rows, ArgValues]:
+        """Where an arg is given, and its values there."""
+        return self._args.of(arg)
+
+    def are_given(self, arg: str) -> Bool:
+        """Whether each event gives an arg, be it null where any value may be."""
+        made = np.zeros(len(self), np.bool_)
+        made[self.given(arg)[0]] = True
+        return made
+
+    def ids(self, default: int | Int64, *args: str) -> Int64:
+        """Ids or amounts: of several args the first that is given; see `number`.
+
+        default: where none is given. Where that is no id either, the default if it is one number.
+        """
+        given = [(places, values) for places, values in map(self.given, args) if len(places)]
+        if not given:
+            if isinstance(default, int):
+                return constant(default, len(self), np.int64)
+            return default
+        no_id = default if isinstance(default, int) else NO_ID
+        made = np.full(len(self), default) if isinstance(default, int) else default.copy()
+        for places, values in reversed(given):
+            made[places] = values.ids(no_id)
+        return made
+
+    def arg_names(self, arg: str) -> Codes:
+        """The names that an arg gives, empty where it is absent."""
+        places, values = self.given(arg)
+        if not len(places):
+            return constant(NO_NAME, len(self), np.int32)
+        made = np.full(len(self), NO_NAME, np.int32)
+        made[places] = values.names()
+        return made
+
+    def levels(self) -> Codes:
+        """The arg `level` of each call, or else its category."""
+        made = self.categories()
+        places, values = self.given("level")
+        given = np.flatnonzero(~values.are_falsy())
+        made[places[given]] = values[given].names()
+        return made
+
+    def reals(self, arg: str) -> Float64:
+        """The numbers that an arg gives, NaN where it gives none."""
+        places, values = self.given(arg)
+        good, numbers = values.reals()
+        made = np.full(len(self), np.nan)
+        made[places[good]] = numbers
+        return made
+
+    def moments(self, arg: str) -> Int64:
+        """The moments that an arg gives as decimal microseconds, NO_TIME where it gives none."""
+        places, values = self.given(arg)
+        made = np.full(len(self), NO_TIME)
+        made[places] = moments_ns([value.encode() for value in values.objects()])
+        return made
+
+    def objects(self, arg: str) -> list[Any]:
+        """The value of an arg of each event as the decoder gives it, None where it is absent."""
+        places, values = self.given(arg)
+        made: list[Any] = [None] * len(self)
+        for place, value in zip(places.tolist(), values.objects(), strict=True):
+            made[place] = value
+        return made

@@ -15,16 +15,17 @@ import numpy as np
 
 from timeline.errors import SourceError
 from timeline.sources.common.losses import LossLog
-from timeline.sources.decoders.event_pieces import (
+from timeline.sources.decoders.json_values import end_of_value, leading_values, mend_json
+from timeline.sources.decoders.trace_events import (
     EventDecoder,
     EventT,
+    Metadata,
+    Other,
     Piece,
     fault_in,
     next_event,
     phase_of,
 )
-from timeline.sources.decoders.json_values import end_of_value, leading_values, mend_json
-from timeline.sources.decoders.trace_events import Metadata, Other
 from timeline.sources.files.opened import UTF8_MARK, open_profile_file, read_behind
 
 BLOCK_BYTES = 512 * 1024

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import cache
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -22,8 +25,6 @@ from timeline.columns.columns import Float64, Int64
 from timeline.columns.constant import constant
 from timeline.errors import SourceError
 from timeline.sources.common.losses import LossLog
-from timeline.sources.decoders.sqlite_in_part import remote_pages
-from timeline.sources.decoders.sqlite_rows import column_blocks
 from timeline.sources.files.opened import (
     MOST_POINTER_BYTES,
     open_regular_file,
@@ -32,6 +33,161 @@ from timeline.sources.files.opened import (
 )
 from timeline.sources.files.read_bytes import are_counted, count_read
 from timeline.sources.files.remote_path import RemotePath
+
+try:
+    from timeline.sources.decoders import _rows
+except ImportError:
+    _rows = None  # type: ignore[assignment]
+
+
+_Blocks = Generator[Sequence[npt.NDArray[Any]], None, None]
+BLOCK_ROWS = 8192
+"""Rows that are numbers of no column yet: few enough for the processor's own cache."""
+
+
+def is_compiled() -> bool:
+    """Whether this installation has the compiled module."""
+    return _rows is not None
+
+
+def column_blocks(
+    connection: apsw.Connection, query: str, width: int, dtype: npt.DTypeLike
+) -> _Blocks:
+    """The columns of some rows after the other, all of them as long; until closed, a query is open.
+
+    width is the number of columns, dtype int64 or float64.
+
+    Raises:
+        TypeError, ValueError, OverflowError: a value cannot be one of the dtype.
+        apsw.Error: SQLite cannot go on.
+    """
+    blocks = _compiled_blocks if _is_loaded() else _blocks
+    return blocks(connection, query, width, np.dtype(dtype))
+
+
+@cache
+def _is_loaded() -> bool:
+    """Whether SQLite has the compiled module too, which tells the module where SQLite is."""
+    with closing(apsw.Connection(":memory:")) as connection:
+        if _rows is None or not hasattr(connection, "load_extension"):
+            return False
+        connection.enable_load_extension(True)
+        connection.load_extension(_rows.__file__, "sqlite3_rows_init")
+    return True
+
+
+def _compiled_blocks(
+    connection: apsw.Connection, text: str, width: int, dtype: np.dtype[Any]
+) -> _Blocks:
+    kind = _rows.INTEGER if dtype == np.int64 else _rows.FLOAT
+    query = None
+    try:
+        query = _rows.query(connection.sqlite3_pointer(), text)
+        rows = BLOCK_ROWS
+        while rows == BLOCK_ROWS:
+            cells = _rows.next_columns(query, kind, BLOCK_ROWS)
+            rows = len(cells[0]) // dtype.itemsize
+            yield [np.frombuffer(column, dtype) for column in cells]
+    except _rows.QueryError as error:
+        code, message = error.args
+        raise type(apsw.exception_for(code))(message) from None
+    finally:
+        # An error would keep it with this frame, and a database with open queries stays open.
+        del query
+
+
+def _blocks(connection: apsw.Connection, text: str, width: int, dtype: np.dtype[Any]) -> _Blocks:
+    rows = connection.execute(text)
+    while len(cells := np.fromiter(chain.from_iterable(islice(rows, BLOCK_ROWS)), dtype)):
+        # SQLite stores no NaN: this is None, which NumPy takes for one.
+        if dtype == np.float64 and np.isnan(cells).any():
+            raise TypeError("a value is absent")
+        yield list(cells.reshape(-1, width).T)
+
+
+_SECTOR_BYTES = 4096
+_NUMBERS = itertools.count()
+
+
+@contextlib.contextmanager
+def remote_pages(path: RemotePath) -> Iterator[str]:
+    """The name of what opens a database as file system of SQLite, in a `with` block.
+
+    Raises:
+        OSError: a page could not be read, whatever was made of that meanwhile.
+    """
+    system = _System(f"tlexport-{next(_NUMBERS)}", path)
+    try:
+        yield system.name
+    except (SourceError, apsw.Error):
+        if system.failure is None:
+            raise
+    finally:
+        system.unregister()
+    if system.failure is not None:
+        raise system.failure
+
+
+class _System(apsw.VFS):
+    """A file system of one file, which cannot be changed."""
+
+    def __init__(self, name: str, path: RemotePath) -> None:
+        super().__init__(name, "")
+        self.name, self.path = name, path
+        self.failure: OSError | None = None
+
+    def xFullPathname(self, name: str) -> str:  # noqa: N802
+        return name
+
+    def xAccess(self, pathname: str, flags: int) -> bool:  # noqa: N802
+        return False
+
+    def xOpen(self, name: Any, flags: list[int]) -> Any:  # noqa: N802
+        return _Pages(self)
+
+
+class _Pages:
+    """The file, as SQLite asks for it."""
+
+    def __init__(self, system: _System) -> None:
+        self._system = system
+
+    def xRead(self, amount: int, offset: int) -> bytes:  # noqa: N802
+        path = self._system.path
+        assert path.tree is not None
+        try:
+            return path.tree.read_at(path, offset, amount)
+        except OSError as error:
+            self._system.failure = error
+            raise apsw.IOError(str(error)) from None
+
+    def xFileSize(self) -> int:  # noqa: N802
+        return self._system.path.stat().st_size
+
+    def xSectorSize(self) -> int:  # noqa: N802
+        return _SECTOR_BYTES
+
+    def xDeviceCharacteristics(self) -> int:  # noqa: N802
+        return int(apsw.SQLITE_IOCAP_IMMUTABLE)
+
+    def xFileControl(self, op: int, pointer: int) -> bool:  # noqa: N802
+        return False
+
+    def xCheckReservedLock(self) -> bool:  # noqa: N802
+        return False
+
+    def xLock(self, level: int) -> None:  # noqa: N802
+        """Nobody else writes it."""
+
+    def xUnlock(self, level: int) -> None:  # noqa: N802
+        """See `xLock`."""
+
+    def xSync(self, flags: int) -> None:  # noqa: N802
+        """Nothing is written."""
+
+    def xClose(self) -> None:  # noqa: N802
+        """Nothing is held."""
+
 
 # A connection stays in one thread: without its locks a table is read in two thirds of the time.
 _UNLOCKED = apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_NOMUTEX

@@ -1,15 +1,47 @@
-"""JSON trace events as typed values, but for the args of intervals, which differ by format.
-
-What an event has beyond these fields is skipped.
-"""
+"""JSON trace events as typed values, decoded one by one or many at once."""
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import GenericAlias
+from typing import Any, Generic, TypeVar, get_args
 
 import msgspec
 
-from timeline.sources.decoders.exported_values import Value
+from timeline.sources.decoders.json_values import end_of_value
+
+Value = int | float | str | None
+"""What an arg may be: exports write N/A for numbers, and strings for large ids."""
+_DECIMAL = re.compile(r"\s*(-?)0*([0-9]{1,19})\s*")
+"""int() also takes digits of other scripts, and refuses thousands of them."""
+_REAL = re.compile(r"\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*")
+"""float() also takes names and underscores."""
+
+
+def number(value: Value, default: int) -> int:
+    """An id or amount, or the default where the export has none (absent, N/A, not a number)."""
+    if isinstance(value, int):
+        return value if -(1 << 63) <= value < 1 << 63 else default
+    if isinstance(value, str):
+        match = _DECIMAL.fullmatch(value)
+        return number(int(match[1] + match[2]), default) if match else default
+    if isinstance(value, float) and value.is_integer():
+        return number(int(value), default)
+    return default
+
+
+def is_decimal(spelled: str) -> bool:
+    """Whether a text is a number as exports spell them, with a fraction or an exponent or none."""
+    return _REAL.fullmatch(spelled) is not None
+
+
+def text(value: Value) -> str:
+    """A name, or the empty string where the export has none."""
+    return value if isinstance(value, str) else "" if value is None else str(value)
+
 
 _EMPTY = msgspec.Raw(b"")
 
@@ -79,3 +111,268 @@ class Other(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
 
 class Ignored(msgspec.Struct, gc=False):
     """An event that is known and tells nothing."""
+
+
+MOST_ENDS_TRIED = 32
+"""Closing braces that may be that of the event that opens at a place."""
+NOT_UTF8 = "events with text that is not UTF-8, drawn as \N{REPLACEMENT CHARACTER}"
+LONGEST_TOKEN = 12
+"""Bytes of a literal or an escaped character, which may be cut off itself."""
+_STARTS = re.compile(rb'\{\s*"')
+_BYTE_OF_ERROR = re.compile(r"\(byte (\d+)\)")
+_SURROGATE_BEGINS = b"\\ud", b"\\uD"
+_SURROGATES = re.compile(
+    rb"(?<!\\)((?:\\\\)*)"
+    rb"(?:(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
+"""The backslashes before a surrogate, which are escaped, and both of a pair, or one alone."""
+
+
+EventT = TypeVar("EventT")
+
+
+@dataclass(frozen=True)
+class Piece(Generic[EventT]):
+    """Events, what is wrong with some (and at which byte), and where the next one starts."""
+
+    events: list[EventT | Other]
+    faults: list[tuple[str, int]]
+    behind: int
+
+
+class _WholeUndecoded(msgspec.Struct, gc=False):
+    """A file that is an object."""
+
+    traceEvents: list[msgspec.Raw] = []  # noqa: N815 - the key of the format
+
+
+class _Phase(msgspec.Struct, gc=False):
+    ph: str = ""
+
+
+_decode_phase = msgspec.json.Decoder(_Phase).decode
+_part_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_part_whole = msgspec.json.Decoder(_WholeUndecoded).decode
+_part_event = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+class EventDecoder(Generic[EventT]):
+    """Decodes the events of one family of files.
+
+    kinds: a union of types that are told apart by phase.
+    """
+
+    def __init__(self, kinds: Any) -> None:
+        events = GenericAlias(list, (kinds,))
+        whole = msgspec.defstruct("Whole", [("traceEvents", events, [])], gc=False)
+        self._one: Callable[[bytes], EventT | Other] = msgspec.json.Decoder(kinds).decode
+        self._list: Callable[[bytes], list[EventT | Other]] = msgspec.json.Decoder(events).decode
+        self._whole: Callable[[bytes], Any] = msgspec.json.Decoder(whole).decode
+        self._phases = frozenset(
+            kind.__struct_config__.tag for kind in get_args(kinds) if kind is not Other
+        )
+
+    def whole_events(self, text: bytes | memoryview) -> Piece[EventT] | None:
+        """The events of a piece that was cut between two events; None where it was not."""
+        return self._decoded(b"".join((b"[", text, b"]")), 1)
+
+    def whole_file(self, opening: bytes, text: bytes) -> Piece[EventT] | None:
+        """The events from somewhere in a file to its end; None where it is not valid.
+
+        opening: what the file opens with, empty where the text has it.
+        """
+        return self._decoded(opening + text, len(opening))
+
+    def _decoded(self, text: bytes, begin: int) -> Piece[EventT] | None:
+        is_list = text.startswith(b"[")
+        try:
+            events = self._list(text) if is_list else self._whole(text).traceEvents
+            return Piece(events, [], len(text))
+        except (msgspec.ValidationError, UnicodeDecodeError):
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                return self._one_by_one(_parts_of(text), text, begin)
+        except RecursionError:
+            return None
+        except msgspec.DecodeError:
+            mended = _without_lone_surrogates(text)
+            if mended != text:
+                with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                    return self._one_by_one(_parts_of(mended), mended, begin, text)
+        return None
+
+    def _one_by_one(
+        self, parts: Sequence[msgspec.Raw], text: bytes, begin: int, spelled: bytes | None = None
+    ) -> Piece[EventT]:
+        """Decode events of which at least one is of no known phase, or of a wrong shape.
+
+        spelled: the text as the file has it, where that is another one.
+        """
+        events: list[EventT | Other] = []
+        faults: list[tuple[str, int]] = []
+        at = begin
+        for part in parts:
+            event_text = bytes(part)
+            at = text.index(event_text, at)
+            event, fault = self._as_far_as_possible(event_text)
+            if spelled is not None and event_text != spelled[at : at + len(event_text)]:
+                fault = fault or NOT_UTF8
+            if event is not None:
+                events.append(event)
+            if fault:
+                faults.append((fault, at - begin))
+            at += len(event_text)
+        return Piece(events, faults, len(text))
+
+    def _as_far_as_possible(self, text: bytes) -> tuple[EventT | Other | None, str]:
+        """An event, and what is wrong with it if anything is."""
+        try:
+            return self._one(text), ""
+        except UnicodeDecodeError:
+            repaired = text.decode("utf-8", errors="replace").encode()
+            event, fault = self._as_far_as_possible(repaired)
+            return event, fault or NOT_UTF8
+        except RecursionError:
+            return None, "events that nest too deeply"
+        except msgspec.ValidationError:
+            if self._is_other(text):
+                return Other(), ""
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+                return self._one(_without_args(text)), "events whose args are of another shape"
+        return None, "events of another shape"
+
+    def _is_other(self, text: bytes) -> bool:
+        try:
+            return phase_of(text) not in self._phases
+        except (msgspec.ValidationError, UnicodeDecodeError):
+            return False
+
+
+def _parts_of(text: bytes) -> Sequence[msgspec.Raw]:
+    """The events of a text that is a list, or an object that has one, each as it is spelled.
+
+    Raises:
+        msgspec.DecodeError, UnicodeDecodeError, RecursionError: the text is neither.
+    """
+    return _part_list(text) if text.startswith(b"[") else _part_whole(text).traceEvents
+
+
+def phase_of(text: bytes) -> str:
+    """The phase of an event, empty where it has none.
+
+    Raises:
+        msgspec.DecodeError, UnicodeDecodeError, RecursionError: the text is no event.
+    """
+    return _decode_phase(text).ph
+
+
+def _without_args(text: bytes) -> bytes:
+    """An interval without its args; other events are nothing without theirs."""
+    event = _part_event(text)
+    if bytes(event.get("ph", b"")) == b'"X"':
+        event.pop("args", None)
+    return msgspec.json.encode(event)
+
+
+def _without_lone_surrogates(text: bytes) -> bytes:
+    """Text with a mark of replacement for each surrogate that has no other one; as long as it was.
+
+    Python writes those for bytes of file names that are not UTF-8.
+    """
+    if not any(begin in text for begin in _SURROGATE_BEGINS):
+        return text
+    return _SURROGATES.sub(lambda match: match[0] if match[2] else match[1] + rb"\ufffd", text)
+
+
+def fault_in(text: bytes) -> int | None:
+    """The byte at which text is not valid JSON, whatever follows; None where it only ends early."""
+    text = _without_lone_surrogates(text)
+    try:
+        _parts_of(text)
+    except msgspec.ValidationError:
+        return None
+    except msgspec.DecodeError as error:
+        match = _BYTE_OF_ERROR.search(str(error))
+        at = int(match[1]) if match else len(text)
+        return at if at < len(text) - LONGEST_TOKEN else None
+    except RecursionError:
+        return _too_deep(text)
+    return None
+
+
+def _too_deep(text: bytes) -> int:
+    """The byte by which text nests too deeply."""
+    low, high = 0, len(text)
+    while low < high:
+        middle = (low + high) // 2
+        try:
+            with contextlib.suppress(msgspec.DecodeError):
+                _parts_of(text[:middle])
+            low = middle + 1
+        except RecursionError:
+            high = middle
+    return low
+
+
+def next_event(text: bytes, begin: int) -> int:
+    """Where the next event starts that is whole; the end of the text where there is none."""
+    at = begin
+    while match := _STARTS.search(text, at):
+        start = match.start()
+        try:
+            if _opens_event(text, start):
+                return start
+            at = start + 1
+        except RecursionError:
+            # What is inside nests too deeply too: go on behind all of it.
+            at = end_of_value(text, start) or len(text)
+    return len(text)
+
+
+def _opens_event(text: bytes, start: int) -> bool:
+    end = start
+    for _ in range(MOST_ENDS_TRIED):
+        end = text.find(b"}", end) + 1
+        if not end:
+            return False
+        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+            return bool(phase_of(text[start:end]))
+    return False
+
+
+WHOLE_ARGS = "args"
+"""What all args of an event together are called where they are one value."""
+
+_INSTANT = "i"
+
+
+class EventFormat(Generic[EventT]):
+    """One format of trace events, for the decoder and for the compiled scanner.
+
+    Args:
+        kinds: a union of types that are told apart by phase.
+        args: the types of the args of its intervals and instants. An arg whose type is `Any` may
+            be any JSON value, and one that is `msgspec.Raw` keeps its spelling. Without any, the
+            args of an event are one value, an object.
+    """
+
+    def __init__(
+        self,
+        kinds: Any,
+        args: Sequence[type[msgspec.Struct]] = (),
+    ) -> None:
+        self.decoder: EventDecoder[EventT] = EventDecoder(kinds)
+        fields = [field for struct in args for field in msgspec.structs.fields(struct)]
+        strict = [field for field in fields if field.type not in (Any, msgspec.Raw)]
+        loose = [field for field in fields if field.type is Any]
+        raw = [field for field in fields if field.type is msgspec.Raw]
+        ordered = [*strict, *loose, *raw]
+        self.has_whole_args = not args
+        self.arg_numbers = {field.name: number for number, field in enumerate(ordered)}
+        """The number that the scanner gives each arg."""
+        self.keys = [msgspec.json.encode(field.encode_name) for field in ordered]
+        if self.has_whole_args:
+            self.arg_numbers = {WHOLE_ARGS: 0}
+        self.first_loose, self.first_raw = len(strict), len(strict) + len(loose)
+        self.has_instants = any(
+            kind.__struct_config__.tag == _INSTANT for kind in get_args(kinds) if kind is not Other
+        )

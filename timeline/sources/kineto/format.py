@@ -110,7 +110,7 @@ def _read_with(claim: Claim, identity: Identity) -> Source:
 
     host = claim.clock.host or host_of(identity.worker)
     clock = replace(claim.clock, host=host)
-    return KinetoSource(identity, clock, claim.capture.content, claim.part or Part(""))
+    return KinetoSource(KINETO.name, identity, clock, claim.capture.content, claim.part or Part(""))
 
 
 KINETO = Format(

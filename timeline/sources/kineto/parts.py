@@ -18,13 +18,11 @@ from timeline.records.not_given import NO_ID
 from timeline.sources.capture import Part
 from timeline.sources.common.identity import is_rank
 from timeline.sources.decoders.event_batch import HELD_EVENTS, EventBatch
-from timeline.sources.decoders.event_columns import COMPLETE, EventColumns
-from timeline.sources.decoders.event_rows import EventRows
-from timeline.sources.decoders.exported_values import text
+from timeline.sources.decoders.event_columns import COMPLETE, EventColumns, EventRows
 from timeline.sources.decoders.json_events import read_events
-from timeline.sources.kineto.events import KINETO, KinetoTable, tables_of
+from timeline.sources.decoders.trace_events import text
 from timeline.sources.kineto.header import read_header
-from timeline.sources.kineto.tables import device_ids
+from timeline.sources.kineto.tables import KINETO, KinetoTable, device_ids, tables_of
 
 _BRACKETED = re.compile(r"\[([^\]]+)\]\s*(.*)")
 """How SGLang's merger calls the processes of a rank: [TP00-DP01] 1234."""

@@ -46,9 +46,9 @@ from timeline.sources.decoders.event_columns import (
     INSTANT,
     Bytes,
     EventColumns,
+    EventRows,
+    LaneKey,
 )
-from timeline.sources.decoders.event_rows import EventRows
-from timeline.sources.decoders.event_values import LaneKey
 from timeline.sources.decoders.json_events import read_events
 from timeline.sources.kineto.collectives import (
     Announcements,
@@ -56,23 +56,23 @@ from timeline.sources.kineto.collectives import (
     build_ops,
     find_announcing,
     find_communicating,
+    find_members,
 )
-from timeline.sources.kineto.events import (
-    LAUNCHING,
-    KinetoTable,
-    format_for,
-    is_known_category,
-    tables_of,
-    tell_of_collectives,
-)
-from timeline.sources.kineto.format import KINETO as KINETO_FORMAT
 from timeline.sources.kineto.header import KinetoHeader, read_header
-from timeline.sources.kineto.launches import ArrowEnds, Launches, TaskOrigins, find_launches
-from timeline.sources.kineto.operators import Numbered, Operators, are_operators
-from timeline.sources.kineto.process_groups import find_members
+from timeline.sources.kineto.launches import (
+    ArrowEnds,
+    Launches,
+    Numbered,
+    Operators,
+    TaskOrigins,
+    are_operators,
+    find_launches,
+)
 from timeline.sources.kineto.tables import (
+    LAUNCHING,
     MEMORY,
     NOT_LAUNCHED,
+    KinetoTable,
     MemoryChanges,
     RuntimeCalls,
     clip_overruns,
@@ -80,9 +80,13 @@ from timeline.sources.kineto.tables import (
     device_ids,
     device_table,
     external_ids,
+    format_for,
     host_table,
+    is_known_category,
     memory_counters,
     most_reserved,
+    tables_of,
+    tell_of_collectives,
 )
 from timeline.sources.source import Identity, ReadRequest
 from timeline.units import spell_count
@@ -511,11 +515,11 @@ def _shifted(records: Records, by_ns: int) -> Records:
 class KinetoSource:
     """`*.pt.trace.json` of tensorboard_trace_handler, or what export_chrome_trace wrote."""
 
+    layout: str
     identity: Identity
     clock: Clock
     trace: Path
     part: Part = ALL
-    layout: str = KINETO_FORMAT.name
 
     @property
     def files(self) -> tuple[Path, ...]:

@@ -29,11 +29,9 @@ from timeline.sources.beside.framework import spell_tensors, tensors_of
 from timeline.sources.beside.step_trace import GROUP
 from timeline.sources.common.losses import LossLog, counted_losses
 from timeline.sources.decoders.event_batch import HELD_EVENTS, EventBatch
-from timeline.sources.decoders.event_columns import COMPLETE, EventColumns
-from timeline.sources.decoders.event_format import WHOLE_ARGS, EventFormat
-from timeline.sources.decoders.event_rows import EventRows
+from timeline.sources.decoders.event_columns import COMPLETE, EventColumns, EventRows
 from timeline.sources.decoders.json_events import look_for_metadata, read_events
-from timeline.sources.decoders.trace_events import Complete, Ignored, Other
+from timeline.sources.decoders.trace_events import WHOLE_ARGS, Complete, EventFormat, Ignored, Other
 from timeline.sources.mindspore.records_builder import AI_CORE, AI_CPU
 
 

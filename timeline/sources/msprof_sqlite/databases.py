@@ -1,17 +1,175 @@
-"""The databases that msprof parsed for a device and its host, opened when they are asked for."""
+"""The databases that msprof parsed, and their tables, whatever kind of value the cells hold."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from pathlib import Path
 
+import numpy as np
+
+from timeline.columns.columns import Bool, Codes, Float64, Int64
+from timeline.columns.constant import constant
+from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError
+from timeline.records.not_given import NO_TIME
 from timeline.records.tables import Omission, OmissionCode
 from timeline.sources.common.losses import counted_losses
 from timeline.sources.decoders.sqlite import Database, open_database
-from timeline.sources.decoders.sqlite_loose import LooseTable
-from timeline.sources.msprof_sqlite.format import TASKS
+from timeline.sources.msprof_sqlite import TASKS
+
+UNREADABLE = np.iinfo(np.int64).min + 1
+"""What SQL gives for a cell that holds no 64-bit integer."""
+LARGEST_REAL = "9.2e18"
+"""Reals beyond this are no 64-bit integers."""
+_NOT_GIVEN = "'', 'N/A', 'NA', 'NULL', 'None'"
+"""Text that msprof writes where a number is not known."""
+
+
+class LooseTable:
+    """One table, of which columns may be missing and cells may hold anything.
+
+    SQLite does not hold a column to its declared type. A cell that is not given holds the default;
+    one that holds no number does too, and is counted in `unreadable`, by column. Rows are in order
+    of rowid in all columns. A table that is not there has no rows.
+    """
+
+    def __init__(
+        self, database: Database | None, name: str, where: Mapping[str, int] | None = None
+    ) -> None:
+        self._database, self.name = database, name
+        self._there = database is not None and database.has(name)
+        conditions = [
+            f'"{column}" = {number}' for column, number in (where or {}).items() if self.has(column)
+        ]
+        self._where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+        self.unreadable: dict[str, int] = {}
+
+    def has(self, *columns: str) -> bool:
+        """Whether the table is there, with all these columns."""
+        return self._database is not None and self._database.has(self.name, *columns)
+
+    def __len__(self) -> int:
+        if not self._there or self._database is None:
+            return 0
+        ((count,),) = self._database.rows(f'SELECT COUNT(*) FROM "{self.name}" {self._where}')
+        return int(count)
+
+    def integers(self, columns: Mapping[str, int]) -> dict[str, Int64]:
+        """Integer columns by name, each with its default; reals are rounded."""
+        return self._whole(columns, "ROUND")
+
+    def intervals(self, start: str, length: str) -> tuple[Int64, Int64]:
+        """The interval of each row, NO_TIME at both ends that are not given.
+
+        Both ends are cut down to whole numbers, as msprof does when it writes a database of them.
+        """
+        raw = self._whole({start: NO_TIME, length: NO_TIME}, "")
+        start_ns, length_ns = raw[start], raw[length]
+        known = (start_ns != NO_TIME) & (length_ns != NO_TIME)
+        over = np.zeros(len(start_ns))
+        if self.has(start, length) and self._database is not None:
+            cells = [_fraction_cell(name) for name in (start, length)]
+            over = sum(self._database.numbers(self.name, cells, self._where, np.float64), over)
+        end_ns = start_ns + np.where(known, length_ns, 0) + np.floor(over).astype(np.int64)
+        return start_ns, np.where(known, end_ns, NO_TIME)
+
+    def _whole(self, columns: Mapping[str, int], rounding: str) -> dict[str, Int64]:
+        present = [name for name in columns if self.has(name)]
+        made: dict[str, Int64] = {}
+        if present and self._database is not None:
+            cells = [_integer_cell(name, columns[name], rounding) for name in present]
+            read = self._database.numbers(self.name, cells, self._where, np.int64)
+            for name, values in zip(present, read, strict=True):
+                made[name] = self._counted(name, values, values == UNREADABLE, columns[name])
+        rest = [name for name in columns if name not in made]
+        count = len(made[present[0]]) if present else len(self)
+        return made | {name: constant(columns[name], count, np.int64) for name in rest}
+
+    def reals(self, columns: Sequence[str]) -> dict[str, Float64]:
+        """Real columns by name, NaN where a cell holds no number; absent columns are left out."""
+        present = [name for name in columns if self.has(name)]
+        if not present or self._database is None:
+            return {}
+        cells = [_real_cell(name) for name in present]
+        read = self._database.numbers(self.name, cells, self._where, np.float64)
+        return {
+            name: np.where(np.isinf(values), np.nan, values)
+            for name, values in zip(present, read, strict=True)
+        }
+
+    def texts(self, columns: Sequence[str], strings: StringPool) -> dict[str, Codes]:
+        """Text columns by name, as codes of the pool; bytes that are not UTF-8 are replaced."""
+        present = [name for name in columns if self.has(name)]
+        made: dict[str, Codes] = {}
+        if present and self._database is not None:
+            known = _CodesByCell(strings)
+            cells = [f"IFNULL(CAST(\"{name}\" AS BLOB), x'')" for name in present]
+            rows = self._database.texts(self.name, cells, self._where)
+            flat = np.fromiter(map(known.__getitem__, chain.from_iterable(rows)), np.int32)
+            for name, codes in zip(present, flat.reshape(-1, len(present)).T, strict=True):
+                made[name] = np.ascontiguousarray(codes)
+        rest = [name for name in columns if name not in made]
+        count = len(made[present[0]]) if present else len(self)
+        return made | {name: constant(NO_NAME, count, np.int32) for name in rest}
+
+    def _counted(self, name: str, values: Int64, bad: Bool, default: int) -> Int64:
+        count = int(np.count_nonzero(bad))
+        if not count:
+            return values
+        self.unreadable[name] = count
+        return np.where(bad, default, values)
+
+
+class _CodesByCell(dict[bytes, int]):
+    """The code of each text, which is decoded when it is seen first."""
+
+    def __init__(self, strings: StringPool) -> None:
+        super().__init__({b"": NO_NAME})
+        self._strings = strings
+
+    def __missing__(self, cell: bytes) -> int:
+        code = self[cell] = self._strings.code(cell.decode("utf-8", "replace"))
+        return code
+
+
+def _integer_cell(name: str, default: int, rounding: str) -> str:
+    """A column as SQL that gives an integer for every cell; most hold one, so that comes first.
+
+    rounding: the SQL function that makes a real whole; without one it is cut down.
+    """
+    column = f'"{name}"'
+    text = f"TRIM({column})"
+    digits = f"LTRIM({text}, '-')"
+    return (
+        f"CASE TYPEOF({column}) WHEN 'integer' THEN {column} WHEN 'null' THEN {default} "
+        f"WHEN 'real' THEN CASE WHEN ABS({column}) < {LARGEST_REAL} "
+        f"THEN CAST({rounding}({column}) AS INTEGER) ELSE {UNREADABLE} END "
+        f"WHEN 'text' THEN CASE WHEN {text} IN ({_NOT_GIVEN}) THEN {default} "
+        f"WHEN {digits} <> '' AND {digits} NOT GLOB '*[^0-9]*' AND LENGTH({digits}) < 19 "
+        f"THEN CAST({text} AS INTEGER) ELSE {UNREADABLE} END ELSE {UNREADABLE} END"
+    )
+
+
+def _fraction_cell(name: str) -> str:
+    """What a whole number leaves of a column, as SQL."""
+    column = f'"{name}"'
+    return (
+        f"CASE WHEN TYPEOF({column}) = 'real' AND ABS({column}) < {LARGEST_REAL} "
+        f"THEN {column} - CAST({column} AS INTEGER) ELSE 0.0 END"
+    )
+
+
+def _real_cell(name: str) -> str:
+    """A column as SQL that gives a real for every cell, infinite where it holds no number."""
+    column = f'"{name}"'
+    text = f"TRIM({column})"
+    return (
+        f"CASE WHEN TYPEOF({column}) IN ('integer', 'real') THEN CAST({column} AS REAL) "
+        f"WHEN TYPEOF({column}) = 'text' AND {text} GLOB '*[0-9]*' "
+        f"AND {text} NOT GLOB '*[^0-9.eE+-]*' THEN CAST({text} AS REAL) ELSE 9e999 END"
+    )
 
 
 class ParsedDatabases:

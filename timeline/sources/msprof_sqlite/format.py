@@ -10,13 +10,11 @@ from timeline.sources.capture import Capture, CaptureFile, Claim, Folder, Folder
 from timeline.sources.common.identity import identify_device
 from timeline.sources.common.msprof_files import find_device_table_directories
 from timeline.sources.files.opened import files_by_name
+from timeline.sources.msprof_sqlite import TASKS
 from timeline.sources.source import SQLITE, Identity, Source
 
 if TYPE_CHECKING:
     from timeline.records.vendor import UnusedFile
-
-TASKS = "ascend_task.db"
-"""The one database without which there is nothing to read."""
 
 
 def _recognise(folder: Folder) -> list[Capture]:
@@ -36,7 +34,7 @@ def _recognise_file(file: CaptureFile) -> list[Capture]:
 def _read_with(claim: Claim, identity: Identity) -> Source:
     from timeline.sources.msprof_sqlite.source import ParsedSource
 
-    return ParsedSource(identity, claim.clock, claim.capture.content)
+    return ParsedSource(MSPROF_SQLITE.name, identity, claim.clock, claim.capture.content)
 
 
 def _parsed_directories(capture: Capture) -> tuple[Path, ...]:

@@ -15,7 +15,7 @@ from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.layers import Layer
 from timeline.records.clock import Clock
-from timeline.records.not_given import NO_CONTEXT, NO_ID, NO_TIME
+from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import (
     AI_CORE_FREQUENCY,
     CommunicationOps,
@@ -27,6 +27,7 @@ from timeline.records.tables import (
     OmissionCode,
     PlaneTasks,
     Records,
+    StepPart,
     StepParts,
     Steps,
     Tasks,
@@ -36,16 +37,144 @@ from timeline.sources.common.counters import CounterBuilder, Labels, build_label
 from timeline.sources.common.device_clock import DeviceClocks, read_device_clocks
 from timeline.sources.common.losses import FFTS_REASON, counted_losses
 from timeline.sources.common.overlap_analysis import remark_on_ai_cpu_tasks
-from timeline.sources.decoders.joins import Lookup, covering_parents
-from timeline.sources.decoders.sqlite_loose import LooseTable
-from timeline.sources.msprof_sqlite.communication import Communication, read_communication
-from timeline.sources.msprof_sqlite.databases import ParsedDatabases, open_parsed_databases
-from timeline.sources.msprof_sqlite.format import MSPROF_SQLITE, TASKS
-from timeline.sources.msprof_sqlite.host import launch_arrows, read_calls, read_marks
-from timeline.sources.msprof_sqlite.steps import ParsedSteps, read_steps
-from timeline.sources.msprof_sqlite.tasks import DeviceTasks, describe_tasks, read_device_tasks
-from timeline.sources.msprof_sqlite.transfers import read_transfers
+from timeline.sources.decoders.joins import Lookup, common_keys, covering_parents, ordinals
+from timeline.sources.msprof_sqlite import TASKS
+from timeline.sources.msprof_sqlite.communication import (
+    Communication,
+    read_communication,
+    read_transfers,
+)
+from timeline.sources.msprof_sqlite.databases import (
+    LooseTable,
+    ParsedDatabases,
+    open_parsed_databases,
+)
+from timeline.sources.msprof_sqlite.tasks import (
+    DeviceTasks,
+    describe_tasks,
+    launch_arrows,
+    read_calls,
+    read_device_tasks,
+    read_marks,
+)
 from timeline.sources.source import SQLITE, Identity, ReadRequest
+
+NO_MARK = 0
+"""What training_trace holds for a mark that the graph does not set."""
+
+
+@dataclass(frozen=True)
+class ParsedSteps:
+    """Steps, their reduces and data fetches; uncounted: rows that no clock relates to the rest."""
+
+    steps: Steps
+    parts: StepParts
+    uncounted: int
+
+
+def read_steps(databases: ParsedDatabases, clock: DeviceClocks) -> ParsedSteps:
+    """Read trace.db, or step_trace.db where a version wrote that only.
+
+    Both hold counts of the device; without its counter they have no times.
+    """
+    training = databases.device_table("trace.db", "training_trace")
+    marked = training if len(training) else None
+    spans = databases.device_table("step_trace.db", "step_trace_data", "StepTime")
+    reduces = databases.device_table("trace.db", "all_reduce")
+    fetches = databases.device_table("trace.db", "get_next")
+    if clock.counter is None:
+        uncounted = len(training) if marked else len(spans)
+        return ParsedSteps(
+            Steps.empty(), StepParts.empty(), uncounted + len(reduces) + len(fetches)
+        )
+    steps = _marked_steps(marked, clock) if marked else _bare_steps(spans, clock)
+    parts = StepParts.concat(
+        [
+            _parts(reduces, steps, clock, StepPart.REDUCE, "start", "end"),
+            _parts(fetches, steps, clock, StepPart.GET_NEXT, "start_time", "end_time"),
+        ]
+    )
+    return ParsedSteps(steps, parts, 0)
+
+
+def _marked_steps(table: LooseTable, clock: DeviceClocks) -> Steps:
+    """A step starts at iteration_end less iteration_time."""
+    raw = table.integers(
+        {
+            "model_id": NO_GRAPH,
+            "iteration_id": NO_ID,
+            "FP_start": NO_MARK,
+            "BP_end": NO_MARK,
+            "iteration_end": NO_ID,
+            "iteration_time": NO_ID,
+        }
+    )
+    length = raw["iteration_time"]
+    start = np.where(length >= 0, raw["iteration_end"] - length, NO_ID)
+    return Steps.of(
+        len(length),
+        {
+            "start_ns": clock.counted_ns(start),
+            "end_ns": clock.counted_ns(raw["iteration_end"]),
+            "graph": _graphs(raw["model_id"]),
+            "iteration": raw["iteration_id"],
+            "fp_start_ns": clock.counted_ns(raw["FP_start"]),
+            "bp_end_ns": clock.counted_ns(raw["BP_end"]),
+        },
+    )
+
+
+def _bare_steps(table: LooseTable, clock: DeviceClocks) -> Steps:
+    """Steps without marks of forward and backward."""
+    raw = table.integers(
+        {"model_id": NO_GRAPH, "index_id": NO_ID, "step_start": NO_ID, "step_end": NO_ID}
+    )
+    return Steps.of(
+        len(raw["index_id"]),
+        {
+            "start_ns": clock.counted_ns(raw["step_start"]),
+            "end_ns": clock.counted_ns(raw["step_end"]),
+            "graph": _graphs(raw["model_id"]),
+            "iteration": raw["index_id"],
+        },
+    )
+
+
+def _graphs(models: Int64) -> Int64:
+    return np.where(models < 0, NO_GRAPH, models)
+
+
+def _parts(
+    table: LooseTable, steps: Steps, clock: DeviceClocks, kind: StepPart, start: str, end: str
+) -> StepParts:
+    """Parts of one kind, numbered within their step in order of start."""
+    raw = table.integers(
+        {"model_id": NO_GRAPH, "index_id": NO_ID, "iteration_end": NO_ID, start: NO_ID, end: NO_ID}
+    )
+    graph = _graphs(raw["model_id"])
+    iteration = raw["index_id"]
+    if not table.has("index_id"):  # told by the end of the step then
+        iteration = _iteration_of(graph, clock.counted_ns(raw["iteration_end"]), steps)
+    start_ns = clock.counted_ns(raw[start])
+    step, _ = common_keys([graph, iteration], [graph[:0], iteration[:0]])
+    return StepParts.of(
+        len(start_ns),
+        {
+            "start_ns": start_ns,
+            "end_ns": clock.counted_ns(raw[end]),
+            "graph": graph,
+            "iteration": iteration,
+            "number": ordinals(step, start_ns),
+            "kind": np.full(len(start_ns), kind),
+        },
+    )
+
+
+def _iteration_of(graph: Int64, end_ns: Int64, steps: Steps) -> Int64:
+    key, of_step = common_keys([graph, end_ns], [steps.graph, steps.end_ns])
+    lookup = Lookup({"key": of_step, "iteration": steps.iteration}, "key")
+    return lookup.of("iteration", lookup.find(key))
+
 
 _Part = TypeVar("_Part")
 
@@ -54,11 +183,11 @@ _Part = TypeVar("_Part")
 class ParsedSource:
     """`PROF_*/device_N/sqlite` and `PROF_*/host/sqlite`: every table that msprof parsed."""
 
+    layout: str
     identity: Identity
     clock: Clock
     device: Path
     """The directory of the device's databases."""
-    layout: str = MSPROF_SQLITE.name
 
     @property
     def host(self) -> Path:

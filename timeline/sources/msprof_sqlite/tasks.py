@@ -1,4 +1,4 @@
-"""Device tasks from msprof's AscendTask and the operators of its host."""
+"""Device tasks and host calls from msprof's tables, and arrows between them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,13 @@ from timeline.columns.distinct import map_values
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.ids import IDS
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
-from timeline.records.tables import Tasks
-from timeline.records.task_kinds import (
-    COPY_TYPES,
-    compute_by_type,
-    drive_communication,
-    have_type,
-)
+from timeline.records.tables import CommunicationOps, Flows, HostEvents, Tasks
+from timeline.records.task_kinds import COPY_TYPES, compute_by_type, drive_communication, have_type
+from timeline.sources.common.arrows import ArrowTargets
 from timeline.sources.common.decimals import whole_number
+from timeline.sources.common.device_clock import DeviceClocks
 from timeline.sources.decoders.joins import Lookup, common_keys
-from timeline.sources.decoders.sqlite_loose import LooseTable
+from timeline.sources.msprof_sqlite.databases import LooseTable, ParsedDatabases
 
 _IDS = ("stream_id", "task_id", "batch_id", "context_id")
 _FIRST_QUEUE_TYPES = (
@@ -241,3 +238,95 @@ def _with_unit_as_op_type(tasks: Tasks) -> Tasks:
     """Tasks that nothing else is known of have the type of their unit as that of their operator."""
     unnamed = tasks.compute & (tasks.name == tasks.task_type)
     return replace(tasks, op_type=np.where(unnamed, tasks.task_type, tasks.op_type))
+
+
+_NAMED_BY_ID = ("acl",)
+_NAMED_BY_ITEM = ("hccl", "communication")
+"""Levels whose calls are told apart by another column than the type of the call."""
+
+
+def read_calls(
+    databases: ParsedDatabases,
+    clock: DeviceClocks,
+    strings: StringPool,
+    *,
+    whole: bool,
+) -> HostEvents:
+    """Read the calls of CANN; only when they began and what they launched, unless whole."""
+    table = databases.host_table("api_event.db", "ApiData")
+    raw = table.integers({"start": NO_TIME, "connection_id": NO_ID})
+    count = len(raw["start"])
+    columns = {
+        "start_ns": clock.host_times_ns(raw["start"]),
+        "layer": np.full(count, strings.code("CANN")),
+        "connection": IDS["connection"].given(raw["connection_id"]),
+    }
+    if not whole:
+        nothing = np.full(count, NO_ID)
+        return HostEvents.of(
+            count,
+            columns
+            | {
+                "end_ns": columns["start_ns"],
+                "thread": nothing,
+                "name": np.full(count, NO_NAME, np.int32),
+            },
+        )
+    raw = table.integers({"end": NO_TIME, "thread_id": NO_ID})
+    texts = table.texts(("struct_type", "id", "level", "item_id"), strings)
+    return HostEvents.of(
+        count,
+        columns
+        | {
+            "end_ns": clock.host_times_ns(raw["end"]),
+            "process": np.full(count, clock.process),
+            "thread": raw["thread_id"],
+            "name": _call_names(texts, strings),
+            "level": texts["level"],
+        },
+    )
+
+
+def _call_names(texts: dict[str, Codes], strings: StringPool) -> Codes:
+    """What msprof itself calls a call: by its id, its item or its type, depending on the level."""
+    name = texts["struct_type"]
+    for levels, column in ((_NAMED_BY_ID, "id"), (_NAMED_BY_ITEM, "item_id")):
+        codes = [code for level in levels if (code := strings.find(level)) is not None]
+        here = np.isin(texts["level"], np.array(codes, np.int32)) & (texts[column] != NO_NAME)
+        name = np.where(here, texts[column], name)
+    return name
+
+
+def read_marks(databases: ParsedDatabases, clock: DeviceClocks, strings: StringPool) -> HostEvents:
+    """Read the ranges and marks of mstx, of the older and the newer kind."""
+    tables = [databases.host_table("msproftx.db", name) for name in ("MsprofTx", "MsprofTxEx")]
+    return HostEvents.concat([_marks(table, clock, strings) for table in tables])
+
+
+def _marks(table: LooseTable, clock: DeviceClocks, strings: StringPool) -> HostEvents:
+    raw = table.integers({"start_time": NO_TIME, "end_time": NO_TIME, "pid": NO_ID, "tid": NO_ID})
+    texts = table.texts(("message", "event_type"), strings)
+    count = len(raw["tid"])
+    start_ns, end_ns = (clock.host_times_ns(raw[name]) for name in ("start_time", "end_time"))
+    return HostEvents.of(
+        count,
+        {
+            "start_ns": start_ns,
+            # A mark has no end of its own in some versions.
+            "end_ns": np.where((raw["end_time"] == 0) & (start_ns != NO_TIME), start_ns, end_ns),
+            "layer": np.full(count, strings.code("MSTX")),
+            "process": raw["pid"],
+            "thread": raw["tid"],
+            "name": texts["message"],
+            "level": texts["event_type"],
+        },
+    )
+
+
+def launch_arrows(
+    host: HostEvents, tasks: Tasks, ops: CommunicationOps, strings: StringPool
+) -> Flows:
+    """Arrows from each call of CANN to the tasks and ops of its connection."""
+    rows = np.flatnonzero(host.layer == strings.code("CANN"))
+    device = ArrowTargets(strings, tasks, ops)
+    return Flows.concat(device.arrows("HostToDevice", host.connection[rows], rows))

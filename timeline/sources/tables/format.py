@@ -111,9 +111,11 @@ def _step_tables_in(directory: Path, names: Iterable[str]) -> list[Capture]:
 
 
 def _read_step_tables(claim: Claim, identity: Identity) -> Source:
-    from timeline.sources.tables.step_tables import StepTablesSource
+    from timeline.sources.tables.source import StepTablesSource
 
-    return StepTablesSource(identity, claim.clock, claim.capture.content, claim.several)
+    return StepTablesSource(
+        STEP_TABLES.name, identity, claim.clock, claim.capture.content, claim.several
+    )
 
 
 STEP_TABLES = Format(

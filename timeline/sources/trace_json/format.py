@@ -96,7 +96,9 @@ def _devices_of_trace_view(content: Path) -> list[int]:
 def _read_trace_view(claim: Claim, identity: Identity) -> Source:
     from timeline.sources.trace_json.source import TraceViewSource
 
-    return TraceViewSource(identity, claim.clock, claim.capture.content, claim.several)
+    return TraceViewSource(
+        TRACE_VIEW.name, identity, claim.clock, claim.capture.content, claim.several
+    )
 
 
 TRACE_VIEW = Format(
@@ -185,7 +187,9 @@ def _file_of_mindstudio(file: CaptureFile) -> list[Capture]:
 def _read_mindstudio(claim: Claim, identity: Identity) -> Source:
     from timeline.sources.trace_json.source import MindStudioSource
 
-    return MindStudioSource(identity, claim.clock, claim.capture.content, claim.several)
+    return MindStudioSource(
+        MINDSTUDIO.name, identity, claim.clock, claim.capture.content, claim.several
+    )
 
 
 MINDSTUDIO = Format(
@@ -218,7 +222,7 @@ def _recognise_graph_timeline(folder: Folder) -> list[Capture]:
 def _read_graph_timeline(claim: Claim, identity: Identity) -> Source:
     from timeline.sources.trace_json.source import GraphTimelineSource
 
-    return GraphTimelineSource(identity, claim.clock, claim.capture.content)
+    return GraphTimelineSource(GRAPH_TIMELINE.name, identity, claim.clock, claim.capture.content)
 
 
 GRAPH_TIMELINE = Format(

@@ -34,7 +34,6 @@ from timeline.sources.common.overlap_analysis import VendorOverlap, mark_unliste
 from timeline.sources.common.step_table import distinct_parts, distinct_steps, read_step_table
 from timeline.sources.files.opened import find_file, without_gz
 from timeline.sources.source import Identity, ReadRequest
-from timeline.sources.trace_json.format import GRAPH_TIMELINE, MINDSTUDIO, TRACE_VIEW
 from timeline.units import spell_count, spell_duration
 
 _OF_ITERATION = re.compile(r"\D+\d+_(\d{1,10})_(\d{1,10})(?:_slice_\d+)?(?:_\d{14})?\.json")
@@ -48,11 +47,11 @@ class TraceViewSource:
     output: the directory, or a trace that lies anywhere and is called anything.
     """
 
+    layout: str
     identity: Identity
     clock: Clock
     output: Path
     several_devices: bool = False
-    layout: str = TRACE_VIEW.name
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -80,11 +79,11 @@ class TraceViewSource:
 class MindStudioSource:
     """`PROF_*/mindstudio_profiler_output` of msprof: the newest export of each kind."""
 
+    layout: str
     identity: Identity
     clock: Clock
     output: Path
     several_devices: bool = False
-    layout: str = MINDSTUDIO.name
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -133,10 +132,10 @@ class MindStudioSource:
 class GraphTimelineSource:
     """`PROF_*/device_N/timeline` of CANN before 7: files per iteration, or of all of them."""
 
+    layout: str
     identity: Identity
     clock: Clock
     output: Path
-    layout: str = GRAPH_TIMELINE.name
 
     @property
     def files(self) -> tuple[Path, ...]:

@@ -1,0 +1,266 @@
+"""How numbers and strings of slices are drawn: rounded, formatted, numbered or in place."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from timeline.columns.chunks import chunks
+from timeline.columns.columns import Bool, Codes, Float64, Int64, Rows
+from timeline.columns.distinct import DENSE, dense_range, distinct_values
+from timeline.encoders.protobuf_rows import Bytes, Piece, Text, Varint, varint
+from timeline.layers import SLICES, SliceKind
+from timeline.tracks.model import Arg, ArgKind, Slices
+from timeline.units import spell_bytes, spell_duration, spell_rate
+
+SPELLERS: Sequence[tuple[str, Callable[[Any], str]]] = (
+    ("_ns", spell_duration),
+    ("_bytes", spell_bytes),
+    ("_gb_s", spell_rate),
+)
+"""What spells a number, by the unit that its name ends with."""
+DIGITS = 4
+"""Digits of a real number that are drawn."""
+_MOST_POWER = 300
+"""Beyond this power of ten on either side of one, rounding would leave what a float holds."""
+
+
+def round_reals(values: Float64) -> Float64:
+    """Finite real numbers, rounded to the nearest with few digits; others and the extreme stay.
+
+    >>> round_reals(np.array([0.223045894482905, 645.604, -12345.6, 0.0])).tolist()
+    [0.223, 645.6, -12350.0, 0.0]
+    """
+    size = np.abs(values)
+    usual = (size >= 10.0**-_MOST_POWER) & (size <= 10.0**_MOST_POWER)
+    behind = DIGITS - 1 - np.floor(np.log10(np.where(usual, size, 1.0)))
+    scale = 10.0 ** np.abs(behind)
+    # Multiplied by a power of ten from one on, or divided by it, which is exact more often.
+    times, by = np.where(behind >= 0, scale, 1.0), np.where(behind >= 0, 1.0, scale)
+    less = np.round(np.where(usual, values, 1.0) * times / by) * by / times
+    return np.where(usual, less, values)
+
+
+@dataclass(frozen=True)
+class SpelledArg:
+    """An arg that spells another one: `waited` "5.616 ms" stands beside `waited_ns`.
+
+    texts: (k,) distinct; text: (n,) which of them a slice has, where it is present.
+    """
+
+    name: str
+    of: Arg
+    texts: Sequence[str]
+    text: Rows
+
+    @property
+    def present(self) -> Bool:
+        """Which slices have it."""
+        return self.of.present
+
+    def add_texts(self, counts: Counter[str]) -> None:
+        """Count the spellings."""
+        uses = np.bincount(self.text[self.present], minlength=len(self.texts))
+        for text, count in zip(self.texts, uses.tolist(), strict=True):
+            counts[text] += count
+
+
+def spell_args(slices: Slices) -> list[SpelledArg]:
+    """The numbers of some slices spelled; none for kinds that people do not look at one by one."""
+    made = []
+    for arg in slices.args:
+        speller = _speller_of(slices.kind, arg)
+        if speller is not None and arg.present.any():
+            unit, spell = speller
+            texts, text = _spell(arg.values, arg.present, spell)
+            made.append(SpelledArg(arg.name.removesuffix(unit), arg, texts, text))
+    return made
+
+
+def is_spelled(kind: SliceKind, arg: Arg) -> bool:
+    """Whether an arg of slices of a kind is drawn spelled too."""
+    return _speller_of(kind, arg) is not None
+
+
+def _speller_of(kind: SliceKind, arg: Arg) -> tuple[str, Callable[[Any], str]] | None:
+    """The unit of an arg and what spells it, None where it is not spelled."""
+    if not SLICES[kind].spelled or arg.kind is ArgKind.NAME:
+        return None
+    return next((speller for speller in SPELLERS if arg.name.endswith(speller[0])), None)
+
+
+def _spell(
+    values: npt.NDArray[Any], present: Bool, spell: Callable[[Any], str]
+) -> tuple[list[str], Rows]:
+    """The distinct spellings, and which of them each row has; rows without a number have any."""
+    distinct, which = np.unique(values[present], return_inverse=True)
+    numbers: dict[str, int] = {}
+    number = [numbers.setdefault(spell(value), len(numbers)) for value in distinct.tolist()]
+    text = np.zeros(len(values), np.intp)
+    text[present] = np.array(number, np.intp)[which]
+    return list(numbers), text
+
+
+@dataclass(frozen=True)
+class UsedCodes:
+    """The codes (k,) that columns use, and how often each is, (k,); codes ascend.
+
+    Takes as much memory as is used, however many strings there are: a file may have as many short
+    tracks as strings.
+    """
+
+    codes: Codes | Int64
+    count: Int64
+
+    @classmethod
+    def of(cls, columns: Iterable[tuple[npt.NDArray[Any], Bool | None]]) -> UsedCodes:
+        """Count the codes of some columns where they are present, everywhere if that is None."""
+        parts = [
+            _counted(codes[chunk] if present is None else codes[chunk][present[chunk]])
+            for codes, present in columns
+            for chunk in chunks(len(codes))
+        ]
+        if len(parts) == 1:
+            return cls(*parts[0])
+        every = np.concatenate([np.empty(0, np.int32), *(codes for codes, _ in parts)])
+        found, which = distinct_values(every)
+        count = np.zeros(len(found), np.int64)
+        np.add.at(count, which, np.concatenate([count[:0], *(count for _, count in parts)]))
+        return cls(found, count)
+
+
+def _counted(codes: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Int64]:
+    if (dense := dense_range(codes)) is None:
+        found, count = np.unique(codes, return_counts=True)
+        return found, count
+    least, width = dense
+    uses = np.bincount(codes - least, minlength=width)
+    at = np.flatnonzero(uses)
+    return at + least, uses[at]
+
+
+class NumberOfCode:
+    """The number of each code that is used, 0 of any other one."""
+
+    def __init__(
+        self, codes: Codes | Int64, numbers: Sequence[int], strings: int, rows: int
+    ) -> None:
+        """codes: ascending. strings: how many there are. rows: about to be asked for."""
+        self._codes, self._numbers = codes, np.array(numbers, np.int64)
+        self._table: Int64 | None = None
+        if strings <= DENSE * rows:
+            self._table = np.zeros(strings, np.int64)
+            self._table[self._codes] = self._numbers
+
+    def of(self, codes: npt.NDArray[Any]) -> Int64:
+        """The numbers of codes (n,), (n,)."""
+        if self._table is not None:
+            found: Int64 = self._table.take(codes)
+            return found
+        if not len(self._codes):
+            return np.zeros(len(codes), np.int64)
+        at = np.minimum(np.searchsorted(self._codes, codes), len(self._codes) - 1)
+        return np.where(self._codes[at] == codes, self._numbers[at], 0)
+
+
+ELEMENTS_PER_NUMBER = 16
+"""Slices for each string that is numbered: a file of millions has not as many of those."""
+FEWEST_NUMBERS = 1 << 10
+"""As many strings of a sequence may be numbered, however few slices it has."""
+USE_BYTES, ENTRY_BYTES = 2, 8
+"""What each use of a number takes more than that of an empty string; and what the list of numbers
+takes for each beside its string."""
+
+
+def number_texts(uses: Mapping[str, int], elements: int, first: int = 1) -> dict[str, int]:
+    """Number the strings whose numbers save most bytes, from `first` on, the most common first.
+
+    Equally common ones are in alphabetical order: in the order in which they were met, the bytes
+    would tell how a profile was read.
+
+    uses: how often each string is used by so many elements.
+    """
+    saved = {
+        text: saved_bytes
+        for text, count in uses.items()
+        if (saved_bytes := (count - 1) * len(text) - USE_BYTES * count - ENTRY_BYTES) > 0
+    }
+    chosen = sorted(saved)
+    most = max(FEWEST_NUMBERS, elements // ELEMENTS_PER_NUMBER)
+    if len(chosen) > most:
+        chosen = sorted(sorted(chosen, key=saved.__getitem__, reverse=True)[:most])
+    chosen.sort(key=uses.__getitem__, reverse=True)
+    return {text: number for number, text in enumerate(chosen, first)}
+
+
+class DrawnTexts:
+    """How the strings of a column are drawn, by code."""
+
+    def __init__(
+        self,
+        codes: Codes | Int64,
+        texts: Sequence[str],
+        numbers: Mapping[str, int],
+        strings: int,
+        rows: int,
+    ) -> None:
+        """Take the strings that are used.
+
+        Args:
+            codes: (k,) ascending, of `texts`.
+            texts: what they stand for.
+            numbers: of those strings that have one.
+            strings: how many codes there are.
+            rows: about to be asked for.
+        """
+        # A joined pool may have a string under several codes.
+        without = dict.fromkeys(text for text in texts if text not in numbers)
+        bare = {text: place for place, text in enumerate(without, 1)}
+        found = [numbers[text] if text in numbers else -bare[text] for text in texts]
+        self._found = NumberOfCode(codes, found, strings, rows)
+        """By code a number, or less than 0 the place among the bare strings; 0 where not used."""
+        self._bare = _BareTexts(list(bare)) if bare else None
+
+    @classmethod
+    def of(cls, texts: Sequence[str], numbers: Mapping[str, int]) -> DrawnTexts:
+        """Strings of which each is a code of its own."""
+        return cls(np.arange(len(texts)), texts, numbers, len(texts), len(texts))
+
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest string that stands where it is used."""
+        return 0 if self._bare is None else self._bare.longest
+
+    def pieces(self, number_tag: bytes, text_tag: bytes, codes: npt.NDArray[Any]) -> list[Piece]:
+        """The field of some rows: the one of numbers, or the one of strings."""
+        found = self._found.of(codes)
+        if self._bare is None:
+            return [Bytes(number_tag), Varint(found)]
+        has_number, is_bare = found > 0, found < 0
+        return [
+            Bytes(number_tag, has_number),
+            Varint(found, has_number),
+            Bytes(text_tag, is_bare),
+            self._bare.of(np.where(is_bare, -found, 0), is_bare),
+        ]
+
+
+class _BareTexts:
+    """Strings with their lengths before them, one behind another."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        encoded = [text.encode("utf-8", "replace") for text in texts]
+        parts = [varint(len(text)) + text for text in encoded]
+        length = np.array([0, *map(len, parts)], np.int64)
+        self._bytes = b"".join(parts)
+        self._length, self._start = length, np.cumsum(length) - length
+        self.longest = int(length.max())
+
+    def of(self, places: Int64, present: npt.NDArray[np.bool_]) -> Text:
+        """Those at places, which count from 1; 0 is none."""
+        return Text(self._bytes, self._start.take(places), self._length.take(places), present)
