@@ -16,7 +16,7 @@ from timeline.encoders import drawn_values
 from timeline.encoders.drawn_values import DrawnTexts, number_texts
 from timeline.encoders.formats import encode_timeline, format_of
 from timeline.encoders.perfetto import encode_track
-from timeline.encoders.protobuf_rows import encode_rows, matrix_rows, varint
+from timeline.encoders.protobuf_rows import encode_rows, joined_rows, varint
 from timeline.layers import SliceKind
 from timeline.tracks.model import Arg, ArgKind, Slices, Timeline, Track
 
@@ -66,7 +66,7 @@ def test_each_row_has_its_number_or_its_string(texts: list[str], data: st.DataOb
 
     wanted = b"".join(field(texts[row]) for row in rows)
     assert encode_rows(pieces, len(rows)) == wanted
-    assert matrix_rows(pieces, len(rows)) == wanted
+    assert joined_rows(pieces, len(rows)) == wanted
 
 
 def test_names_and_args_are_read_whichever_way_they_stand(tmp_path: Path) -> None:

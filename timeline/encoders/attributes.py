@@ -38,7 +38,7 @@ _CUT = "ends before what it says of itself: it is incomplete."
 
 
 def read_attributes(path: Path) -> Mapping[str, str]:
-    """The facts of a file that was written in any of the formats, whatever it is called.
+    """Return the facts of a file that was written in any of the formats, whatever it is called.
 
     Facts of other types than text are left out; a trace of another program has none.
 
@@ -57,7 +57,7 @@ def read_attributes(path: Path) -> Mapping[str, str]:
 
 
 def is_ours(path: Path) -> bool:
-    """Whether a regular file, and no link to one, says that it was written here."""
+    """Return whether a regular file, and no link to one, says that it was written here."""
     try:
         if path.is_symlink() or not path.is_file():
             return False
@@ -128,7 +128,7 @@ class _Inflated(_Buffered):
 
     @property
     def at_end(self) -> bool:
-        """Whether all of it was there."""
+        """True if all of it was there."""
         return self._unpacker.eof
 
     def more(self) -> bytes:
@@ -167,7 +167,7 @@ def _text(value: str | bytes) -> str:
 
 
 def _packets(stream: _Buffered, path: Path) -> Iterator[bytes]:
-    """The packets of a trace up to the end of the first compressed ones, which it may begin with.
+    """Return the packets of a trace up to the end of the first compressed ones.
 
     Raises:
         SourceError: bytes are no packet, or one is cut.
@@ -207,7 +207,7 @@ def _varint(stream: _Buffered, path: Path) -> int:
 
 
 def _chrome_attributes(stream: _Buffered, path: Path) -> Mapping[str, str]:
-    """The facts of the object before the events, which no text in it can end: quotes are escaped.
+    """Return the facts of the object before the events; escaped quotes cannot end it.
 
     Raises:
         SourceError: it is cut, or was not written here.

@@ -66,7 +66,7 @@ class ChromeEncoder:
             yield b"\n" + SEPARATOR.join(metadata)
 
     def _number_rest(self, tracks: Mapping[int, Track]) -> None:
-        """Number the rows that were not known; those that were keep their threads."""
+        """Give numbers to rows that were not known; known ones keep their threads."""
         self._tracks, self._rows = dict(tracks), dict(self._known)
         next_tid = max((row.tid for row in self._known.values()), default=FIRST_PID) + 1
         for track in tracks.values():
@@ -76,7 +76,7 @@ class ChromeEncoder:
                 next_tid += 1
 
     def encode(self, batch: TrackBatch, *, arrows: bool = False) -> Iterator[bytes]:
-        """The events of a batch; those of arrows come last, but take as much if they are counted.
+        """Return the events of a batch; arrows: those of arrows too, which come last.
 
         Some event precedes it in any case: there are names of the threads.
         """
@@ -95,12 +95,12 @@ class ChromeEncoder:
             yield from self._arrows([track for _, track in batch.tracks], least_ends=1)
 
     def closing(self, tracks: Sequence[Track]) -> Iterator[bytes]:
-        """The events of arrows, and the end of the file."""
+        """Return the events of arrows, and the end of the file."""
         yield from self._arrows(tracks, least_ends=2)
         yield ENDING
 
     def _arrows(self, tracks: Sequence[Track], least_ends: int) -> Iterator[bytes]:
-        """The events of arrows that have so many ends on the tracks."""
+        """Return the events of arrows that have so many ends on the tracks."""
         events = list(_arrow_events(tracks, self._first_ns, self._rows, least_ends))
         if events:
             yield SEPARATOR + SEPARATOR.join(events)
@@ -113,7 +113,7 @@ def _head(timeline: Timeline, tracks: Mapping[int, Track]) -> bytes:
 
 
 def _row_meanings(tracks: Mapping[int, Track]) -> dict[str, str]:
-    """What rows say of themselves, by their names from the root on, with N for each number.
+    """Return what rows say of themselves, by their names from the root on, with N for each number.
 
     Counters say no more than their names and units do.
     """
@@ -128,7 +128,7 @@ def _row_meanings(tracks: Mapping[int, Track]) -> dict[str, str]:
 
 
 def _number_rows(tracks: Mapping[int, Track]) -> dict[int, _ChromeRow]:
-    """The process and thread of each track that has content, by its id.
+    """Return the process and thread of each track that has content, by its id.
 
     No thread has the number of a process: viewers would call it the main one.
     """
@@ -144,19 +144,19 @@ def _number_rows(tracks: Mapping[int, Track]) -> dict[int, _ChromeRow]:
 
 
 def _drawn(tracks: Mapping[int, Track]) -> list[Track]:
-    """The tracks that have content, as they are seen from top to bottom."""
+    """Return the tracks that have content, as they are seen from top to bottom."""
     drawn = [track for track in _in_order(tracks) if track.content is not None]
     drawn.sort(key=lambda track: (not _is_overview(track, tracks), _is_below(track)))
     return drawn
 
 
 def _is_overview(track: Track, tracks: Mapping[int, Track]) -> bool:
-    """Whether a row tells of all ranks, or where the time of one goes."""
+    """Return whether a row tells of all ranks, or where the time of one goes."""
     return is_partition(track) or all(one.rank is None for one in _way(track, tracks))
 
 
 def _is_below(track: Track) -> bool:
-    """Whether a row of the overview is seen below the others, which is where time goes too."""
+    """Return whether a row of the overview is shown below the others."""
     return track.parent is not None and track.rank is None
 
 
@@ -169,7 +169,7 @@ def _in_order(tracks: Mapping[int, Track]) -> list[Track]:
 
 
 def _way(track: Track, tracks: Mapping[int, Track]) -> list[Track]:
-    """The tracks from the root down to a track."""
+    """Return the tracks from the root down to a track."""
     found = [track]
     while found[-1].parent is not None and found[-1].parent in tracks:
         found.append(tracks[found[-1].parent])
@@ -177,12 +177,12 @@ def _way(track: Track, tracks: Mapping[int, Track]) -> list[Track]:
 
 
 def _path(track: Track, tracks: Mapping[int, Track]) -> list[str]:
-    """The names from the root down to a track."""
+    """Return the names from the root down to a track."""
     return [seen_name(one.name) for one in _way(track, tracks)]
 
 
 def _names(track: Track, tracks: Mapping[int, Track]) -> tuple[str, str]:
-    """The process that a track belongs to, and what it is called there."""
+    """Return the process that a track belongs to, and what it is called there."""
     if is_partition(track):
         return OVERVIEW, seen_name(track.name)
     way = _way(track, tracks)
@@ -264,7 +264,7 @@ def _args(
     stop: int,
     spelled: Callable[[int], bytes],
 ) -> list[bytes]:
-    """The args object of each slice, with the comma before it; empty where there are none."""
+    """Return the args object of each slice with a comma before it; empty if it has none."""
     pairs: list[list[bytes]] = [[] for _ in range(stop - first)]
     for arg in args:
         key = orjson.dumps(arg.name)
@@ -291,7 +291,7 @@ def _args(
 
 
 def _counter_name(track: Track, tracks: Mapping[int, Track]) -> str:
-    """The name of a counter with that of its group, where the group is not a part of it."""
+    """Return the name of a counter with that of its group, where the group is not a part of it."""
     above = None if track.parent is None else tracks.get(track.parent)
     group = above.name if above is not None else ""
     return track.name if track.name.startswith(group) else f"{group} {track.name}"

@@ -50,7 +50,7 @@ class Draft:
 
     @classmethod
     def may_be_open(cls) -> bool:
-        """Whether one more can be held open."""
+        """Return whether one more can be held open."""
         return cls._open < MOST_OPEN
 
     def publish(self, target: Path) -> None:

@@ -60,7 +60,7 @@ class SpelledArg:
 
     @property
     def present(self) -> Bool:
-        """Which slices have it."""
+        """Mask of the slices that have it."""
         return self.of.present
 
     def add_texts(self, counts: Counter[str]) -> None:
@@ -71,7 +71,7 @@ class SpelledArg:
 
 
 def spell_args(slices: Slices) -> list[SpelledArg]:
-    """The numbers of some slices spelled; none for kinds that people do not look at one by one."""
+    """Format the numbers of slices; none for kinds that people do not read one by one."""
     made = []
     for arg in slices.args:
         speller = _speller_of(slices.kind, arg)
@@ -83,12 +83,12 @@ def spell_args(slices: Slices) -> list[SpelledArg]:
 
 
 def is_spelled(kind: SliceKind, arg: Arg) -> bool:
-    """Whether an arg of slices of a kind is drawn spelled too."""
+    """Return whether an arg of slices of a kind is drawn spelled too."""
     return _speller_of(kind, arg) is not None
 
 
 def _speller_of(kind: SliceKind, arg: Arg) -> tuple[str, Callable[[Any], str]] | None:
-    """The unit of an arg and what spells it, None where it is not spelled."""
+    """Return the unit of an arg and what spells it, None where it is not spelled."""
     if not SLICES[kind].spelled or arg.kind is ArgKind.NAME:
         return None
     return next((speller for speller in SPELLERS if arg.name.endswith(speller[0])), None)
@@ -97,7 +97,7 @@ def _speller_of(kind: SliceKind, arg: Arg) -> tuple[str, Callable[[Any], str]] |
 def _spell(
     values: npt.NDArray[Any], present: Bool, spell: Callable[[Any], str]
 ) -> tuple[list[str], Rows]:
-    """The distinct spellings, and which of them each row has; rows without a number have any."""
+    """Return the distinct strings, and which of them each row has; absent rows have any."""
     distinct, which = np.unique(values[present], return_inverse=True)
     numbers: dict[str, int] = {}
     number = [numbers.setdefault(spell(value), len(numbers)) for value in distinct.tolist()]
@@ -158,7 +158,7 @@ class NumberOfCode:
             self._table[self._codes] = self._numbers
 
     def of(self, codes: npt.NDArray[Any]) -> Int64:
-        """The numbers of codes (n,), (n,)."""
+        """Return the numbers of codes (n,), (n,)."""
         if self._table is not None:
             found: Int64 = self._table.take(codes)
             return found
@@ -178,7 +178,7 @@ takes for each beside its string."""
 
 
 def number_texts(uses: Mapping[str, int], elements: int, first: int = 1) -> dict[str, int]:
-    """Number the strings whose numbers save most bytes, from `first` on, the most common first.
+    """Assign numbers to the strings that save most bytes so, from `first`, most common first.
 
     Equally common ones are in alphabetical order: in the order in which they were met, the bytes
     would tell how a profile was read.
@@ -199,7 +199,7 @@ def number_texts(uses: Mapping[str, int], elements: int, first: int = 1) -> dict
 
 
 class DrawnTexts:
-    """How the strings of a column are drawn, by code."""
+    """Strings of a column by code, numbered or in place."""
 
     def __init__(
         self,
@@ -237,7 +237,7 @@ class DrawnTexts:
         return 0 if self._bare is None else self._bare.longest
 
     def pieces(self, number_tag: bytes, text_tag: bytes, codes: npt.NDArray[Any]) -> list[Piece]:
-        """The field of some rows: the one of numbers, or the one of strings."""
+        """Return the field of some rows: the one of numbers, or the one of strings."""
         found = self._found.of(codes)
         if self._bare is None:
             return [Bytes(number_tag), Varint(found)]

@@ -71,7 +71,7 @@ class Format:
             )
 
     def encoder(self, tracks: Sequence[Track], first_ns: int) -> TraceEncoder:
-        """What encodes timelines of these rows, or some of them, that begin at first_ns."""
+        """Return what encodes timelines of these rows, or some of them, that begin at first_ns."""
         return self._encoder(tracks, first_ns)
 
     def load(self) -> None:
@@ -79,7 +79,7 @@ class Format:
         self.packing.pack(self.encoder((), 0).opening(Timeline((), 0, None)), Compression.FAST)
 
     def offset_ns(self, first_ns: int) -> int:
-        """What is added to each time of a timeline that begins at first_ns."""
+        """Return what is added to each time of a timeline that begins at first_ns."""
         return self._start_ns(first_ns) - first_ns
 
 
@@ -130,7 +130,7 @@ FORMATS = (
 
 
 def format_of(path: Path) -> Format:
-    """The format that a path's suffix names.
+    """Return the format that a path's suffix names.
 
     Raises:
         UsageError: it names none.
@@ -218,13 +218,13 @@ class PieceMaker:
         yield self.closing(tracks, compression)
 
     def opening(self, timeline: Timeline, said: Sequence[Track], compression: Compression) -> Piece:
-        """The first piece of a file: facts, rows, and what it says of itself."""
+        """Return the first piece of a file: facts, rows, and what it says of itself."""
         rows = self.encoder.opening(timeline)
         batches = batch_tracks(said, self.first_ns, TEXT_SEQUENCE)
         return self.packing.pack(chain(rows, *map(self.encoder.encode, batches)), compression)
 
     def closing(self, tracks: Sequence[Track], compression: Compression) -> Piece:
-        """The last piece of a file, given its tracks as they were encoded."""
+        """Return the last piece of a file, given its tracks as they were encoded."""
         return self.packing.pack(self.encoder.closing(tracks), compression)
 
     def make(self, batch: TrackBatch, compression: Compression, *, arrows: bool = False) -> Piece:
@@ -256,7 +256,7 @@ class PieceMaker:
     def map(
         self, function: Callable[[_Item], _Result], items: Iterable[_Item]
     ) -> Iterator[_Result]:
-        """What a function makes of items that are ready to be encoded, helped as `make_all` is."""
+        """Apply a function to items that are ready to be encoded, helped as `make_all` is."""
         waiting = iter(items)
         helped_from_s = time.monotonic() + ALONE_SECONDS
         for item in waiting:
@@ -293,7 +293,7 @@ def encode_timeline(
     compression: Compression = Compression.BEST,
     workers: EncodingWorkers | None = None,
 ) -> Iterator[bytes]:
-    """The bytes of a file that holds a timeline, in pieces."""
+    """Return the bytes of a file that holds a timeline, in pieces."""
     with PieceMaker(form, timeline.tracks, timeline.first_ns, workers) as maker:
         pieces = maker.make_file(timeline, timeline.tracks, compression=compression)
         yield from join_pieces(maker.packing, pieces)

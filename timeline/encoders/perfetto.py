@@ -80,7 +80,7 @@ def track_uuid(track_id: int) -> int:
 
 
 def encode_tracks(tracks: Sequence[tuple[int, Track]], first_ns: int) -> Iterator[bytes]:
-    """The packets of tracks, given with a sequence each, framed as in a trace file.
+    """Return the packets of tracks, given with a sequence each, framed as in a trace file.
 
     A sequence begins with its names, and a clock on
     which each event tells only the time since the one before. All clocks start at the same moment,
@@ -96,7 +96,7 @@ def encode_tracks(tracks: Sequence[tuple[int, Track]], first_ns: int) -> Iterato
 
 
 def _encode_sequence(tracks: Sequence[Track], sequence: int, first_ns: int) -> Iterator[bytes]:
-    """The packets of the tracks of one sequence."""
+    """Return the packets of the tracks of one sequence."""
     joined = [
         UsedStrings.by(one) if isinstance(one, JoinedSlices) else one for one in join_slices(tracks)
     ]
@@ -116,7 +116,7 @@ def _encode_sequence(tracks: Sequence[Track], sequence: int, first_ns: int) -> I
 def _sequences(
     tracks: Sequence[tuple[int, Track]],
 ) -> Iterator[tuple[int, list[Track]]]:
-    """The tracks that hold something, those of one sequence together."""
+    """Return the tracks that hold something, those of one sequence together."""
     together: list[Track] = []
     first = elements = 0
     for sequence, track in tracks:
@@ -133,12 +133,12 @@ def _sequences(
 
 
 def encode_track(track: Track, sequence: int, first_ns: int) -> Iterator[bytes]:
-    """The packets of a track that has a sequence of its own."""
+    """Return the packets of a track that has a sequence of its own."""
     return encode_tracks([(sequence, track)], first_ns)
 
 
 def clock_ns(first_ns: int) -> int:
-    """What the file says of its first moment; none of its clocks can be before zero.
+    """Return what the file says of its first moment; none of its clocks can be before zero.
 
     All else counts from that moment, so a timeline that begins before zero is moved as a whole.
     """
@@ -146,7 +146,7 @@ def clock_ns(first_ns: int) -> int:
 
 
 def _opening_packet(sequence: int, names: SequenceNames, track: Track | None) -> bytes:
-    """The first packet of a sequence: its names, and its track where it has only one."""
+    """Return the first packet of a sequence: its names, and its track where it has only one."""
     trace = messages().Trace()
     packet = trace.packet.add()
     packet.trusted_packet_sequence_id = sequence
@@ -161,7 +161,7 @@ def _opening_packet(sequence: int, names: SequenceNames, track: Track | None) ->
 
 
 def _clock_packet(sequence: int, first_ns: int) -> bytes:
-    """The clock of the track that follows, which starts at the first moment again."""
+    """Return the clock of the track that follows, which starts at the first moment again."""
     trace = messages().Trace()
     clocks = trace.packet.add()
     clocks.trusted_packet_sequence_id = sequence
@@ -212,7 +212,7 @@ def _encode_slices(
     clock: bytes,
     own_track: bool,
 ) -> Iterator[bytes]:
-    """The packets of slices; own_track: whether their sequence has no other track."""
+    """Return the packets of slices; own_track: whether their sequence has no other track."""
     slices, joined = used.slices, used.joined
     event_names = used.drawn(used.events, names.events)
     colour_iids = used.colour_numbers(names.colours)
@@ -252,20 +252,20 @@ def _encode_slices(
 
 
 def _row_bytes(slices: Slices) -> int:
-    """What a slice takes of the columns of its track."""
+    """Return what a slice takes of the columns of its track."""
     its = slices.start_ns.itemsize + slices.end_ns.itemsize + slices.name.itemsize
     return its + sum(arg.values.itemsize + arg.present.itemsize for arg in slices.args)
 
 
 def _places(events: Events) -> Places:
-    """The slices of events: those that all begin and end follow each other."""
+    """Return the slices of events: those that all begin and end follow each other."""
     if events.begins is None:
         return slice(int(events.row[0]), int(events.row[-1]) + 1)
     return events.row
 
 
 def _coloured(iids: NumberOfCode, slices: Slices, row: Places) -> list[Piece]:
-    """The colours of some slices, where their names have one."""
+    """Return the colours of some slices, where their names have one."""
     its = iids.of(slices.name[row])
     has = its > 0
     return [Bytes(_CORRELATION_IID, has), Varint(its, has)] if has.any() else []
@@ -274,7 +274,7 @@ def _coloured(iids: NumberOfCode, slices: Slices, row: Places) -> list[Piece]:
 def _event(
     since_ns: Int64, sequence: int, event: list[Piece], present: Bool | None = None
 ) -> Message:
-    """The packets of one event in each row, or in the rows that have it."""
+    """Return the packets of one event in each row, or in the rows that have it."""
     return Message(
         _PACKET,
         [
@@ -302,7 +302,7 @@ class _Args:
         """Bytes that the strings of a slice take at most where they are used."""
 
     def encoded(self, row: Places) -> list[Piece]:
-        """The messages of some slices; those that have no arg of one do not have it."""
+        """Return the messages of some slices; those that have no arg of one do not have it."""
         made: list[Piece] = []
         for message, args in self._of_message:
             inner: list[Piece] = []
@@ -316,7 +316,7 @@ class _Args:
         return made
 
     def _spelled(self, arg: Arg, row: Places, present: Bool) -> list[Piece]:
-        """How an arg reads, where it is spelled."""
+        """Return how an arg reads, where it is spelled."""
         found = self._spelled_texts.get(arg.name)
         if found is None:
             return []
@@ -324,7 +324,7 @@ class _Args:
         return [self._annotation(spelled.name, _text(texts, spelled.text[row]), present)]
 
     def _exact(self, message: ArgsMessage, arg: Arg, row: Places, present: Bool) -> list[Piece]:
-        """An arg itself: a field of the message, or an annotation where that has no such field."""
+        """Return an arg itself: a field of the message, else an annotation."""
         values = arg.values[row]
         if arg.kind is ArgKind.NAME:
             return [self._annotation(arg.name, _text(self._values, values), present)]
@@ -357,7 +357,7 @@ def _real(values: npt.NDArray[Any]) -> Float64:
 
 
 def _text(texts: DrawnTexts, codes: npt.NDArray[Any]) -> list[Piece]:
-    """A string as the value of an annotation."""
+    """Return a string as the value of an annotation."""
     return texts.pieces(_ANNOTATION_STRING_IID, _ANNOTATION_STRING, codes)
 
 
@@ -375,7 +375,7 @@ class _Arrows:
         self.most = int(self._count.max())
 
     def encoded(self, row: Places) -> list[Piece]:
-        """The flow ids of some slices."""
+        """Return the flow ids of some slices."""
         if not self.most:
             return []
         count, first = self._count[row], self._first[row]
@@ -415,7 +415,7 @@ class PerfettoEncoder:
         yield from _descriptors(timeline.tracks)
 
     def encode(self, batch: TrackBatch, *, arrows: bool = False) -> Iterator[bytes]:
-        """The packets of a batch, which hold all there is of arrows too."""
+        """Return the packets of a batch, which hold all there is of arrows too."""
         return encode_tracks(batch.tracks, batch.first_ns)
 
     def closing(self, _tracks: Sequence[Track]) -> Iterator[bytes]:
@@ -424,7 +424,7 @@ class PerfettoEncoder:
 
 
 def _file_facts(timeline: Timeline) -> bytes:
-    """The clock, the schema of args, and facts about the timeline.
+    """Return the clock, the schema of args, and facts about the timeline.
 
     Any clock snapshot, of which each sequence of packets has one too, makes the UI (version 52)
     draw a row "System > Clock Snapshots". Without, events would need absolute times, of nine bytes
@@ -450,7 +450,7 @@ def _file_facts(timeline: Timeline) -> bytes:
 
 
 def _descriptors(tracks: Sequence[Track]) -> Iterator[bytes]:
-    """The rows, none of which is a process or a thread of the trace.
+    """Return the rows, none of which is a process or a thread of the trace.
 
     With those the UI (version 52) would fill its minimap and name threads in tables of arrows. It
     would also take every such row out of its place, below a "Process 1002" in an order of its own:

@@ -61,7 +61,7 @@ EXPLICIT = 3
 
 @cache
 def messages() -> Any:
-    """The classes of messages that stand in no other one, by name.
+    """Return the classes of messages that stand in no other one, by name.
 
     They are in a pool of their own, so that the package perfetto can be loaded too.
     """
@@ -117,7 +117,7 @@ REALS = frozenset(
 
 @cache
 def descriptor_bytes() -> bytes:
-    """The FileDescriptorSet of all args, as embedded in each file."""
+    """Return the FileDescriptorSet of all args, as embedded in each file."""
     from google.protobuf import descriptor_pb2
 
     field_type = descriptor_pb2.FieldDescriptorProto

@@ -36,7 +36,7 @@ class _Stream(Protocol):
 
 
 class Compression(Enum):
-    """How hard what is written is compressed."""
+    """Strength of compression."""
 
     BEST = "best"
     """As small as can be: what is near a limit, and what is little."""
@@ -44,7 +44,7 @@ class Compression(Enum):
     """Two fifths larger in a twentieth of the time: what is large and has room."""
 
     def compress(self, data: bytes) -> bytes:
-        """A whole zlib stream of the data."""
+        """Return a whole zlib stream of the data."""
         if self is Compression.FAST:
             from isal import isal_zlib
 
@@ -52,7 +52,7 @@ class Compression(Enum):
         return bytes(zlib_ng.compress(data, _BEST_LEVEL))
 
     def open(self) -> _Stream:
-        """What compresses data that come in parts to one stream of deflate, without a header."""
+        """Return a compressor of parts to one raw deflate stream."""
         if self is Compression.FAST:
             from isal import isal_zlib
 
@@ -113,12 +113,12 @@ def _nested_parts(slices: Slices, most: int) -> Iterator[Slices]:
 
 
 def _is_run(rows: Rows, run: slice) -> bool:
-    """Whether rows are those of a run: blocks of rows may each be in order and not follow."""
+    """Return whether rows are exactly those of a run."""
     return bool((rows == np.arange(run.start, run.stop)).all())
 
 
 def _sample_runs(time_ns: Int64, most: int) -> Iterator[slice]:
-    """Runs of samples, each of which begins at a later moment than the one before ends."""
+    """Return runs of samples, each beginning later than the one before ends."""
     first, count = 0, len(time_ns)
     while first < count:
         stop = first + most
@@ -155,7 +155,7 @@ class TrackBatch:
 
     @property
     def slices(self) -> int:
-        """How many slices it holds."""
+        """The number of slices it holds."""
         contents = (track.content for _, track in self.tracks)
         return sum(len(content) for content in contents if isinstance(content, Slices))
 
@@ -171,7 +171,7 @@ class TrackBatch:
 
 
 def in_file_order(tracks: Iterable[Track]) -> list[Track]:
-    """The tracks, those of host calls first, then the others by what their slices are.
+    """Return the tracks, those of host calls first, then the others by what their slices are.
 
     Perfetto draws an arrow from the earlier slice, and of two that begin at once from the one that
     comes first in the file: a call and its task do where host and device clocks were fitted. What
@@ -181,7 +181,7 @@ def in_file_order(tracks: Iterable[Track]) -> list[Track]:
 
 
 def layer_place(layer: SizeLayer | None) -> tuple[bool, int]:
-    """Where the tracks of a layer stand in the file."""
+    """Return where the tracks of a layer stand in the file."""
     return layer != _CALLS, -1 if layer is None else SIZE_LAYERS.index(layer)
 
 
@@ -218,7 +218,7 @@ class _ShownStrings(StringPool):
 
     @classmethod
     def of(cls, every: Sequence[Slices]) -> _ShownStrings:
-        """The strings that slices show, which have one pool."""
+        """Return the strings that slices show, which have one pool."""
         columns = [slices.name for slices in every] + [
             arg.values for slices in every for arg in slices.args if arg.kind is ArgKind.NAME
         ]
@@ -236,7 +236,7 @@ class _ShownStrings(StringPool):
         return self._shown[code]
 
     def texts(self, codes: Codes | Int64 | Rows) -> list[str]:
-        """The string of each of many codes."""
+        """Return the string of each of many codes."""
         return list(map(self._shown.__getitem__, codes.tolist()))
 
 
@@ -278,20 +278,20 @@ class TraceEncoder(Protocol):
     """
 
     def opening(self, timeline: Timeline) -> Iterator[bytes]:
-        """What comes first: facts about the timeline, and its rows."""
+        """Return what comes first: facts about the timeline, and its rows."""
         ...
 
     def encode(self, batch: TrackBatch, *, arrows: bool = False) -> Iterator[bytes]:
-        """The slices and samples of a batch; with what their arrows take elsewhere, if `arrows`."""
+        """Return the slices and samples of a batch; arrows: with the bytes of their arrows too."""
         ...
 
     def closing(self, tracks: Sequence[Track]) -> Iterator[bytes]:
-        """What comes last, given all tracks as they were encoded."""
+        """Return what comes last, given all tracks as they were encoded."""
         ...
 
 
 class Packing(Protocol):
-    """How pieces are compressed, and what makes a file of them."""
+    """Compresses pieces, and completes a file of them."""
 
     before: bytes
     """What a file begins with."""
@@ -301,7 +301,7 @@ class Packing(Protocol):
         ...
 
     def after(self, pieces: Iterable[Piece]) -> bytes:
-        """What a file of these pieces ends with; as long for any."""
+        """Return what a file of these pieces ends with; as long for any."""
         ...
 
 
@@ -358,7 +358,7 @@ GZIPPED: Packing = _Gzipped()
 
 
 def join_pieces(packing: Packing, pieces: Iterable[Piece]) -> Iterator[bytes]:
-    """The bytes of a file, from its pieces in order."""
+    """Return the bytes of a file, from its pieces in order."""
     light: list[Piece] = []
     yield packing.before
     for piece in pieces:

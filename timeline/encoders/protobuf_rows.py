@@ -1,4 +1,4 @@
-"""Protobuf messages from columns, one per row; NumPy lays them out in one matrix of bytes."""
+"""Protobuf messages from columns, one per row."""
 
 from __future__ import annotations
 
@@ -75,181 +75,34 @@ class Message:
 Piece = Bytes | Varint | Fixed64 | Text | Message
 
 
-ByteMatrix = npt.NDArray[np.uint8]
-Lengths = npt.NDArray[np.int32] | npt.NDArray[np.uint8]
+def joined_rows(pieces: Sequence[Piece], count: int) -> bytes:
+    """Encode `count` rows as `encode_rows` does, without the compiled module."""
+    return b"".join(_cells_of_rows(pieces, count))
 
 
-def matrix_rows(pieces: Sequence[Piece], count: int) -> bytes:
-    """Encode `count` rows, one after the other.
-
-    The matrix is as wide as the widest row could be; what a row does not have is masked out at the
-    end.
-    """
-    leaves: list[_Leaf] = []
-    for piece in pieces:
-        _flatten(piece, None, leaves, count)
-    leaves = _join_constants(leaves)
-    width = sum(leaf.width for leaf in leaves)
-    matrix = np.empty((count, width), np.uint8)
-    constants = [leaf.cells[0] if leaf.constant else np.zeros(leaf.width) for leaf in leaves]
-    _put(matrix, np.concatenate(constants, dtype=np.uint8, casting="unsafe")[None, :])
-    kept = np.ones((count, width), np.bool_)
-    at = 0
-    for leaf in leaves:
-        leaf.write(matrix[:, at : at + leaf.width], kept[:, at : at + leaf.width])
-        at += leaf.width
-    return matrix.reshape(-1)[kept.reshape(-1)].tobytes()
+def _cells_of_rows(pieces: Sequence[Piece], count: int) -> list[bytes]:
+    """Return the bytes that each row has of some pieces."""
+    rows = [[b""] * count, *(_cells(piece, count) for piece in pieces)]
+    return list(map(b"".join, zip(*rows, strict=True)))
 
 
-@dataclass(frozen=True)
-class _Leaf:
-    """Columns of the matrix: bytes (n or 1, width) and the length that each row keeps of them.
-
-    present: which rows keep all bytes, where the others keep none.
-    """
-
-    cells: ByteMatrix
-    length: Lengths | int
-    present: Bool | None = None
-
-    @property
-    def width(self) -> int:
-        return int(self.cells.shape[1])
-
-    @property
-    def constant(self) -> bool:
-        """Whether all rows have the same bytes, as far as they keep them."""
-        return len(self.cells) == 1
-
-    def write(self, cells: ByteMatrix, kept: Bool) -> None:
-        """Fill in what is not the same in all rows."""
-        if not self.constant:
-            _put(cells, self.cells)
-        if isinstance(self.length, int):
-            return
-        # Byte by byte: rows are short, and columns long.
-        for byte in range(self.width):
-            if self.present is not None:
-                kept[:, byte] = self.present
-            else:
-                np.greater(self.length, byte, out=kept[:, byte])
-
-
-def _put(target: ByteMatrix, cells: ByteMatrix) -> None:
-    """Copy bytes, those of a row at once, which NumPy does several times faster than one by one."""
-    row = f"V{cells.shape[1]}"
-    target.view(row)[:] = cells.view(row)
-
-
-def _join_constants(leaves: Sequence[_Leaf]) -> list[_Leaf]:
-    """Constant bytes that follow each other in the same rows, as one."""
-    made: list[_Leaf] = []
-    for leaf in leaves:
-        last = made[-1] if made else None
-        if last is not None and last.constant and leaf.constant and last.present is leaf.present:
-            made[-1] = _leaf(np.concatenate([last.cells, leaf.cells], axis=1), leaf.present)
-        else:
-            made.append(leaf)
-    return made
-
-
-def _flatten(piece: Piece, outer: Bool | None, leaves: list[_Leaf], count: int) -> Lengths | int:
-    """Add the leaves of a piece; the bytes each row gets of it."""
-    present = _both(outer, piece.present)
+def _cells(piece: Piece, count: int) -> list[bytes]:
     if isinstance(piece, Message):
-        return _flatten_message(piece, present, leaves, count)
-    if isinstance(piece, Varint):
-        leaf = _varint_leaf(piece.values, present)
+        inner = _cells_of_rows(piece.pieces, count)
+        made = [piece.tag + varint(len(cell)) + cell for cell in inner]
+    elif isinstance(piece, Bytes):
+        made = [piece.value] * count
+    elif isinstance(piece, Varint):
+        made = list(map(varint, np.ascontiguousarray(piece.values, np.int64).view("u8").tolist()))
     elif isinstance(piece, Fixed64):
-        cells = np.ascontiguousarray(piece.values).view(np.uint8).reshape(-1, 8)
-        leaf = _leaf(cells, present)
-    elif isinstance(piece, Text):
-        leaf = _text_leaf(piece, present)
+        data = piece.values.tobytes()
+        made = [data[at : at + 8] for at in range(0, len(data), 8)]
     else:
-        leaf = _leaf(np.frombuffer(piece.value, np.uint8)[None, :], present)
-    leaves.append(leaf)
-    return leaf.length
-
-
-def _flatten_message(
-    message: Message, present: Bool | None, leaves: list[_Leaf], count: int
-) -> Lengths | int:
-    inner: list[_Leaf] = []
-    size: Lengths | int = 0
-    for piece in message.pieces:
-        size = _sum(size, _flatten(piece, present, inner, count))
-    head = _flatten(Bytes(message.tag, present), None, leaves, count)
-    if isinstance(size, int):
-        prefix = _flatten(Bytes(varint(size), present), None, leaves, count)
-    else:
-        prefix = _flatten(Varint(size.astype(np.int64), present), None, leaves, count)
-    leaves.extend(inner)
-    return _sum(_sum(head, prefix), size)
-
-
-def _sum(one: Lengths | int, other: Lengths | int) -> Lengths | int:
-    if isinstance(one, int) and isinstance(other, int):
-        return one + other
-    made: Lengths = np.add(one, other, dtype=np.int32)
-    return made
-
-
-def _both(one: Bool | None, other: Bool | None) -> Bool | None:
-    """The rows that have both; None for all rows."""
-    if other is not None and other.all():
-        other = None
-    if one is None or other is None:
-        return one if other is None else other
-    return one & other
-
-
-def _leaf(cells: ByteMatrix, present: Bool | None) -> _Leaf:
-    """Bytes that rows keep as they are."""
-    width = int(cells.shape[1])
-    if present is None:
-        return _Leaf(cells, width)
-    return _Leaf(cells, present * np.int32(width), present)
-
-
-def _text_leaf(text: Text, present: Bool | None) -> _Leaf:
-    """Runs of bytes, each as long as it is."""
-    length = text.length if present is None else text.length * present
-    width = int(length.max(initial=0))
-    every = np.frombuffer(text.value, np.uint8)
-    at = np.minimum(text.start[:, None] + np.arange(width), len(every) - 1)
-    return _Leaf(every[at], length.astype(np.int32))
-
-
-def _varint_leaf(column: npt.NDArray[Any], present: Bool | None) -> _Leaf:
-    """Varints, each as long as its number needs."""
-    values = np.ascontiguousarray(column, np.int64).view(np.uint64)
-    if present is not None:
-        values = np.where(present, values, np.uint64(0))
-    greatest = int(values.max(initial=0))
-    width = len(varint(greatest))
-    values = values.astype(np.min_scalar_type(greatest))
-    if present is None and len(values) and len(varint(int(values.min()))) == width:
-        return _Leaf(_varint_cells(values, None, width), width)
-    if width == 1:
-        return _leaf(_varint_cells(values, None, width), present)
-    lengths = np.ones(len(values), np.uint8)
-    for position in range(1, width):
-        lengths += values >= values.dtype.type(1 << 7 * position)
-    cells = _varint_cells(values, lengths, width)
-    return _Leaf(cells, lengths if present is None else lengths * present)
-
-
-def _varint_cells(values: npt.NDArray[Any], lengths: Lengths | None, width: int) -> ByteMatrix:
-    """The bytes of varints; without lengths each is as long as the widest."""
-    cells = np.empty((len(values), width), np.uint8)
-    for position in range(width):
-        byte = (values >> values.dtype.type(7 * position)).astype(np.uint8)
-        byte &= np.uint8(0x7F)
-        if position + 1 < width:
-            more = np.uint8(1) if lengths is None else (lengths > position + 1).view(np.uint8)
-            byte |= more << np.uint8(7)
-        cells[:, position] = byte
-    return cells
+        runs = zip(piece.start.tolist(), piece.length.tolist(), strict=True)
+        made = [piece.value[start : start + length] for start, length in runs]
+    if piece.present is None:
+        return made
+    return [cell if has else b"" for cell, has in zip(made, piece.present.tolist(), strict=True)]
 
 
 _BYTES, _VARINT, _FIXED64, _TEXT, _MESSAGE = range(5)
@@ -260,19 +113,19 @@ _Cells = tuple[int, _Raw | None, _Raw, int, _Raw | None]
 
 
 def is_compiled() -> bool:
-    """Whether this installation has the compiled module."""
+    """Return whether this installation has the compiled module."""
     return encode is not None
 
 
 def encode_rows(pieces: Sequence[Piece], count: int) -> bytes:
     """Encode `count` rows, one after the other; varints are canonical."""
     if encode is None:
-        return matrix_rows(pieces, count)
+        return joined_rows(pieces, count)
     return encode(tuple(_flattened(pieces)), count)
 
 
 def _flattened(pieces: Sequence[Piece]) -> Iterator[_Cells]:
-    """The pieces that a row has, each message before those that it holds."""
+    """Return the pieces that a row has, each message before those that it holds."""
     for piece in pieces:
         present = None if piece.present is None else np.ascontiguousarray(piece.present, np.bool_)
         if present is not None:

@@ -52,11 +52,11 @@ class JoinedSlices:
         return np.repeat(np.arange(len(self.first)), counts)
 
     def first_track_with(self, arg: Arg) -> int:
-        """The first track of which a slice has an arg that some have."""
+        """Return the first track of which a slice has an arg that some have."""
         return int(self.track[int(arg.present.argmax())])
 
     def events(self, first_ns: int) -> tuple[Events, Bool]:
-        """The events of several tracks, and which are the first ones of their track.
+        """Return the events of several tracks, and which are the first ones of their track.
 
         Those tell time since first_ns.
         """
@@ -92,7 +92,7 @@ def join_slices(tracks: Iterable[Track]) -> Iterator[JoinedSlices | Track]:
 
 
 def _are_alike(tracks: Sequence[Track], other: Track) -> bool:
-    """Whether slices have the same kind and names, and args that the others have too."""
+    """Return whether slices have the same kind and names, and args that the others have too."""
     one, last, it = tracks[0].content, tracks[-1].content, other.content
     assert isinstance(one, Slices)
     assert isinstance(last, Slices)
@@ -204,18 +204,18 @@ class UsedStrings:
         return self.joined.slices
 
     def drawn(self, its: UsedTexts, numbers: Mapping[str, int]) -> DrawnTexts:
-        """How strings are drawn, by code; numbers: of those that have one."""
+        """Return how strings are drawn, by code; numbers: of those that have one."""
         strings, rows = len(self.slices.strings), len(self.slices)
         return DrawnTexts(its.used.codes, its.texts, numbers, strings, rows)
 
     def colour_numbers(self, numbers: Mapping[str, int]) -> NumberOfCode:
-        """The number of the colour of each name, by code, 0 for none; numbers: of each colour."""
+        """Return the number of the colour of each name, 0 for none; numbers: of each colour."""
         found = [0 if colour is None else numbers[colour] for colour in self.colours]
         strings, rows = len(self.slices.strings), len(self.slices)
         return NumberOfCode(self.events.used.codes, found, strings, rows)
 
     def messages(self) -> list[tuple[ArgsMessage, list[Arg]]]:
-        """The messages that its args are in."""
+        """Return the messages that its args are in."""
         given = [arg for arg in self.slices.args if arg.present.any()]
         return [
             (ARGS_MESSAGES[self.slices.kind], [arg for arg in given if not arg.of_several]),
@@ -223,7 +223,7 @@ class UsedStrings:
         ]
 
     def annotations(self) -> Iterator[str]:
-        """The names of args that are annotations: what is spelled, and what has no field."""
+        """Return the names of args that are annotations: what is spelled, and what has no field."""
         found = [(message, arg) for message, args in self.messages() for arg in args]
         for message, arg in sorted(found, key=lambda one: self.joined.first_track_with(one[1])):
             if arg.name in self.spelled:
@@ -254,7 +254,7 @@ class SequenceNames:
 
     @classmethod
     def of(cls, every: Collection[UsedStrings]) -> SequenceNames:
-        """Number all that some slices use."""
+        """Assign numbers to all that some slices use."""
         spelled = Counter[str]()
         for used in every:
             for one in used.spelled.values():
@@ -272,7 +272,7 @@ class SequenceNames:
         )
 
     def interned(self) -> bytes:
-        """The message of interned data; one by one the protobuf library takes ten times as long."""
+        """Return the message of interned data; the protobuf library takes ten times as long."""
         return b"".join(
             _interned_strings(tag, strings)
             for tag, strings in (
@@ -287,7 +287,7 @@ class SequenceNames:
 
 
 def _count_uses(every: Iterable[UsedTexts]) -> Mapping[str, int]:
-    """How often each string is used."""
+    """Return how often each string is used."""
     uses: dict[str, int] = {}
     for its in every:
         for text, count in zip(its.texts, its.used.count.tolist(), strict=True):
@@ -296,7 +296,7 @@ def _count_uses(every: Iterable[UsedTexts]) -> Mapping[str, int]:
 
 
 def _numbers(strings: Iterable[str], first: int = 1) -> dict[str, int]:
-    """The number of each distinct string, in their order."""
+    """Return the number of each distinct string, in their order."""
     return {string: number for number, string in enumerate(dict.fromkeys(strings), first)}
 
 

@@ -55,7 +55,7 @@ class LaneKind(enum.Enum):
 
 @dataclass
 class AscendLanes(LaneNames):
-    """What the names of an Ascend trace tell of its lanes."""
+    """Names of the lanes of an Ascend trace, and what follows from them."""
 
     labels: dict[object, str] = field(default_factory=dict)
     """Whether a process is of the CPU, an NPU or a DPU."""
@@ -70,7 +70,7 @@ class AscendLanes(LaneNames):
         self._heads = None
 
     def with_more(self, more: AscendLanes) -> AscendLanes:
-        """These names, and others for what has none of these."""
+        """Return these names, completed by others."""
         return AscendLanes(
             {**more.processes, **self.processes},
             {**more.threads, **self.threads},
@@ -78,19 +78,19 @@ class AscendLanes(LaneNames):
         )
 
     def known(self, key: LaneKey) -> bool:
-        """Whether a lane has the names that decide what it is; host threads need none."""
+        """Return whether a lane has the names that decide what it is; host threads need none."""
         process = self.processes.get(key[0])
         by_thread = process in (HARDWARE, STEP_TRACE) or process in COMMUNICATION
         return process is not None and (key in self.threads or not by_thread)
 
     def meaning(self, key: LaneKey) -> LaneMeaning:
-        """What is known of a lane so far."""
+        """Return what is known of a lane so far."""
         process = self.process(key[0])
         group = self.group(key) if process in COMMUNICATION else ""
         return process, self.labels.get(key[0], ""), self.threads.get(key, ""), group
 
     def kind(self, key: LaneKey) -> LaneKind:
-        """What the events of a lane are."""
+        """Return what the events of a lane are."""
         process, thread = self.process(key[0]), self.threads.get(key, "")
         if process == OVERLAP_PROCESS:
             return LaneKind.DERIVED
@@ -103,23 +103,23 @@ class AscendLanes(LaneNames):
         return LaneKind.OTHER if _OF_DEVICE.match(self.labels.get(key[0], "")) else LaneKind.HOST
 
     def stream(self, key: LaneKey) -> int | None:
-        """The stream id of a hardware lane, or None where its name gives none."""
+        """Return the stream id of a hardware lane, or None where its name gives none."""
         match = _STREAM.fullmatch(self.threads.get(key, ""))
         return int(match[1]) if match else None
 
     def plane(self, key: LaneKey) -> int:
-        """The plane number of a plane lane."""
+        """Return the plane number of a plane lane."""
         match = _PLANE.fullmatch(self.threads.get(key, ""))
         assert match is not None
         return int(match[1])
 
     def graph(self, key: LaneKey) -> int | None:
-        """The graph id of a step-trace lane."""
+        """Return the graph id of a step-trace lane."""
         match = _MODEL.fullmatch(self.threads.get(key, ""))
         return int(match[1]) if match else None
 
     def group(self, key: LaneKey) -> str:
-        """The communication group of a plane or op lane.
+        """Return the communication group of a plane or op lane.
 
         msprof numbers lanes so that the planes of a group follow its op lane; older CANN has one
         op lane, "Communication Kernel", after the planes.
@@ -147,12 +147,12 @@ class _Heads:
     names: dict[int, str]
 
     def of(self, place: int) -> str:
-        """The name of the last one at or before a place, of the first where there is none."""
+        """Return the name of the last one at or before a place, else of the first."""
         return self.names[self.places[max(0, bisect_right(self.places, place) - 1)]]
 
 
 def _order(tid: object) -> int:
-    """Where a lane is among those of its process; one without a number is first."""
+    """Return where a lane is among those of its process; one without a number is first."""
     return whole_number(tid) or 0
 
 
@@ -165,7 +165,7 @@ class LaneEvents(EventRows):
     def __init__(
         self, keys: Sequence[LaneKey], counts: Sequence[int], events: EventColumns, rows: Rows
     ) -> None:
-        """keys and counts: the lanes, and the events of each."""
+        """Take the keys of the lanes, and how many events each has."""
         super().__init__(events, rows)
         self.keys, self.counts = keys, counts
 
@@ -181,7 +181,7 @@ class LaneEvents(EventRows):
 
 
 def lanes_of(events: EventColumns, rows: Rows) -> dict[int, LaneKey]:
-    """The lanes of some rows by group, in the order in which they begin."""
+    """Return the lanes of some rows by group, in the order in which they begin."""
     groups, _ = distinct_as_met(events.group[rows])
     return {group: events.values.lane(group) for group in groups.tolist()}
 
@@ -192,7 +192,7 @@ def lanes_by(
     events: EventColumns,
     rows: Rows,
 ) -> Iterator[tuple[_Kind, LaneEvents]]:
-    """The lanes of some rows, those of a kind together."""
+    """Return the lanes of some rows, those of a kind together."""
     by_kind: dict[_Kind, dict[int, LaneKey]] = {}
     for group, key in lanes.items():
         by_kind.setdefault(kind_of(key), {})[group] = key
@@ -238,7 +238,7 @@ class LaneTable(Generic[_Table]):
         return key in self._runs
 
     def rows_of(self, key: LaneKey) -> Rows:
-        """The rows of a lane in the table that was built."""
+        """Return the rows of a lane in the table that was built."""
         ((first, stop),) = self._runs[key]
         return np.arange(first, stop)
 

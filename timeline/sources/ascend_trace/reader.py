@@ -65,7 +65,6 @@ from timeline.sources.common.trace_names import HOST_DEVICE, device_of, profiler
 from timeline.sources.decoders.event_batch import HELD_EVENTS as HELD_EVENTS
 from timeline.sources.decoders.event_batch import EventBatch
 from timeline.sources.decoders.event_columns import ARROWS, COMPLETE, COUNTER, EventColumns, LaneKey
-from timeline.sources.decoders.joins import are_in
 from timeline.sources.decoders.json_events import look_for_metadata, read_events
 from timeline.sources.source import ReadRequest
 
@@ -82,13 +81,13 @@ class Calls(ColumnTable):
 
     @classmethod
     def of_host(cls, host: HostEvents) -> Calls:
-        """The calls among host events."""
+        """Return the calls among host events."""
         rows = host.connection != NO_ID
         return cls(host.connection[rows], host.start_ns[rows])
 
     @classmethod
     def of_lanes(cls, lanes: LaneEvents) -> Calls:
-        """The calls among events that do not become host events."""
+        """Return the calls among events that do not become host events."""
         connection = lanes.ids(NO_ID, "connection")
         rows = np.flatnonzero(connection != NO_ID)
         return cls(connection[rows], lanes.spans(rows)["start_ns"])
@@ -121,7 +120,7 @@ def with_launches(records: Records, calls: Calls, launches: Launches) -> Records
 
 
 def without_connections(records: Records) -> Records:
-    """Connections have told when tasks were launched; nothing else asks for them."""
+    """Drop connections, which nothing needs once launch times are known."""
 
     def without(table: _Connected) -> _Connected:
         return replace(table, connection=constant(NO_ID, len(table), np.int64))
@@ -130,7 +129,7 @@ def without_connections(records: Records) -> Records:
 
 
 def connected_flows(records: Records, resolved: ResolvedFlows) -> tuple[Flows, int]:
-    """The arrows of a trace, those that connections add, and how many still lack an end.
+    """Return the arrows of a trace, those that connections add, and how many still lack an end.
 
     Some exporters write one end of an arrow only, or neither, although the call and the task share
     a connection. A database holds connections alone, and its arrows are these.
@@ -140,10 +139,10 @@ def connected_flows(records: Records, resolved: ResolvedFlows) -> tuple[Flows, i
     device = ArrowTargets(strings, records.tasks, records.ops)
     found = Flows.concat(device.arrows(CONNECTION_LAUNCH, host.connection[rows], rows))
     drawn = resolved.flows.take(resolved.flows.category == strings.code(CONNECTION_LAUNCH))
-    found = found.take(~are_in(_targets(found), _targets(drawn)))
+    found = found.take(~np.isin(_targets(found), _targets(drawn)))
     lacking = resolved.lacking
-    completed = are_in(_targets(lacking), _targets(found))
-    completed |= are_in(_sources(lacking), _sources(found))
+    completed = np.isin(_targets(lacking), _targets(found))
+    completed |= np.isin(_sources(lacking), _sources(found))
     return Flows.concat([resolved.flows, found]), int(np.count_nonzero(~completed))
 
 
@@ -271,7 +270,7 @@ class _Reader:
         self._flush()
 
     def misread(self) -> bool:
-        """Whether names that came later tell that lanes were taken for what they are not."""
+        """Return whether names that came later tell that lanes were taken for what they are not."""
         return self._renamed or any(
             self.names.meaning(key) != used for key, used in self._read_as.items()
         )
@@ -308,7 +307,7 @@ class _Reader:
         self._flows.add(events, arrows[category != self._strings.code(_DRAWN_AS_STEPS)])
 
     def _of_read_processes(self, events: EventColumns) -> Bool:
-        """Which events are of a process that is read."""
+        """Return which events are of a process that is read."""
         if not self._files.only_device:
             return np.ones(len(events), np.bool_)
         groups = distinct(events.group).tolist()
@@ -318,7 +317,7 @@ class _Reader:
         )
 
     def _kind(self, key: LaneKey) -> LaneKind:
-        """What a lane is, by the names that are known now."""
+        """Return what a lane is, by the names that are known now."""
         meaning = self.names.meaning(key)
         self._renamed |= self._read_as.setdefault(key, meaning) != meaning
         return self.names.kind(key)
@@ -438,7 +437,7 @@ class _Reader:
 
 
 def _file_name(files: TraceFiles) -> str:
-    """What a file is called, or files together of which each holds an iteration."""
+    """Return what a file is called, or files together of which each holds an iteration."""
     name = files.paths[0].name
     return name if files.iteration == NO_ID else f"{name.partition('_')[0]}_*.json"
 
@@ -478,7 +477,7 @@ class _Tables:
         )
 
     def lane_rows(self, key: LaneKey, records: Records) -> LaneRows | None:
-        """Where a lane is in the tables that were joined: in one of them, or in none."""
+        """Return where a lane is in the tables that were joined: in one of them, or in none."""
         for kind, made, table in (
             (FlowEnd.HOST, self.host, records.host),
             (FlowEnd.TASK, self.tasks, records.tasks),
@@ -504,7 +503,7 @@ PACKED_PID = 1 << 22
 
 
 def _process(names: AscendLanes, key: LaneKey) -> int:
-    """The process of a host lane; older msprof packs it in a way that cannot be told apart."""
+    """Return the process of a host lane; NO_ID if older msprof packed it ambiguously."""
     pid = _whole(key[0])
     if pid >= PACKED_PID:
         return pid >> PROCESS_BITS

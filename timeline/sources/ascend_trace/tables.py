@@ -138,7 +138,7 @@ _SHAPES = frozenset({"input_dims"})
 
 @cache
 def ascend_format(left_out: frozenset[str] = frozenset()) -> EventFormat[Any]:
-    """The format of the events of Ascend traces; args that are left out are skipped unread."""
+    """Return the format of Ascend events; args that are left out are skipped unread."""
     fields = [field for field in msgspec.structs.fields(AscendArgs) if field.name not in left_out]
     args: Any = msgspec.defstruct(
         AscendArgs.__name__,
@@ -160,7 +160,7 @@ def ascend_format(left_out: frozenset[str] = frozenset()) -> EventFormat[Any]:
 
 
 def format_for(wanted: ReadRequest) -> EventFormat[Any]:
-    """The format that reads what is wanted, and no other arg: most of a trace is args."""
+    """Return the format that reads what is wanted, and no other arg: most of a trace is args."""
     left_out = frozenset[str]()
     if not wanted.every_arg:
         left_out |= _EVERY_ARG
@@ -210,7 +210,7 @@ def tasks_table(
 
 
 def _streams(lanes: LaneEvents, streams: Sequence[int | None]) -> Int64:
-    """The stream of each task: that in the name of its lane, else that in its args."""
+    """Return the stream of each task: that in the name of its lane, else that in its args."""
     named = lanes.of_lanes([NO_ID if stream is None else stream for stream in streams])
     if None not in streams:
         return named
@@ -305,7 +305,7 @@ def host_table(
 
 
 def _shapes(lanes: LaneEvents) -> Codes:
-    """The shapes of inputs, which lines part."""
+    """Return the shapes of inputs, which lines part."""
     strings = lanes.strings
     return strings.translate(lanes.arg_names("input_dims"), strings, _spelled_shapes)
 
@@ -315,7 +315,7 @@ def _spelled_shapes(text: str) -> str:
 
 
 def step_tables(lanes: LaneEvents, graphs: Sequence[int]) -> tuple[Steps, StepParts]:
-    """Steps and their parts from the step-trace events of graphs, one per lane.
+    """Return steps and their parts from the step-trace events of graphs, one per lane.
 
     FP start and BP end of 0 or N/A mean that the step has none (inference, step mode).
     """

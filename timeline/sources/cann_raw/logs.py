@@ -32,7 +32,7 @@ UInt64 = npt.NDArray[np.uint64]
 
 
 def record_layout(size: int, **fields: tuple[int, str]) -> np.dtype[Any]:
-    """The layout of a record of `size` bytes: by name the offset and type of what is read of it."""
+    """Return the layout of a record of `size` bytes; fields: offset and type by name."""
     return np.dtype(
         {
             "names": list(fields),
@@ -53,7 +53,7 @@ class Log:
 
 
 def find_other_logs(directory: Path) -> list[str]:
-    """The names of the logs in a directory that are not read.
+    """Return the names of the logs in a directory that are not read.
 
     Raises:
         SourceError: the directory cannot be read.
@@ -64,12 +64,12 @@ def find_other_logs(directory: Path) -> list[str]:
 
 
 def select_slices(slices: Sequence[Path], log: str) -> tuple[Path, ...]:
-    """The slices of one log, in their order."""
+    """Return the slices of one log, in their order."""
     return tuple(path for path in slices if path.name.startswith(f"{log}.data."))
 
 
 def find_missing_slices(slices: Sequence[Path]) -> list[str]:
-    """The names of slices that are not there although earlier and later ones of the log are."""
+    """Return the names of missing slices between those that are there."""
     found = []
     numbers: dict[str, list[int]] = {}
     for path in slices:
@@ -120,7 +120,7 @@ class RecordReader:
     _damages: dict[Path, LossLog] = field(default_factory=dict)
 
     def blocks(self) -> Iterator[RecordArray]:
-        """The marked records in their order, block by block.
+        """Return the marked records in their order, block by block.
 
         Raises:
             SourceError: a slice cannot be read.
@@ -137,7 +137,7 @@ class RecordReader:
     def _blocks_of(
         self, path: Path, partial: bytes, before: Path, rest: int
     ) -> Generator[RecordArray, None, bytes]:
-        """The records of one slice; returns what is left of its last one."""
+        """Return the records of one slice; returns what is left of its last one."""
         size = self.log.record.itemsize
         with open_regular_file(path) as file:
             read = file.read(BLOCK_BYTES)
@@ -158,7 +158,7 @@ class RecordReader:
         return partial
 
     def _alignment(self, partial: bytes, read: bytes, rest: int) -> tuple[bool, int]:
-        """Whether a slice ends the partial record before it, and how many bytes to skip."""
+        """Return whether a slice ends the partial record before it, and how many bytes to skip."""
         start = read[:ALIGNED_BYTES]
 
         def fraction(choice: tuple[bool, int]) -> float:
@@ -195,7 +195,7 @@ class RecordReader:
         damage.add(what, f"byte {max(byte, 0)}", rows)
 
     def omissions(self, rank: int) -> list[Omission]:
-        """What was no whole record, and no record of this log, by file."""
+        """Return what was no whole record, and no record of this log, by file."""
         return [lost for damage in self._damages.values() for lost in damage.omissions(rank)]
 
 
@@ -263,50 +263,25 @@ def _has_magic(records: RecordArray) -> Bool:
     return found
 
 
-_SHARED_TYPES = {
-    0: "AI_CORE",
-    1: "AI_CPU",
-    2: "AI_VECTOR_CORE",
-    3: "PLACE_HOLDER",
-    4: "EVENT_RECORD",
-    5: "EVENT_WAIT",
-    6: "NOTIFY_RECORD",
-    7: "NOTIFY_WAIT",
-    8: "WRITE_VALUE",
-}
-_HWTS_TYPES = _SHARED_TYPES | {9: "SDMA"}
-_STARS_TYPES = _SHARED_TYPES | {
-    9: "VQ6",
-    10: "TOF",
-    11: "SDMA",
-    12: "VPC",
-    13: "JPEGE",
-    14: "JPEGD",
-    15: "DSA",
-    16: "ROCCE",
-    17: "PCIE_DMA",
-    18: "HOST_CPU",
-    19: "CDQM",
-    20: "C_CORE",
-}
+_SHARED_TYPES = (
+    *("AI_CORE", "AI_CPU", "AI_VECTOR_CORE", "PLACE_HOLDER", "EVENT_RECORD", "EVENT_WAIT"),
+    *("NOTIFY_RECORD", "NOTIFY_WAIT", "WRITE_VALUE"),
+)
+_HWTS_TYPES = dict(enumerate((*_SHARED_TYPES, "SDMA")))
+_STARS_TYPES = dict(
+    enumerate(
+        (
+            *(*_SHARED_TYPES, "VQ6", "TOF", "SDMA", "VPC", "JPEGE", "JPEGD", "DSA", "ROCCE"),
+            *("PCIE_DMA", "HOST_CPU", "CDQM", "C_CORE"),
+        )
+    )
+)
 _V6_TYPES = {
-    0: "AI_CORE",
-    1: "AI_VECTOR_CORE",
-    2: "FUSION",
-    3: "PLACE_HOLDER",
-    4: "AICPU_H",
-    5: "AICPU_D",
-    6: "NOTIFY_RECORD",
-    7: "NOTIFY_WAIT",
-    8: "WRITE_VALUE",
-    9: "UBDMA",
-    10: "ASYNCDMA",
-    11: "SDMA",
-    12: "VPC",
-    13: "JPEGE",
-    14: "JPEGD",
-    15: "CMO",
-    16: "CCU",
+    **dict(
+        enumerate(("AI_CORE", "AI_VECTOR_CORE", "FUSION", "PLACE_HOLDER", "AICPU_H", "AICPU_D"))
+    ),
+    **dict(enumerate(("NOTIFY_RECORD", "NOTIFY_WAIT", "WRITE_VALUE", "UBDMA", "ASYNCDMA"), 6)),
+    **dict(enumerate(("SDMA", "VPC", "JPEGE", "JPEGD", "CMO", "CCU"), 11)),
     20: "CONDITION",
     21: "END",
 }
@@ -353,12 +328,12 @@ _SUBTASK_START, _SUBTASK_END = 0b100010, 0b100011
 
 
 def hwts_log() -> TaskLog:
-    """The log of chips that schedule by HWTS (910A, 310): `hwts.data`."""
+    """Return the log of chips that schedule by HWTS (910A, 310): `hwts.data`."""
     return TaskLog(Log("hwts", _HWTS, _has_magic), _hwts_marks, _HWTS_TYPES)
 
 
 def stars_log(*, is_v6: bool, expanded_streams: bool) -> TaskLog:
-    """The log of chips that schedule by STARS (910B and later): `stars_soc.data`.
+    """Return the log of chips that schedule by STARS (910B and later): `stars_soc.data`.
 
     Args:
         is_v6: whether the records are those of chip V6.

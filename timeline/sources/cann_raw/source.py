@@ -97,7 +97,7 @@ class RawSlicesSource:
 
 
 def read_device_info(directory: Path) -> tuple[Path, dict[str, Any]]:
-    """The info.json of a device directory: its path, and what it holds.
+    """Return the info.json of a device directory: its path, and what it holds.
 
     Raises:
         SourceError: there is none, or it cannot be read.
@@ -113,7 +113,7 @@ def read_device_info(directory: Path) -> tuple[Path, dict[str, Any]]:
 
 
 def read_device_clock(directory: Path, path: Path, info: dict[str, Any]) -> CounterClock:
-    """The clock of a device directory; without an anchor it counts from the start of the device.
+    """Return the clock of a device; without an anchor it counts from the device's start.
 
     Args:
         path, info: what `read_device_info` gave.
@@ -133,7 +133,7 @@ def read_device_clock(directory: Path, path: Path, info: dict[str, Any]) -> Coun
 
 
 def _has_expanded_streams(host_data: Path) -> bool:
-    """Whether the host recorded that stream ids have 15 bits.
+    """Return whether the host recorded that stream ids have 15 bits.
 
     Raises:
         SourceError: what it recorded cannot be read.
@@ -225,7 +225,7 @@ class _Reader:
     def _names(
         self, log: TaskLog, found: TaskIntervals, kind: np.ndarray, types: list[str]
     ) -> Codes:
-        """What is known of each task, as its name: ids and type."""
+        """Return what is known of each task, as its name: ids and type."""
         if not self.with_names:
             return constant(NO_NAME, len(kind), np.int32)
         # The type takes the place of the thread: each name is made once.
@@ -275,7 +275,7 @@ class _Reader:
         )
 
     def _warnings(self, directory: Path, several: int, tasks: Tasks) -> list[str]:
-        """What the records do not tell, and what would."""
+        """Return what the records do not tell, and what would."""
         found = [
             "raw data, read without CANN. Names and shapes of operators, communication with its "
             "planes, host calls and counters are not known; communication shows as idle time "

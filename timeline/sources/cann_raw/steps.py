@@ -87,7 +87,7 @@ class StepTags:
             self.others += 1
 
     def tables(self) -> tuple[Steps, StepParts]:
-        """The steps and their parts."""
+        """Return the steps and their parts."""
         steps = np.array(self._steps, np.int64).reshape(-1, len(_STEP)).T
         parts = np.array(self._parts, np.int64).reshape(-1, len(_PART)).T
         return (
@@ -124,11 +124,11 @@ class StepTags:
         self._going = [other for other in self._going if other is not one]
 
     def _next_of_the_run(self) -> _Iteration:
-        """A run of several iterations: the next one begins where the last one ended."""
+        """Return a run of several iterations: the next one begins where the last one ended."""
         return self._begin(_Iteration(self._open[-1].end_ns if self._open else int(NO_TIME)))
 
     def _fetching(self) -> _Iteration | None:
-        """The iteration that data is fetched for: the newest, or the one after it."""
+        """Return the iteration that data is fetched for: the newest, or the one after it."""
         if self._open and self._open[-1].last == _ITERATION_END:
             self._next_of_the_run()
         return self._open[-1] if self._open else None
@@ -150,7 +150,7 @@ class StepTags:
             iteration.parts.append((begun_ns, time_ns, kind))
 
     def _end_run(self, time_ns: int) -> None:
-        """A run of the graph is over: that of the oldest iteration, and those it went on with."""
+        """End a run of the graph: the oldest iteration, and those it went on with."""
         if not self._open:
             self.astray += 1
             return
@@ -200,7 +200,7 @@ _RECORD_V6 = record_layout(40, **_HEAD, tag=(32, "<u2"), stream=(34, "<u2"))
 
 
 def track_log(*, is_v6: bool) -> Log:
-    """The log of the task scheduler, `ts_track.data`; `is_v6` for the records of chip V6."""
+    """Return the log of the task scheduler, `ts_track.data`; `is_v6` for the records of chip V6."""
     return Log("ts_track", _RECORD_V6 if is_v6 else _RECORD, _has_known_kind)
 
 
@@ -228,7 +228,7 @@ class _Marks(ColumnTable):
     tag: Int64 = column(np.int64)
 
     def repeats_row_before(self) -> Bool:
-        """Which rows equal the row before them."""
+        """Return which rows equal the row before them."""
         same = np.zeros(len(self), np.bool_)
         columns = self.columns().values()
         same[1:] = np.all([values[1:] == values[:-1] for values in columns], axis=0)
@@ -299,7 +299,7 @@ def _marks(records: RecordArray, moments_ns: Callable[[UInt64], Int64]) -> _Mark
 
 
 def find_graphs(start_ns: Int64, steps: Steps) -> tuple[Int64, int]:
-    """The graph that runs when each task starts, and how many tasks start while several do.
+    """Return the graph that runs when each task starts, and how many tasks start while several do.
 
     Records of tasks name no graph. A task that starts outside all steps of graphs, or in steps of
     several of them, belongs to none.

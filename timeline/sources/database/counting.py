@@ -58,7 +58,7 @@ def find_free_rule(
 
 
 def _is_outer_rule(database: Database, overlap: VendorOverlap) -> tuple[bool, str]:
-    """Whether the rule is the outer one, and the evidence; empty where there is none."""
+    """Return whether the rule is the outer one, and the evidence; empty where there is none."""
     if not any(database.has(table) for table in _INSIGHT_TABLES):
         drawn = infer_free_rule(overlap, f"table {OVERLAP_TABLE}")
         if drawn.evidence:
@@ -80,7 +80,7 @@ def _schema_version(database: Database) -> str:
 def find_communication_rule(
     database: Database, step_sums_ns: Mapping[int, int]
 ) -> CommunicationRule:
-    """What torch_npu took for communication when it summed up steps.
+    """Return what torch_npu took for communication when it summed up steps.
 
     Its own sums tell; where they are not those of ops they come along, for whoever knows the
     steps. Without any the date of the capture tells.
@@ -120,7 +120,7 @@ def _is_of_torch(database: Database) -> bool:
 
 
 def read_communication_sums(database: Path) -> dict[int, int]:
-    """The communication of each step in ns, as torch_npu summed it up beside its database.
+    """Return the communication of each step in ns, as torch_npu summed it up beside its database.
 
     A step without a number counts as NO_ID. Empty where there are no sums.
 
@@ -152,7 +152,7 @@ NOT_SAMPLED = float("inf")
 
 
 def read_reserved_bytes(database: Database, device: int | None) -> int:
-    """The most memory that any component of the framework reserved, NO_ID where nothing tells."""
+    """Return the most memory that any component of the framework reserved, NO_ID if unknown."""
     table, column = "MEMORY_RECORD", "totalReserved"
     if not database.has(table, column):
         return NO_ID

@@ -55,7 +55,7 @@ _LOOKED_AT = 64
 
 
 def _recognise(folder: Folder) -> list[Capture]:
-    """The newest database of a capture; of those that lie loose, each is one.
+    """Return the newest database of a capture; of those that lie loose, each is one.
 
     Where a capture has one of a known name, databases of other names are copies of it.
     """
@@ -68,7 +68,7 @@ def _recognise(folder: Folder) -> list[Capture]:
 
 
 def _oldest_first(names: Iterable[str]) -> list[str]:
-    """The databases among names, oldest first; a plain one wins over a compressed one of its name.
+    """Return the databases among names, oldest first, plain ones before compressed ones.
 
     MindSpore and torch_npu write one a capture, msprof one an export with the time in its name.
     """
@@ -174,7 +174,7 @@ def _devices(database: Database, mapped: int) -> list[int]:
 
 
 def _evidence_of_map(capture: Capture, rank: int) -> list[Evidence]:
-    """What the map of a database says; it holds -1 where the process was of no group."""
+    """Return what the map of a database says; it holds -1 where the process was of no group."""
     return [Evidence(rank, f"{capture.content.name}: RANK_DEVICE_MAP")] if is_rank(rank) else []
 
 

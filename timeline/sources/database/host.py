@@ -37,15 +37,15 @@ class DatabaseNames:
             self.by_id = database.texts_by_id("STRING_IDS", "id", "value")
 
     def codes(self, ids: Int64) -> Codes:
-        """The pool's codes of string ids; an id without a string is shown as its number."""
+        """Return the pool's codes of string ids; an id without a string is shown as its number."""
         return self._codes_of(ids, self.by_id)
 
     def shapes(self, ids: Int64) -> Codes:
-        """The pool's codes of shapes, which databases hold in quotes."""
+        """Return the pool's codes of shapes, which databases hold in quotes."""
         return self._codes_of(ids, self.by_id, lambda text: text.strip('"'))
 
     def input_shapes(self, ids: Int64, type_ids: Int64) -> Codes:
-        """The pool's codes of shapes of the framework's operators, which lines part.
+        """Return the pool's codes of shapes of the framework's operators, which lines part.
 
         type_ids: of the column of types, into which torch_npu wrote shapes, and types into theirs.
         """
@@ -54,16 +54,16 @@ class DatabaseNames:
         return self._codes_of(shapes, self.by_id, lambda text: "".join(text.split()))
 
     def _have_letters(self, ids: Int64) -> bool:
-        """Whether any of these strings has a letter, as names of types have and shapes do not."""
+        """Return whether any string has a letter, as names of types have and shapes do not."""
         texts = (self.by_id.get(number, "") for number in distinct(ids).tolist())
         return any(character.isalpha() for text in texts for character in text)
 
     def enum(self, table: str, values: Int64) -> Codes:
-        """The pool's codes of enumeration values, named by their own table."""
+        """Return the pool's codes of enumeration values, named by their own table."""
         return self._codes_of(values, self.enum_names(table))
 
     def enum_names(self, table: str) -> Mapping[int, str]:
-        """The names of an enumeration by value; without one, the strings by id."""
+        """Return the names of an enumeration by value; without one, the strings by id."""
         if not table:
             return self.by_id
         if not self._database.has(table, "id", "name"):
@@ -71,11 +71,11 @@ class DatabaseNames:
         return self._database.texts_by_id(table, "id", "name")
 
     def numbers(self, ids: Int64) -> Codes:
-        """The pool's codes of ids that are shown as they are."""
+        """Return the pool's codes of ids that are shown as they are."""
         return self._codes_of(ids, {})
 
     def id_of(self, text: str) -> int:
-        """The id of a string, NO_ID where the database does not hold it."""
+        """Return the id of a string, NO_ID where the database does not hold it."""
         return next((number for number, value in self.by_id.items() if value == text), NO_ID)
 
     def _codes_of(
@@ -94,13 +94,14 @@ class DatabaseNames:
 
 QUEUE_CALL = 50002
 """ENUM_API_TYPE of torch_npu's task queue."""
+_SPAN = {"startNs": NO_TIME, "endNs": NO_TIME}
 THREAD_BITS = 32
 THREAD_MASK = (1 << THREAD_BITS) - 1
 """globalTid packs the process above the thread."""
 
 
 def read_cann_calls(database: Database, *, whole: bool, every_arg: bool) -> dict[str, Int64]:
-    """The calls of CANN as they are in the database; when they began, unless they are drawn.
+    """Return the calls of CANN as they are in the database; when they began, unless they are drawn.
 
     The table was called API until early in 2024, and its column of types level.
     """
@@ -131,28 +132,14 @@ def read_host(
     """
     framework = database.integers(
         "PYTORCH_API",
-        {
-            "startNs": NO_TIME,
-            "endNs": NO_TIME,
-            "type": NO_ID,
-            "globalTid": NO_ID,
-            "connectionId": NO_ID,
-            "name": NO_ID,
-            "sequenceNumber": NO_ID,
-            "fwdThreadId": NO_ID,
-        }
+        _SPAN
+        | dict.fromkeys(("type", "globalTid", "connectionId", "name"), NO_ID)
+        | {"sequenceNumber": NO_ID, "fwdThreadId": NO_ID}
         | ({"inputShapes": NO_ID, "inputDtypes": NO_ID} if shapes else {}),
     )
     marks = database.integers(
         "MSTX_EVENTS",
-        {
-            "startNs": NO_TIME,
-            "endNs": NO_TIME,
-            "eventType": NO_ID,
-            "globalTid": NO_ID,
-            "connectionId": NO_ID,
-            "message": NO_ID,
-        },
+        _SPAN | dict.fromkeys(("eventType", "globalTid", "connectionId", "message"), NO_ID),
     )
     levels: Codes = constant(NO_NAME, len(calls["name"]), np.int32)
     kinds = "ENUM_API_TYPE" if database.has("ENUM_API_TYPE") else "ENUM_API_LEVEL"

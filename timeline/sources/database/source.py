@@ -252,7 +252,7 @@ class _Reader:
         )
 
     def _damage(self, of_host: range) -> list[Omission]:
-        """What is damaged; the places of those losses are given that are of the host alone."""
+        """Return what is damaged; of_host: the places of losses of the host alone."""
         return [
             replace(omission, layers=HOST_LAYERS) if at in of_host else omission
             for at, omission in enumerate(self.database.damage.omissions(self.rank))
@@ -260,11 +260,11 @@ class _Reader:
 
     @property
     def _reads_planes(self) -> bool:
-        """Whether HCCL tasks are drawn, or may be what counts as communication."""
+        """True if HCCL tasks are drawn, or may be what counts as communication."""
         return Layer.COMMUNICATION in self.layers or self.communication_rule.of_tasks
 
     def _members(self) -> GroupMembers:
-        """Groups and their members, which torch_npu notes among the metadata."""
+        """Return groups and their members, which torch_npu notes among the metadata."""
         if not self.database.has("META_DATA", "name", "value"):
             return GroupMembers.empty()
         rows = self.database.rows(f"SELECT value FROM META_DATA WHERE name = '{GROUPS}'")
@@ -295,17 +295,9 @@ class _Reader:
         compute, codes = self._compute_tasks()
         raw = self.database.integers(
             "TASK",
-            {
-                "startNs": NO_TIME,
-                "endNs": NO_TIME,
-                "connectionId": NO_ID,
-                "globalTaskId": NO_ID,
-                "contextId": NO_CONTEXT,
-                "streamId": NO_ID,
-                "taskId": NO_ID,
-                "modelId": NO_GRAPH,
-                "taskType": NO_ID,
-            }
+            {"startNs": NO_TIME, "endNs": NO_TIME, "contextId": NO_CONTEXT, "modelId": NO_GRAPH}
+            | dict.fromkeys(("connectionId", "globalTaskId", "streamId", "taskId"), NO_ID)
+            | {"taskType": NO_ID}
             | ({} if self._has_one_device() else {"deviceId": NO_ID})
             | self._if_every_arg({"batchId": NO_ID}),
             where,
@@ -353,7 +345,7 @@ class _Reader:
         return self.device is not None or self.database.count("NPU_INFO") == 1
 
     def _compute_tasks(self) -> tuple[Lookup, dict[str, Codes]]:
-        """What is known of the tasks that compute, and the codes of their names.
+        """Return what is known of the tasks that compute, and the codes of their names.
 
         Names are read, whatever is drawn, where only they tell the types of operators.
         """
@@ -401,7 +393,7 @@ class _Reader:
         return columns if self.every_arg else {}
 
     def _blocks_column(self) -> str:
-        """blockDim was the block count before blockNum came, and means something else since."""
+        """Return the column of block counts: blockDim until blockNum came, and not since."""
         return "blockNum" if self.database.has("COMPUTE_TASK_INFO", "blockNum") else "blockDim"
 
     def _omit(self, reason: str, stays: Bool, code: OmissionCode, *, loss: bool = False) -> None:
@@ -419,17 +411,9 @@ class _Reader:
         if make_ops:
             columns |= {"name": NO_ID, "groupName": NO_ID}
         if drawn:
-            columns |= {
-                "taskType": NO_ID,
-                "planeId": NO_ID,
-                "groupName": NO_ID,
-                "srcRank": NO_ID,
-                "dstRank": NO_ID,
-                "size": NO_ID,
-                "linkType": NO_ID,
-            } | self._if_every_arg(
-                {"name": NO_ID, "notifyId": NO_ID, "transportType": NO_ID, "dataType": NO_ID}
-            )
+            names = ("taskType", "planeId", "groupName", "srcRank", "dstRank", "size", "linkType")
+            args = ("name", "notifyId", "transportType", "dataType") if self.every_arg else ()
+            columns |= dict.fromkeys((*names, *args), NO_ID)
         return self.database.integers("COMMUNICATION_TASK_INFO", columns) if columns else {}
 
     def _ops(
@@ -441,18 +425,9 @@ class _Reader:
         self.database.require(self.ops_table, "startNs", "endNs")
         raw = self.database.integers(
             self.ops_table,
-            {
-                "startNs": NO_TIME,
-                "endNs": NO_TIME,
-                "opName": NO_ID,
-                "connectionId": NO_ID,
-                "groupName": NO_ID,
-                "opId": NO_ID,
-                "dataType": NO_ID,
-                "algType": NO_ID,
-                "count": NO_ID,
-                "deviceId": NO_ID,
-            },
+            {"startNs": NO_TIME, "endNs": NO_TIME}
+            | dict.fromkeys(("opName", "connectionId", "groupName", "opId", "dataType"), NO_ID)
+            | dict.fromkeys(("algType", "count", "deviceId"), NO_ID),
         )
         graph: Int64 = constant(NO_GRAPH, len(raw["opId"]), np.int64)
         owned = np.zeros(len(graph), np.bool_)
@@ -526,7 +501,7 @@ class _Reader:
         )
 
     def _groups(self, ids: Int64) -> tuple[Codes, Codes]:
-        """Groups numbered in order of their first op, as exports to text do; and their names."""
+        """Return groups, numbered by first op as exports to text do, and their names."""
         found, which, turn = distinct_turns(ids)
         for number in found[np.argsort(turn)].tolist():
             if number != NO_ID:
@@ -628,7 +603,7 @@ def _unnamed_tasks(raw: dict[str, Int64], row: Rows) -> Tasks:
 
 
 def _given_or(codes: Codes, others: Codes) -> Codes:
-    """The codes, and where one is of no name, that of others."""
+    """Return the codes, and where one is of no name, that of others."""
     if (codes != NO_NAME).all():
         return codes
 
@@ -639,7 +614,7 @@ def _given_or(codes: Codes, others: Codes) -> Codes:
 
 
 def _joined(calls: dict[str, Int64], marks: dict[str, Int64]) -> dict[str, Int64]:
-    """What may launch: the calls of CANN, and the marks of mstx."""
+    """Return what may launch: the calls of CANN, and the marks of mstx."""
     if not len(marks["startNs"]):
         return calls
     return {
@@ -648,5 +623,5 @@ def _joined(calls: dict[str, Int64], marks: dict[str, Int64]) -> dict[str, Int64
 
 
 def _launch_times(connection: Int64, calls: Lookup) -> Int64:
-    """When the host call of each connection began."""
+    """Return when the host call of each connection began."""
     return calls.of("startNs", calls.find(connection), NO_TIME)

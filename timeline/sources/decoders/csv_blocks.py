@@ -59,7 +59,7 @@ class Lines:
 
     @property
     def ended(self) -> bool:
-        """Whether the last line has an end; one that has none may be cut off anywhere."""
+        """True if the last line has an end; one that has none may be cut off anywhere."""
         return self.data.endswith(b"\n")
 
     def text(self, line: int) -> bytes:
@@ -67,7 +67,7 @@ class Lines:
         return self.data[self.starts[line] : self.ends[line]]
 
     def behind(self, count: int) -> Lines:
-        """The lines behind the first ones."""
+        """Return the lines behind the first ones."""
         if count == len(self):
             return Lines.of(b"", self.first + count)
         return Lines.of(self.data[self.starts[count] :], self.first + count)
@@ -91,7 +91,7 @@ def read_lines(path: Path, damage: LossLog) -> Iterator[Lines]:
 
 
 def _parts(file: BinaryIO, path: Path, damage: LossLog) -> Iterator[bytes]:
-    """The text in parts that end with a line; the last one may not."""
+    """Return the text in parts that end with a line; the last one may not."""
     rest, lines = b"", 0
     while True:
         try:
@@ -168,7 +168,7 @@ class Cells:
 
     @classmethod
     def from_end(cls, lines: Lines, most: int) -> Cells:
-        """The last cells of lines, whose first one takes all other commas, and quotes."""
+        """Return the last cells of lines, whose first one takes all other commas, and quotes."""
         cells = cls._between(lines, lines.characters == _COMMA)
         more = np.maximum(cells.count - most, 0)
         return replace(cells, first=cells.first + more, count=cells.count - more)
@@ -181,13 +181,13 @@ class Cells:
         return cls(lines, lines.ends, commas, first, count)
 
     def column(self, place: int) -> CellBounds:
-        """The spans of one column without blanks; empty where a line has fewer cells."""
+        """Return the spans of one column without blanks; empty where a line has fewer cells."""
         end = self._comma(place)
         begin = np.minimum(self._comma(place - 1) + 1, self.ends) if place else self.lines.starts
         return self._trimmed(begin, np.maximum(begin, end))
 
     def _comma(self, place: int) -> Int64:
-        """The comma behind one column, or the end of the line."""
+        """Return the comma behind one column, or the end of the line."""
         at = np.minimum(self.first + place, len(self.commas) - 1)
         return np.minimum(self.commas[at], self.ends)
 
@@ -201,7 +201,7 @@ class Cells:
         return begin, end
 
     def equal(self, place: int, text: bytes) -> Bool:
-        """Which lines have just this text in a column."""
+        """Return which lines have just this text in a column."""
         begin, end = self.column(place)
         same: Bool = end - begin == len(text)
         for at, letter in enumerate(text):
@@ -211,14 +211,14 @@ class Cells:
         return same
 
     def hold_more(self, place: int) -> Bool:
-        """Which lines hold anything from a column on."""
+        """Return which lines hold anything from a column on."""
         begin, _ = self.column(place)
         data = self.lines.data
         rest = zip(begin.tolist(), self.ends.tolist(), strict=True)
         return np.array([bool(data[at:to].strip(_EMPTY_CELLS)) for at, to in rest], np.bool_)
 
     def without_last(self) -> Cells:
-        """These cells without the last one of the last line."""
+        """Return the cells without the last one of the last line."""
         ends, count = self.ends.copy(), self.count.copy()
         place = int(count[-1]) - 2
         ends[-1] = self._comma(place)[-1] if place >= 0 else self.lines.starts[-1]
@@ -226,7 +226,7 @@ class Cells:
         return replace(self, ends=ends, count=count)
 
     def texts(self, line: int) -> list[str]:
-        """The cells of one line, as they are meant."""
+        """Return the cells of one line, as they are meant."""
         cells = Cells.of(Lines.of(self.lines.text(line), 1))
         spans = (
             cells.column(place) for place in range(int(cells.count[0]) if len(cells.count) else 0)
@@ -235,7 +235,7 @@ class Cells:
 
 
 def _quoted(quotes: Bool, lines: Lines) -> Bool:
-    """Which characters have an odd number of quotes before them in their own line."""
+    """Return which characters have an odd number of quotes before them in their own line."""
     odd = np.cumsum(quotes, dtype=np.uint8) & np.uint8(1)
     before = np.concatenate([np.zeros(1, np.uint8), odd[lines.starts[1:] - 1]])
     if before.any():
@@ -245,7 +245,7 @@ def _quoted(quotes: Bool, lines: Lines) -> Bool:
 
 
 def unquoted(cell: bytes) -> str:
-    """What a cell means; bytes that are no UTF-8 are replaced."""
+    """Return what a cell means; bytes that are no UTF-8 are replaced."""
     text = cell.decode("utf-8", errors="replace")
     if text.startswith('"'):
         return text[1:].removesuffix('"').replace('""', '"')
@@ -253,7 +253,7 @@ def unquoted(cell: bytes) -> str:
 
 
 class RowShape(enum.Enum):
-    """What a row may be."""
+    """Shapes that rows of a table may have."""
 
     RAGGED = enum.auto()
     """A row may have too few or many cells, but for one that is short because it has no end."""
@@ -287,7 +287,7 @@ class Block:
         return key in self._places
 
     def cells(self, key: str | int) -> list[bytes]:
-        """The cells of a column, or of a place, as they are written, without blanks around."""
+        """Return the cells of a column, or of a place, as written, without blanks around."""
         return self._slices(*self._spans(key))
 
     def _spans(self, key: str | int) -> CellBounds:
@@ -310,13 +310,13 @@ class Block:
         return [data[at:to] for at, to in zip(begin.tolist(), end.tolist(), strict=True)]
 
     def texts(self, key: str) -> list[str]:
-        """What each cell means, without blanks."""
+        """Return what each cell means, without blanks."""
         cells = self.cells(key)
         known = {cell: unquoted(cell).strip() for cell in dict.fromkeys(cells)}
         return [known[cell] for cell in cells]
 
     def codes(self, key: str, strings: StringPool, meaning: Callable[[str], str]) -> Codes:
-        """The meaning of each cell as a name; worked out once for each distinct cell."""
+        """Return the meaning of each cell as a name; worked out once for each distinct cell."""
         return self._coded(key, lambda text: strings.code(meaning(text)))
 
     def positions(self, key: str, known: dict[str, int]) -> Codes:
@@ -329,7 +329,7 @@ class Block:
         return np.array([known[cell] for cell in cells], np.int32)
 
     def integers(self, key: str, absent: int) -> Int64:
-        """A column of ids; programs that rewrite tables make reals of them, such as 2.0."""
+        """Return a column of ids; programs that rewrite tables make reals of them, such as 2.0."""
         begin, end = self._spans(key)
         characters = self._cells.lines.characters
         length = end - begin
@@ -352,7 +352,7 @@ class Block:
         return values
 
     def reals(self, key: str) -> tuple[Float64, Bool]:
-        """A column as (n,) float64, NaN where there is no number, and whether one was given."""
+        """Return a column as (n,) float64, NaN if not a number, and a mask of given values."""
         cells = self.cells(key)
         with contextlib.suppress(ValueError):
             values = np.array(list(map(float, cells)), np.float64)
@@ -440,7 +440,7 @@ def read_last_cells(path: Path, names: tuple[str, ...], damage: LossLog) -> Iter
 
 
 def _header(lines: Lines) -> tuple[tuple[str, ...], Lines]:
-    """The names of the first line that has any, and the lines behind it."""
+    """Return the names of the first line that has any, and the lines behind it."""
     cells = Cells.of(lines)
     for line in range(len(lines)):
         names = _names(cells, line)
@@ -450,7 +450,7 @@ def _header(lines: Lines) -> tuple[tuple[str, ...], Lines]:
 
 
 def _names(cells: Cells, line: int) -> tuple[str, ...]:
-    """The cells of a line as names; files put together may have a byte order mark inside."""
+    """Return the cells of a line as names; files put together may have a byte order mark inside."""
     return tuple(text.strip().strip(_BYTE_ORDER_MARK) for text in cells.texts(line))
 
 
@@ -499,7 +499,7 @@ def _block(
 
 
 def _stopped(cells: Cells, held: Bool, width: int, damage: LossLog, rows: RowShape) -> Cells:
-    """The cells of lines of which the last was not written to its end."""
+    """Return the cells of lines of which the last was not written to its end."""
     if rows is RowShape.ENDED and cells.count[-1] > 1:
         return cells.without_last()
     if rows is RowShape.ENDED or cells.count[-1] < width:

@@ -64,20 +64,37 @@ class DecodedEvents:
     def __bool__(self) -> bool:
         return bool(self.intervals or self.instants or self.counters or self.arrows)
 
-    def columns(self, strings: StringPool) -> EventColumns:
-        """The columns of all of them."""
-        return _columns(self, strings)
+    def add(self, events: Sequence[Any]) -> tuple[list[Metadata], int]:
+        """Take in events in file order; return the metadata, and the number of events not drawn."""
+        metadata: list[Metadata] = []
+        others: list[Other] = []
+        lists: dict[type, list[Any]] = {
+            Complete: self.intervals,
+            Counter: self.counters,
+            Flow: self.arrows,
+            Metadata: metadata,
+            Other: others,
+            Ignored: [],
+        }
+        appends: dict[type, Callable[[Any], None]] = {}
+        for event in events:
+            kind = type(event)
+            if kind not in appends:
+                of_kind = (found for base, found in lists.items() if issubclass(kind, base))
+                appends[kind] = next(of_kind, self.instants).append
+            appends[kind](event)
+        return metadata, len(others)
 
 
 class _Values:
-    """Values by code while columns are made; texts and numbers that are alike have one."""
+    """Values by code while columns are made; equal strings and numbers share one."""
 
     def __init__(self) -> None:
         self._codes: Interner[object] = Interner()
         self.values: list[Any] = []
 
     def code(self, value: Any) -> int:
-        """The code of a value, a new one for each list or object."""
+        """Return the code of a value, a new one for each list or object."""
         key: object = value
         if isinstance(value, (list, dict)):
             key = (type(value), len(self.values))
@@ -89,7 +106,7 @@ class _Values:
         return code
 
     def codes(self, texts: Sequence[str]) -> Int64:
-        """The codes of strings."""
+        """Return the codes of strings."""
         self.values += self._codes.number(texts)
         return self._codes.of(texts)
 
@@ -102,39 +119,24 @@ class _DecodedColumns(EventColumns):
     codes: _Values
 
     def args_at(self, rows: Rows) -> GivenArgs:
-        """The args of rows, each of which is an interval or an instant."""
-        args = [self.objects[row].args for row in rows.tolist()]
-        return _DecodedArgs(args, self.codes, self.values)
+        """Return what looks up the args of rows, each of which is an interval or an instant."""
+        every = [self.objects[row].args for row in rows.tolist()]
+        held = [args for args in every if args is not None]
+        places = np.array([at for at, args in enumerate(every) if args is not None], np.intp)
 
+        def given(arg: str) -> tuple[Rows, ArgValues]:
+            found = list(held if arg == WHOLE_ARGS else map(attrgetter(arg), held))
+            if found and isinstance(found[0], msgspec.Raw):
+                found = [bytes(value).decode("utf-8", "replace") or None for value in found]
+            at = np.array([row for row, value in enumerate(found) if value is not None], np.intp)
+            values = [value for value in found if value is not None]
+            return places[at], _arg_values(values, self.codes, self.values)
 
-class _DecodedArgs(GivenArgs):
-    def __init__(self, args: list[Any], codes: _Values, values: JsonValues) -> None:
-        self._codes, self._values = codes, values
-        self._places = None
-        if None in args:
-            self._places = np.array([at for at, one in enumerate(args) if one is not None], np.intp)
-        self._args = args if self._places is None else [one for one in args if one is not None]
-
-    def of(self, arg: str) -> tuple[Rows, ArgValues]:
-        """Which of the rows, by their place, give an arg, and its values there."""
-        found = list(self._args if arg == WHOLE_ARGS else map(attrgetter(arg), self._args))
-        if found and isinstance(found[0], msgspec.Raw):
-            found = [bytes(value).decode("utf-8", "replace") or None for value in found]
-        absent = found.count(None)
-        if absent == len(found):
-            return np.empty(0, np.intp), _arg_values([], self._codes, self._values)
-        if not absent:
-            rows = np.arange(len(found)) if self._places is None else self._places
-            return rows, _arg_values(found, self._codes, self._values)
-        rows = np.array([at for at, value in enumerate(found) if value is not None], np.intp)
-        given = [value for value in found if value is not None]
-        if self._places is not None:
-            rows = self._places[rows]
-        return rows, _arg_values(given, self._codes, self._values)
+        return given
 
 
 def _arg_values(found: Sequence[Any], codes: _Values, values: JsonValues) -> ArgValues:
-    """The values of args; `values` holds what `codes` numbers here for the first time."""
+    """Return the values of args; `values` holds what `codes` numbers here for the first time."""
     kind, value = _kinds_and_values(found, codes)
     values.add(codes.values[len(values) :], [])
     return ArgValues(kind, value, values)
@@ -176,7 +178,8 @@ def _columns(events: DecodedEvents, strings: StringPool) -> EventColumns:
     intervals, instants = events.intervals, events.instants
     counters, arrows = events.counters, events.arrows
     codes = _Values()
-    zero, empty = codes.code(0), codes.code("")
+    codes.code(0)  # as the scanner has it
+    empty = codes.code("")
     groups: Interner[tuple[object, ...]] = Interner()
     arrow_phases = [ord(type(event).__struct_config__.tag) for event in arrows]  # type: ignore[arg-type]
     counter_args = [event.args or {} for event in counters]
@@ -189,24 +192,16 @@ def _columns(events: DecodedEvents, strings: StringPool) -> EventColumns:
     start_ns, end_ns = interval_ns([one.ts for one in intervals], [one.dur for one in intervals])
     first_counter = len(intervals) + len(instants)
     first_arrow = first_counter + len(counters)
-    nothing = np.full(len(counters), empty, np.int64)
+    counts = [len(intervals), len(instants), len(counters)]
+    phases = np.repeat(np.array([COMPLETE, INSTANT, COUNTER], np.uint8), counts)
+    names = codes.codes([event.name for event in chain(intervals, instants, counters)])
     columns: dict[str, Any] = {
-        "phase": np.concatenate(
-            [
-                np.full(len(intervals), COMPLETE, np.uint8),
-                np.full(len(instants), INSTANT, np.uint8),
-                np.full(len(counters), COUNTER, np.uint8),
-                np.array(arrow_phases, np.uint8),
-            ]
-        ),
+        "phase": np.concatenate([phases, np.array(arrow_phases, np.uint8)]),
         "group": _int32(lane[:first_counter], counted, lane[first_counter:]),
-        "name": _int32(
-            codes.codes([event.name for event in chain(intervals, instants, counters)]),
-            np.full(len(arrows), empty, np.int64),
-        ),
+        "name": _int32(names, np.full(len(arrows), empty, np.int64)),
         "category": _int32(
             codes.codes([event.cat for event in chain(intervals, instants)]),
-            nothing,
+            np.full(len(counters), empty, np.int64),
             codes.codes([event.cat for event in arrows]),
         ),
     }
@@ -218,11 +213,10 @@ def _columns(events: DecodedEvents, strings: StringPool) -> EventColumns:
     kind, value = _kinds_and_values(
         list(chain.from_iterable(args.values() for args in counter_args)), codes
     )
-    counts = [len(args) for args in counter_args]
-    row = np.repeat(np.arange(first_counter, first_arrow, dtype=np.int32), counts)
+    row = np.arange(first_counter, first_arrow, dtype=np.int32)
+    row = np.repeat(row, [len(args) for args in counter_args])
     keys = codes.codes(list(chain.from_iterable(counter_args)))
     group_codes = [_group_codes(group, codes) for group in groups]
-    assert zero == 0
     values = JsonValues(strings)
     values.add(codes.values, group_codes)
     return _DecodedColumns(
@@ -239,7 +233,7 @@ def _int32(*parts: Int64) -> Codes:
 
 
 def _lanes(events: Sequence[Any]) -> list[tuple[object, object]]:
-    """The process and thread of each event; see `_distinct`."""
+    """Return the process and thread of each event; see `_distinct`."""
     lanes = [(event.pid, event.tid) for event in events]
     if float in set(map(type, chain.from_iterable(lanes))):
         return [(_distinct(event.pid), _distinct(event.tid)) for event in events]
@@ -247,39 +241,39 @@ def _lanes(events: Sequence[Any]) -> list[tuple[object, object]]:
 
 
 def _distinct(value: object) -> object:
-    """A process or thread, a float as a tuple: 3.0 is another one than 3, and they are equal."""
+    """Key a float apart from the integer that it equals: 3.0 and 3 are different processes."""
     return (value,) if type(value) is float else value
 
 
 def _group_codes(group: tuple[object, ...], codes: _Values) -> list[int]:
-    """The codes of a lane, or of the keys, the process and the name of counters."""
+    """Return the codes of a lane, or of the keys, the process and the name of counters."""
     found: Iterable[object] = group if len(group) == 2 else group[:-1]
     return [codes.code(value[0] if type(value) is tuple else value) for value in found]
 
 
-def _arrow_id(spelled: bytes, codes: _Values) -> int:
-    """A plain decimal as it is; of whatever else there is, the complement of the code.
+def _arrow_id(written: bytes, codes: _Values) -> int:
+    """Return a plain decimal as it is; of whatever else there is, the complement of the code.
 
     Ids are opaque text: they exceed 2**64, and one may be used again.
     """
-    if spelled.isdigit() and spelled[0] != _ZERO:
-        digits = len(spelled)
-        if digits < len(_MOST) or (digits == len(_MOST) and spelled <= _MOST):
-            return int(spelled)
-    return ~codes.code(spelled.decode("utf-8", "surrogateescape"))
+    if written.isdigit() and written[0] != _ZERO:
+        digits = len(written)
+        if digits < len(_MOST) or (digits == len(_MOST) and written <= _MOST):
+            return int(written)
+    return ~codes.code(written.decode("utf-8", "surrogateescape"))
 
 
 _decode_metadata = msgspec.json.Decoder(Metadata).decode
 
 
 def is_compiled() -> bool:
-    """Whether this installation has the compiled scanner."""
+    """Return whether this installation has the compiled scanner."""
     return Scanner is not None
 
 
 @dataclass(frozen=True)
 class ScannedEvents:
-    """What is told of the events of one text; most of them are held by the scanner."""
+    """Counts and metadata of the events of one text, which the scanner holds."""
 
     held: int
     metadata: list[Metadata]
@@ -313,10 +307,10 @@ class EventScanner:
         )
 
     def scan(self, text: bytes) -> tuple[ScannedEvents, int] | None:
-        """Whole events, up to the last one or one that only the decoder can read, and their bytes.
+        """Read whole events up to the last, or one that only the decoder can read, and their bytes.
 
-        None where that is the first, or where a value cannot be decoded: from there on, for the
-        same value may come again.
+        None if that is the first, or from the first value on that cannot be decoded, because the
+        same value may come again. Times that are not plain decimals are read when events are taken.
         """
         if self._has_undecoded:
             return None
@@ -333,28 +327,23 @@ class EventScanner:
         return ScannedEvents(held, named, others, unread), used
 
     def take(self) -> ScannedColumns:
-        """The events that are held, which are let go of."""
+        """Return the events that are held, and let go of them."""
         events = ScannedColumns.of(self._scanner.take(), self._values, self._arg_numbers)
         odd, self._odd_times = self._odd_times, []
-        return _with_times(events, odd)
+        if not odd:
+            return events
+        rows: Int64 = np.array([row for row, _, _ in odd])
+        start_ns, end_ns = interval_ns([ts for _, ts, _ in odd], [dur for _, _, dur in odd])
+        is_interval = events.phase[rows] == COMPLETE
+        return events.with_times(rows, start_ns, rows[is_interval], end_ns[is_interval])
 
 
 def _decoded(metadata: Sequence[bytes]) -> list[Metadata] | None:
-    """Metadata events; None where one cannot be decoded."""
+    """Decode metadata events; None if one cannot be decoded."""
     try:
         return [_decode_metadata(event) for event in metadata]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-
-
-def _with_times(events: ScannedColumns, odd: Sequence[tuple[int, bytes, bytes]]) -> ScannedColumns:
-    """The events with the times of those rows that are not spelled as plain decimals."""
-    if not odd:
-        return events
-    rows: Int64 = np.array([row for row, _, _ in odd])
-    start_ns, end_ns = interval_ns([ts for _, ts, _ in odd], [dur for _, _, dur in odd])
-    is_interval = events.phase[rows] == COMPLETE
-    return events.with_times(rows, start_ns, rows[is_interval], end_ns[is_interval])
 
 
 HELD_EVENTS = 1 << 15
@@ -373,7 +362,7 @@ class EventBatch:
     """Events that were read and not used yet."""
 
     def __init__(self, events: EventFormat[Any], strings: StringPool, *, counters: bool) -> None:
-        """counters: whether counter events are asked for."""
+        """Begin empty; counters: whether counter events are asked for."""
         self._format, self._strings, self._with_counters = events, strings, counters
         self._scanner = self._new_scanner() if is_compiled() else None
         self._runs: list[EventColumns | DecodedEvents] = []
@@ -411,31 +400,24 @@ class EventBatch:
         if self._scanner and len(held := self._scanner.take()):
             self._runs.append(held)
 
-    def _last_decoded(self) -> DecodedEvents:
-        """Where the next decoded events go: to those that were read just before."""
-        self._take_scanned()
-        last = self._runs[-1] if self._runs else None
-        if isinstance(last, DecodedEvents):
-            return last
-        run = DecodedEvents()
-        self._runs.append(run)
-        return run
-
     def _add_decoded(self, events: Sequence[Any]) -> list[Metadata]:
-        decoded = self._last_decoded()
-        found = _ByType(decoded)
-        for event in events:
-            found[type(event)](event)
-        self.others += len(found.others)
+        """Keep decoded events, together with those that were read just before."""
+        self._take_scanned()
+        if not self._runs or not isinstance(self._runs[-1], DecodedEvents):
+            self._runs.append(DecodedEvents())
+        decoded = self._runs[-1]
+        assert isinstance(decoded, DecodedEvents)
+        metadata, others = decoded.add(events)
+        self.others += others
         if not self._with_counters:
             decoded.counters.clear()
-        return found.metadata
+        return metadata
 
     def take(self) -> list[EventColumns]:
-        """The events that are held, which are let go of: parts in file order."""
+        """Return the events that are held, parts in file order, and let go of them."""
         self._take_scanned()
         parts = [
-            run.columns(self._strings) if isinstance(run, DecodedEvents) else run
+            _columns(run, self._strings) if isinstance(run, DecodedEvents) else run
             for run in self._runs
             if run
         ]
@@ -444,31 +426,3 @@ class EventBatch:
             # They may differ from event to event, and the scanner keeps what it has seen.
             self._scanner = self._new_scanner()
         return parts
-
-
-class _ByType(dict[type, Callable[[Any], None]]):
-    """Where events of each type go."""
-
-    def __init__(self, held: DecodedEvents) -> None:
-        super().__init__()
-        self._held = held
-        self.metadata: list[Metadata] = []
-        self.others: list[Other] = []
-
-    def __missing__(self, kind: type) -> Callable[[Any], None]:
-        self[kind] = made = self._list_of(kind).append
-        return made
-
-    def _list_of(self, kind: type) -> list[Any]:
-        held = self._held
-        for base, found in (
-            (Complete, held.intervals),
-            (Counter, held.counters),
-            (Flow, held.arrows),
-            (Metadata, self.metadata),
-            (Other, self.others),
-            (Ignored, []),
-        ):
-            if issubclass(kind, base):
-                return found
-        return held.instants

@@ -6,7 +6,7 @@ import operator
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -23,7 +23,7 @@ from timeline.sources.common.decimals import moments_ns, real
 from timeline.sources.decoders.trace_events import is_decimal, number, text
 
 LaneKey = tuple[object, object]
-"""(pid, tid) as the file spells them."""
+"""(pid, tid) as the file has them."""
 NOT_KNOWN = -1
 _Scalar = TypeVar("_Scalar", np.int64, np.float64, np.bool_)
 
@@ -41,7 +41,7 @@ class JsonValues:
         self._codes: Codes = np.empty(0, np.int32)
         self._groups: list[Sequence[int]] = []
         self.pids: Mapping[object, object] | None = None
-        """The ids to give for those of processes, None for those that are not here."""
+        """The ids to use in place of those of processes, None for processes that are left out."""
 
     def add(self, values: Sequence[Any], groups: Sequence[Sequence[int]]) -> None:
         """Take in the next values and groups, whose codes follow on those before."""
@@ -49,7 +49,7 @@ class JsonValues:
         self._groups += groups
 
     def add_texts(self, texts: Sequence[bytes], groups: Sequence[bytes]) -> bool:
-        """Take in values as JSON and groups as int32; whether all of the values can be decoded."""
+        """Take in values as JSON and groups as int32; True if all of the values can be decoded."""
         values, are_good = _decoded(texts)
         self.add(values, [np.frombuffer(group, np.int32).tolist() for group in groups])
         return are_good
@@ -61,22 +61,22 @@ class JsonValues:
         return self._values[code]
 
     def lane(self, group: int) -> LaneKey:
-        """The process and thread that a group stands for."""
+        """Return the process and thread that a group stands for."""
         _, thread = self._groups[group]
         return self.process(group), self[thread]
 
     def counters(self, group: int) -> tuple[object, str, list[str]]:
-        """The process, the name and the keys that a group of counters stands for."""
+        """Return the process, the name and the keys that a group of counters stands for."""
         *keys, _, name = self._groups[group]
         return self.process(group), self[name], [self[key] for key in keys]
 
     def process(self, group: int) -> object:
-        """The process of a group of either kind."""
+        """Return the process of a group of either kind."""
         process = self[self._groups[group][-2]]
         return process if self.pids is None else self.pids.get(process)
 
     def names(self, codes: Codes) -> Codes:
-        """The codes of the strings in the pool, (n,) int32; numbers are strings as `text` does."""
+        """Return the codes of the values as strings of the pool, (n,) int32; see `text`."""
         if len(self._codes) < len(self._values):
             more = np.full(2 * len(self._values) - len(self._codes), NOT_KNOWN, np.int32)
             self._codes = np.concatenate([self._codes, more])
@@ -88,18 +88,18 @@ class JsonValues:
         return found
 
     def texts(self, codes: Codes | Int64) -> list[str]:
-        """The strings that the values are; numbers are spelled, and null is the empty one."""
+        """Return the values as strings; numbers are formatted, and null is the empty string."""
         found = list(map(self._values.__getitem__, codes.tolist()))
         return found if set(map(type, found)) == {str} else list(map(text, found))
 
     def numbers(self, codes: Int64, default: int) -> Int64:
-        """The ids or amounts that the values are; see `number`."""
+        """Return the values as ids or amounts; see `number`."""
         return self.meanings(codes, np.int64, lambda value: number(value, default))
 
     def meanings(
         self, codes: Codes | Int64, dtype: type[_Scalar], meaning: Callable[[Any], float]
     ) -> npt.NDArray[_Scalar]:
-        """What the values mean, each asked once."""
+        """Return what the values mean; each distinct one is asked once."""
 
         def table(found: npt.NDArray[np.integer[Any]]) -> npt.NDArray[_Scalar]:
             return np.array([meaning(self._values[code]) for code in found.tolist()], dtype)
@@ -108,7 +108,7 @@ class JsonValues:
 
 
 def _decoded(texts: Sequence[bytes]) -> tuple[list[Any], bool]:
-    """Decode each text: the values, None where one is no JSON, and whether all were decoded."""
+    """Decode each text: the values, None for one that is not JSON, and whether all were decoded."""
     try:
         values: list[Any] = msgspec.json.decode(b"[" + b",".join(texts) + b"]")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -128,13 +128,13 @@ COMPLETE, COUNTER, INSTANT, ARROW_START = map(ord, "XCis")
 """Phases of events."""
 ARROWS = b"stf"
 IS_TEXT, IS_WHOLE, IS_QUOTED_WHOLE, IS_REAL = range(4)
-"""What an arg is: another value, or an integer, or one in quotes, or another number."""
+"""Kinds of values: anything else, an integer, an integer in quotes, another number."""
 NOT_HERE = -1
 
 
 @dataclass(frozen=True)
 class ArgValues:
-    """Values of args: (n,) each, of which `kind` tells how to take `value`."""
+    """Values of args: (n,) each; `kind` says how to take `value`."""
 
     kind: Bytes
     value: Int64
@@ -145,15 +145,15 @@ class ArgValues:
         return ArgValues(self.kind[rows], self.value[rows], self.values)
 
     def take(self, rows: Rows) -> ArgValues:
-        """The values of some rows, which NumPy gathers so in two thirds of the time."""
+        """Return the values of some rows, in two thirds of the time of indexing."""
         return ArgValues(self.kind.take(rows), self.value.take(rows), self.values)
 
     def are_whole(self) -> bool:
-        """Whether all are integers as the decoder gives them."""
+        """Return True if all are integers as the decoder gives them."""
         return bool((self.kind == IS_WHOLE).all())
 
     def ids(self, default: int) -> Int64:
-        """Ids or amounts; see `number`."""
+        """Return the values as ids or amounts; see `number`."""
         made = self.value.copy()
         reals = self.kind == IS_REAL
         if reals.any():
@@ -164,7 +164,7 @@ class ArgValues:
         return made
 
     def names(self) -> Codes:
-        """Names in the pool of strings."""
+        """Return the values as names in the pool of strings."""
         made = np.empty(len(self.value), np.int32)
         texts = self.kind == IS_TEXT
         made[texts] = self.values.names(self.value[texts].astype(np.int32))
@@ -174,7 +174,7 @@ class ArgValues:
         return made
 
     def reals(self) -> tuple[Rows, Float64]:
-        """Which of the values are numbers, in quotes or not, and these."""
+        """Return the rows of the values that are numbers, in quotes or not, and the numbers."""
         if self.are_whole():
             return np.arange(len(self.value)), self.value.astype(np.float64)
         if (self.kind == IS_REAL).all():
@@ -192,7 +192,7 @@ class ArgValues:
         return rows, made[rows]
 
     def are_falsy(self) -> Bool:
-        """Which are zero or empty."""
+        """Return a mask of the values that are zero or empty."""
         made: Bool = (self.kind == IS_WHOLE) & (self.value == 0)
         made |= (self.kind == IS_REAL) & (self.value.view(np.float64) == 0)
         texts = self.kind == IS_TEXT
@@ -200,14 +200,14 @@ class ArgValues:
         return made
 
     def of_others(self, meaning: Callable[[Any], int], default: int) -> Int64:
-        """What values mean that are no numbers, each asked once; the default for numbers."""
+        """Return the meaning of values that are not numbers, each asked once, else the default."""
         made = np.full(len(self.value), default, np.int64)
         texts = self.kind == IS_TEXT
         made[texts] = self.values.meanings(self.value[texts], np.int64, meaning)
         return made
 
     def objects(self) -> list[Any]:
-        """The values as the decoder gives them."""
+        """Return the values as the decoder gives them."""
         made: npt.NDArray[Any] = self.value.astype(np.object_)
         for kind, objects in (
             (IS_TEXT, map(self.values.__getitem__, self.value[self.kind == IS_TEXT].tolist())),
@@ -235,19 +235,15 @@ def _real(value: Any) -> float:
 
 @dataclass(frozen=True)
 class FlatArgs:
-    """Args of events, event after event: the row of the event, the number of the key, the value."""
+    """Args of events, event after event: row of the event, number of the key, and value."""
 
     row: Codes
     key: Codes
     value: ArgValues
 
 
-class GivenArgs(ABC):
-    """The args of some rows of events."""
-
-    @abstractmethod
-    def of(self, arg: str) -> tuple[Rows, ArgValues]:
-        """Which of the rows, by their place, give an arg, and its values there."""
+GivenArgs = Callable[[str], tuple[Rows, ArgValues]]
+"""Looks an arg of some rows up: the places of the rows that give it, and its values there."""
 
 
 @dataclass(frozen=True)
@@ -265,7 +261,7 @@ class EventColumns(ABC):
     start_ns: Int64
     end_ns: Int64
     flat: FlatArgs
-    """Has all args of the counters, in the order of their keys."""
+    """All args of the counters, in the order of their keys."""
     values: JsonValues
 
     def __len__(self) -> int:
@@ -273,7 +269,7 @@ class EventColumns(ABC):
 
     @abstractmethod
     def args_at(self, rows: Rows) -> GivenArgs:
-        """The args of rows, each of which is an interval or an instant."""
+        """Return what looks up the args of rows, each of which is an interval or an instant."""
 
 
 _COLUMNS = {
@@ -296,14 +292,12 @@ class ScannedColumns(EventColumns):
     """Events that the compiled scanner read, all of whose args are flat."""
 
     arg_numbers: Mapping[str, int]
-    _by_key: list[_ArgsByKey] = field(default_factory=list)
-    """One, when it is first asked for."""
 
     @classmethod
     def of(
         cls, columns: Sequence[bytes], values: JsonValues, arg_numbers: Mapping[str, int]
     ) -> ScannedColumns:
-        """The events of texts one behind the other."""
+        """Take the columns as the scanner gives them."""
         made: dict[str, Any] = {
             name: np.frombuffer(column, dtype)
             for (name, dtype), column in zip(_COLUMNS.items(), columns, strict=True)
@@ -315,54 +309,37 @@ class ScannedColumns(EventColumns):
     def with_times(
         self, starts: Rows, start_ns: Int64, ends: Rows, end_ns: Int64
     ) -> ScannedColumns:
-        """The events, some with other times."""
+        """Return the events, some with other times."""
         every_start_ns, every_end_ns = self.start_ns.copy(), self.end_ns.copy()
         every_start_ns[starts], every_end_ns[ends] = start_ns, end_ns
         return replace(self, start_ns=every_start_ns, end_ns=every_end_ns)
 
-    def args_at(self, rows: Rows) -> GivenArgs:
-        """The args of rows, each of which is an interval or an instant."""
-        if not self._by_key:
-            self._by_key.append(_ArgsByKey(self))
-        return _ScannedArgs(self._by_key[0], rows, len(self))
-
-
-class _ArgsByKey:
-    """The args of intervals and instants, those of a key together."""
-
-    def __init__(self, events: ScannedColumns) -> None:
-        flat, self.numbers = events.flat, events.arg_numbers
-        of_counters = events.phase == COUNTER
-        rows = np.flatnonzero(~of_counters[flat.row]) if of_counters.any() else None
-        given = flat.key if rows is None else flat.key[rows]
-        key = given.astype(np.int8)  # which sorts in one pass
+    @cached_property
+    def _args_by_key(self) -> tuple[Codes, ArgValues, list[int]]:
+        """Args of intervals and instants, ordered by key: rows, values, and bounds of each key."""
+        of_counters = self.phase == COUNTER
+        rows = np.flatnonzero(~of_counters[self.flat.row]) if of_counters.any() else slice(None)
+        key = self.flat.key[rows].astype(np.int8)  # sorts in one pass
         by_key = np.argsort(key, kind="stable")
-        rows = by_key if rows is None else rows[by_key]
-        self._row, self._values = flat.row.take(rows), flat.value.take(rows)
-        counts = np.bincount(key, minlength=len(self.numbers))
-        self._bounds = [0, *np.cumsum(counts).tolist()]
+        rows = by_key if isinstance(rows, slice) else rows[by_key]
+        counts = np.bincount(key, minlength=len(self.arg_numbers))
+        bounds = [0, *np.cumsum(counts).tolist()]
+        return self.flat.row.take(rows), self.flat.value.take(rows), bounds
 
-    def of(self, arg: str) -> tuple[Codes, ArgValues]:
-        """The rows of the events that give an arg, and its values."""
-        number = self.numbers[arg]
-        of_key = slice(*self._bounds[number : number + 2])
-        return self._row[of_key], self._values[of_key]
+    def args_at(self, rows: Rows) -> GivenArgs:
+        """Return what looks up the args of rows, each of which is an interval or an instant."""
+        args_row, values, bounds = self._args_by_key
+        place_of = np.full(len(self), NOT_HERE, np.int32)
+        place_of[rows] = np.arange(len(rows))
 
+        def given(arg: str) -> tuple[Rows, ArgValues]:
+            number = self.arg_numbers[arg]
+            of_key = slice(bounds[number], bounds[number + 1])
+            place = place_of.take(args_row[of_key])
+            held = np.flatnonzero(place != NOT_HERE)
+            return place.take(held).astype(np.intp), values[of_key].take(held)
 
-class _ScannedArgs(GivenArgs):
-    """Args that are looked up by the row of their event."""
-
-    def __init__(self, args: _ArgsByKey, rows: Rows, events: int) -> None:
-        self._args = args
-        self._place = np.full(events, NOT_HERE, np.int32)
-        self._place[rows] = np.arange(len(rows))
-
-    def of(self, arg: str) -> tuple[Rows, ArgValues]:
-        """Which of the rows, by their place, give an arg, and its values there."""
-        row, values = self._args.of(arg)
-        place = self._place.take(row)
-        held = np.flatnonzero(place != NOT_HERE)
-        return place.take(held).astype(np.intp), values.take(held)
+        return given
 
 
 class EventRows:
@@ -376,7 +353,7 @@ class EventRows:
 
     @property
     def strings(self) -> StringPool:
-        """What names are codes of."""
+        """The pool that names are codes of."""
         return self._values.strings
 
     @property
@@ -388,11 +365,11 @@ class EventRows:
         return self.events.args_at(self.rows)
 
     def at(self, places: Rows | Bool) -> EventRows:
-        """Some of the rows."""
+        """Return some of the rows."""
         return EventRows(self.events, self.rows[places])
 
     def spans(self, places: Rows | None = None) -> dict[str, Int64]:
-        """Start and end of all rows or of some, under the names of their columns."""
+        """Return start and end of all rows or of some, under the names of their columns."""
         rows = self.rows if places is None else self.rows[places]
         return {
             "start_ns": self.events.start_ns.take(rows),
@@ -400,47 +377,47 @@ class EventRows:
         }
 
     def names(self) -> Codes:
-        """The name of each event."""
+        """Return the name of each event."""
         return self._values.names(self.events.name[self.rows])
 
     def spelled_names(self) -> list[str]:
-        """The name of each event as a string."""
+        """Return the name of each event as a string."""
         return list(map(self._values.__getitem__, self.events.name[self.rows].tolist()))
 
     def by_name(self, dtype: type[_Scalar], meaning: Callable[[str], Any]) -> npt.NDArray[_Scalar]:
-        """What the name of each event means; each is asked once."""
+        """Return what the name of each event means; each distinct one is asked once."""
         return self._values.meanings(self.events.name[self.rows], dtype, meaning)
 
     def categories(self) -> Codes:
-        """The category of each event, empty where it has none."""
+        """Return the category of each event, empty if it has none."""
         return self._values.names(self.events.category[self.rows])
 
     def spelled_categories(self) -> list[str]:
-        """The category of each event as a string."""
+        """Return the category of each event as a string."""
         return list(map(self._values.__getitem__, self.events.category[self.rows].tolist()))
 
     def by_category(
         self, dtype: type[_Scalar], meaning: Callable[[str], Any]
     ) -> npt.NDArray[_Scalar]:
-        """What the category of each event means; each is asked once."""
+        """Return what the category of each event means; each distinct one is asked once."""
         return self._values.meanings(self.events.category[self.rows], dtype, meaning)
 
     def processes(self, default: int) -> Int64:
-        """The number of the process of each event; see `number`."""
+        """Return the number of the process of each event; see `number`."""
         return self.by_lane(np.int64, lambda process, _: number(process, default))
 
     def threads(self, default: int) -> Int64:
-        """The number of the thread of each event; see `number`."""
+        """Return the number of the thread of each event; see `number`."""
         return self.by_lane(np.int64, lambda _, thread: number(thread, default))
 
     def lanes(self) -> dict[str, Int64]:
-        """Process and thread, NO_ID for those that are no numbers, under names of columns."""
+        """Return process and thread by name of column, NO_ID for those that are not numbers."""
         return {"process": self.processes(NO_ID), "thread": self.threads(NO_ID)}
 
     def by_lane(
         self, dtype: type[_Scalar], meaning: Callable[[Any, Any], Any]
     ) -> npt.NDArray[_Scalar]:
-        """What the process and thread of each event mean; each pair is asked once."""
+        """Return what the process and thread of each event mean; each pair is asked once."""
 
         def table(groups: Codes) -> npt.NDArray[_Scalar]:
             lanes = map(self._values.lane, groups.tolist())
@@ -449,7 +426,7 @@ class EventRows:
         return map_values(self.events.group[self.rows], table)
 
     def numbered(self, pattern: re.Pattern[str]) -> tuple[Rows, list[int]]:
-        """The events whose whole name has a pattern, and the numbers that are its first group."""
+        """Return the events whose name matches a pattern, and the numbers in its first group."""
         codes = self.events.name[self.rows]
         numbers = {
             code: int(match[1])
@@ -460,19 +437,19 @@ class EventRows:
         return places, [numbers[code] for code in codes[places].tolist()]
 
     def given(self, arg: str) -> tuple[Rows, ArgValues]:
-        """Where an arg is given, and its values there."""
-        return self._args.of(arg)
+        """Return the places of the rows that give an arg, and its values there."""
+        return self._args(arg)
 
     def are_given(self, arg: str) -> Bool:
-        """Whether each event gives an arg, be it null where any value may be."""
+        """Return a mask of the events that give an arg, be it null if any value is allowed."""
         made = np.zeros(len(self), np.bool_)
         made[self.given(arg)[0]] = True
         return made
 
     def ids(self, default: int | Int64, *args: str) -> Int64:
-        """Ids or amounts: of several args the first that is given; see `number`.
+        """Read ids or amounts, of several args the first that is given; see `number`.
 
-        default: where none is given. Where that is no id either, the default if it is one number.
+        default: for rows that give none; and for values that are not ids, if it is one number.
         """
         given = [(places, values) for places, values in map(self.given, args) if len(places)]
         if not given:
@@ -486,7 +463,7 @@ class EventRows:
         return made
 
     def arg_names(self, arg: str) -> Codes:
-        """The names that an arg gives, empty where it is absent."""
+        """Return the names that an arg gives, empty where it is absent."""
         places, values = self.given(arg)
         if not len(places):
             return constant(NO_NAME, len(self), np.int32)
@@ -495,7 +472,7 @@ class EventRows:
         return made
 
     def levels(self) -> Codes:
-        """The arg `level` of each call, or else its category."""
+        """Return the arg `level` of each call, or else its category."""
         made = self.categories()
         places, values = self.given("level")
         given = np.flatnonzero(~values.are_falsy())
@@ -503,7 +480,7 @@ class EventRows:
         return made
 
     def reals(self, arg: str) -> Float64:
-        """The numbers that an arg gives, NaN where it gives none."""
+        """Return the numbers that an arg gives, NaN where it gives none."""
         places, values = self.given(arg)
         good, numbers = values.reals()
         made = np.full(len(self), np.nan)
@@ -511,14 +488,14 @@ class EventRows:
         return made
 
     def moments(self, arg: str) -> Int64:
-        """The moments that an arg gives as decimal microseconds, NO_TIME where it gives none."""
+        """Return the timestamps that an arg gives as decimal microseconds, NO_TIME where absent."""
         places, values = self.given(arg)
         made = np.full(len(self), NO_TIME)
         made[places] = moments_ns([value.encode() for value in values.objects()])
         return made
 
     def objects(self, arg: str) -> list[Any]:
-        """The value of an arg of each event as the decoder gives it, None where it is absent."""
+        """Return the value of an arg of each event as the decoder gives it, None where absent."""
         places, values = self.given(arg)
         made: list[Any] = [None] * len(self)
         for place, value in zip(places.tolist(), values.objects(), strict=True):

@@ -125,7 +125,7 @@ def _metadata_in(file: BinaryIO, text: bytes) -> Iterator[list[Metadata]]:
 
 
 def _places_of(text: bytes, held: bytes, begin: int, stop: int) -> Iterator[int]:
-    """Where a text begins, from one place up to another."""
+    """Return where a text begins, from one place up to another."""
     at = held.find(text, begin, stop + len(text) - 1)
     while at >= 0:
         yield at
@@ -133,7 +133,7 @@ def _places_of(text: bytes, held: bytes, begin: int, stop: int) -> Iterator[int]
 
 
 def _phases_in(text: bytes, begin: int, stop: int) -> list[int]:
-    """Where the phase of metadata begins: many bytes are compared at once, unlike by find()."""
+    """Return where the phase of metadata begins; compares many bytes at once, unlike find()."""
     characters = np.frombuffer(text, np.uint8)[begin : stop + len(_METADATA_PHASE) - 1]
     open_quote, letter, close_quote = _METADATA_PHASE
     at = np.flatnonzero(characters[1:-1] == letter)
@@ -143,7 +143,7 @@ def _phases_in(text: bytes, begin: int, stop: int) -> list[int]:
 
 
 def _metadata_around(text: bytes, at: int) -> Metadata | None:
-    """The metadata event whose phase is at a place of the text."""
+    """Return the metadata event whose phase is at a place of the text."""
     begins = [place for place in range(at, -1, -1) if text[place] == _OPEN]
     ends = [place + 1 for place in range(at, len(text)) if text[place] == _CLOSE]
     for begin, end in product(begins[:MOST_BRACES], ends[:MOST_BRACES]):
@@ -222,7 +222,7 @@ class _Blocks(Generic[EventT, ScannedT]):
         return mended
 
     def _open(self, file: BinaryIO, block_bytes: int) -> tuple[bytes, bytes]:
-        """What the file opens with, and the text behind that."""
+        """Return what the file opens with, and the text behind that."""
         held, found = b"", None
         while found is None:
             if len(held) > MOST_EVENT_BYTES:
@@ -234,7 +234,7 @@ class _Blocks(Generic[EventT, ScannedT]):
         return opening, self._behind(held, skipped)
 
     def _longer(self, file: BinaryIO, held: bytes, count: int) -> bytes | None:
-        """The text at hand and so many bytes more; None at the end.
+        """Return the text at hand and so many bytes more; None at the end.
 
         Where compressed content breaks off, what came before is all there is.
         """
@@ -250,7 +250,7 @@ class _Blocks(Generic[EventT, ScannedT]):
         return held[used:]
 
     def _before(self, held: bytes, stop: int, tries: int) -> Piece[EventT] | None:
-        """The whole events before a place, as many as the decoder accepts."""
+        """Return the whole events before a place, as many as the decoder accepts."""
         for _, (end, behind) in zip(range(tries), _cuts(held, stop), strict=False):
             piece = self._decoder.whole_events(memoryview(held)[:end])
             if piece is not None:
@@ -258,7 +258,7 @@ class _Blocks(Generic[EventT, ScannedT]):
         return None
 
     def _fault(self, opening: bytes, held: bytes) -> int | None:
-        """Where no text that follows could make the events valid."""
+        """Return where no text that follows could make the events valid."""
         if not opening:
             return None
         fault = fault_in(opening + held)
@@ -267,7 +267,7 @@ class _Blocks(Generic[EventT, ScannedT]):
         return max(0, fault - len(opening))
 
     def _without_next_document(self, held: bytes, end: int) -> bytes:
-        """The text up to the end of its document; what follows is of another trace and noted."""
+        """Return the text of its document; what follows is of another trace and noted."""
         self._note(NEXT_DOCUMENT, end)
         self._damage.remarks.append(
             f"{self._path.name} holds another trace behind the first, from byte "
@@ -276,7 +276,7 @@ class _Blocks(Generic[EventT, ScannedT]):
         return held[:end]
 
     def _rest(self, opening: bytes, held: bytes) -> Iterator[list[EventT | Other]]:
-        """What is left when all of the file is at hand."""
+        """Return what is left when all of the file is at hand."""
         while True:
             piece = self._decoder.whole_file(opening, held)
             if piece is not None:
@@ -315,7 +315,7 @@ class _Blocks(Generic[EventT, ScannedT]):
             held = self._behind(held, used)
 
     def _before_or_at(self, held: bytes, stop: int) -> Piece[EventT]:
-        """The whole events before a place, or all up to the last brace before it.
+        """Return the whole events before a place, or all up to the last brace before it.
 
         Between two events anything may be missing.
         """
@@ -328,7 +328,7 @@ class _Blocks(Generic[EventT, ScannedT]):
         return self._before(held, stop, MOST_CUTS_OF_DAMAGE) or Piece([], [], 0)
 
     def _opening_within(self, held: bytes) -> tuple[bytes, int]:
-        """What an object opens with that is damaged somewhere, and the bytes before its events."""
+        """Return what a damaged object opens with, and the bytes before its events."""
         if match := _EVENTS_KEY.search(held):
             return _OBJECT, match.end()
         raise self._unreadable(len(held), "it ends before its events")
@@ -355,7 +355,7 @@ class _Blocks(Generic[EventT, ScannedT]):
 
 
 def _opening(held: bytes, path: Path, *, ended: bool) -> tuple[bytes, int] | None:
-    """What the file opens with, and the number of bytes before that; None to read on first."""
+    """Return what the file opens with and the bytes up to its events; None to read on first."""
     mark = len(UTF8_MARK) if held.startswith(UTF8_MARK) else 0
     begin = len(held) - len(held[mark:].lstrip(_WHITE))
     first = held[begin : begin + 1]
@@ -378,7 +378,7 @@ def _opening(held: bytes, path: Path, *, ended: bool) -> tuple[bytes, int] | Non
 
 
 def _object_opening(held: bytes, begin: int, *, ended: bool) -> tuple[bytes, int] | None:
-    """What an object opens with, and the bytes before its events; None to read on first."""
+    """Return what an object opens with, and the bytes before its events; None to read on first."""
     for key, first, _ in leading_values(held, begin + 1, _EVENTS):
         if key == _EVENTS and held[first : first + 1] == b"[":
             return _OBJECT, first + 1
@@ -387,7 +387,7 @@ def _object_opening(held: bytes, begin: int, *, ended: bool) -> tuple[bytes, int
 
 
 def _end_of_document(opening: bytes, held: bytes, fault: int) -> int | None:
-    """Where a document ends that is followed by another one, which the fault is; else None."""
+    """Return where a document ends if the fault is the beginning of another one; else None."""
     end = end_of_value(opening + held[: fault + 1], 0)
     if end is None:
         return None

@@ -78,7 +78,7 @@ _EVENTS = b'"traceEvents"'
 def leading_values(
     text: bytes, begin: int, until: bytes = b""
 ) -> Iterator[tuple[bytes, int, int | None]]:
-    """The values of an object, whose first key stands at or behind a place of the text.
+    """Return the values of an object, whose first key stands at or behind a place of the text.
 
     A value that is no JSON, such as a string with quotes in it, ends where the next key begins;
     keys of an object in it may come as keys of this one.
@@ -118,7 +118,7 @@ def _is_json(text: bytes) -> bool:
 
 
 def end_of_value(text: bytes, begin: int) -> int | None:
-    """Where the value ends that begins at a place, None where the text ends first."""
+    """Return where the value ends that begins at a place, None where the text ends first."""
     if text[begin : begin + 1] not in (b"[", b"{"):
         plain = _PLAIN.match(text, begin)
         return plain.end() if plain else None

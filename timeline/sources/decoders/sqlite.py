@@ -46,14 +46,14 @@ BLOCK_ROWS = 8192
 
 
 def is_compiled() -> bool:
-    """Whether this installation has the compiled module."""
+    """Return whether this installation has the compiled module."""
     return _rows is not None
 
 
 def column_blocks(
     connection: apsw.Connection, query: str, width: int, dtype: npt.DTypeLike
 ) -> _Blocks:
-    """The columns of some rows after the other, all of them as long; until closed, a query is open.
+    """Return blocks of columns of equal length; the query is open until they are closed.
 
     width is the number of columns, dtype int64 or float64.
 
@@ -67,7 +67,7 @@ def column_blocks(
 
 @cache
 def _is_loaded() -> bool:
-    """Whether SQLite has the compiled module too, which tells the module where SQLite is."""
+    """Return whether SQLite has the compiled module too, which tells the module where SQLite is."""
     with closing(apsw.Connection(":memory:")) as connection:
         if _rows is None or not hasattr(connection, "load_extension"):
             return False
@@ -111,7 +111,7 @@ _NUMBERS = itertools.count()
 
 @contextlib.contextmanager
 def remote_pages(path: RemotePath) -> Iterator[str]:
-    """The name of what opens a database as file system of SQLite, in a `with` block.
+    """Return the name of what opens a database as file system of SQLite, in a `with` block.
 
     Raises:
         OSError: a page could not be read, whatever was made of that meanwhile.
@@ -283,7 +283,7 @@ def _count_pages(connection: apsw.Connection) -> None:
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """What fails while a database is read, as an error that names it.
+    """Return what fails while a database is read, as an error that names it.
 
     Raises:
         SourceError: SQLite cannot read it, or a value is not of the kind that was expected.
@@ -355,7 +355,7 @@ class Database:
         return found
 
     def has(self, table: str, *columns: str) -> bool:
-        """Whether a table is there, with all these columns."""
+        """Return whether a table is there, with all these columns."""
         return table in self._columns and all(self.spelled(table, name) for name in columns)
 
     def spelled(self, table: str, column: str) -> str:
@@ -398,19 +398,19 @@ class Database:
             )
 
     def count(self, table: str) -> int:
-        """The number of rows of a table, 0 where it is not there."""
+        """Return the number of rows of a table, 0 where it is not there."""
         with reading(self.path):
             return self._count(table, "") if self.has(table) else 0
 
     def has_rows(self, table: str) -> bool:
-        """Whether a table is there and holds a row that can be read."""
+        """Return whether a table is there and holds a row that can be read."""
         if self.has(table):
             with contextlib.suppress(*_DAMAGES):
                 return bool(list(self._connection.execute(f'SELECT 1 FROM "{table}" LIMIT 1')))
         return False
 
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """The rows of a small query."""
+        """Return the rows of a small query."""
         with reading(self.path):
             return list(self._connection.execute(query, values))
 
@@ -495,13 +495,13 @@ class Database:
     def _read(
         self, table: str, cells: Sequence[str], where: str, dtype: Any
     ) -> list[npt.NDArray[Any]]:
-        """The values of cells in every row that can be read."""
+        """Return the values of cells in every row that can be read."""
         if not cells:
             return []
         return self._around(table, cells, lambda: self._filled(table, cells, where, dtype))
 
     def _around(self, table: str, cells: Sequence[str], query: Callable[[], _Found]) -> _Found:
-        """What a query finds; of a table that is damaged, in the rows that can be read."""
+        """Return what a query finds; of a table that is damaged, in the rows that can be read."""
         try:
             found = query()
         except _DAMAGES as error:
@@ -513,7 +513,7 @@ class Database:
         return found
 
     def is_lost(self, table: str) -> bool:
-        """Whether a table is damaged so that no row of it can be read."""
+        """Return whether a table is damaged so that no row of it can be read."""
         return self._readable.get(table) == (0, 0)
 
     def _filled(
@@ -536,7 +536,7 @@ class Database:
         return [column.build() for column in columns]
 
     def _most_rows(self, table: str) -> int:
-        """A bound of the number of rows: by their numbers, which are found without reading them.
+        """Return a bound of the number of rows, by their ids, which need no row to be read.
 
         Where these lie far apart, as those of a key that the profiler chose, rows are counted.
         """
@@ -562,7 +562,7 @@ class Database:
         return int(count)
 
     def _rows_of(self, table: str) -> str:
-        """A table as SQL; of a damaged one, the rows before and behind the damage.
+        """Return a table as SQL; of a damaged one, the rows before and behind the damage.
 
         They are counted from both ends: a condition on the row would read on to the next one.
         """
@@ -576,7 +576,7 @@ class Database:
         return f"({' UNION ALL '.join(parts)})"
 
     def _rows_around(self, table: str, cells: Sequence[str], found: str) -> tuple[int, int]:
-        """How many rows can be read from either end of a damaged table."""
+        """Return how many rows can be read from either end of a damaged table."""
         picked = ", ".join(["rowid", *cells])
         counts, last = [0, 0], [0, 0]
         for end, order in enumerate(_BOTH_WAYS):
@@ -610,18 +610,18 @@ def _without_underscores(name: str) -> str:
 
 
 def _plain(name: str, declared: str, default: float, kind: str) -> str:
-    """A column as SQL where no value is absent."""
+    """Return a column as SQL where no value is absent."""
     return f'"{name}"' if kind in declared else f'CAST("{name}" AS {kind})'
 
 
 def _cell(name: str, declared: str, default: float, kind: str) -> str:
-    """A column as SQL: numbers stored as text, as older exports do, are read as numbers."""
+    """Return a column as SQL: numbers stored as text, as older exports do, are read as numbers."""
     cell = f'IFNULL("{name}", {_literal(default)})'
     return cell if kind in declared else f"CAST({cell} AS {kind})"
 
 
 def _tolerant(name: str, default: float, kind: str) -> str:
-    """A column as SQL in which some values are no numbers: they count as absent."""
+    """Return a column as SQL in which some values are no numbers: they count as absent."""
     return (
         f"CASE WHEN typeof(\"{name}\") IN ('integer', 'real') THEN CAST(\"{name}\" AS {kind}) "
         f"ELSE {_literal(default)} END"
@@ -629,7 +629,7 @@ def _tolerant(name: str, default: float, kind: str) -> str:
 
 
 def _literal(value: float) -> str:
-    """A number as SQL spells it; SQLite reads a literal out of range as infinite."""
+    """Return a number as SQL spells it; SQLite reads a literal out of range as infinite."""
     return "9e999" if value == float("inf") else str(value)
 
 

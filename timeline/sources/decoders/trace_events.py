@@ -22,7 +22,7 @@ _REAL = re.compile(r"\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*
 
 
 def number(value: Value, default: int) -> int:
-    """An id or amount, or the default where the export has none (absent, N/A, not a number)."""
+    """Return an id or amount; the default if it is absent, N/A or not a number."""
     if isinstance(value, int):
         return value if -(1 << 63) <= value < 1 << 63 else default
     if isinstance(value, str):
@@ -34,12 +34,12 @@ def number(value: Value, default: int) -> int:
 
 
 def is_decimal(spelled: str) -> bool:
-    """Whether a text is a number as exports spell them, with a fraction or an exponent or none."""
+    """Return whether a string is a number as exports write them."""
     return _REAL.fullmatch(spelled) is not None
 
 
 def text(value: Value) -> str:
-    """A name, or the empty string where the export has none."""
+    """Return a name, or the empty string where the export has none."""
     return value if isinstance(value, str) else "" if value is None else str(value)
 
 
@@ -94,15 +94,15 @@ class Flow(msgspec.Struct, gc=False):
 
 
 class FlowStart(Flow, gc=False, tag_field="ph", tag="s"):
-    """Where an arrow begins."""
+    """The start of an arrow."""
 
 
 class FlowStep(Flow, gc=False, tag_field="ph", tag="t"):
-    """Where an arrow passes."""
+    """A step of an arrow."""
 
 
 class FlowFinish(Flow, gc=False, tag_field="ph", tag="f"):
-    """Where an arrow ends."""
+    """The end of an arrow."""
 
 
 class Other(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
@@ -173,11 +173,11 @@ class EventDecoder(Generic[EventT]):
         )
 
     def whole_events(self, text: bytes | memoryview) -> Piece[EventT] | None:
-        """The events of a piece that was cut between two events; None where it was not."""
+        """Return the events of a piece that was cut between two events; None where it was not."""
         return self._decoded(b"".join((b"[", text, b"]")), 1)
 
     def whole_file(self, opening: bytes, text: bytes) -> Piece[EventT] | None:
-        """The events from somewhere in a file to its end; None where it is not valid.
+        """Return the events from somewhere in a file to its end; None where it is not valid.
 
         opening: what the file opens with, empty where the text has it.
         """
@@ -224,7 +224,7 @@ class EventDecoder(Generic[EventT]):
         return Piece(events, faults, len(text))
 
     def _as_far_as_possible(self, text: bytes) -> tuple[EventT | Other | None, str]:
-        """An event, and what is wrong with it if anything is."""
+        """Return an event, and what is wrong with it if anything is."""
         try:
             return self._one(text), ""
         except UnicodeDecodeError:
@@ -248,7 +248,7 @@ class EventDecoder(Generic[EventT]):
 
 
 def _parts_of(text: bytes) -> Sequence[msgspec.Raw]:
-    """The events of a text that is a list, or an object that has one, each as it is spelled.
+    """Return the events of a text that is a list, or an object that has one, each as it is spelled.
 
     Raises:
         msgspec.DecodeError, UnicodeDecodeError, RecursionError: the text is neither.
@@ -257,7 +257,7 @@ def _parts_of(text: bytes) -> Sequence[msgspec.Raw]:
 
 
 def phase_of(text: bytes) -> str:
-    """The phase of an event, empty where it has none.
+    """Return the phase of an event, empty where it has none.
 
     Raises:
         msgspec.DecodeError, UnicodeDecodeError, RecursionError: the text is no event.
@@ -266,7 +266,7 @@ def phase_of(text: bytes) -> str:
 
 
 def _without_args(text: bytes) -> bytes:
-    """An interval without its args; other events are nothing without theirs."""
+    """Return an interval without its args; other events are nothing without theirs."""
     event = _part_event(text)
     if bytes(event.get("ph", b"")) == b'"X"':
         event.pop("args", None)
@@ -284,7 +284,7 @@ def _without_lone_surrogates(text: bytes) -> bytes:
 
 
 def fault_in(text: bytes) -> int | None:
-    """The byte at which text is not valid JSON, whatever follows; None where it only ends early."""
+    """Return the byte at which text is not valid JSON, whatever follows; None if it ends early."""
     text = _without_lone_surrogates(text)
     try:
         _parts_of(text)
@@ -300,7 +300,7 @@ def fault_in(text: bytes) -> int | None:
 
 
 def _too_deep(text: bytes) -> int:
-    """The byte by which text nests too deeply."""
+    """Return the byte by which text nests too deeply."""
     low, high = 0, len(text)
     while low < high:
         middle = (low + high) // 2
@@ -314,7 +314,7 @@ def _too_deep(text: bytes) -> int:
 
 
 def next_event(text: bytes, begin: int) -> int:
-    """Where the next event starts that is whole; the end of the text where there is none."""
+    """Return where the next event starts that is whole; the end of the text where there is none."""
     at = begin
     while match := _STARTS.search(text, at):
         start = match.start()

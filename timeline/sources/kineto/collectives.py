@@ -41,7 +41,7 @@ _MOST_CACHED = 1 << 14
 
 @dataclass(frozen=True)
 class Communication:
-    """What a kernel moves data by.
+    """Library and kind of the communication of a kernel.
 
     library: for people, who name groups by it. op: what it does, as far as the kernel tells.
     """
@@ -91,7 +91,7 @@ _LAUNCHERS = (
 
 @lru_cache(maxsize=_MOST_CACHED)
 def function_path(kernel: str) -> str:
-    """The function of a kernel with its namespaces, without types, templates and parameters.
+    """Return the function of a kernel with its namespaces, without types, templates and parameters.
 
     >>> function_path("void ns::(anonymous namespace)::reduce_1stage<float, 4>(ns::Data*)")
     'ns::reduce_1stage'
@@ -103,7 +103,7 @@ def function_path(kernel: str) -> str:
 
 @lru_cache(maxsize=_MOST_CACHED)
 def communication_of(kernel: str, launcher: str = "") -> Communication | None:
-    """What a kernel communicates, None if it computes.
+    """Return what a kernel communicates, None if it computes.
 
     Its own name tells, or else what launched it.
 
@@ -122,7 +122,7 @@ def communication_of(kernel: str, launcher: str = "") -> Communication | None:
 
 
 def launched_op(launcher: str) -> str:
-    """What an operator or annotation says that it launches; empty where it says nothing.
+    """Return what an operator or annotation says that it launches; empty where it says nothing.
 
     >>> launched_op("nccl:all_to_all"), launched_op("nccl:send 0->1"), launched_op("aten::mm")
     ('all_to_all', 'send', '')
@@ -147,7 +147,7 @@ _UNDEFINED = frozenset({"", "undefined"})
 
 
 class Descriptions(ColumnTable):
-    """What args tell of a collective (record_param_comms of PyTorch), names as codes.
+    """Args of collectives (record_param_comms of PyTorch), names as codes.
 
     group: for people; group_name: what all its ranks call it. ranks: its members as they are
     written; size: how many they are, NO_ID where that is not told.
@@ -165,7 +165,7 @@ class Descriptions(ColumnTable):
 
     @classmethod
     def read(cls, events: EventRows) -> Descriptions:
-        """What the args of some events tell."""
+        """Return what the args of some events tell."""
         strings = events.strings
         sequences = [one if type(one) is int else NO_ID for one in events.objects("sequence")]
         pairs = zip(events.objects("group"), events.objects("communicator"), strict=True)
@@ -188,19 +188,19 @@ class Descriptions(ColumnTable):
         )
 
     def at(self, rows: Int64) -> Descriptions:
-        """What rows say, nothing where the row is NO_ID."""
+        """Return what rows say, nothing where the row is NO_ID."""
         nothing = Descriptions.of(1, {})
         return Descriptions.concat([self, nothing]).take(np.where(rows < 0, len(self), rows))
 
 
 def find_announcing(events: EventRows) -> Bool:
-    """Which events of the host say what collective they launch."""
+    """Return which events of the host say what collective they launch."""
     launch = events.by_name(np.bool_, lambda name: bool(launched_op(name)))
     return tell_of_collectives(events) | launch
 
 
 class Announcements(ThreadIntervals):
-    """What the host says of the collectives that it launches.
+    """Events of the host that announce the collectives it launches.
 
     op: what is launched; described: the row of Descriptions with more, NO_ID for none.
     """
@@ -210,7 +210,7 @@ class Announcements(ThreadIntervals):
 
     @classmethod
     def read(cls, events: EventRows, described: Int64) -> Announcements:
-        """What some events say, given the rows of what their args describe."""
+        """Return what some events say, given the rows of what their args describe."""
         strings = events.strings
         ops = events.by_name(np.int64, lambda name: strings.code(launched_op(name)))
         return cls.of(
@@ -219,7 +219,7 @@ class Announcements(ThreadIntervals):
         )
 
     def around(self, call: Rows, calls: RuntimeCalls) -> tuple[Codes, Int64]:
-        """What is said of what each call launched: the op, and the row of its description.
+        """Return what is said of what each call launched: the op, and the row of its description.
 
         Nothing is said of graphs, whose ops were announced when they were captured.
         """
@@ -237,7 +237,7 @@ class Announcements(ThreadIntervals):
 
 
 def _label(group: Value, description: Value) -> str:
-    """The process group: descriptions repeat ("undefined"), names do not."""
+    """Return the process group: descriptions repeat ("undefined"), names do not."""
     if group is None:
         return ""
     if not isinstance(description, str) or description in _UNDEFINED:
@@ -254,9 +254,7 @@ def _group_name(group: Value, ranks: Any, size: Value) -> str:
 
 
 def find_communicating(tasks: Tasks, strings: StringPool) -> Rows:
-    """Return the tasks that communicate: recorded as collectives, or kernels by their names and
-    those of the operators that launched them.
-    """
+    """Return the tasks that communicate, by category, by kernel or by what launched them."""
     kernels = np.flatnonzero(tasks.compute)
     named = [column[kernels].astype(np.int64) for column in (tasks.name, tasks.op_type)]
     pairs, which = distinct_pairs(*named)
@@ -266,6 +264,10 @@ def find_communicating(tasks: Tasks, strings: StringPool) -> Rows:
     found = have_type(COLLECTIVES, tasks.task_type, strings)
     found[kernels] |= np.array(told, np.bool_)[which]
     return np.flatnonzero(found)
+
+
+_OF_TASKS = ("start_ns", "end_ns", "connection", "launch_ns")
+_TOLD = ("count", "data_type", "sequence")
 
 
 def build_ops(
@@ -304,29 +306,24 @@ def build_ops(
     return CommunicationOps.of(
         len(tasks),
         {
-            "start_ns": tasks.start_ns,
-            "end_ns": tasks.end_ns,
+            **{name: getattr(tasks, name) for name in _OF_TASKS},
+            **{name: getattr(told, name) for name in _TOLD},
             "group": label,
             "group_name": group_name,
             "name": _name_as_others(names, functions, known, strings),
-            "connection": tasks.connection,
-            "launch_ns": tasks.launch_ns,
-            "count": told.count,
-            "data_type": told.data_type,
             "algorithm": strings.codes([_algorithm(kernel) for kernel in kernels]),
-            "sequence": told.sequence,
         },
     )
 
 
 def _op_name(said: str, announced: str, of_kernel: str) -> str:
-    """The first of what is said that tells what the op does."""
+    """Return the first of what is said that tells what the op does."""
     given = [name for name in (said, announced, of_kernel) if name]
     return next((name for name in given if spelled_kind(name)), given[-1])
 
 
 def _name_as_others(names: Codes, functions: Codes, known: Bool, strings: StringPool) -> Codes:
-    """The names, with those of kernels of unknown launch taken from others of their function."""
+    """Return the names; kernels of unknown launch take that of others of their function."""
     found = names.copy()
     for _, its in rows_by_value(functions, distinct(functions[~known])):
         others = distinct(names[its[known[its]]]).tolist()
@@ -377,7 +374,7 @@ def find_members(
     world: int | None,
     strings: StringPool,
 ) -> GroupMembers:
-    """The members of the groups of some collectives, and how many ranks there are.
+    """Return the members of the groups of some collectives, and how many ranks there are.
 
     Args:
         told: what the args of the collectives say; long lists of members are cut short there.
@@ -406,7 +403,7 @@ def _groups(
 
 
 def _listed(text: str) -> tuple[int, ...]:
-    """The members in a list that is written out; none where it is cut short."""
+    """Return the members in a list that is written out; none where it is cut short."""
     try:
         return ranks_in(orjson.loads(text))
     except orjson.JSONDecodeError:

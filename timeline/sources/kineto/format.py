@@ -61,7 +61,7 @@ def _recognise_content(file: CaptureFile) -> list[Capture]:
 
 
 def _kind_of(path: Path) -> JsonKind:
-    """What a file is; one that is named as a trace and is broken is a trace all the same.
+    """Return what a file is; one that is named as a trace and is broken is a trace all the same.
 
     Whoever reads it says what is wrong.
     """

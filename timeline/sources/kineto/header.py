@@ -33,7 +33,7 @@ _RANKS = re.compile(rb'"(rank|world_size)"\s*:\s*(\d{1,9})\b')
 
 @dataclass(frozen=True)
 class KinetoHeader:
-    """What a trace says beside its events.
+    """Facts of a trace beside its events.
 
     `rank` is None where it was not part of a distributed run; `base_ns` is the wall time at which
     its times are zero. world: the number of all ranks, None where it is not told. groups: the
@@ -53,7 +53,7 @@ class KinetoHeader:
 
 
 def place_of(path: Path) -> tuple[int | None, int | None]:
-    """The rank that a trace tells, and the number of all ranks.
+    """Return the rank that a trace tells, and the number of all ranks.
 
     Raises:
         SourceError: the file cannot be read.
@@ -77,7 +77,7 @@ def read_header(path: Path) -> KinetoHeader:
 
 
 def _read_values(path: Path, *keys: bytes) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """What stands beside the events, and the keys of values there that are not valid JSON.
+    """Return what stands beside the events, and the keys of values there that are not valid JSON.
 
     keys: what a capture on demand has behind its events. To look there takes unpacking all of a
     packed trace.
@@ -148,7 +148,7 @@ def may_hold_several(path: Path, *, is_distributed: bool) -> bool:
 
 
 def _head(path: Path) -> dict[bytes, bytes]:
-    """The values before the events, by key; the events themselves are left out.
+    """Return the values before the events, by key; the events themselves are left out.
 
     Raises:
         SourceError: there are no events.
@@ -169,7 +169,7 @@ def _head(path: Path) -> dict[bytes, bytes]:
 
 
 def _decoded(head: Mapping[bytes, bytes]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The values beside the events by key, and the keys of those that are not valid JSON.
+    """Return the values beside the events by key, and the keys of those that are not valid JSON.
 
     Of what the run says of its ranks, what can be found is taken where it is not.
     """
@@ -204,7 +204,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 @dataclass(frozen=True)
 class KinetoName:
-    """What a file name tells: `ranks` are all that it names, `taken` is YYYYmmddHHMMSSmmm."""
+    """Parts of a file name: `ranks` are all that it names, `taken` is YYYYmmddHHMMSSmmm."""
 
     ranks: tuple[int, ...]
     worker: str = ""
@@ -212,12 +212,12 @@ class KinetoName:
 
 
 def is_named_kineto(name: str) -> bool:
-    """Whether a file is named as torch.profiler.tensorboard_trace_handler names its files."""
+    """Return whether a file is named by torch.profiler.tensorboard_trace_handler."""
     return _NAMED.fullmatch(name) is not None
 
 
 def read_name(name: str) -> KinetoName:
-    """What the name of a trace tells.
+    """Return what the name of a trace tells.
 
     The handler's names are the worker, a point and the time in ms or, since 2.1, in ns.
     """
@@ -230,7 +230,7 @@ def read_name(name: str) -> KinetoName:
 
 
 def host_of(worker: str) -> str:
-    """The machine of a worker that is named by the handler, as HOST_PID; empty for other names."""
+    """Return the host of a worker named HOST_PID by the handler; empty for other names."""
     found = _WORKER.fullmatch(worker)
     return found[1] if found else ""
 

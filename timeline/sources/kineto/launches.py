@@ -30,7 +30,7 @@ _NEVER_LAUNCHING = frozenset(
 
 
 def are_operators(events: EventRows) -> Bool:
-    """Which events of the host are calls of operators, and no frames or annotations."""
+    """Return which events of the host are calls of operators, and no frames or annotations."""
     return events.by_category(
         np.bool_,
         lambda category: bool({category, category.lower()} & _OPERATOR_CATEGORIES),
@@ -45,7 +45,7 @@ class Operators(ThreadIntervals):
 
     @classmethod
     def among(cls, events: EventRows, host: HostEvents) -> Operators:
-        """The operators among events of the host, given as rows too."""
+        """Return the operators among events of the host, given as rows too."""
         never = events.by_name(np.bool_, _NEVER_LAUNCHING.__contains__)
         rows = np.flatnonzero(are_operators(events) & ~never)
         return cls(
@@ -58,7 +58,7 @@ class Operators(ThreadIntervals):
         )
 
     def launching(self, external: Int64, call: Rows, calls: RuntimeCalls) -> Codes:
-        """The name of the operator that launched each task, by its id or by the time of the call.
+        """Return the name of the operator that launched each task, by id or by time of the call.
 
         What a graph launches belongs to no operator: those that ran when it was captured are not
         in the trace.
@@ -80,7 +80,7 @@ class Operators(ThreadIntervals):
         return found
 
     def _numbered(self, external: Int64) -> Rows:
-        """The operator of each id, -1 for none; of several with one id the first."""
+        """Return the operator of each id, -1 for none; of several with one id the first."""
         found = np.full(len(external), -1, np.intp)
         if not len(self) or not (external != NO_ID).any():
             return found
@@ -114,7 +114,7 @@ class Numbered(ColumnTable):
 
 
 def innermost_open_at(intervals: ThreadIntervals, calls: RuntimeCalls) -> Rows:
-    """The innermost interval that is open on the thread of each call, -1 for none.
+    """Return the innermost interval that is open on the thread of each call, -1 for none.
 
     It is looked for in the middle of the call, because the clocks of both differ by
     microseconds, to which some versions round as well.
@@ -179,7 +179,7 @@ class ArrowEnds(ColumnTable):
 
 
 class TaskOrigins(ColumnTable):
-    """What the event of each task says of where it came from, NO_ID for nothing.
+    """Origins of tasks by their events, NO_ID if unknown.
 
     process and thread: its lane in the file. external: its External id. described: the row of what
     its args say of a collective.
@@ -243,7 +243,7 @@ def find_launches(
 
 
 def _with_arrows(calls: RuntimeCalls, ends: ArrowEnds) -> RuntimeCalls:
-    """Number calls without a correlation by the arrow that ends at them."""
+    """Give calls without a correlation the number of the arrow that ends at them."""
     connection = calls.connection.copy()
     for some in (np.ones(len(calls), np.bool_), calls.launches):
         rows = np.flatnonzero((connection == NO_ID) & some)
@@ -279,7 +279,7 @@ def _arrow_at(ends: ArrowEnds, process: Int64, thread: Int64, start_ns: Int64) -
 
 
 def _with_external(calls: RuntimeCalls, external: Int64, copy: Bool) -> tuple[RuntimeCalls, Int64]:
-    """Number tasks as the one call that has their External id and launches what they are.
+    """Give tasks the number of the one call that has their External id and launches their kind.
 
     Returns:
         The calls, of which those with such a task have a number, and the number of each task.

@@ -37,7 +37,7 @@ _LEAST_STEP = 1_000
 
 @dataclass
 class _Process:
-    """What the events of a process tell.
+    """A process of a trace, by its events.
 
     place: its number in order of appearance. ranks: those among the args of its events. spans:
     whether it has any interval; launches: whether one is a call of the runtime. kernels: how many
@@ -143,7 +143,7 @@ def _ranks_of(keys: Sequence[Any]) -> dict[Any, int]:
 
 
 def _key_by_arg(process: _Process) -> int | None:
-    """The rank that all events of a process have among their args."""
+    """Return the rank that all events of a process have among their args."""
     return _as_rank(next(iter(process.ranks))) if len(process.ranks) == 1 else None
 
 
@@ -160,7 +160,7 @@ def _key_by_name(process: _Process) -> int | None:
 
 
 def _key_by_offset(step: int) -> _KeyOf:
-    """The rank by which pids were moved, if they were."""
+    """Return the rank by which pids were moved, if they were."""
     return lambda one: _as_rank(one.pid // step) if step and isinstance(one.pid, int) else None
 
 

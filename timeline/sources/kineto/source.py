@@ -236,7 +236,7 @@ class _Reader:
         self._add_arrows(events, np.flatnonzero(np.isin(phase, list(ARROWS))))
 
     def _phase_if_read(self, events: EventColumns) -> Bytes:
-        """The phase of each event, 0 for those of processes that are not read."""
+        """Return the phase of each event, 0 for those of processes that are not read."""
         events.values.pids = self._pids
         if self._pids is None:
             return events.phase
@@ -370,7 +370,7 @@ class _Reader:
             self._host[KinetoTable.HOST].add(unknown.take(~on_device))
 
     def _host_table(self, calls: RuntimeCalls) -> tuple[HostEvents, int]:
-        """What ran on the host, calls of the runtime first, and the number of these."""
+        """Return what ran on the host, calls of the runtime first, and the number of these."""
         runtime_rows = self._host[KinetoTable.RUNTIME].rows
         host = _joined(self._host)
         if self._has_host and (host.connection[calls.row] != calls.connection).any():
@@ -382,7 +382,7 @@ class _Reader:
     def _communication(
         self, tasks: Tasks, own: Int64, calls: RuntimeCalls, task_call: Rows
     ) -> tuple[Tasks, CommunicationOps, Descriptions]:
-        """The tasks, of which those that communicate do not compute, their ops, and their args.
+        """Return the tasks, those that communicate marked as not computing, their ops and args.
 
         own: (n,) the row of what each task itself tells of its collective.
         """
@@ -443,7 +443,7 @@ def _joined(builders: Mapping[KinetoTable, TableBuilder[_Table]]) -> _Table:
 
 
 def _lanes_of(host: HostEvents) -> dict[LaneKey, LaneRows]:
-    """The rows of each thread of the host."""
+    """Return the rows of each thread of the host."""
     pairs, which = distinct_pairs(host.process, host.thread)
     keys: list[LaneKey] = list(zip(*pairs.T.tolist(), strict=True))
     return {
@@ -453,7 +453,7 @@ def _lanes_of(host: HostEvents) -> dict[LaneKey, LaneRows]:
 
 
 def _several_devices(tasks: Tasks, calls: RuntimeCalls, rank: int) -> tuple[str, ...]:
-    """A remark where several devices or processes are taken for one rank."""
+    """Return a remark where several devices or processes are taken for one rank."""
     devices = distinct(tasks.device[tasks.device != NO_ID]).tolist()
     processes = len(distinct(calls.process))
     if len(devices) < 2 and processes < 2:
@@ -468,7 +468,7 @@ def _several_devices(tasks: Tasks, calls: RuntimeCalls, rank: int) -> tuple[str,
 
 
 def _unknown_categories(tasks: Tasks, strings: StringPool, rank: int) -> tuple[str, ...]:
-    """A remark on what ran on the device and is of a category that nothing is known of."""
+    """Return a remark on what ran on the device and is of a category that nothing is known of."""
     unknown = [
         f"{np.count_nonzero(tasks.task_type == code)} of {strings[code]}"
         for code in distinct(tasks.task_type).tolist()

@@ -214,12 +214,12 @@ SHAPED: EventFormat[ShapedEvent] = EventFormat(ShapedEvent, (ShapedArgs, MemoryA
 
 
 def format_for(wanted: ReadRequest) -> EventFormat[Any]:
-    """The format that decodes what is wanted: shapes are many texts, which few ask for."""
+    """Return the format that decodes what is wanted: shapes are many texts, which few ask for."""
     return SHAPED if wanted.shapes else KINETO
 
 
 def tables_of(events: EventRows) -> Int64:
-    """The `KinetoTable` of each interval, (n,).
+    """Return the `KinetoTable` of each interval, (n,).
 
     What names a stream ran on a device, whatever its category; a collective that names none is the
     call of a library where its process is one of the host, as those of oneCCL are. Calls without
@@ -257,7 +257,7 @@ def _table_of_category(category: str) -> int:
 
 
 def tell_of_collectives(events: EventRows) -> Bool:
-    """Which events have args that tell of a collective."""
+    """Return which events have args that tell of a collective."""
     told = events.are_given("collective") | events.are_given("group")
     return told | events.are_given("communicator")
 
@@ -279,12 +279,12 @@ _LAYERS = {
 
 
 def device_ids(events: EventRows) -> Int64:
-    """The device of each event; where it names none, its pid, which is the number of a device."""
+    """Return the device of each event; its pid, which is the device's number, if it names none."""
     return events.ids(events.processes(NO_ID), "device", "device_inside", "device_id")
 
 
 def device_table(events: EventRows, table: KinetoTable, *, every_arg: bool) -> Tasks:
-    """What ran on devices.
+    """Return what ran on devices.
 
     Only kernels compute; copies, fills and waits do not. Which kernels communicate instead is
     known when all that launched them is.
@@ -359,17 +359,17 @@ def correlations(ids: Int64) -> Int64:
 
 
 def correlation_ids(events: EventRows) -> Int64:
-    """The correlation id of each event, NO_ID for none."""
+    """Return the correlation id of each event, NO_ID for none."""
     return correlations(events.ids(NO_ID, "correlation", "correlation_id"))
 
 
 def external_ids(events: EventRows) -> Int64:
-    """The External id of each event, which numbers an operator or a call, NO_ID for none."""
+    """Return the External id of each event, which numbers an operator or a call, NO_ID for none."""
     return correlations(events.ids(NO_ID, "external", "external_small"))
 
 
 def host_table(events: EventRows, table: KinetoTable, wanted: ReadRequest) -> HostEvents:
-    """What ran on the host, of one table: calls of the runtime, or all else by category."""
+    """Return what ran on the host, of one table: calls of the runtime, or all else by category."""
     count, strings = len(events), events.strings
     is_runtime = table is KinetoTable.RUNTIME
     layers = (
@@ -394,7 +394,7 @@ def host_table(events: EventRows, table: KinetoTable, wanted: ReadRequest) -> Ho
 
 
 def _shapes(events: EventRows) -> Codes:
-    """The shapes of inputs, spelled as for device tasks: `32,3;10`."""
+    """Return the shapes of inputs, spelled as for device tasks: `32,3;10`."""
     rows, dims = events.given("input_dims")
     found = np.full(len(events), NO_NAME, np.int32)
     spelled = dims.of_others(lambda one: events.strings.code(_spelled_shapes(one)), NO_NAME)
@@ -403,7 +403,7 @@ def _shapes(events: EventRows) -> Codes:
 
 
 def _spelled_shapes(dims: object) -> str:
-    """Lists of tensors are in brackets.
+    """Return shapes as text, lists of tensors in brackets.
 
     >>> _spelled_shapes([[32, 3], [], [[4], [5, 6]]])
     '32,3;;[4;5,6]'
@@ -422,12 +422,12 @@ def _spelled_shape(shape: object) -> str:
 
 
 def _layer(category: str) -> str:
-    """The layer of a category of the host; one that is not known is a layer of its own."""
+    """Return the layer of a category of the host; one that is not known is a layer of its own."""
     return _LAYERS.get(category) or _LAYERS.get(category.lower()) or category or PYTHON
 
 
 def memory_counters(events: EventRows) -> Iterator[CounterEvents]:
-    """What memory events say of each device as samples; those say nothing that lack a total."""
+    """Return samples of each device from memory events; those without a total are left out."""
     allocated_at, allocated = _numbers(events, "allocated")
     reserved_at, reserved = _numbers(events, "reserved")
     # With one of them alone, the counter would be named like the device.
@@ -455,14 +455,14 @@ def memory_counters(events: EventRows) -> Iterator[CounterEvents]:
 
 
 def most_reserved(events: EventRows) -> int:
-    """The most memory that memory events say was reserved on a device, NO_ID without any."""
+    """Return the most memory that memory events say was reserved on a device, NO_ID without any."""
     on_device = events.at(np.flatnonzero(events.ids(NO_ID, "memory_device") >= 0))
     _, values = on_device.given("reserved")
     return int(values.ids(NO_ID).max(initial=NO_ID))
 
 
 class MemoryChanges(ColumnTable):
-    """What events of memory say of a device: it was allocated there, or given back."""
+    """Memory that was allocated on a device, or given back."""
 
     time_ns: Int64 = column(np.int64)
     device: Int64 = column(np.int64)
@@ -507,7 +507,7 @@ class MemoryChanges(ColumnTable):
 
 
 def _numbers(events: EventRows, arg: str) -> tuple[Rows, ArgValues]:
-    """Where an arg is a number, and its values there."""
+    """Return where an arg is a number, and its values there."""
     rows, values = events.given(arg)
     numbers, _ = values.reals()
     return rows[numbers], values[numbers]
@@ -561,18 +561,18 @@ class RuntimeCalls(ThreadIntervals):
         )
 
     def in_order(self) -> RuntimeCalls:
-        """These calls by correlation, then start, as the other methods need them."""
+        """Return the calls by correlation, then start, as the other methods need them."""
         return self.take(np.lexsort((self.start_ns, self.connection)))
 
     def launching(self, connection: Int64) -> Rows:
-        """The latest call of each correlation: of a call inside another, the inner one."""
+        """Return the latest call of each correlation: of a call inside another, the inner one."""
         at = np.searchsorted(self.connection, connection, side="right") - 1
         found = (at >= 0) & (connection != NO_ID)
         found[found] = self.connection[at[found]] == connection[found]
         return np.where(found, at, NOT_LAUNCHED)
 
     def moments_ns(self, call: Rows) -> Int64:
-        """When each call began, NO_TIME where there is none."""
+        """Return when each call began, NO_TIME where there is none."""
         if not len(self):
             return constant(NO_TIME, len(call), np.int64)
         return np.where(call != NOT_LAUNCHED, self.start_ns[call], NO_TIME)

@@ -133,7 +133,7 @@ def _read_launched(
 
 
 def _op_rows(table: LooseTable, ops: LooseTable) -> Rows:
-    """The op that launched each task: by op_id, or by the time of its launch on its thread."""
+    """Return the op that launched each task, by op_id or by time of launch on its thread."""
     if table.has("op_id"):
         lookup = Lookup(ops.integers({"connection_id": NO_ID}), "connection_id")
         return lookup.find(table.integers({"op_id": NO_ID})["op_id"])
@@ -153,19 +153,11 @@ def _op_rows(table: LooseTable, ops: LooseTable) -> Rows:
 
 
 def _details(table: LooseTable, strings: StringPool) -> dict[str, Any]:
-    """What a table says of its transfers, apart from their time and op."""
+    """Return what a table says of its transfers, apart from their time and op."""
     raw = table.integers(
-        {
-            "is_master": 1,
-            "plane_id": NO_ID,
-            "stream_id": NO_ID,
-            "task_id": NO_ID,
-            "context_id": NO_CONTEXT,
-            "model_id": NO_GRAPH,
-            "local_rank": NO_ID,
-            "remote_rank": NO_ID,
-            "size": NO_ID,
-        }
+        {"is_master": 1, "context_id": NO_CONTEXT, "model_id": NO_GRAPH}
+        | dict.fromkeys(("plane_id", "stream_id", "task_id", "local_rank", "remote_rank"), NO_ID)
+        | {"size": NO_ID}
     )
     texts = table.texts(
         ("group_name", "notify_id", "transport_type", "link_type", "data_type"), strings
@@ -251,19 +243,7 @@ def read_communication(
     labels = label_groups(np.concatenate([op_group, plane_group]), strings)
     return Communication(
         CommunicationOps.of(
-            len(ops),
-            {
-                "start_ns": ops.start_ns,
-                "end_ns": ops.end_ns,
-                "group": labels[: len(ops)],
-                "group_name": op_group,
-                "name": ops.name,
-                "graph": ops.graph,
-                "connection": ops.connection,
-                "count": ops.count,
-                "data_type": ops.data_type,
-                "algorithm": ops.algorithm,
-            },
+            len(ops), ops.columns() | {"group": labels[: len(ops)], "group_name": op_group}
         ),
         _planes(transfers, labels[len(ops) :], every_arg=every_arg),
         transfers.connection,
@@ -273,24 +253,16 @@ def read_communication(
 
 
 def _sizes(group: Codes, ranks: Int64) -> GroupMembers:
-    """How many members groups have, by their ops."""
+    """Return how many members groups have, by their ops."""
     first = group_by(len(group), [group, ranks]).first
     return GroupMembers.of(len(first), {"group": group[first], "size": ranks[first]})
 
 
 def _read_ops(table: LooseTable, strings: StringPool, source: int | None = None) -> _Ops:
-    """The ops that a table lists; older versions give no times, or a start and a duration."""
+    """Return the ops of a table; older versions have no times, or a start and a duration."""
     raw = table.integers(
-        {
-            "start": NO_TIME,
-            "end": NO_TIME,
-            "connection_id": NO_ID,
-            "iter_id": NO_ID,
-            "model_id": NO_GRAPH,
-            "count": NO_ID,
-            "rank_size": NO_ID,
-            "source": NO_ID,
-        }
+        {"start": NO_TIME, "end": NO_TIME, "model_id": NO_GRAPH}
+        | dict.fromkeys(("connection_id", "iter_id", "count", "rank_size", "source"), NO_ID)
     )
     texts = table.texts(("op_name", "group_name", "data_type", "alg_type"), strings)
     start_ns, end_ns = raw["start"], raw["end"]
@@ -359,14 +331,11 @@ def _ops_of_transfers(transfers: Transfers, given: _Ops, listed: _Ops) -> _Ops:
     row = np.where(ops.connection == NO_ID, -1, known.find(ops.connection))
     return _Ops.of(
         len(ops),
-        {
+        ops.columns()
+        | {
             "start_ns": start_ns,
             "end_ns": end_ns,
             "name": ops.op,
-            "group": ops.group,
-            "connection": ops.connection,
-            "turn": ops.turn,
-            "graph": ops.graph,
             "count": known.of("count", row, NO_ID),
             "data_type": known.of("data_type", row, NO_NAME),
             "algorithm": known.of("algorithm", row, NO_NAME),
@@ -388,30 +357,13 @@ def _with_task_types(transfers: Transfers, tasks: Tasks) -> Transfers:
     return replace(transfers, name=name)
 
 
+_PLANE_ARGS = ("op", "stream", "task", "context", "notify", "transport", "data_type")
+
+
 def _planes(transfers: Transfers, labels: Codes, *, every_arg: bool) -> PlaneTasks:
-    columns = {
-        "start_ns": transfers.start_ns,
-        "end_ns": transfers.end_ns,
-        "group": labels,
-        "plane": transfers.plane,
-        "name": transfers.name,
-        "graph": transfers.graph,
-        "source_rank": transfers.source_rank,
-        "target_rank": transfers.target_rank,
-        "size_bytes": transfers.size_bytes,
-        "link": transfers.link,
-        "bandwidth": transfers.bandwidth,
-    }
-    if every_arg:
-        columns |= {
-            "op": transfers.op,
-            "stream": transfers.stream,
-            "task": transfers.task,
-            "context": transfers.context,
-            "notify": transfers.notify,
-            "transport": transfers.transport,
-            "data_type": transfers.data_type,
-        }
+    columns = transfers.columns() | {"group": labels}
+    for name in () if every_arg else _PLANE_ARGS:
+        del columns[name]
     return PlaneTasks.of(len(transfers), columns)
 
 
@@ -423,7 +375,7 @@ class _GroupNames:
         self._by_hash: dict[int, int] | None = None
 
     def resolve(self, codes: Codes) -> Codes:
-        """The names themselves; a hash that nothing explains stays as it is."""
+        """Return the names themselves; a hash that nothing explains stays as it is."""
 
         def resolved(some: Codes) -> Codes:
             meant = (

@@ -47,7 +47,7 @@ class LooseTable:
         self.unreadable: dict[str, int] = {}
 
     def has(self, *columns: str) -> bool:
-        """Whether the table is there, with all these columns."""
+        """Return whether the table is there, with all these columns."""
         return self._database is not None and self._database.has(self.name, *columns)
 
     def __len__(self) -> int:
@@ -61,7 +61,7 @@ class LooseTable:
         return self._whole(columns, "ROUND")
 
     def intervals(self, start: str, length: str) -> tuple[Int64, Int64]:
-        """The interval of each row, NO_TIME at both ends that are not given.
+        """Return the interval of each row, NO_TIME at both ends that are not given.
 
         Both ends are cut down to whole numbers, as msprof does when it writes a database of them.
         """
@@ -135,7 +135,7 @@ class _CodesByCell(dict[bytes, int]):
 
 
 def _integer_cell(name: str, default: int, rounding: str) -> str:
-    """A column as SQL that gives an integer for every cell; most hold one, so that comes first.
+    """Return a column as SQL that yields an integer for every cell; most hold one.
 
     rounding: the SQL function that makes a real whole; without one it is cut down.
     """
@@ -153,7 +153,7 @@ def _integer_cell(name: str, default: int, rounding: str) -> str:
 
 
 def _fraction_cell(name: str) -> str:
-    """What a whole number leaves of a column, as SQL."""
+    """Return what a whole number leaves of a column, as SQL."""
     column = f'"{name}"'
     return (
         f"CASE WHEN TYPEOF({column}) = 'real' AND ABS({column}) < {LARGEST_REAL} "
@@ -162,7 +162,7 @@ def _fraction_cell(name: str) -> str:
 
 
 def _real_cell(name: str) -> str:
-    """A column as SQL that gives a real for every cell, infinite where it holds no number."""
+    """Return a column as SQL that yields a real for every cell, infinite if not a number."""
     column = f'"{name}"'
     text = f"TRIM({column})"
     return (
@@ -181,7 +181,7 @@ class ParsedDatabases:
         self._tables: list[tuple[Path, LooseTable]] = []
 
     def device_table(self, file: str, *names: str) -> LooseTable:
-        """The first of the tables that is there: versions name some of them differently.
+        """Return the first of the tables that is there: versions name some of them differently.
 
         Raises:
             SourceError: the file is no SQLite database.
@@ -191,7 +191,7 @@ class ParsedDatabases:
     def host_table(
         self, file: str, *names: str, where: Mapping[str, int] | None = None
     ) -> LooseTable:
-        """The first of the host's tables that is there, only rows that hold these numbers.
+        """Return the first of the host's tables that is there, only rows that hold these numbers.
 
         Raises:
             SourceError: the file is no SQLite database.
@@ -212,7 +212,7 @@ class ParsedDatabases:
         return table
 
     def omissions(self, rank: int) -> Iterator[Omission]:
-        """What of the tables read so far was damaged, or no number where one belongs."""
+        """Return what of the tables read so far was damaged, or no number where one belongs."""
         for database in self._opened.values():
             if database is not None:
                 yield from database.damage.omissions(rank)

@@ -98,16 +98,10 @@ def read_steps(databases: ParsedDatabases, clock: DeviceClocks) -> ParsedSteps:
 
 
 def _marked_steps(table: LooseTable, clock: DeviceClocks) -> Steps:
-    """A step starts at iteration_end less iteration_time."""
+    """Return a step starts at iteration_end less iteration_time."""
     raw = table.integers(
-        {
-            "model_id": NO_GRAPH,
-            "iteration_id": NO_ID,
-            "FP_start": NO_MARK,
-            "BP_end": NO_MARK,
-            "iteration_end": NO_ID,
-            "iteration_time": NO_ID,
-        }
+        {"model_id": NO_GRAPH, "FP_start": NO_MARK, "BP_end": NO_MARK}
+        | dict.fromkeys(("iteration_id", "iteration_end", "iteration_time"), NO_ID)
     )
     length = raw["iteration_time"]
     start = np.where(length >= 0, raw["iteration_end"] - length, NO_ID)
@@ -125,7 +119,7 @@ def _marked_steps(table: LooseTable, clock: DeviceClocks) -> Steps:
 
 
 def _bare_steps(table: LooseTable, clock: DeviceClocks) -> Steps:
-    """Steps without marks of forward and backward."""
+    """Return steps without marks of forward and backward."""
     raw = table.integers(
         {"model_id": NO_GRAPH, "index_id": NO_ID, "step_start": NO_ID, "step_end": NO_ID}
     )
@@ -337,7 +331,7 @@ class _Reader:
         return read_calls(self.databases, self.clock, self.strings, whole=self._with_host)
 
     def _host(self, calls: HostEvents) -> HostEvents:
-        """Calls and marks, where a layer shows them."""
+        """Return calls and marks, where a layer shows them."""
         if not self._with_host:
             return HostEvents.empty()
         marks = self._attempt(
@@ -355,7 +349,7 @@ class _Reader:
         )
 
     def _attempt(self, read: Callable[[], _Part], otherwise: _Part) -> _Part:
-        """What a part of the databases gives; a database that is broken costs its part alone."""
+        """Read a part of the databases; a broken database costs its part alone."""
         try:
             return read()
         except SourceError as error:
@@ -372,7 +366,7 @@ class _Reader:
 
 
 def _launch_times(connection: Int64, launches: Lookup) -> Int64:
-    """When the host call of each connection began."""
+    """Return when the host call of each connection began."""
     row = np.where(connection == NO_ID, -1, launches.find(connection))
     return launches.of("start_ns", row, NO_TIME)
 

@@ -65,14 +65,8 @@ def read_device_tasks(table: LooseTable, device: int, strings: StringPool) -> De
     which lie behind its times, then hold zeros too, and its times are not believed.
     """
     raw = table.integers(
-        {
-            "stream_id": NO_ID,
-            "task_id": NO_ID,
-            "batch_id": NO_ID,
-            "context_id": NO_CONTEXT,
-            "model_id": NO_GRAPH,
-            "connection_id": NO_ID,
-        }
+        dict.fromkeys(_IDS, NO_ID)
+        | {"context_id": NO_CONTEXT, "model_id": NO_GRAPH, "connection_id": NO_ID}
     )
     types = table.texts(("host_task_type", "device_task_type"), strings)
     overwritten = strings.codes_where("\0" in text for text in strings)
@@ -121,7 +115,7 @@ def _device_types(codes: Codes, strings: StringPool) -> Codes:
 
 
 def _kinds(host: Codes, device: Codes, strings: StringPool) -> Codes:
-    """What a task is called: by the host, or by the device where the host does not know it."""
+    """Return the type of a task as the host has it, else as the device has it."""
     vague = [
         code for name in ("FFTS_PLUS", "UNKNOWN", "") if (code := strings.find(name)) is not None
     ]
@@ -136,7 +130,7 @@ def build_task_keys(tasks: Tasks, ids: dict[str, Int64], table: LooseTable) -> t
 
 
 def read_task_ids(table: LooseTable) -> dict[str, Int64]:
-    """The ids of the tasks that the rows of a table name."""
+    """Return the ids of the tasks that the rows of a table name."""
     return table.integers(dict.fromkeys(_IDS, NO_ID) | {"context_id": NO_CONTEXT})
 
 
@@ -208,7 +202,7 @@ class _Operators:
 
     @cached_property
     def computes(self) -> Bool:
-        """Which are neither communication nor kernels that drive it."""
+        """Mask of operators that are neither communication nor kernels that drive it."""
         of_communication = have_type(_COMMUNICATION_KINDS, self.texts["task_type"], self._strings)
         return ~(of_communication | drive_communication(self.texts["op_name"], self._strings))
 
@@ -288,7 +282,7 @@ def read_calls(
 
 
 def _call_names(texts: dict[str, Codes], strings: StringPool) -> Codes:
-    """What msprof itself calls a call: by its id, its item or its type, depending on the level."""
+    """Return the name msprof gives a call: its id, item or type, depending on the level."""
     name = texts["struct_type"]
     for levels, column in ((_NAMED_BY_ID, "id"), (_NAMED_BY_ITEM, "item_id")):
         codes = [code for level in levels if (code := strings.find(level)) is not None]

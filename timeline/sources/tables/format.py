@@ -47,7 +47,7 @@ def _recognise(folder: Folder) -> list[Capture]:
 
 
 def _of_session(folder: Folder) -> list[Capture]:
-    """The tables of all devices, where none has anything better; else those of each device."""
+    """Return the tables of all devices if none has anything better, else of each device."""
     output = folder.path / MINDSTUDIO_OUTPUT
     if folder.free == folder.devices and has_file_named(output, OPERATOR_TABLE):
         return folder.captures_of(TABLES, output)
@@ -60,7 +60,7 @@ def _of_session(folder: Folder) -> list[Capture]:
 
 
 def _recognise_file(file: CaptureFile) -> list[Capture]:
-    """The tables of its directory, whatever else lies beside them."""
+    """Return the tables of its directory, whatever else lies beside them."""
     if not OPERATOR_TABLE.fullmatch(file.name):
         return []
     content = file.path.parent

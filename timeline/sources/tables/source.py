@@ -95,7 +95,7 @@ class KernelTableSource:
         return self._tables("kernel_details") or self._tables("op_summary")
 
     def _tables(self, kind: str) -> list[NumberedFile]:
-        """The newest tables of a kind, without those of other devices."""
+        """Return the newest tables of a kind, without those of other devices."""
         found = []
         for path in _newest(self.output, kind):
             match = _OF_ITERATION.fullmatch(without_gz(path.name))
@@ -143,7 +143,7 @@ class KernelTableSource:
             return {}
 
     def _marked_steps(self, reading: _Reading) -> tuple[Steps, StepParts]:
-        """The steps that msprof's step trace marks; tables of each iteration may repeat them."""
+        """Return the steps of msprof's step trace; tables of each iteration may repeat them."""
         device = self.identity.device if self.several_devices else None
         found = []
         for path in self._step_tables():
@@ -156,7 +156,7 @@ class KernelTableSource:
         )
 
     def _absent_steps(self, records: Records) -> list[str]:
-        """A remark on steps that step_trace_time.csv has and no row belongs to.
+        """Return a remark on steps that step_trace_time.csv has and no row belongs to.
 
         That table has lengths and no times, so it tells nothing else that rows do not.
         """
@@ -178,7 +178,7 @@ class KernelTableSource:
 
 @dataclass
 class _Reading:
-    """What is found while the tables of one capture are read."""
+    """One reading of the tables of a capture."""
 
     identity: Identity
     several_devices: bool
@@ -188,7 +188,7 @@ class _Reading:
     warnings: list[str] = field(default_factory=list)
 
     def rows(self, files: Sequence[NumberedFile]) -> KernelTable:
-        """The rows of all files that are of this device."""
+        """Return the rows of all files that are of this device."""
         columns = {**DESCRIPTION, **EXECUTION}
         if Layer.HARDWARE in self.wanted.layers:
             columns |= {**SHAPES, **(ARGS if self.wanted.every_arg else {})}
@@ -213,7 +213,7 @@ class _Reading:
     def records(
         self, kernels: KernelTable, others: KernelTable, groups: Mapping[str, str]
     ) -> Records:
-        """The tasks of both tables, each once, and the ops."""
+        """Return the tasks of both tables, each once, and the ops."""
         tells_copies = len(others) > 0
         if len(kernels):
             again, whole = find_repeats(others, kernels)
@@ -246,7 +246,7 @@ class _Reading:
 
 
 def _newest(output: Path, kind: str) -> tuple[Path, ...]:
-    """The newest tables of a kind; a framework writes one without a time in its name."""
+    """Return the newest tables of a kind; a framework writes one without a time in its name."""
     plain = find_file(output, f"{kind}.csv")
     return find_newest_export(output, kind, "csv") or ((plain,) if plain else ())
 
@@ -262,28 +262,16 @@ _LAUNCHED_NAME = re.compile(r"(?:.*::.*/|.*/(?=hcom_))([^/]+)")
 
 
 def build_tasks(rows: KernelTable, compute: Bool, strings: StringPool) -> Tasks:
-    """The device tasks among rows, ordered by start."""
+    """Return the device tasks among rows, ordered by start."""
     order = np.argsort(rows.start_ns, kind="stable")
     order = order[~rows.is_op[order]]
     tasks = rows.take(order)
     return Tasks.of(
         len(tasks),
-        {
-            "start_ns": tasks.start_ns,
-            "end_ns": tasks.end_ns,
-            "device": tasks.device,
-            "stream": tasks.stream,
-            "task": tasks.task,
-            "context": tasks.context,
-            "graph": tasks.graph,
-            "iteration": tasks.iteration,
+        tasks.columns()
+        | {
             "name": np.where(tasks.name == NO_NAME, tasks.core, tasks.name),
             "task_type": tasks.core,
-            "op_type": tasks.op_type,
-            "input_shapes": tasks.input_shapes,
-            "output_shapes": tasks.output_shapes,
-            "input_types": tasks.input_types,
-            "blocks": tasks.blocks,
             "compute": compute[order],
             "copy": have_type(COPY_TYPES, tasks.core, strings),
         },
@@ -291,7 +279,7 @@ def build_tasks(rows: KernelTable, compute: Bool, strings: StringPool) -> Tasks:
 
 
 def find_repeats(rows: KernelTable, kernels: KernelTable) -> tuple[Bool, Bool]:
-    """Whether each row is one of the kernels, and whether it is the whole of one.
+    """Return whether each row is one of the kernels, and whether it is the whole of one.
 
     Both name stream and task, but the kernel may go by another name; tables of level 0 name
     neither, and then both edges must agree. The whole of a kernel that runs as a sub-task of
@@ -323,7 +311,7 @@ def find_repeats(rows: KernelTable, kernels: KernelTable) -> tuple[Bool, Bool]:
 def build_ops(
     rows: KernelTable, strings: StringPool, groups: Mapping[str, str]
 ) -> CommunicationOps:
-    """The communication ops among rows, ordered by start.
+    """Return the communication ops among rows, ordered by start.
 
     Groups are numbered in order of their first op, as exports and databases do.
 
@@ -334,18 +322,7 @@ def build_ops(
     ops = ops.take(np.argsort(ops.start_ns, kind="stable"))
     ops = replace(ops, name=strings.translate(ops.name, strings, _name_of_op))
     label, called = _groups(ops.name, strings, groups)
-    return CommunicationOps.of(
-        len(ops),
-        {
-            "start_ns": ops.start_ns,
-            "end_ns": ops.end_ns,
-            "group": label,
-            "group_name": called,
-            "name": ops.name,
-            "graph": ops.graph,
-            "iteration": ops.iteration,
-        },
-    )
+    return CommunicationOps.of(len(ops), ops.columns() | {"group": label, "group_name": called})
 
 
 def _name_of_op(name: str) -> str:
@@ -354,7 +331,7 @@ def _name_of_op(name: str) -> str:
 
 
 def _groups(names: Codes, strings: StringPool, groups: Mapping[str, str]) -> tuple[Codes, Codes]:
-    """The label and, where it is known, the id of the group of each op."""
+    """Return the label and, where it is known, the id of the group of each op."""
     ids = sorted(set(groups.values()))
     numbers: dict[str, int] = {}
     labels: dict[int, tuple[int, int]] = {}
@@ -371,7 +348,7 @@ def _groups(names: Codes, strings: StringPool, groups: Mapping[str, str]) -> tup
 
 
 def build_steps(rows: KernelTable) -> Steps:
-    """Steps of rows that name theirs: from the first start to the last end of each.
+    """Return steps of rows that name theirs: from the first start to the last end of each.
 
     A step that runs several graphs is one step of each, as everywhere.
     """
@@ -495,7 +472,7 @@ def _read_ops(path: Path, strings: StringPool, damage: LossLog) -> MeasuredOps:
 
 
 def _sums_of(measured: MeasuredOps, strings: StringPool) -> dict[str, Any]:
-    """The columns of CollectiveSums."""
+    """Return the columns of CollectiveSums."""
     return {
         "step": measured.step,
         "kind": strings.codes(collective_kind(strings[code]) for code in measured.name.tolist()),

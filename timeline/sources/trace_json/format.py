@@ -171,7 +171,7 @@ def _recognise_mindstudio(folder: Folder) -> list[Capture]:
 
 
 def _file_of_mindstudio(file: CaptureFile) -> list[Capture]:
-    """The captures of its directory, or an export beside what is better, such as a database."""
+    """Return the captures of its directory, or an export beside something better."""
     if not _TRACE.fullmatch(file.name):
         return []
     beside = file.beside
