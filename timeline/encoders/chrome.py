@@ -169,7 +169,6 @@ def _in_order(tracks: Mapping[int, Track]) -> list[Track]:
 
 
 def _way(track: Track, tracks: Mapping[int, Track]) -> list[Track]:
-    """Return the tracks from the root down to a track."""
     found = [track]
     while found[-1].parent is not None and found[-1].parent in tracks:
         found.append(tracks[found[-1].parent])

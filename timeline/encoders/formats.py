@@ -39,8 +39,9 @@ MOST_JSON_NS = (1 << 42) * 1000
 
 @dataclass(frozen=True)
 class Format:
-    """A way to write a timeline: its name and suffix, how it is encoded, and how compressed.
+    """A way to write a timeline: its name and suffix, and how it is compressed.
 
+    most_ns: the longest span whose every time the format holds exactly; None for any.
     folds: whether rows below rows below others are folded with them where it is opened.
     sent: whether batches are worth being sent to other processes, whatever else those do.
     batch_elements: slices and samples that fill a batch; as many as any batch has if None.
@@ -48,11 +49,8 @@ class Format:
 
     name: str
     suffix: str
-    _encoder: Callable[[Sequence[Track], int], TraceEncoder]
     packing: Packing
-    _start_ns: Callable[[int], int]
     most_ns: int | None = None
-    """The longest span whose every time the format holds exactly; None for any."""
     folds: bool = False
     sent: bool = False
     batch_elements: int | None = None
@@ -72,7 +70,13 @@ class Format:
 
     def encoder(self, tracks: Sequence[Track], first_ns: int) -> TraceEncoder:
         """Return what encodes timelines of these rows, or some of them, that begin at first_ns."""
-        return self._encoder(tracks, first_ns)
+        if self.name == "json":
+            from timeline.encoders.chrome import ChromeEncoder
+
+            return ChromeEncoder(tracks, first_ns)
+        from timeline.encoders.perfetto import PerfettoEncoder
+
+        return PerfettoEncoder()
 
     def load(self) -> None:
         """Load all that encodes and compresses, so that copies of this process have it."""
@@ -80,52 +84,18 @@ class Format:
 
     def offset_ns(self, first_ns: int) -> int:
         """Return what is added to each time of a timeline that begins at first_ns."""
-        return self._start_ns(first_ns) - first_ns
+        if self.name == "json":
+            return -first_ns
+        from timeline.encoders.perfetto import clock_ns
 
-
-def _perfetto(_tracks: Sequence[Track], _first_ns: int) -> TraceEncoder:
-    from timeline.encoders.perfetto import PerfettoEncoder
-
-    return PerfettoEncoder()
-
-
-def _perfetto_clock_ns(first_ns: int) -> int:
-    from timeline.encoders.perfetto import clock_ns
-
-    return clock_ns(first_ns)
-
-
-def _chrome(tracks: Sequence[Track], first_ns: int) -> TraceEncoder:
-    from timeline.encoders.chrome import ChromeEncoder
-
-    return ChromeEncoder(tracks, first_ns)
-
-
-def _at_zero(_first_ns: int) -> int:
-    return 0
+        return clock_ns(first_ns) - first_ns
 
 
 FORMATS = (
-    Format("pftrace", ".pftrace", _perfetto, PACKETS, _perfetto_clock_ns, folds=True, sent=True),
-    Format("pftrace", ".pftrace.gz", _perfetto, GZIPPED, _perfetto_clock_ns, folds=True, sent=True),
-    Format(
-        "json",
-        ".json",
-        _chrome,
-        PLAIN,
-        _at_zero,
-        MOST_JSON_NS,
-        batch_elements=TEXT_BATCH_ELEMENTS,
-    ),
-    Format(
-        "json",
-        ".json.gz",
-        _chrome,
-        GZIPPED,
-        _at_zero,
-        MOST_JSON_NS,
-        batch_elements=TEXT_BATCH_ELEMENTS,
-    ),
+    Format("pftrace", ".pftrace", PACKETS, folds=True, sent=True),
+    Format("pftrace", ".pftrace.gz", GZIPPED, folds=True, sent=True),
+    Format("json", ".json", PLAIN, MOST_JSON_NS, batch_elements=TEXT_BATCH_ELEMENTS),
+    Format("json", ".json.gz", GZIPPED, MOST_JSON_NS, batch_elements=TEXT_BATCH_ELEMENTS),
 )
 
 

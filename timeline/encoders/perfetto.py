@@ -96,7 +96,6 @@ def encode_tracks(tracks: Sequence[tuple[int, Track]], first_ns: int) -> Iterato
 
 
 def _encode_sequence(tracks: Sequence[Track], sequence: int, first_ns: int) -> Iterator[bytes]:
-    """Return the packets of the tracks of one sequence."""
     joined = [
         UsedStrings.by(one) if isinstance(one, JoinedSlices) else one for one in join_slices(tracks)
     ]
@@ -113,9 +112,7 @@ def _encode_sequence(tracks: Sequence[Track], sequence: int, first_ns: int) -> I
             yield from _encode_samples(one.content, sequence, first_ns, track)
 
 
-def _sequences(
-    tracks: Sequence[tuple[int, Track]],
-) -> Iterator[tuple[int, list[Track]]]:
+def _sequences(tracks: Sequence[tuple[int, Track]]) -> Iterator[tuple[int, list[Track]]]:
     """Return the tracks that hold something, those of one sequence together."""
     together: list[Track] = []
     first = elements = 0
@@ -436,8 +433,7 @@ def _file_facts(timeline: Timeline) -> bytes:
     clocks.clock_snapshot.clocks.add(clock_id=BOOT_TIME, timestamp=clock_ns(timeline.first_ns))
     if timeline.wall_offset_ns is not None:
         clocks.clock_snapshot.clocks.add(
-            clock_id=WALL_TIME,
-            timestamp=clock_ns(timeline.first_ns + timeline.wall_offset_ns),
+            clock_id=WALL_TIME, timestamp=clock_ns(timeline.first_ns + timeline.wall_offset_ns)
         )
     schema = trace.packet.add()
     schema.trusted_packet_sequence_id = FILE_SEQUENCE

@@ -113,7 +113,6 @@ def _nested_parts(slices: Slices, most: int) -> Iterator[Slices]:
 
 
 def _is_run(rows: Rows, run: slice) -> bool:
-    """Return whether rows are exactly those of a run."""
     return bool((rows == np.arange(run.start, run.stop)).all())
 
 
@@ -236,7 +235,6 @@ class _ShownStrings(StringPool):
         return self._shown[code]
 
     def texts(self, codes: Codes | Int64 | Rows) -> list[str]:
-        """Return the string of each of many codes."""
         return list(map(self._shown.__getitem__, codes.tolist()))
 
 
@@ -368,7 +366,6 @@ def join_pieces(packing: Packing, pieces: Iterable[Piece]) -> Iterator[bytes]:
 
 
 def _blocks(packets: Iterable[bytes]) -> Iterator[bytes]:
-    """Packets that are compressed together."""
     waiting: list[bytes] = []
     size = 0
     for packet in packets:

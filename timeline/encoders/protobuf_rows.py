@@ -81,7 +81,6 @@ def joined_rows(pieces: Sequence[Piece], count: int) -> bytes:
 
 
 def _cells_of_rows(pieces: Sequence[Piece], count: int) -> list[bytes]:
-    """Return the bytes that each row has of some pieces."""
     rows = [[b""] * count, *(_cells(piece, count) for piece in pieces)]
     return list(map(b"".join, zip(*rows, strict=True)))
 

@@ -287,7 +287,6 @@ class SequenceNames:
 
 
 def _count_uses(every: Iterable[UsedTexts]) -> Mapping[str, int]:
-    """Return how often each string is used."""
     uses: dict[str, int] = {}
     for its in every:
         for text, count in zip(its.texts, its.used.count.tolist(), strict=True):
@@ -301,7 +300,6 @@ def _numbers(strings: Iterable[str], first: int = 1) -> dict[str, int]:
 
 
 def _interned_strings(tag: bytes, numbers: Mapping[str, int]) -> bytes:
-    """Messages of a number and a string."""
     made: list[bytes] = []
     for string, number in numbers.items():
         text = string.encode("utf-8", "replace")

@@ -256,7 +256,6 @@ class _Reader:
         self._unread = Counter[str]()
 
     def read(self) -> None:
-        """Read all events."""
         for path, damage in zip(self._files.paths, self._damages, strict=True):
             for events in read_events(
                 self._format.decoder, path, damage=damage, scan=self._held.scan
@@ -307,7 +306,6 @@ class _Reader:
         self._flows.add(events, arrows[category != self._strings.code(_DRAWN_AS_STEPS)])
 
     def _of_read_processes(self, events: EventColumns) -> Bool:
-        """Return which events are of a process that is read."""
         if not self._files.only_device:
             return np.ones(len(events), np.bool_)
         groups = distinct(events.group).tolist()
@@ -340,7 +338,6 @@ class _Reader:
         self.names, self._all_named = ahead.with_more(self.names), True
 
     def records(self, rank: int) -> Records:
-        """All that was read."""
         self.overlap = self._tables.overlap.build()
         records = self._tables.records(rank, self._strings, self._files, self.overlap)
         resolved = self._flows.resolve(

@@ -121,15 +121,7 @@ AscendEvent = AscendComplete | Counter | Metadata | FlowStart | FlowStep | FlowF
 _EVERY_ARG = frozenset({"batch", "notify", "plane_stream", "transport", "plane_data_type"})
 """Args of tasks that only `--args all` shows."""
 _PLANES = frozenset(
-    {
-        "plane_task",
-        "plane_context",
-        "source_rank",
-        "target_rank",
-        "size",
-        "link",
-        "bandwidth",
-    }
+    {"plane_task", "plane_context", "source_rank", "target_rank", "size", "link", "bandwidth"}
 )
 """Args that only HCCL tasks have, beside those."""
 _SHAPES = frozenset({"input_dims"})
@@ -180,12 +172,7 @@ _ITERATION_NAME = re.compile(r"Iteration ([0-9]{1,9})")
 
 
 def tasks_table(
-    lanes: LaneEvents,
-    *,
-    streams: Sequence[int | None],
-    device: int,
-    graph: int,
-    every_arg: bool,
+    lanes: LaneEvents, *, streams: Sequence[int | None], device: int, graph: int, every_arg: bool
 ) -> Tasks:
     """Device tasks of streams; `graph` is the graph of tasks that name none."""
     count = len(lanes)
@@ -219,12 +206,7 @@ def _streams(lanes: LaneEvents, streams: Sequence[int | None]) -> Int64:
 
 
 def planes_table(
-    lanes: LaneEvents,
-    *,
-    groups: Sequence[str],
-    planes: Sequence[int],
-    graph: int,
-    every_arg: bool,
+    lanes: LaneEvents, *, groups: Sequence[str], planes: Sequence[int], graph: int, every_arg: bool
 ) -> PlaneTasks:
     """HCCL tasks of planes."""
     return PlaneTasks.of(

@@ -167,7 +167,6 @@ class _Reader:
         return select_slices(self.slices, name)
 
     def read_tasks(self, log: TaskLog) -> None:
-        """Read a log of tasks."""
         reader = RecordReader(log.log, self._slices_of(log.log.name))
         found = read_intervals(log, reader)
         lost = {

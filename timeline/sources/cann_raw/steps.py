@@ -228,7 +228,6 @@ class _Marks(ColumnTable):
     tag: Int64 = column(np.int64)
 
     def repeats_row_before(self) -> Bool:
-        """Return which rows equal the row before them."""
         same = np.zeros(len(self), np.bool_)
         columns = self.columns().values()
         same[1:] = np.all([values[1:] == values[:-1] for values in columns], axis=0)

@@ -149,11 +149,7 @@ def read_host(
         [
             _calls(names, "CANN", calls, calls["name"], levels),
             _calls(
-                names,
-                "Python",
-                framework,
-                framework["name"],
-                names.enum(kinds, framework["type"]),
+                names, "Python", framework, framework["name"], names.enum(kinds, framework["type"])
             ),
             _calls(
                 names,

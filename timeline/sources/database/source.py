@@ -9,15 +9,7 @@ from typing import Any
 import numpy as np
 
 from timeline.columns.chunks import compute_in_chunks
-from timeline.columns.columns import (
-    Bool,
-    Codes,
-    Float64,
-    Int64,
-    Rows,
-    filter_in_place,
-    take,
-)
+from timeline.columns.columns import Bool, Codes, Float64, Int64, Rows, filter_in_place, take
 from timeline.columns.constant import constant
 from timeline.columns.distinct import map_values
 from timeline.columns.group_by import distinct_turns, group_by
@@ -118,11 +110,7 @@ class DatabaseSource:
         return (self.path,)
 
     def read(self, wanted: ReadRequest) -> Records:
-        """Read at least what is wanted.
-
-        Raises:
-            SourceError: a file cannot be read.
-        """
+        """See `Source.read`."""
         device = self.identity.device if self.several_devices else None
         with open_database(self.path) as database:
             return _Reader(database, self.identity.rank, device, wanted).records()
@@ -197,10 +185,7 @@ class _Reader:
         counting = Layer.COUNTERS in self.layers
         if counting or self.wanted.with_allocations:
             # It shares code with readers of tables, which a database alone does not need.
-            from timeline.sources.beside.counters import (
-                add_allocations,
-                read_allocation_table,
-            )
+            from timeline.sources.beside.counters import add_allocations, read_allocation_table
 
             found, lost = read_allocation_table(
                 self.database, self.device, self.rank, self.names.codes
@@ -239,10 +224,7 @@ class _Reader:
             allocations=allocations,
             reserved_bytes=reserved_bytes,
             vendor=sum_overlap(
-                self.overlap,
-                f"{OVERLAP_TABLE} of {self.database.path.name}",
-                NO_ID,
-                self.strings,
+                self.overlap, f"{OVERLAP_TABLE} of {self.database.path.name}", NO_ID, self.strings
             ),
             unused=tuple(
                 UnusedFile(f"table {table} of {self.database.path.name}", what)

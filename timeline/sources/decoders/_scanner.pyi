@@ -1,14 +1,7 @@
 from collections.abc import Sequence
 
 Scanned = tuple[
-    int,
-    list[bytes],
-    list[bytes],
-    int,
-    list[bytes],
-    list[tuple[int, bytes, bytes]],
-    int,
-    int,
+    int, list[bytes], list[bytes], int, list[bytes], list[tuple[int, bytes, bytes]], int, int
 ]
 
 class Scanner:

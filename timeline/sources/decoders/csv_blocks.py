@@ -467,8 +467,7 @@ def _places(
         if key not in places:
             names = wanted.get(key, (key,))
             raise SourceError(
-                path,
-                f"has no column {' or '.join(names)}; found {', '.join(header)[:200]}.",
+                path, f"has no column {' or '.join(names)}; found {', '.join(header)[:200]}."
             )
     return places
 

@@ -106,7 +106,6 @@ class _Values:
         return code
 
     def codes(self, texts: Sequence[str]) -> Int64:
-        """Return the codes of strings."""
         self.values += self._codes.number(texts)
         return self._codes.of(texts)
 

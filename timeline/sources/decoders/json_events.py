@@ -169,7 +169,6 @@ class _Blocks(Generic[EventT, ScannedT]):
         self._first_fault: tuple[int, str] | None = None
 
     def read(self, file: BinaryIO, block_bytes: int) -> Iterator[list[EventT | Other] | ScannedT]:
-        """All events that can be read."""
         opening, held = self._open(file, block_bytes)
         wanted = block_bytes
         while (longer := self._longer(file, held, wanted)) is not None:

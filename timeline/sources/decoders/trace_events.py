@@ -300,7 +300,6 @@ def fault_in(text: bytes) -> int | None:
 
 
 def _too_deep(text: bytes) -> int:
-    """Return the byte by which text nests too deeply."""
     low, high = 0, len(text)
     while low < high:
         middle = (low + high) // 2
@@ -355,11 +354,7 @@ class EventFormat(Generic[EventT]):
             args of an event are one value, an object.
     """
 
-    def __init__(
-        self,
-        kinds: Any,
-        args: Sequence[type[msgspec.Struct]] = (),
-    ) -> None:
+    def __init__(self, kinds: Any, args: Sequence[type[msgspec.Struct]] = ()) -> None:
         self.decoder: EventDecoder[EventT] = EventDecoder(kinds)
         fields = [field for struct in args for field in msgspec.structs.fields(struct)]
         strict = [field for field in fields if field.type not in (Any, msgspec.Raw)]

@@ -19,12 +19,7 @@ from timeline.sources.capture import (
     Root,
 )
 from timeline.sources.common.identity import find_evidence_in_names
-from timeline.sources.common.json_kinds import (
-    JsonKind,
-    find_moment_ns,
-    has_json_name,
-    kind_of_json,
-)
+from timeline.sources.common.json_kinds import JsonKind, find_moment_ns, has_json_name, kind_of_json
 from timeline.sources.kineto.header import (
     host_of,
     is_named_kineto,
@@ -37,12 +32,7 @@ from timeline.sources.source import Identity, Source
 _NEVER_KINETO = frozenset({JsonKind.EXECUTION_TRACE, JsonKind.NPU_TRACE})
 """What is told by its content, also where it is named as PyTorch names its traces."""
 _LOOKALIKES = frozenset(
-    {
-        JsonKind.EXECUTION_TRACE,
-        JsonKind.OPERATOR_TRACE,
-        JsonKind.OTHER_TRACE,
-        JsonKind.CUT_TRACE,
-    }
+    {JsonKind.EXECUTION_TRACE, JsonKind.OPERATOR_TRACE, JsonKind.OTHER_TRACE, JsonKind.CUT_TRACE}
 )
 
 

@@ -32,8 +32,7 @@ _NEVER_LAUNCHING = frozenset(
 def are_operators(events: EventRows) -> Bool:
     """Return which events of the host are calls of operators, and no frames or annotations."""
     return events.by_category(
-        np.bool_,
-        lambda category: bool({category, category.lower()} & _OPERATOR_CATEGORIES),
+        np.bool_, lambda category: bool({category, category.lower()} & _OPERATOR_CATEGORIES)
     )
 
 

@@ -184,7 +184,6 @@ class _Reader:
         self._left_out: Multiset[str] = Multiset()
 
     def read(self, path: Path, damage: LossLog) -> None:
-        """Read all events."""
         for events in read_events(self._format.decoder, path, damage=damage, scan=self._held.scan):
             for event in self._held.add(events):
                 if self._pids is None:
@@ -420,14 +419,7 @@ class _Reader:
     def _omissions(self, rank: int) -> tuple[Omission, ...]:
         layers = self._wanted.layers
         return tuple(
-            Omission(
-                reason,
-                rows,
-                rank,
-                loss=reason in _LOSSES,
-                code=code,
-                layers=drawing,
-            )
+            Omission(reason, rows, rank, loss=reason in _LOSSES, code=code, layers=drawing)
             for reason, code in _CODES.items()
             if (rows := self._left_out[reason])
             and (not (drawing := _LAYERS.get(reason, _ANY)) or drawing & layers)
@@ -443,7 +435,6 @@ def _joined(builders: Mapping[KinetoTable, TableBuilder[_Table]]) -> _Table:
 
 
 def _lanes_of(host: HostEvents) -> dict[LaneKey, LaneRows]:
-    """Return the rows of each thread of the host."""
     pairs, which = distinct_pairs(host.process, host.thread)
     keys: list[LaneKey] = list(zip(*pairs.T.tolist(), strict=True))
     return {

@@ -194,11 +194,7 @@ class ParsedSource:
         return (*sorted(self.device.glob("*.db")), *sorted(self.host.glob("*.db")))
 
     def read(self, wanted: ReadRequest) -> Records:
-        """Read at least what is wanted.
-
-        Raises:
-            SourceError: a file cannot be read.
-        """
+        """See `Source.read`."""
         clock = read_device_clocks(self.device.parent, self.host.parent, self.clock.wall_offset_ns)
         device = NO_ID if self.identity.device is None else self.identity.device
         with open_parsed_databases(self.device, self.host) as databases:
@@ -308,12 +304,7 @@ class _Reader:
         elif len(operators) and not operators.has("batch_id"):
             self._warn("operators have no batch_id; a task id used again keeps its first name.")
         return describe_tasks(
-            found,
-            operators,
-            launched,
-            self.strings,
-            named=self.named,
-            every_arg=self.every_arg,
+            found, operators, launched, self.strings, named=self.named, every_arg=self.every_arg
         )
 
     def _communication(self, tasks: Tasks) -> Communication:
@@ -375,10 +366,7 @@ def _without_extra_args(tasks: Tasks) -> Tasks:
     """Tasks without what only `--args all` shows."""
     nothing = constant(NO_ID, len(tasks), np.int64)
     return replace(
-        tasks,
-        batch=nothing,
-        context=constant(NO_CONTEXT, len(tasks), np.int64),
-        connection=nothing,
+        tasks, batch=nothing, context=constant(NO_CONTEXT, len(tasks), np.int64), connection=nothing
     )
 
 

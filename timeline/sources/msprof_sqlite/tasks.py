@@ -210,8 +210,7 @@ class _Operators:
 def _strip_quotes(codes: Codes, strings: StringPool) -> Codes:
     """Text without the quotes around it, which are those of the table that msprof would write."""
     return map_values(
-        codes,
-        lambda texts: strings.codes([strings[code].strip('"') for code in texts.tolist()]),
+        codes, lambda texts: strings.codes([strings[code].strip('"') for code in texts.tolist()])
     )
 
 
@@ -240,11 +239,7 @@ _NAMED_BY_ITEM = ("hccl", "communication")
 
 
 def read_calls(
-    databases: ParsedDatabases,
-    clock: DeviceClocks,
-    strings: StringPool,
-    *,
-    whole: bool,
+    databases: ParsedDatabases, clock: DeviceClocks, strings: StringPool, *, whole: bool
 ) -> HostEvents:
     """Read the calls of CANN; only when they began and what they launched, unless whole."""
     table = databases.host_table("api_event.db", "ApiData")

@@ -113,11 +113,7 @@ class KernelTableSource:
         return tuple(path for name in names if (path := find_file(self.output, name)))
 
     def read(self, wanted: ReadRequest) -> Records:
-        """Read at least what is wanted.
-
-        Raises:
-            SourceError: a file cannot be read.
-        """
+        """See `Source.read`."""
         reading = _Reading(self.identity, self.several_devices, wanted)
         files = self._kernels(), self._tables("task_time")
         if not any(files):
@@ -188,7 +184,6 @@ class _Reading:
     warnings: list[str] = field(default_factory=list)
 
     def rows(self, files: Sequence[NumberedFile]) -> KernelTable:
-        """Return the rows of all files that are of this device."""
         columns = {**DESCRIPTION, **EXECUTION}
         if Layer.HARDWARE in self.wanted.layers:
             columns |= {**SHAPES, **(ARGS if self.wanted.every_arg else {})}
@@ -472,7 +467,6 @@ def _read_ops(path: Path, strings: StringPool, damage: LossLog) -> MeasuredOps:
 
 
 def _sums_of(measured: MeasuredOps, strings: StringPool) -> dict[str, Any]:
-    """Return the columns of CollectiveSums."""
     return {
         "step": measured.step,
         "kind": strings.codes(collective_kind(strings[code]) for code in measured.name.tolist()),

@@ -25,12 +25,7 @@ from timeline.sources.common.identity import (
     identify_each_device,
     ranks_in_file_name,
 )
-from timeline.sources.common.json_kinds import (
-    JsonKind,
-    find_moment_ns,
-    has_json_name,
-    kind_of_json,
-)
+from timeline.sources.common.json_kinds import JsonKind, find_moment_ns, has_json_name, kind_of_json
 from timeline.sources.common.msprof_files import (
     OPERATOR_TABLE,
     find_device_table_directories,

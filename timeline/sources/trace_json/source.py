@@ -111,10 +111,7 @@ class MindStudioSource:
         # Apart, because step traces use process ids that mean something else in the trace.
         marks = [
             read_trace(
-                TraceFiles((path,), device, only_device=self.several_devices),
-                rank,
-                strings,
-                wanted,
+                TraceFiles((path,), device, only_device=self.several_devices), rank, strings, wanted
             )
             for path in json_steps
         ]
