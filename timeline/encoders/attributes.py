@@ -43,7 +43,7 @@ def read_attributes(path: Path) -> Mapping[str, str]:
     Facts of other types than text are left out; a trace of another program has none.
 
     Raises:
-        SourceError: it cannot be read, is cut before them or damaged, or is no trace.
+        SourceError: it cannot be read, is cut before them or damaged, or is not a trace.
     """
     try:
         with path.open("rb", buffering=0) as file:
@@ -82,7 +82,7 @@ def _read(stream: _Buffered, path: Path) -> Mapping[str, str]:
 
 
 class _Buffered:
-    """Bytes that come in pieces; `more` gives the next one, empty at the end."""
+    """Bytes that come in pieces; `more` returns the next one, empty at the end."""
 
     def __init__(self) -> None:
         self._waiting = bytearray()
@@ -162,7 +162,7 @@ def _perfetto_attributes(stream: _Buffered, path: Path) -> Mapping[str, str]:
 
 
 def _text(value: str | bytes) -> str:
-    """Of a string field: protobuf gives one that is no UTF-8 as bytes."""
+    """Of a string field: protobuf gives one that is not UTF-8 as bytes."""
     return value if isinstance(value, str) else value.decode("utf-8", "replace")
 
 

@@ -37,7 +37,7 @@ class Draft:
     """How many drafts are held open."""
 
     def __init__(self, file: BinaryIO, path: Path | None) -> None:
-        """file: open and complete; path: its name by now, None where it has none."""
+        """file: open and complete; path: its name by now, None if it has none."""
         self._path = path
         self.size_bytes = os.fstat(file.fileno()).st_size
         self.published = False
@@ -160,7 +160,7 @@ def publish_all(drafts: Sequence[tuple[Draft, Path]], stale: Sequence[Path] = ()
 
 
 def _keep_old(target: Path) -> Path | None:
-    """Give a file that will be replaced a second name; None where there is no such file.
+    """Give a file that will be replaced a second name; None if there is no such file.
 
     Raises:
         OutputError: the directory cannot be written.
@@ -212,7 +212,7 @@ def write_draft(pieces: Iterable[bytes], target: Path) -> Draft:
 
 
 def _open_unnamed(directory: Path) -> BinaryIO | None:
-    """Open a file without a name; None where that cannot be done, or too many are open."""
+    """Open a file without a name; None if that cannot be done, or too many are open."""
     flag = getattr(os, "O_TMPFILE", None)
     if flag is None or not Draft.may_be_open() or not HANDLES.is_dir():
         return None

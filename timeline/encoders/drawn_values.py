@@ -23,7 +23,7 @@ SPELLERS: Sequence[tuple[str, Callable[[Any], str]]] = (
     ("_bytes", spell_bytes),
     ("_gb_s", spell_rate),
 )
-"""What spells a number, by the unit that its name ends with."""
+"""What formats a number, by the unit that its name ends with."""
 DIGITS = 4
 """Digits of a real number that are drawn."""
 _MOST_POWER = 300
@@ -48,7 +48,7 @@ def round_reals(values: Float64) -> Float64:
 
 @dataclass(frozen=True)
 class SpelledArg:
-    """An arg that spells another one: `waited` "5.616 ms" stands beside `waited_ns`.
+    """An arg that formats another one: `waited` "5.616 ms" stands beside `waited_ns`.
 
     texts: (k,) distinct; text: (n,) which of them a slice has, where it is present.
     """
@@ -83,12 +83,12 @@ def spell_args(slices: Slices) -> list[SpelledArg]:
 
 
 def is_spelled(kind: SliceKind, arg: Arg) -> bool:
-    """Return whether an arg of slices of a kind is drawn spelled too."""
+    """Return whether an arg of slices of a kind is drawn formatted too."""
     return _speller_of(kind, arg) is not None
 
 
 def _speller_of(kind: SliceKind, arg: Arg) -> tuple[str, Callable[[Any], str]] | None:
-    """Return the unit of an arg and what spells it, None where it is not spelled."""
+    """Return the unit of an arg and what formats it, None if it is not formatted."""
     if not SLICES[kind].spelled or arg.kind is ArgKind.NAME:
         return None
     return next((speller for speller in SPELLERS if arg.name.endswith(speller[0])), None)

@@ -236,7 +236,7 @@ class PieceMaker:
         yield from self.threads.map(function, waiting)
 
     def _submit(self, batch: TrackBatch, compression: Compression) -> Future[Piece] | None:
-        """Have a batch encoded; None where no process is left that could."""
+        """Have a batch encoded; None if no process is left that could."""
         if self._workers is None:
             return self.threads.submit(self.make, batch, compression)
         try:

@@ -82,10 +82,10 @@ def track_uuid(track_id: int) -> int:
 def encode_tracks(tracks: Sequence[tuple[int, Track]], first_ns: int) -> Iterator[bytes]:
     """Return the packets of tracks, given with a sequence each, framed as in a trace file.
 
-    A sequence begins with its names, and a clock on
-    which each event tells only the time since the one before. All clocks start at the same moment,
-    so the UI's row of clock snapshots shows one mark. Short tracks that follow each other are on
-    the sequence of the first: one costs a viewer some 40 KB, whatever it holds.
+    A sequence begins with its names, and a clock on which each event tells only the time since the
+    one before. All clocks start at the same time, so the UI's row of clock snapshots shows one
+    mark. Short tracks that follow each other are on the sequence of the first: one costs a viewer
+    some 40 KB, whatever it holds.
     """
     for sequence, together in _sequences(tracks):
         packets = _encode_sequence(together, sequence, first_ns)
@@ -135,9 +135,9 @@ def encode_track(track: Track, sequence: int, first_ns: int) -> Iterator[bytes]:
 
 
 def clock_ns(first_ns: int) -> int:
-    """Return what the file says of its first moment; none of its clocks can be before zero.
+    """Return what the file says of its first timestamp; none of its clocks can be before zero.
 
-    All else counts from that moment, so a timeline that begins before zero is moved as a whole.
+    All else counts from that timestamp, so a timeline that begins before zero is moved as a whole.
     """
     return max(first_ns, 0)
 
@@ -158,7 +158,7 @@ def _opening_packet(sequence: int, names: SequenceNames, track: Track | None) ->
 
 
 def _clock_packet(sequence: int, first_ns: int) -> bytes:
-    """Return the clock of the track that follows, which starts at the first moment again."""
+    """Return the clock of the track that follows, which starts at the first timestamp again."""
     trace = messages().Trace()
     clocks = trace.packet.add()
     clocks.trusted_packet_sequence_id = sequence
@@ -313,7 +313,7 @@ class _Args:
         return made
 
     def _spelled(self, arg: Arg, row: Places, present: Bool) -> list[Piece]:
-        """Return how an arg reads, where it is spelled."""
+        """Return how an arg reads, where it is formatted."""
         found = self._spelled_texts.get(arg.name)
         if found is None:
             return []

@@ -52,7 +52,7 @@ MESSAGES = {
 What is put in as it was encoded elsewhere is bytes here, and enumerations are numbers.
 """
 BOOT_TIME, WALL_TIME = 6, 1
-"""BuiltinClock: those of the moment since the start, and of the day."""
+"""BuiltinClock: time since the start of the machine, and of the day."""
 STATE_CLEARED = 1
 """TracePacket.SequenceFlags: a sequence begins."""
 EXPLICIT = 3

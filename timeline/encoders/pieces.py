@@ -61,15 +61,15 @@ class Compression(Enum):
 
 
 PART_ELEMENTS = 1 << 16
-"""Slices and samples of a part; more where they leave no moment to cut at."""
+"""Slices and samples of a part; more where they leave no timestamp to cut at."""
 
 
 def split_track(track: Track, most: int | None = None) -> Iterator[Track]:
-    """Cut a long track at moments at which nothing goes on; parts are in order of time.
+    """Cut a long track at timestamps at which nothing goes on; parts are in order of time.
 
     Slices may touch there: rows of steps and of how a rank spends its time have no gaps, and
-    viewers take events of one moment in the order in which they are in a file (Perfetto,
-    trace_sorter.h). Samples of one moment stay together.
+    viewers take events of one timestamp in the order in which they are in a file (Perfetto,
+    trace_sorter.h). Samples of one timestamp stay together.
 
     most: slices and samples of a part; PART_ELEMENTS if not given.
     """
@@ -143,7 +143,7 @@ class TrackBatch:
     """Tracks that follow each other, with their sequences.
 
     What it becomes depends on nothing else, so all processes together write the file that one
-    alone would. first_ns: the first moment of the file.
+    alone would. first_ns: the first timestamp of the file.
     """
 
     tracks: Sequence[tuple[int, Track]]

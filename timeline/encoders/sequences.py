@@ -37,7 +37,7 @@ class JoinedSlices:
     """The slices of tracks one after the other; of most it is one track, as it is.
 
     first: (t,) the row at which each track begins. moved_ns: (t,) what is added to the times of
-    each so that none begins before the one before has ended; None where there is one track.
+    each so that none begins before the one before has ended; None if there is one track.
     """
 
     tracks: Sequence[Track]
@@ -179,7 +179,7 @@ class UsedTexts:
 
 @dataclass(frozen=True)
 class UsedStrings:
-    """The strings that slices use as names and in args, and what is spelled beside those."""
+    """The strings that slices use as names and in args, and what is formatted beside those."""
 
     joined: JoinedSlices
     events: UsedTexts
@@ -223,7 +223,7 @@ class UsedStrings:
         ]
 
     def annotations(self) -> Iterator[str]:
-        """Return the names of args that are annotations: what is spelled, and what has no field."""
+        """Return the names of annotations: formatted args, and those without a field."""
         found = [(message, arg) for message, args in self.messages() for arg in args]
         for message, arg in sorted(found, key=lambda one: self.joined.first_track_with(one[1])):
             if arg.name in self.spelled:
@@ -242,7 +242,7 @@ class UsedStrings:
 class SequenceNames:
     """Strings of one sequence that are numbered, from 1 on.
 
-    spelled: what is spelled beside numeric args; its numbers follow those of the values.
+    spelled: strings formatted beside numeric args; their numbers follow those of the values.
     """
 
     categories: Mapping[str, int]

@@ -103,7 +103,7 @@ class AscendLanes(LaneNames):
         return LaneKind.OTHER if _OF_DEVICE.match(self.labels.get(key[0], "")) else LaneKind.HOST
 
     def stream(self, key: LaneKey) -> int | None:
-        """Return the stream id of a hardware lane, or None where its name gives none."""
+        """Return the stream id of a hardware lane, or None if its name gives none."""
         match = _STREAM.fullmatch(self.threads.get(key, ""))
         return int(match[1]) if match else None
 
@@ -140,7 +140,7 @@ class AscendLanes(LaneNames):
 
 @dataclass(frozen=True)
 class _Heads:
-    """The lanes of one process that are no planes, by their place."""
+    """The lanes of one process that are not planes, by their place."""
 
     places: list[int]
     """Ascending."""

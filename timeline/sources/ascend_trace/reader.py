@@ -172,7 +172,7 @@ class TraceFiles:
 
     graph and iteration are those of the file's name, where the layout puts them there; `device`
     keeps only the processes of one device where one export holds several. packed: the processes of
-    the system in whose pids a device is packed, None where it is in all.
+    the system in whose pids a device is packed, None if it is in all.
     """
 
     paths: tuple[Path, ...]

@@ -125,7 +125,7 @@ _PLANES = frozenset(
 )
 """Args that only HCCL tasks have, beside those."""
 _SHAPES = frozenset({"input_dims"})
-"""Many texts, which few ask for."""
+"""Many strings, which few ask for."""
 
 
 @cache

@@ -21,7 +21,7 @@ from timeline.sources.files.opened import UTF8_MARK, open_profile_file
 
 BLOCK_BYTES = 1 << 21
 LONGEST_LINE_BYTES = 1 << 25
-"""A file with longer lines is no text."""
+"""A file with longer lines is not text."""
 _BREAK = ord("\n")
 
 
@@ -258,7 +258,7 @@ class RowShape(enum.Enum):
     RAGGED = enum.auto()
     """A row may have too few or many cells, but for one that is short because it has no end."""
     FULL = enum.auto()
-    """A row has as many cells as the header; what has not is no row."""
+    """A row has as many cells as the header; what has not is not a row."""
     ENDED = enum.auto()
     """The writer ends every line: what has no end is a row without the cell in which it stops."""
 
@@ -379,7 +379,7 @@ def read_blocks(
 ) -> Iterator[Block]:
     """Read the wanted columns of a table.
 
-    Blank lines and repeated headers are no rows. Cells that a short row lacks are empty; rows
+    Blank lines and repeated headers are not rows. Cells that a short row lacks are empty; rows
     that are not what they may be are noted.
 
     Args:

@@ -385,7 +385,7 @@ class EventBatch:
         return self._scanner.scan(text)
 
     def add(self, events: Sequence[Any] | ScannedEvents) -> list[Metadata]:
-        """Keep the events that `read_events` gives; the metadata among them is for the caller."""
+        """Keep the events that `read_events` returns; the metadata among them is for the caller."""
         if isinstance(events, ScannedEvents):
             self.others += events.others
             self.unread += events.unread

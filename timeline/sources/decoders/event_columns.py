@@ -251,7 +251,7 @@ class EventColumns(ABC):
     """Events, (n,) each; those of a phase are in file order.
 
     group, name and category are codes of values. The end of an arrow is its id, or the complement
-    of a code where that is no number above zero.
+    of a code where that is not a number above zero.
     """
 
     phase: Bytes
@@ -495,7 +495,7 @@ class EventRows:
         return made
 
     def objects(self, arg: str) -> list[Any]:
-        """Return the value of an arg of each event as the decoder gives it, None where absent."""
+        """Return the value of an arg of each event as the decoder gives it, None if absent."""
         places, values = self.given(arg)
         made: list[Any] = [None] * len(self)
         for place, value in zip(places.tolist(), values.objects(), strict=True):

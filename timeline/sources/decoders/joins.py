@@ -30,7 +30,7 @@ _Number = TypeVar("_Number", np.int64, np.int32)
 class Lookup:
     """A table found by a key that is unique, or whose first row stands for all.
 
-    An id that is not given is no key: it finds no row.
+    An id that is not given is not a key: it finds no row.
     """
 
     def __init__(self, columns: dict[str, Int64], key: str) -> None:

@@ -76,7 +76,7 @@ def read_events(
             bytes; or None, where the first is one that only the decoder can read.
 
     Raises:
-        SourceError: the file cannot be opened, is no trace, or holds events of which none can be
+        SourceError: the file cannot be opened, is not a trace, or holds events of which none can be
             decoded, with the byte offset.
     """
     damage = LossLog(path) if damage is None else damage

@@ -80,14 +80,14 @@ def leading_values(
 ) -> Iterator[tuple[bytes, int, int | None]]:
     """Return the values of an object, whose first key stands at or behind a place of the text.
 
-    A value that is no JSON, such as a string with quotes in it, ends where the next key begins;
+    A value that is not JSON, such as a string with quotes in it, ends where the next key begins;
     keys of an object in it may come as keys of this one.
 
     Args:
         until: the key that is the last, whose value is so long that it is not looked for its end.
 
     Yields:
-        Key without its quotes, where its value begins, and where it ends: None where the text
+        Key without its quotes, where its value begins, and where it ends: None if the text
         ends first, and that is the last.
     """
     at, events = begin, text.find(_EVENTS, begin)
@@ -118,7 +118,7 @@ def _is_json(text: bytes) -> bool:
 
 
 def end_of_value(text: bytes, begin: int) -> int | None:
-    """Return where the value ends that begins at a place, None where the text ends first."""
+    """Return where the value ends that begins at a place, None if the text ends first."""
     if text[begin : begin + 1] not in (b"[", b"{"):
         plain = _PLAIN.match(text, begin)
         return plain.end() if plain else None

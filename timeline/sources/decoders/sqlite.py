@@ -327,7 +327,7 @@ class Database:
             self._columns.setdefault(table, {})[name] = str(kind).upper()
 
     def _named_columns(self) -> list[tuple[Any, ...]]:
-        """Each column with its table and kind; a view runs what the file says, and is no table."""
+        """Return each column with its table and kind; views run SQL of the file: not read."""
         query = """SELECT tables.name, columns.name, columns.type
             FROM sqlite_master AS tables, pragma_table_info(tables.name) AS columns
             WHERE tables.type = 'table'"""
@@ -359,7 +359,7 @@ class Database:
         return table in self._columns and all(self.spelled(table, name) for name in columns)
 
     def spelled(self, table: str, column: str) -> str:
-        """Return how a table spells a column, empty where it has none; some write snake_case."""
+        """Return how a table writes a column, empty where it has none; some write snake_case."""
         held = self._columns.get(table, {})
         if column in held:
             return column
@@ -438,12 +438,12 @@ class Database:
         return self._columns_of(table, columns, where, "REAL", np.float64)
 
     def numbers(self, table: str, cells: Sequence[str], where: str, dtype: Any) -> list[Any]:
-        """Columns that are spelled in SQL, none of whose cells may be NULL, in order of rowid."""
+        """Columns given as SQL, none of whose cells may be NULL, in order of rowid."""
         with reading(self.path):
             return self._read(table, cells, where, dtype)
 
     def texts(self, table: str, cells: Sequence[str], where: str) -> Iterator[tuple[bytes, ...]]:
-        """Rows of columns that are spelled in SQL and hold blobs, in order of rowid."""
+        """Rows of columns given as SQL and hold blobs, in order of rowid."""
         with reading(self.path):
             yield from self._connection.execute(
                 f"SELECT {', '.join(cells)} FROM {self._rows_of(table)} {where} ORDER BY rowid"
@@ -621,7 +621,7 @@ def _cell(name: str, declared: str, default: float, kind: str) -> str:
 
 
 def _tolerant(name: str, default: float, kind: str) -> str:
-    """Return a column as SQL in which some values are no numbers: they count as absent."""
+    """Return a column as SQL in which some values are not numbers: they count as absent."""
     return (
         f"CASE WHEN typeof(\"{name}\") IN ('integer', 'real') THEN CAST(\"{name}\" AS {kind}) "
         f"ELSE {_literal(default)} END"
@@ -629,7 +629,7 @@ def _tolerant(name: str, default: float, kind: str) -> str:
 
 
 def _literal(value: float) -> str:
-    """Return a number as SQL spells it; SQLite reads a literal out of range as infinite."""
+    """Return a number as SQL writes it; SQLite reads a literal out of range as infinite."""
     return "9e999" if value == float("inf") else str(value)
 
 

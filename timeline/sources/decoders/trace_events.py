@@ -61,7 +61,7 @@ class Complete(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
 
 
 class Counter(msgspec.Struct, gc=False, tag_field="ph", tag="C"):
-    """Samples of one or more counters at one moment."""
+    """Samples of one or more counters at one timestamp."""
 
     name: str = ""
     pid: int | str | float = 0
@@ -159,7 +159,7 @@ _part_event = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 class EventDecoder(Generic[EventT]):
     """Decodes the events of one family of files.
 
-    kinds: a union of types that are told apart by phase.
+    kinds: a union of types that are distinguished by phase.
     """
 
     def __init__(self, kinds: Any) -> None:
@@ -173,11 +173,11 @@ class EventDecoder(Generic[EventT]):
         )
 
     def whole_events(self, text: bytes | memoryview) -> Piece[EventT] | None:
-        """Return the events of a piece that was cut between two events; None where it was not."""
+        """Return the events of a piece that was cut between two events; None if it was not."""
         return self._decoded(b"".join((b"[", text, b"]")), 1)
 
     def whole_file(self, opening: bytes, text: bytes) -> Piece[EventT] | None:
-        """Return the events from somewhere in a file to its end; None where it is not valid.
+        """Return the events from somewhere in a file to its end; None if it is not valid.
 
         opening: what the file opens with, empty where the text has it.
         """
@@ -201,11 +201,11 @@ class EventDecoder(Generic[EventT]):
         return None
 
     def _one_by_one(
-        self, parts: Sequence[msgspec.Raw], text: bytes, begin: int, spelled: bytes | None = None
+        self, parts: Sequence[msgspec.Raw], text: bytes, begin: int, written: bytes | None = None
     ) -> Piece[EventT]:
         """Decode events of which at least one is of no known phase, or of a wrong shape.
 
-        spelled: the text as the file has it, where that is another one.
+        written: the text as the file has it, where that is another one.
         """
         events: list[EventT | Other] = []
         faults: list[tuple[str, int]] = []
@@ -214,7 +214,7 @@ class EventDecoder(Generic[EventT]):
             event_text = bytes(part)
             at = text.index(event_text, at)
             event, fault = self._as_far_as_possible(event_text)
-            if spelled is not None and event_text != spelled[at : at + len(event_text)]:
+            if written is not None and event_text != written[at : at + len(event_text)]:
                 fault = fault or NOT_UTF8
             if event is not None:
                 events.append(event)
@@ -248,7 +248,7 @@ class EventDecoder(Generic[EventT]):
 
 
 def _parts_of(text: bytes) -> Sequence[msgspec.Raw]:
-    """Return the events of a text that is a list, or an object that has one, each as it is spelled.
+    """Return the events of a text that is a list, or an object that has one, each as it is written.
 
     Raises:
         msgspec.DecodeError, UnicodeDecodeError, RecursionError: the text is neither.
@@ -260,7 +260,7 @@ def phase_of(text: bytes) -> str:
     """Return the phase of an event, empty where it has none.
 
     Raises:
-        msgspec.DecodeError, UnicodeDecodeError, RecursionError: the text is no event.
+        msgspec.DecodeError, UnicodeDecodeError, RecursionError: the text is not an event.
     """
     return _decode_phase(text).ph
 
@@ -348,7 +348,7 @@ class EventFormat(Generic[EventT]):
     """One format of trace events, for the decoder and for the compiled scanner.
 
     Args:
-        kinds: a union of types that are told apart by phase.
+        kinds: a union of types that are distinguished by phase.
         args: the types of the args of its intervals and instants. An arg whose type is `Any` may
             be any JSON value, and one that is `msgspec.Raw` keeps its spelling. Without any, the
             args of an event are one value, an object.

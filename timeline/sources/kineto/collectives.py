@@ -150,7 +150,7 @@ class Descriptions(ColumnTable):
     """Args of collectives (record_param_comms of PyTorch), names as codes.
 
     group: for people; group_name: what all its ranks call it. ranks: its members as they are
-    written; size: how many they are, NO_ID where that is not told.
+    written; size: how many they are, NO_ID where that is not known.
     """
 
     name: Codes = column(np.int32, NO_NAME)
@@ -379,7 +379,7 @@ def find_members(
     Args:
         told: what the args of the collectives say; long lists of members are cut short there.
         configured: the members of groups that the head of the trace tells, by name.
-        world: the number of all ranks, None where it is not told.
+        world: the number of all ranks, None if it is not known.
     """
     groups = [*_groups(told, configured, strings)]
     if world is not None:

@@ -30,8 +30,8 @@ _RANKS = re.compile(rb'"(rank|world_size)"\s*:\s*(\d{1,9})\b')
 class KinetoHeader:
     """Facts of a trace beside its events.
 
-    `rank` is None where it was not part of a distributed run; `base_ns` is the wall time at which
-    its times are zero. world: the number of all ranks, None where it is not told. groups: the
+    `rank` is None if it was not part of a distributed run; `base_ns` is the wall time at which
+    its times are zero. world: the number of all ranks, None if it is not known. groups: the
     members of process groups, by name. damaged: the keys of values that are not valid JSON.
     """
 

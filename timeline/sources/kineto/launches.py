@@ -137,7 +137,7 @@ def innermost_open_at(intervals: ThreadIntervals, calls: RuntimeCalls) -> Rows:
 
 
 _HIGHEST = 1 << 62
-"""Ids above this one are no numbers that a program counted."""
+"""Ids above this one are not numbers that a program counted."""
 
 
 class ArrowEnds(ColumnTable):

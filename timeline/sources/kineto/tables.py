@@ -182,7 +182,7 @@ class MemoryArgs(
 
 
 class Instant(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
-    """A moment: memory was taken or given back, or the recording began or ended."""
+    """A timestamp: memory was taken or given back, or the recording began or ended."""
 
     name: str = ""
     pid: int | str | float = 0
@@ -214,7 +214,7 @@ SHAPED: EventFormat[ShapedEvent] = EventFormat(ShapedEvent, (ShapedArgs, MemoryA
 
 
 def format_for(wanted: ReadRequest) -> EventFormat[Any]:
-    """Return the format that decodes what is wanted: shapes are many texts, which few ask for."""
+    """Return the format that decodes what is wanted: shapes are many strings, which few ask for."""
     return SHAPED if wanted.shapes else KINETO
 
 
@@ -394,7 +394,7 @@ def host_table(events: EventRows, table: KinetoTable, wanted: ReadRequest) -> Ho
 
 
 def _shapes(events: EventRows) -> Codes:
-    """Return the shapes of inputs, spelled as for device tasks: `32,3;10`."""
+    """Return the shapes of inputs, written as for device tasks: `32,3;10`."""
     rows, dims = events.given("input_dims")
     found = np.full(len(events), NO_NAME, np.int32)
     spelled = dims.of_others(lambda one: events.strings.code(_spelled_shapes(one)), NO_NAME)

@@ -373,7 +373,7 @@ def _without_extra_args(tasks: Tasks) -> Tasks:
 def _read_counters(
     databases: ParsedDatabases, clock: DeviceClocks, strings: StringPool, *, every: bool = True
 ) -> tuple[CounterSeries, CounterSamples]:
-    """Read the tables of samples that are there; a sample without a moment has no time.
+    """Read the tables of samples that are there; a sample without a timestamp has no time.
 
     every: whether all are wanted, or the frequency of the AI Core alone.
     """

@@ -235,7 +235,7 @@ def _with_unit_as_op_type(tasks: Tasks) -> Tasks:
 
 _NAMED_BY_ID = ("acl",)
 _NAMED_BY_ITEM = ("hccl", "communication")
-"""Levels whose calls are told apart by another column than the type of the call."""
+"""Levels whose calls are distinguished by another column than the type of the call."""
 
 
 def read_calls(

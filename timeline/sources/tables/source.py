@@ -69,7 +69,7 @@ _OF_ITERATION = re.compile(r"\D+_(\d{1,10})_(\d{1,10})_(\d{1,10})(?:_slice_\d+)?
 class KernelTableSource:
     """Tables of kernels without a trace: `kernel_details.csv`, or msprof's `op_summary_*.csv`.
 
-    `task_time_*.csv` adds the device tasks that are no kernels, or stands alone: then the type of
+    `task_time_*.csv` adds the device tasks that are not kernels, or stands alone: then the type of
     a task tells whether it computes, and there are no communication ops.
     """
 
