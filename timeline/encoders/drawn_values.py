@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.chunks import chunks
-from timeline.columns.columns import Bool, Codes, Float64, Int64, Rows
-from timeline.columns.distinct import DENSE, dense_range, distinct_values
+from timeline.columns.columns import Bool, Float64, Int64, Rows
 from timeline.encoders.protobuf_rows import Bytes, Piece, Text, Varint, varint
 from timeline.layers import SLICES, SliceKind
 from timeline.tracks.model import Arg, ArgKind, Slices
@@ -106,62 +105,37 @@ def _spell(
     return list(numbers), text
 
 
-@dataclass(frozen=True)
-class UsedCodes:
-    """The codes (k,) that columns use, and how often each is, (k,); codes ascend.
+def count_codes(
+    columns: Iterable[tuple[npt.NDArray[Any], Bool | None]],
+) -> tuple[npt.NDArray[Any], Int64]:
+    """Return the codes that columns use where present (everywhere if None), and how often, (k,).
 
-    Takes as much memory as is used, however many strings there are: a file may have as many short
-    tracks as strings.
+    Codes ascend. Takes as much memory as is used, however many strings there are: a file may have
+    as many short tracks as strings.
     """
-
-    codes: Codes | Int64
-    count: Int64
-
-    @classmethod
-    def of(cls, columns: Iterable[tuple[npt.NDArray[Any], Bool | None]]) -> UsedCodes:
-        """Count the codes of some columns where they are present, everywhere if that is None."""
-        parts = [
-            _counted(codes[chunk] if present is None else codes[chunk][present[chunk]])
-            for codes, present in columns
-            for chunk in chunks(len(codes))
-        ]
-        if len(parts) == 1:
-            return cls(*parts[0])
-        every = np.concatenate([np.empty(0, np.int32), *(codes for codes, _ in parts)])
-        found, which = distinct_values(every)
-        count = np.zeros(len(found), np.int64)
-        np.add.at(count, which, np.concatenate([count[:0], *(count for _, count in parts)]))
-        return cls(found, count)
-
-
-def _counted(codes: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Int64]:
-    if (dense := dense_range(codes)) is None:
-        found, count = np.unique(codes, return_counts=True)
-        return found, count
-    least, width = dense
-    uses = np.bincount(codes - least, minlength=width)
-    at = np.flatnonzero(uses)
-    return at + least, uses[at]
+    parts = [
+        np.unique(
+            codes[chunk] if present is None else codes[chunk][present[chunk]], return_counts=True
+        )
+        for codes, present in columns
+        for chunk in chunks(len(codes))
+    ]
+    every = np.concatenate([np.empty(0, np.int32), *(codes for codes, _ in parts)])
+    found, which = np.unique(every, return_inverse=True)
+    count = np.zeros(len(found), np.int64)
+    np.add.at(count, which, np.concatenate([count[:0], *(count for _, count in parts)]))
+    return found, count
 
 
 class NumberOfCode:
     """The number of each code that is used, 0 of any other one."""
 
-    def __init__(
-        self, codes: Codes | Int64, numbers: Sequence[int], strings: int, rows: int
-    ) -> None:
-        """codes: ascending. strings: how many there are. rows: about to be asked for."""
+    def __init__(self, codes: npt.NDArray[Any], numbers: Sequence[int]) -> None:
+        """Take the codes, ascending, and their numbers."""
         self._codes, self._numbers = codes, np.array(numbers, np.int64)
-        self._table: Int64 | None = None
-        if strings <= DENSE * rows:
-            self._table = np.zeros(strings, np.int64)
-            self._table[self._codes] = self._numbers
 
     def of(self, codes: npt.NDArray[Any]) -> Int64:
         """Return the numbers of codes (n,), (n,)."""
-        if self._table is not None:
-            found: Int64 = self._table.take(codes)
-            return found
         if not len(self._codes):
             return np.zeros(len(codes), np.int64)
         at = np.minimum(np.searchsorted(self._codes, codes), len(self._codes) - 1)
@@ -202,34 +176,21 @@ class DrawnTexts:
     """Strings of a column by code, numbered or in place."""
 
     def __init__(
-        self,
-        codes: Codes | Int64,
-        texts: Sequence[str],
-        numbers: Mapping[str, int],
-        strings: int,
-        rows: int,
+        self, codes: npt.NDArray[Any], texts: Sequence[str], numbers: Mapping[str, int]
     ) -> None:
-        """Take the strings that are used.
-
-        Args:
-            codes: (k,) ascending, of `texts`.
-            texts: what they stand for.
-            numbers: of those strings that have one.
-            strings: how many codes there are.
-            rows: about to be asked for.
-        """
+        """Take the codes that are used, ascending, their strings, and the numbers of some."""
         # A joined pool may have a string under several codes.
         without = dict.fromkeys(text for text in texts if text not in numbers)
         bare = {text: place for place, text in enumerate(without, 1)}
         found = [numbers[text] if text in numbers else -bare[text] for text in texts]
-        self._found = NumberOfCode(codes, found, strings, rows)
+        self._found = NumberOfCode(codes, found)
         """By code a number, or less than 0 the place among the bare strings; 0 where not used."""
         self._bare = _BareTexts(list(bare)) if bare else None
 
     @classmethod
     def of(cls, texts: Sequence[str], numbers: Mapping[str, int]) -> DrawnTexts:
-        """Strings of which each is a code of its own."""
-        return cls(np.arange(len(texts)), texts, numbers, len(texts), len(texts))
+        """Draw strings of which each is a code of its own."""
+        return cls(np.arange(len(texts)), texts, numbers)
 
     @property
     def longest(self) -> int:

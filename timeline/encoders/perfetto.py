@@ -211,7 +211,7 @@ def _encode_slices(
 ) -> Iterator[bytes]:
     """Return the packets of slices; own_track: whether their sequence has no other track."""
     slices, joined = used.slices, used.joined
-    event_names = used.drawn(used.events, names.events)
+    event_names = used.events.drawn(names.events)
     colour_iids = used.colour_numbers(names.colours)
     args = _Args(used, names)
     category = _CATEGORY_IID + varint(names.categories[slices.category.value])
@@ -290,7 +290,7 @@ class _Args:
     def __init__(self, used: UsedStrings, names: SequenceNames) -> None:
         self._of_message = used.messages()
         self._iid_of_name = names.args
-        self._values = used.drawn(used.values, names.values)
+        self._values = used.values.drawn(names.values)
         self._spelled_texts = {
             of: (one, DrawnTexts.of(one.texts, names.spelled)) for of, one in used.spelled.items()
         }

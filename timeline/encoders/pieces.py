@@ -17,7 +17,7 @@ from zlib_ng import zlib_ng
 from timeline.columns.columns import Codes, Int64, Rows
 from timeline.columns.nesting import split_at_gaps
 from timeline.columns.strings import StringPool
-from timeline.encoders.drawn_values import UsedCodes
+from timeline.encoders.drawn_values import count_codes
 from timeline.encoders.protobuf_rows import varint
 from timeline.layers import SIZE_LAYERS, SizeLayer, SliceKind
 from timeline.tracks.model import ArgKind, Arrows, Samples, Slices, Timeline, Track
@@ -221,7 +221,7 @@ class _ShownStrings(StringPool):
         columns = [slices.name for slices in every] + [
             arg.values for slices in every for arg in slices.args if arg.kind is ArgKind.NAME
         ]
-        shown = UsedCodes.of((values, None) for values in columns).codes
+        shown = count_codes((values, None) for values in columns)[0]
         strings = every[0].strings
         return cls(len(strings), dict(zip(shown.tolist(), strings.texts(shown), strict=True)))
 

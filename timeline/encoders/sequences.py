@@ -19,7 +19,7 @@ from timeline.encoders.drawn_values import (
     DrawnTexts,
     NumberOfCode,
     SpelledArg,
-    UsedCodes,
+    count_codes,
     number_texts,
     spell_args,
 )
@@ -163,18 +163,23 @@ _CATEGORIES, _EVENT_NAMES, _ANNOTATION_NAMES, _ANNOTATION_STRINGS, _CORRELATION_
 
 @dataclass(frozen=True)
 class UsedTexts:
-    """The strings that columns of codes use: codes (k,) ascending, and the string of each, (k,)."""
+    """Codes (k,) that columns use, ascending, how often each is used, (k,), and their strings."""
 
-    used: UsedCodes
+    codes: npt.NDArray[Any]
+    count: Int64
     texts: Sequence[str]
 
     @classmethod
     def of(
         cls, columns: Iterable[tuple[npt.NDArray[Any], Bool | None]], strings: StringPool
     ) -> UsedTexts:
-        """Those of some columns where they are present, everywhere if that is None."""
-        used = UsedCodes.of(columns)
-        return cls(used, strings.texts(used.codes))
+        """Look for those of some columns where present, everywhere if that is None."""
+        codes, count = count_codes(columns)
+        return cls(codes, count, strings.texts(codes))
+
+    def drawn(self, numbers: Mapping[str, int]) -> DrawnTexts:
+        """Return how the strings are drawn, by code; numbers: of those that have one."""
+        return DrawnTexts(self.codes, self.texts, numbers)
 
 
 @dataclass(frozen=True)
@@ -203,16 +208,10 @@ class UsedStrings:
         """The slices."""
         return self.joined.slices
 
-    def drawn(self, its: UsedTexts, numbers: Mapping[str, int]) -> DrawnTexts:
-        """Return how strings are drawn, by code; numbers: of those that have one."""
-        strings, rows = len(self.slices.strings), len(self.slices)
-        return DrawnTexts(its.used.codes, its.texts, numbers, strings, rows)
-
     def colour_numbers(self, numbers: Mapping[str, int]) -> NumberOfCode:
         """Return the number of the colour of each name, 0 for none; numbers: of each colour."""
         found = [0 if colour is None else numbers[colour] for colour in self.colours]
-        strings, rows = len(self.slices.strings), len(self.slices)
-        return NumberOfCode(self.events.used.codes, found, strings, rows)
+        return NumberOfCode(self.events.codes, found)
 
     def messages(self) -> list[tuple[ArgsMessage, list[Arg]]]:
         """Return the messages that its args are in."""
@@ -289,7 +288,7 @@ class SequenceNames:
 def _count_uses(every: Iterable[UsedTexts]) -> Mapping[str, int]:
     uses: dict[str, int] = {}
     for its in every:
-        for text, count in zip(its.texts, its.used.count.tolist(), strict=True):
+        for text, count in zip(its.texts, its.count.tolist(), strict=True):
             uses[text] = uses.get(text, 0) + count
     return uses
 
