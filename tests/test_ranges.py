@@ -15,7 +15,8 @@ from timeline.cli.main import main
 from timeline.columns.strings import StringPool
 from timeline.commands.export import export
 from timeline.declarations import fill
-from timeline.encoders.formats import encode_timeline, format_of
+from timeline.encoders.formats import format_of
+from timeline.encoders.piece_maker import encode_timeline
 from timeline.errors import RecordError, UsageError
 from timeline.options import ExportOptions, ReadingOptions
 from timeline.ranges import FURTHEST_NS, LARGEST_ID

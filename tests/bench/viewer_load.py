@@ -33,7 +33,8 @@ sys.path.insert(0, str(ROOT))
 from tests.support.perfetto_sql import TraceProcessor, TraceProcessorError  # noqa: E402
 from timeline.columns.columns import Bool, Codes, Int64  # noqa: E402
 from timeline.columns.strings import StringPool  # noqa: E402
-from timeline.encoders.formats import encode_timeline, format_of  # noqa: E402
+from timeline.encoders.formats import format_of  # noqa: E402
+from timeline.encoders.piece_maker import encode_timeline  # noqa: E402
 from timeline.layers import SliceKind  # noqa: E402
 from timeline.tracks.model import (  # noqa: E402
     Arg,

@@ -8,7 +8,8 @@ import numpy as np
 
 from tests.support.perfetto_sql import TraceProcessor
 from timeline.columns.strings import StringPool
-from timeline.encoders.formats import encode_timeline, format_of
+from timeline.encoders.formats import format_of
+from timeline.encoders.piece_maker import encode_timeline
 from timeline.layers import SliceKind
 from timeline.tracks.model import Arrows, Slices, Timeline, Track
 

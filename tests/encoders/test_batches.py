@@ -17,9 +17,10 @@ from tests.support.made_tracks import track_of
 from tests.support.perfetto_sql import Row, TraceProcessor
 from tests.support.trace_packets import packets_of
 from timeline.columns.strings import StringPool
-from timeline.encoders import formats, perfetto, pieces
-from timeline.encoders.formats import EncodingWorkers, encode_timeline, format_of
+from timeline.encoders import perfetto, piece_maker, pieces
+from timeline.encoders.formats import format_of
 from timeline.encoders.perfetto import encode_track
+from timeline.encoders.piece_maker import EncodingWorkers, encode_timeline
 from timeline.encoders.pieces import FIRST_SEQUENCE, TrackBatch, batch_tracks, split_track
 from timeline.layers import SliceKind
 from timeline.ranks.processes import Processes
@@ -33,7 +34,7 @@ SIZES = (300, 0, 40, 700, 20, 5, 900, 60)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pieces, "BATCH_ELEMENTS", 256)
     monkeypatch.setattr(pieces, "COMPRESSED_TOGETHER_BYTES", 4096)
-    monkeypatch.setattr(formats, "ALONE_SECONDS", 0)
+    monkeypatch.setattr(piece_maker, "ALONE_SECONDS", 0)
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ def test_what_a_process_that_died_had_to_do_is_done_here(
 ) -> None:
     assert workers.executor.submit(sum, (1, 2)).result() == 3
     if when == "meanwhile":
-        monkeypatch.setattr(formats, "BATCHES_PER_WORKER", 1)
+        monkeypatch.setattr(piece_maker, "BATCHES_PER_WORKER", 1)
         parts = encode_timeline(PFTRACE, picture(), workers=workers)
         made = next(parts) + next(parts) + next(parts)
         kill_processes()

@@ -14,8 +14,9 @@ from tests.support.perfetto_sql import TraceProcessor
 from timeline.columns.strings import StringPool
 from timeline.encoders import drawn_values
 from timeline.encoders.drawn_values import DrawnTexts, number_texts
-from timeline.encoders.formats import encode_timeline, format_of
+from timeline.encoders.formats import format_of
 from timeline.encoders.perfetto import encode_track
+from timeline.encoders.piece_maker import encode_timeline
 from timeline.encoders.protobuf_rows import encode_rows, joined_rows, varint
 from timeline.layers import SliceKind
 from timeline.tracks.model import Arg, ArgKind, Slices, Timeline, Track

@@ -40,7 +40,8 @@ from tests.support.read_profiles import records_by_rank
 from tests.support.trace_packets import attributes_of
 from timeline.columns.strings import StringPool
 from timeline.commands.export import export
-from timeline.encoders.formats import encode_timeline, format_of
+from timeline.encoders.formats import format_of
+from timeline.encoders.piece_maker import encode_timeline
 from timeline.errors import OutputError
 from timeline.layers import SliceKind
 from timeline.options import Args

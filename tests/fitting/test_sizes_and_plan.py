@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from timeline.columns.strings import StringPool
-from timeline.encoders.formats import PieceMaker, format_of
+from timeline.encoders.formats import format_of
+from timeline.encoders.piece_maker import PieceMaker
 from timeline.encoders.pieces import Compression, batch_tracks
 from timeline.fitting.coarsen import EXACT, Resolution, at_resolution
 from timeline.fitting.limits import Cost, Limits

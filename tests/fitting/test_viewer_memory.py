@@ -13,7 +13,8 @@ from tests.support.grown_records import Shape, grown_profile
 from tests.support.perfetto_sql import TraceProcessor
 from timeline import export
 from timeline.columns.strings import StringPool
-from timeline.encoders.formats import encode_timeline, format_of
+from timeline.encoders.formats import format_of
+from timeline.encoders.piece_maker import encode_timeline
 from timeline.errors import LimitError
 from timeline.fitting import limits
 from timeline.fitting.coarsen import Resolution, at_resolution

@@ -1,31 +1,21 @@
-"""The formats that can be written, by suffix, and what makes the pieces of a file."""
+"""The formats that can be written, by suffix.
+
+The encoder of each is imported where it is used: a file has one format, and a listing none.
+"""
 
 from __future__ import annotations
 
-import os
-import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import chain
 from pathlib import Path
-from typing import TypeVar
 
 from timeline.encoders.pieces import (
     GZIPPED,
     PACKETS,
     PLAIN,
-    TEXT_SEQUENCE,
     Compression,
     Packing,
-    Piece,
     TraceEncoder,
-    TrackBatch,
-    batch_tracks,
-    in_file_order,
-    join_pieces,
 )
 from timeline.errors import OutputError, UsageError
 from timeline.tracks.model import Timeline, Track
@@ -110,166 +100,3 @@ def format_of(path: Path) -> Format:
             return form
     known = ", ".join(form.suffix for form in FORMATS)
     raise UsageError(f"{path}: unknown suffix.", do=f"Use one of {known}.")
-
-
-THREADS = min(4, os.cpu_count() or 1)
-"""Threads that encode; most of what they do lets others run meanwhile."""
-ALONE_SECONDS = 0.25
-"""So long one thread encodes before it is helped. Of less work, two take as long by the clock and
-two fifths more of the processors: they hand each other the interpreter more often than they work.
-"""
-BATCHES_PER_WORKER = 4
-"""Batches for each process that are encoded or wait for it."""
-MOST_BATCHES_SENT = 32
-"""Batches that are encoded or wait for it, however many processes there are."""
-
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
-
-
-@dataclass(frozen=True)
-class EncodingWorkers:
-    """Processes of this machine that have time, and how many they are."""
-
-    executor: Executor
-    jobs: int
-
-
-class PieceMaker:
-    """Makes pieces of a file. Who makes them changes nothing in them.
-
-    Who asks makes the first ones: small files, and what is measured, start no threads.
-    """
-
-    def __init__(
-        self,
-        form: Format,
-        tracks: Sequence[Track],
-        first_ns: int,
-        workers: EncodingWorkers | None = None,
-    ) -> None:
-        """tracks: all rows that the file may have. workers: processes that may be used."""
-        self.encoder = form.encoder(tracks, first_ns)
-        self.packing = form.packing
-        self._batch_elements = form.batch_elements
-        self.first_ns = first_ns
-        self._workers = workers if form.sent else None
-
-    @cached_property
-    def threads(self) -> ThreadPoolExecutor:
-        """Threads of this process, started when they are first used, and ended at exit."""
-        return ThreadPoolExecutor(THREADS)
-
-    def __enter__(self) -> PieceMaker:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if "threads" in self.__dict__:
-            self.threads.shutdown()
-
-    def make_file(
-        self,
-        timeline: Timeline,
-        tracks: Sequence[Track],
-        said: Sequence[Track] = (),
-        compression: Compression = Compression.BEST,
-        tell: Callable[[int], None] = lambda _: None,
-    ) -> Iterator[Piece]:
-        """All pieces of a file.
-
-        tracks: those of the timeline that hold records; said: those that say something of it, which
-        are few and short. tell: is told how many slices are encoded, whenever there are more.
-        """
-        yield self.opening(timeline, said, compression)
-        batches = batch_tracks(in_file_order(tracks), self.first_ns, least=self._batch_elements)
-        for piece, slices in self.make_all(batches, compression):
-            tell(slices)
-            yield piece
-        yield self.closing(tracks, compression)
-
-    def opening(self, timeline: Timeline, said: Sequence[Track], compression: Compression) -> Piece:
-        """Return the first piece of a file: facts, rows, and what it says of itself."""
-        rows = self.encoder.opening(timeline)
-        batches = batch_tracks(said, self.first_ns, TEXT_SEQUENCE)
-        return self.packing.pack(chain(rows, *map(self.encoder.encode, batches)), compression)
-
-    def closing(self, tracks: Sequence[Track], compression: Compression) -> Piece:
-        """Return the last piece of a file, given its tracks as they were encoded."""
-        return self.packing.pack(self.encoder.closing(tracks), compression)
-
-    def make(self, batch: TrackBatch, compression: Compression, *, arrows: bool = False) -> Piece:
-        """Encode a batch and compress it; with what its arrows take elsewhere, if `arrows`."""
-        return self.packing.pack(self.encoder.encode(batch, arrows=arrows), compression)
-
-    def make_all(
-        self, batches: Iterable[TrackBatch], compression: Compression
-    ) -> Iterator[tuple[Piece, int]]:
-        """Pieces in the order of their batches, and how many slices each has.
-
-        Only some batches are in work at a time. Those of a process that died are made here.
-        """
-        most = THREADS
-        if self._workers is not None:
-            most = min(BATCHES_PER_WORKER * self._workers.jobs, MOST_BATCHES_SENT)
-        in_work = deque[tuple[TrackBatch, Future[Piece] | None]]()
-        helped_from_s = time.monotonic() + ALONE_SECONDS
-        for number, batch in enumerate(batches):
-            if number == 0 or time.monotonic() < helped_from_s:
-                yield self.make(batch, compression), batch.slices
-                continue
-            in_work.append((batch, self._submit(batch, compression)))
-            if len(in_work) > most:
-                yield self._result(*in_work.popleft(), compression)
-        while in_work:
-            yield self._result(*in_work.popleft(), compression)
-
-    def map(
-        self, function: Callable[[_Item], _Result], items: Iterable[_Item]
-    ) -> Iterator[_Result]:
-        """Apply a function to items that are ready to be encoded, helped as `make_all` is."""
-        waiting = iter(items)
-        helped_from_s = time.monotonic() + ALONE_SECONDS
-        for item in waiting:
-            yield function(item)
-            if time.monotonic() >= helped_from_s:
-                break
-        yield from self.threads.map(function, waiting)
-
-    def _submit(self, batch: TrackBatch, compression: Compression) -> Future[Piece] | None:
-        """Have a batch encoded; None if no process is left that could."""
-        if self._workers is None:
-            return self.threads.submit(self.make, batch, compression)
-        try:
-            return self._workers.executor.submit(
-                _make, self.encoder, self.packing, batch.for_sending(), compression
-            )
-        except BrokenExecutor:
-            return None
-
-    def _result(
-        self, batch: TrackBatch, future: Future[Piece] | None, compression: Compression
-    ) -> tuple[Piece, int]:
-        if future is not None:
-            try:
-                return future.result(), batch.slices
-            except (BrokenExecutor, MemoryError):
-                pass
-        return self.make(batch, compression), batch.slices
-
-
-def encode_timeline(
-    form: Format,
-    timeline: Timeline,
-    compression: Compression = Compression.BEST,
-    workers: EncodingWorkers | None = None,
-) -> Iterator[bytes]:
-    """Return the bytes of a file that holds a timeline, in pieces."""
-    with PieceMaker(form, timeline.tracks, timeline.first_ns, workers) as maker:
-        pieces = maker.make_file(timeline, timeline.tracks, compression=compression)
-        yield from join_pieces(maker.packing, pieces)
-
-
-def _make(
-    encoder: TraceEncoder, packing: Packing, batch: TrackBatch, compression: Compression
-) -> Piece:
-    return packing.pack(encoder.encode(batch), compression)

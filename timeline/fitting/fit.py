@@ -13,7 +13,8 @@ from itertools import chain
 from pathlib import Path
 
 from timeline.analysis.telling_steps import StepRun
-from timeline.encoders.formats import EncodingWorkers, Format, PieceMaker
+from timeline.encoders.formats import Format
+from timeline.encoders.piece_maker import EncodingWorkers, PieceMaker
 from timeline.encoders.pieces import (
     PART_ELEMENTS,
     Compression,

@@ -16,7 +16,8 @@ from timeline.analysis.selected_rank import ChosenDetail
 from timeline.analysis.telling_steps import StepRun
 from timeline.columns.distinct import distinct
 from timeline.columns.nesting import order_edges
-from timeline.encoders.formats import Format, PieceMaker
+from timeline.encoders.formats import Format
+from timeline.encoders.piece_maker import PieceMaker
 from timeline.encoders.pieces import Compression
 from timeline.errors import LimitError
 from timeline.fitting.drawn_layers import without_half_arrows

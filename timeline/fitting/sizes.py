@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from timeline.encoders.formats import PieceMaker
+from timeline.encoders.piece_maker import PieceMaker
 from timeline.encoders.pieces import (
     FIRST_SEQUENCE,
     PART_ELEMENTS,

@@ -11,7 +11,8 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.telling_steps import StepRun
 from timeline.columns.chunks import one_by_one
 from timeline.encoders.drafts import Draft, publish_all, write_draft
-from timeline.encoders.formats import EncodingWorkers, Format, PieceMaker
+from timeline.encoders.formats import Format
+from timeline.encoders.piece_maker import EncodingWorkers, PieceMaker
 from timeline.encoders.pieces import Compression, Piece, join_pieces
 from timeline.errors import LimitError
 from timeline.fitting.coarsen_ranks import lowest_floors

@@ -207,7 +207,8 @@ def coarsen_for_file(
 
     most: slices and samples that may be left in any case.
     """
-    from timeline.encoders.formats import PieceMaker, format_of
+    from timeline.encoders.formats import format_of
+    from timeline.encoders.piece_maker import PieceMaker
     from timeline.encoders.pieces import Compression
     from timeline.fitting.coarsen_ranks import coarsen_ranks
     from timeline.fitting.limits import Limits

@@ -20,7 +20,7 @@ from timeline.ranks.shared_columns import kept
 from timeline.sources.source import Source
 
 if TYPE_CHECKING:
-    from timeline.encoders.formats import EncodingWorkers
+    from timeline.encoders.piece_maker import EncodingWorkers
 
 RANKS_PER_PROCESS = 2
 """Ranks in work for each process: one that is read, one that waits."""
@@ -190,7 +190,7 @@ class WorkerPool:
         """The processes of this machine that have done their work, if there are any."""
         if self._executor is None or self.jobs < 2 or not self.shares_memory:
             return None
-        from timeline.encoders.formats import EncodingWorkers  # tables need no encoders
+        from timeline.encoders.piece_maker import EncodingWorkers  # tables need no encoders
 
         return EncodingWorkers(self._executor, self.jobs)
 

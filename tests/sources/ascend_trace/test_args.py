@@ -35,7 +35,7 @@ from timeline.columns.columns import ColumnTable, Int64
 from timeline.columns.strings import NO_TEXT
 from timeline.layers import Layer
 from timeline.records.not_given import NO_CONTEXT, NO_ID
-from timeline.sources.decoders.trace_events import Value, number, text
+from timeline.sources.decoders.exported_values import Value, number, text
 
 
 @dataclass(frozen=True)

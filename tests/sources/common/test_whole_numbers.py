@@ -19,7 +19,7 @@ from timeline.sources.beside.host import read_host_clock
 from timeline.sources.common.decimals import whole_number, whole_numbers
 from timeline.sources.common.device_clock import read_device_clocks
 from timeline.sources.common.losses import LostRows
-from timeline.sources.decoders.trace_events import number
+from timeline.sources.decoders.exported_values import number
 from timeline.sources.mindspore.records_builder import read_hccl_files
 
 NO_NUMBERS = (

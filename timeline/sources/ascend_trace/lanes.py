@@ -21,7 +21,8 @@ from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.overlap_analysis import OVERLAP_PROCESS
 from timeline.sources.common.trace_names import LaneNames
 from timeline.sources.decoders.event_columns import EventColumns, EventRows, LaneKey
-from timeline.sources.decoders.trace_events import Metadata, text
+from timeline.sources.decoders.exported_values import text
+from timeline.sources.decoders.trace_events import Metadata
 
 LaneMeaning = tuple[str, str, str, str]
 """Process, its label, thread and communication group: all that decides how a lane is read."""

@@ -27,6 +27,7 @@ from timeline.records.tables import (
 )
 from timeline.records.task_kinds import COPY_TYPES, compute_by_type, have_type
 from timeline.sources.ascend_trace.lanes import LaneEvents
+from timeline.sources.decoders.exported_values import Value
 from timeline.sources.decoders.trace_events import (
     Complete,
     Counter,
@@ -36,7 +37,6 @@ from timeline.sources.decoders.trace_events import (
     FlowStep,
     Metadata,
     Other,
-    Value,
 )
 from timeline.sources.source import ReadRequest
 

@@ -10,7 +10,8 @@ import numpy as np
 from timeline.records.not_given import NO_GRAPH
 from timeline.records.tables import Steps
 from timeline.sources.decoders.event_columns import EventRows, LaneKey
-from timeline.sources.decoders.trace_events import Metadata, text
+from timeline.sources.decoders.exported_values import text
+from timeline.sources.decoders.trace_events import Metadata
 
 HOST_DEVICE = 31
 """Device number that msprof packs into the pid of host processes."""

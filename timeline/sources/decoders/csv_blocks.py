@@ -16,7 +16,7 @@ from timeline.columns.columns import Bool, Codes, Float64, Int64
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.sources.common.losses import LossLog
-from timeline.sources.decoders.trace_events import number
+from timeline.sources.decoders.exported_values import number
 from timeline.sources.files.opened import UTF8_MARK, open_profile_file
 
 BLOCK_BYTES = 1 << 21

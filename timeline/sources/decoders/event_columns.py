@@ -20,7 +20,7 @@ from timeline.columns.distinct import distinct, map_values
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.sources.common.decimals import moments_ns, real
-from timeline.sources.decoders.trace_events import is_decimal, number, text
+from timeline.sources.decoders.exported_values import is_decimal, number, text
 
 LaneKey = tuple[object, object]
 """(pid, tid) as the file has them."""

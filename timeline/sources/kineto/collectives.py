@@ -26,7 +26,7 @@ from timeline.records.tables import CommunicationOps, GroupMembers, Tasks
 from timeline.records.task_kinds import have_type
 from timeline.sources.common.process_groups import ProcessGroup, members_of, ranks_in
 from timeline.sources.decoders.event_columns import EventRows
-from timeline.sources.decoders.trace_events import Value, number, text
+from timeline.sources.decoders.exported_values import Value, number, text
 from timeline.sources.kineto.launches import innermost_open_at
 from timeline.sources.kineto.tables import (
     COLLECTIVES,

@@ -19,8 +19,8 @@ from timeline.sources.capture import Part
 from timeline.sources.common.identity import is_rank
 from timeline.sources.decoders.event_batch import HELD_EVENTS, EventBatch
 from timeline.sources.decoders.event_columns import COMPLETE, EventColumns, EventRows
+from timeline.sources.decoders.exported_values import text
 from timeline.sources.decoders.json_events import read_events
-from timeline.sources.decoders.trace_events import text
 from timeline.sources.kineto.header import read_header
 from timeline.sources.kineto.tables import KINETO, KinetoTable, device_ids, tables_of
 

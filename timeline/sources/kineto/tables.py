@@ -21,6 +21,7 @@ from timeline.records.task_kinds import COPY_TYPES, drive_communication, have_ty
 from timeline.sources.common.arrows import build_arrows
 from timeline.sources.common.counter_events import CounterEvents
 from timeline.sources.decoders.event_columns import ArgValues, EventRows
+from timeline.sources.decoders.exported_values import Value, number
 from timeline.sources.decoders.trace_events import (
     Complete,
     Counter,
@@ -29,8 +30,6 @@ from timeline.sources.decoders.trace_events import (
     FlowStart,
     FlowStep,
     Metadata,
-    Value,
-    number,
 )
 from timeline.sources.source import ReadRequest
 

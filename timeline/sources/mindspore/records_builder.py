@@ -32,7 +32,7 @@ from timeline.sources.beside.step_trace import GROUP, StepTicks
 from timeline.sources.capture import Capture
 from timeline.sources.common.decimals import interval_ns
 from timeline.sources.common.losses import LossLog, counted_losses
-from timeline.sources.decoders.trace_events import number, text
+from timeline.sources.decoders.exported_values import number, text
 from timeline.sources.files.opened import read_whole_file
 
 AI_CORE, AI_CPU = "AI_CORE", "AI_CPU"
