@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timeline.ranks.warnings import said_once
+from timeline.ranks.read_ranks import said_once
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["no steps.", "no tasks."]))))

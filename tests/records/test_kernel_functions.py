@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from timeline.records.kernel_functions import function_parts
+from timeline.records.task_kinds import function_parts
 
 
 def test_a_mangled_name_with_endless_digits() -> None:

@@ -42,9 +42,8 @@ from timeline.fitting.writer import FileNotes, Kept, Written
 from timeline.keywords import ChangeKeywords, CompareKeywords, ReadingKeywords
 from timeline.options import CompareOptions, ExportOptions, ReadingOptions
 from timeline.profile import Profile
-from timeline.ranks.choose_ranks import choose_ranks, numbers_of
 from timeline.ranks.rank_work import RankRequest, merging_limit
-from timeline.ranks.read_ranks import JoinedRanks, read_ranks
+from timeline.ranks.read_ranks import JoinedRanks, choose_ranks, numbers_of, read_ranks
 from timeline.ranks.workers import worker_pool_for
 from timeline.records.clock import ClockMove
 from timeline.records.not_given import NO_GRAPH

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from timeline.process import ENDING, signals_held, tune_for_one_command
-from timeline.ranks.read_counts import SharedCounts, take_place
 from timeline.ranks.shared_columns import (
     SharedArguments,
     SharedResult,
     close_shared_file,
     open_shared_file,
 )
+from timeline.ranks.workers import SharedCounts, take_place
 
 THREADS = Path("/proc/self/task")
 """Has an entry for each thread of this process, those of libraries included."""

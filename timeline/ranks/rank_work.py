@@ -1,16 +1,16 @@
-"""What is done of one rank, in whatever process: read it, cut it, and draw what is selected.
-
-What only a comparison shows is imported where it is asked for.
-"""
+"""The work on one rank: its records, facts, and what is drawn of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import gc
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
+from timeline.analysis.communication_rule import with_communication_rule
 from timeline.analysis.cut import Cut, cut, cut_steps, cut_window
 from timeline.analysis.filed_times import filed_totals, with_filed_times
 from timeline.analysis.gains.recording import MOST_ITEMS, Recording, record_rank
@@ -45,24 +45,58 @@ from timeline.analysis.selected_rank import (
     with_chosen_detail,
 )
 from timeline.analysis.single_records import single_records
+from timeline.analysis.sound_records import drop_backward_arrows, drop_invalid_rows, fit_host_clock
 from timeline.analysis.step_membership import Membership
+from timeline.analysis.steps import with_steps
 from timeline.analysis.waits.collectives import RankCollectives, rank_collectives
+from timeline.analysis.waits.group_members import with_global_ranks
 from timeline.analysis.work.computed_work import computed_work
 from timeline.analysis.work.launching_operators import launcher_figures, with_launchers
 from timeline.analysis.work.operators import host_operators, operator_steps
 from timeline.analysis.work.task_sums import sum_tasks
 from timeline.columns.intervals import subtract, union
-from timeline.layers import Layer, SizeLayer
+from timeline.layers import HOST_LAYERS, Layer, SizeLayer
 from timeline.options import Args, ClockOptions, ExportOptions, Fit, StepOperators
-from timeline.ranks.rank_records import read_rank
-from timeline.records.counting_rules import INNER
+from timeline.records.clock import INNER
 from timeline.records.not_given import NO_TIME
 from timeline.records.profiler_tables import OperatorRuns
 from timeline.records.tables import GPU, Records
-from timeline.selection import Kind, Selection
+from timeline.selection import Align, Kind, Selection
 from timeline.sources.source import ReadRequest, Source
 from timeline.tracks.model import element_count
 from timeline.tracks.rank_tracks import DrawnRank, RankTracks, arg_filter
+
+
+def read_rank(
+    source: Source, wanted: ReadRequest, operators: StepOperators, align: Align | None = None
+) -> Records:
+    """Read a rank: at least what is wanted, checked, and with its steps.
+
+    Where host calls are wanted, its host clock is fitted to that of the device, unless clocks are
+    wanted as recorded.
+
+    Raises:
+        SourceError: its profile cannot be read.
+    """
+    with _collector_paused():
+        records = source.read(wanted)
+    records = drop_backward_arrows(with_global_ranks(drop_invalid_rows(records)))
+    if wanted.layers & HOST_LAYERS and align not in (Align.RECORDED, Align.NONE):
+        records = fit_host_clock(records)
+    return with_communication_rule(with_steps(records, operators))
+
+
+@contextlib.contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Reading makes millions of short-lived objects, and no cycles to look for among them."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
 
 BYTES_OF_ELEMENT = 8
 """With fewer bytes of the file for each slice and sample, tracks may not fit and are measured."""

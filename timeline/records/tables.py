@@ -18,11 +18,9 @@ import numpy.typing as npt
 from timeline.columns.columns import Bool, Codes, ColumnTable, Float64, Int64, column
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.layers import Layer
-from timeline.records.clock import ClockMove
-from timeline.records.counting_rules import CommunicationRule, FreeRule
+from timeline.records.clock import ClockMove, CommunicationRule, FreeRule
 from timeline.records.not_given import FLOAT_NOT_GIVEN, NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
-from timeline.records.profiler_tables import ProfilerTables
-from timeline.records.vendor import UnusedFile, VendorFigures, VendorLinks
+from timeline.records.profiler_tables import ProfilerTables, UnusedFile, VendorFigures, VendorLinks
 
 GPU = "GPU"
 """What the devices of PyTorch's own profiles are called."""

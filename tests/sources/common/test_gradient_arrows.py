@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from timeline.columns.strings import StringPool
 from timeline.records.tables import FORWARD_BACKWARD
-from timeline.sources.common.arrows import gradient_arrows
+from timeline.sources.common.flow_events import gradient_arrows
 
 CALLS = st.lists(
     st.tuples(st.integers(0, 1000), st.integers(-1, 4), st.integers(-1, 2)),

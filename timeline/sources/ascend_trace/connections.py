@@ -12,8 +12,7 @@ from timeline.columns.constant import constant
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import FlowEnd, Flows, HostEvents, Records, Tasks
 from timeline.sources.ascend_trace.lanes import LaneEvents
-from timeline.sources.common.arrows import ArrowTargets
-from timeline.sources.common.flow_events import Launches, ResolvedFlows
+from timeline.sources.common.flow_events import ArrowTargets, Launches, ResolvedFlows
 from timeline.sources.decoders.joins import are_in
 
 CALLS = "CANN"

@@ -11,7 +11,6 @@ import orjson
 
 from timeline.columns.strings import NO_NAME
 from timeline.errors import SourceError
-from timeline.records.collective_kinds import collective_kind
 from timeline.records.not_given import NO_ID
 from timeline.records.profiler_tables import (
     CollectiveSums,
@@ -20,6 +19,7 @@ from timeline.records.profiler_tables import (
     ParallelStrategies,
     ParallelTimes,
 )
+from timeline.records.task_kinds import collective_kind
 from timeline.sources.beside.delimited import (
     MOST,
     Cell,
@@ -33,8 +33,8 @@ from timeline.sources.beside.delimited import (
 )
 from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.common.decimals import whole_number
+from timeline.sources.common.identity import read_groups
 from timeline.sources.common.losses import LossLog
-from timeline.sources.common.process_groups import read_groups
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import without_gz
 

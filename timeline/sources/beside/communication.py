@@ -15,8 +15,8 @@ from timeline.columns.columns import Codes, ColumnTable, Int64, column
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.profiler_tables import Measure, VendorFigures, VendorLinks
 from timeline.records.tables import CommunicationOps
-from timeline.records.vendor import Measure, VendorFigures, VendorLinks
 from timeline.sources.beside.delimited import table_of_rows
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.json_values import mend_json

@@ -14,8 +14,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from timeline.sources.common.counter_tables import OPERATOR_MEMORY, csv_tables
-from timeline.sources.files.opened import files_by_name
-from timeline.sources.files.remembered import remember_by_directory
+from timeline.sources.files.opened import files_by_name, remember_by_directory
 
 
 class Use(enum.Enum):

@@ -29,8 +29,8 @@ from timeline.sources.beside.minddata import (
 from timeline.sources.common.counters import SIZES, CounterBuilder
 from timeline.sources.common.decimals import moments_ns, whole_number, whole_numbers
 from timeline.sources.common.device_clock import read_start_info_offset_ns
+from timeline.sources.common.export_files import find_sessions
 from timeline.sources.common.losses import LossLog, LostRows, counted_losses
-from timeline.sources.common.msprof_files import find_sessions
 from timeline.sources.decoders.csv_blocks import RowShape, read_blocks
 from timeline.sources.decoders.json_values import read_json, read_json_value
 from timeline.sources.decoders.text_lines import read_lines

@@ -14,9 +14,8 @@ from timeline.columns.columns import Bool, Float64, Int64
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError
 from timeline.records.not_given import NO_ID, NO_TIME
-from timeline.records.profiler_tables import ParallelTimes
+from timeline.records.profiler_tables import Measure, ParallelTimes, VendorFigures, VendorLinks
 from timeline.records.tables import Records
-from timeline.records.vendor import Measure, VendorFigures, VendorLinks
 from timeline.sources.beside.communication import (
     MeasuredOps,
     read_link_file,

@@ -13,9 +13,8 @@ import numpy as np
 from timeline.columns.columns import Rows
 from timeline.columns.distinct import distinct
 from timeline.layers import Layer
-from timeline.records.profiler_tables import FlopLevel, FlopRows, ProfilerTables
+from timeline.records.profiler_tables import FlopLevel, FlopRows, ProfilerTables, UnusedFile
 from timeline.records.tables import Omission, OmissionCode, Records
-from timeline.records.vendor import UnusedFile
 from timeline.sources.beside.delimited import TablesBuilder
 from timeline.sources.beside.file_kinds import (
     CPU_LAYER,
@@ -31,10 +30,9 @@ from timeline.sources.beside.file_kinds import (
     numbers_in,
 )
 from timeline.sources.capture import Capture, FormatKind
-from timeline.sources.common.msprof_files import find_sessions, select_newest_export
-from timeline.sources.common.process_groups import METADATA, with_process_groups
-from timeline.sources.files.opened import files_by_name, find_file
-from timeline.sources.files.remembered import remember_by_directory
+from timeline.sources.common.export_files import find_sessions, select_newest_export
+from timeline.sources.common.identity import METADATA, with_process_groups
+from timeline.sources.files.opened import files_by_name, find_file, remember_by_directory
 from timeline.sources.source import (
     MINDSTUDIO_OUTPUT,
     OUTPUT,

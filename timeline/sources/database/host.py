@@ -8,7 +8,7 @@ from timeline.columns.chunks import compute_in_chunks
 from timeline.columns.columns import Codes, Int64, Rows
 from timeline.columns.constant import constant
 from timeline.columns.strings import NO_NAME
-from timeline.records.ids import IDS
+from timeline.records.joining import IDS
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import (
     FRAMEWORK_LAUNCH,
@@ -18,7 +18,7 @@ from timeline.records.tables import (
     HostEvents,
     Tasks,
 )
-from timeline.sources.common.arrows import ArrowTargets, build_arrows, gradient_arrows
+from timeline.sources.common.flow_events import ArrowTargets, build_arrows, gradient_arrows
 from timeline.sources.database.names import DatabaseNames
 from timeline.sources.decoders.joins import pairs_by_key
 from timeline.sources.decoders.sqlite import Database

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from timeline.columns.columns import Codes, Int64
 from timeline.columns.distinct import distinct, map_values
 from timeline.columns.strings import StringPool
-from timeline.records.ids import NO_VALUE
+from timeline.records.joining import NO_VALUE
 from timeline.records.not_given import NO_ID
 from timeline.sources.decoders.sqlite import Database
 

@@ -26,11 +26,12 @@ from timeline.sources.decoders.sqlite_in_part import remote_pages
 from timeline.sources.decoders.sqlite_rows import column_blocks
 from timeline.sources.files.opened import (
     MOST_POINTER_BYTES,
+    are_counted,
+    count_read,
     open_regular_file,
     refuse_pointer,
     source_errors_for,
 )
-from timeline.sources.files.read_bytes import are_counted, count_read
 from timeline.sources.files.remote_path import RemotePath
 
 # A connection stays in one thread: without its locks a table is read in two thirds of the time.

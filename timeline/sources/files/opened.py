@@ -3,24 +3,71 @@
 from __future__ import annotations
 
 import errno
+import functools
 import io
 import os
 import re
 import stat
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 from zlib_ng import gzip_ng, zlib_ng
 
 from timeline.errors import SourceError
-from timeline.sources.files.read_bytes import CountedFile, are_counted
 from timeline.sources.files.remote_path import RemotePath
 from timeline.units import spell_bytes
 
 if TYPE_CHECKING:
     from tempfile import TemporaryDirectory
+
+    from _typeshed import WriteableBuffer
+
+Count = Callable[[int], None]
+_COUNT: ContextVar[Count | None] = ContextVar("count", default=None)
+
+
+@contextmanager
+def counting(count: Count) -> Iterator[None]:
+    """A `with` block in which `count` is told of all bytes that are read, those read twice too."""
+    token = _COUNT.set(count)
+    try:
+        yield
+    finally:
+        _COUNT.reset(token)
+
+
+def are_counted() -> bool:
+    """Whether anybody asks for it."""
+    return _COUNT.get() is not None
+
+
+def count_read(size_bytes: int) -> None:
+    """So many more bytes are read."""
+    count = _COUNT.get()
+    if count is not None:
+        count(size_bytes)
+
+
+class CountedFile(FileIO):
+    """A file whose reads are counted, as they are in the file: compressed, if it is."""
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int | None:
+        """Read into a buffer."""
+        size_bytes = super().readinto(buffer)
+        count_read(size_bytes or 0)
+        return size_bytes
+
+    def readall(self) -> bytes:
+        """Read to the end."""
+        data = super().readall()
+        count_read(len(data))
+        return data
+
 
 BLOCK_BYTES = 256 * 1024
 MAGIC_BYTES = 16
@@ -356,3 +403,39 @@ def walk(
     yield root, directories, [name for name, is_directory in inside.items() if not is_directory]
     for name in directories:
         yield from walk(root / name, refuse)
+
+
+# -- directories that are remembered ---------------------------------------------------------------
+
+
+_Found = TypeVar("_Found")
+
+FRESH_NS = 2 * 10**9
+"""A directory that changed so lately may change again without a later time of change."""
+MOST_DIRECTORIES = 64
+
+
+def remember_by_directory(find: Callable[[Path], _Found]) -> Callable[[Path], _Found]:
+    """The same function, which looks into a directory again only where that has changed.
+
+    What it returns is shared, so nobody may change it.
+
+    Raises:
+        SourceError: the directory is not there.
+    """
+
+    @functools.lru_cache(maxsize=MOST_DIRECTORIES)
+    def found(directory: Path, _changed_ns: int) -> _Found:
+        return find(directory)
+
+    @functools.wraps(find)
+    def find_once(directory: Path) -> _Found:
+        if isinstance(directory, RemotePath) and directory.tree is not None:
+            return directory.tree.remember(find, directory)
+        with source_errors_for(directory):
+            changed_ns = directory.stat().st_mtime_ns
+        if time.time_ns() - changed_ns < FRESH_NS:
+            return find(directory)
+        return found(directory, changed_ns)
+
+    return find_once

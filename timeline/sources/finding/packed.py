@@ -30,7 +30,7 @@ from timeline.sources.finding.discovery import (
 from timeline.sources.source import Identity, ReadRequest, Source, SourceAround
 
 if TYPE_CHECKING:
-    from timeline.sources.files.unpacking import Report
+    from timeline.sources.files.archives import Report
 
 
 @contextlib.contextmanager
@@ -141,7 +141,7 @@ class _Unpacking:
         The directories have the names of the archives and of what they lie in, because names tell
         ranks and times.
         """
-        from timeline.sources.files.unpacking import limit_for, unpack
+        from timeline.sources.files.archives import limit_for, unpack
 
         temporary = self._directory(archives[0])
         root = temporary / "archives" / (around.resolve().name or "root")
@@ -210,7 +210,7 @@ class _Unpacking:
 
     def _unpack_database(self, packed: Path) -> Path:
         """Where a compressed database lies unpacked."""
-        from timeline.sources.files.unpacking import limit_for, unpack_file
+        from timeline.sources.files.archives import limit_for, unpack_file
 
         if packed not in self._databases:
             temporary = self._directory(packed)

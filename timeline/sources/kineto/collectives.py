@@ -10,15 +10,15 @@ import numpy as np
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.distinct import distinct, distinct_pairs, rows_by_value
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.records.collective_kinds import (
+from timeline.records.not_given import NO_ID
+from timeline.records.tables import CommunicationOps, Tasks
+from timeline.records.task_kinds import (
     POINT_TO_POINT,
     UNKNOWN_OP,
     collective_kind,
+    have_type,
     spelled_kind,
 )
-from timeline.records.not_given import NO_ID
-from timeline.records.tables import CommunicationOps, Tasks
-from timeline.records.task_kinds import have_type
 from timeline.sources.decoders.event_rows import EventRows
 from timeline.sources.decoders.exported_values import Value, number, text
 from timeline.sources.kineto.events import COLLECTIVES, tell_of_collectives

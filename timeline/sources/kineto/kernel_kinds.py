@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from timeline.records.collective_kinds import UNKNOWN_OP, spelled_kind
-from timeline.records.kernel_functions import function_parts
+from timeline.records.task_kinds import UNKNOWN_OP, function_parts, spelled_kind
 
 _MOST_CACHED = 1 << 14
 

@@ -10,7 +10,7 @@ from timeline.columns.nesting import latest_open
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import Flows, HostEvents
-from timeline.sources.common.arrows import gradient_arrows
+from timeline.sources.common.flow_events import gradient_arrows
 from timeline.sources.decoders.event_rows import EventRows
 from timeline.sources.kineto.tables import NOT_LAUNCHED, RuntimeCalls, ThreadIntervals
 

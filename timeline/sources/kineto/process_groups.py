@@ -9,7 +9,7 @@ import orjson
 from timeline.columns.strings import StringPool
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import GroupMembers
-from timeline.sources.common.process_groups import ProcessGroup, members_of, ranks_in
+from timeline.sources.common.identity import ProcessGroup, members_of, ranks_in
 from timeline.sources.kineto.collectives import Descriptions
 
 

@@ -21,12 +21,16 @@ from timeline.sources.capture import (
 )
 from timeline.sources.common.device_clock import read_hardware_log_clock
 from timeline.sources.common.identity import find_evidence_in_names, make_claim
-from timeline.sources.files.opened import find_file, source_errors_for, without_gz
-from timeline.sources.files.remembered import remember_by_directory
+from timeline.sources.files.opened import (
+    find_file,
+    remember_by_directory,
+    source_errors_for,
+    without_gz,
+)
 from timeline.sources.source import Identity, Source
 
 if TYPE_CHECKING:
-    from timeline.records.vendor import UnusedFile
+    from timeline.records.profiler_tables import UnusedFile
 
 _TEXT = re.compile(
     r"(?:output_timeline_data_(?P<id>0|[1-9]\d{0,8})\.txt"
@@ -117,7 +121,7 @@ def _read_text(claim: Claim, identity: Identity) -> Source:
 
 
 def _unused_beside_text(capture: Capture) -> Iterator[UnusedFile]:
-    from timeline.records.vendor import UnusedFile
+    from timeline.records.profiler_tables import UnusedFile
 
     yield from _unused_of_id(capture)
     unnumbered = capture.content / UNNUMBERED
@@ -127,7 +131,7 @@ def _unused_beside_text(capture: Capture) -> Iterator[UnusedFile]:
 
 
 def _unused_of_id(capture: Capture) -> Iterator[UnusedFile]:
-    from timeline.records.vendor import UnusedFile
+    from timeline.records.profiler_tables import UnusedFile
 
     for template, what in UNUSED_NUMBERED.items():
         held = find_file(capture.content, template.format(capture.device))

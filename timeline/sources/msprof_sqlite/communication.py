@@ -11,10 +11,10 @@ from timeline.columns.columns import Codes, ColumnTable, Int64, column
 from timeline.columns.distinct import map_values
 from timeline.columns.group_by import group_by
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.records.ids import IDS
+from timeline.records.joining import IDS
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import CommunicationOps, GroupMembers, PlaneTasks, Tasks
-from timeline.sources.common.process_groups import label_groups
+from timeline.sources.common.identity import label_groups
 from timeline.sources.decoders.joins import Lookup, common_keys, values_at
 from timeline.sources.decoders.sqlite_loose import LooseTable
 from timeline.sources.msprof_sqlite.databases import ParsedDatabases

@@ -6,11 +6,11 @@ import numpy as np
 
 from timeline.columns.columns import Codes
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.records.ids import IDS
+from timeline.records.joining import IDS
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import CommunicationOps, Flows, HostEvents, Tasks
-from timeline.sources.common.arrows import ArrowTargets
 from timeline.sources.common.device_clock import DeviceClocks
+from timeline.sources.common.flow_events import ArrowTargets
 from timeline.sources.decoders.sqlite_loose import LooseTable
 from timeline.sources.msprof_sqlite.databases import ParsedDatabases
 

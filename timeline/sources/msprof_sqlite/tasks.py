@@ -10,7 +10,7 @@ import numpy as np
 from timeline.columns.columns import Bool, Codes, Int64
 from timeline.columns.distinct import map_values
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.records.ids import IDS
+from timeline.records.joining import IDS
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import Tasks
 from timeline.records.task_kinds import (

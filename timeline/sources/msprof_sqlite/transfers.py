@@ -9,7 +9,7 @@ import numpy as np
 from timeline.columns.columns import Codes, ColumnTable, Float64, Int64, Rows, column
 from timeline.columns.distinct import NO_ROWS, distinct, rows_by_value
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.records.ids import IDS
+from timeline.records.joining import IDS
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import Tasks
 from timeline.sources.decoders.joins import Lookup, ordinals

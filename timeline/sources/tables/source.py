@@ -30,6 +30,7 @@ from timeline.records.tables import (
 from timeline.records.task_kinds import COPY_TYPES, compute_by_type, have_type
 from timeline.sources.beside.communication import read_op_groups
 from timeline.sources.beside.measures import read_step_sums
+from timeline.sources.common.export_files import find_newest_export
 from timeline.sources.common.kernel_table import (
     ARGS,
     DESCRIPTION,
@@ -38,14 +39,15 @@ from timeline.sources.common.kernel_table import (
     SHAPES,
     KernelTable,
     NumberedFile,
+    distinct_parts,
+    distinct_steps,
     find_following_rows,
     match_rows,
     read_kernel_rows,
+    read_step_table,
 )
 from timeline.sources.common.losses import FFTS_REASON, LossLog, counted_losses
-from timeline.sources.common.msprof_files import find_newest_export
 from timeline.sources.common.overlap_analysis import remark_on_ai_cpu_tasks
-from timeline.sources.common.step_table import distinct_parts, distinct_steps, read_step_table
 from timeline.sources.files.opened import find_file, without_gz
 from timeline.sources.source import Identity, ReadRequest
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from timeline.columns.strings import StringPool
 from timeline.records.clock import Clock
-from timeline.records.collective_kinds import collective_kind
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.profiler_tables import CollectiveSums, ParallelTimes
 from timeline.records.tables import CommunicationOps, Records, Steps
+from timeline.records.task_kinds import collective_kind
 from timeline.sources.beside.communication import (
     MeasuredOps,
     read_op_file,
@@ -21,8 +21,8 @@ from timeline.sources.beside.communication import (
 )
 from timeline.sources.beside.delimited import TablesBuilder
 from timeline.sources.beside.measures import read_step_sums, read_step_table
+from timeline.sources.common.identity import label_groups
 from timeline.sources.common.losses import LossLog
-from timeline.sources.common.process_groups import label_groups
 from timeline.sources.decoders.sqlite import open_database
 from timeline.sources.files.opened import find_file
 from timeline.sources.source import Identity, ReadRequest
