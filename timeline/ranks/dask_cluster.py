@@ -56,7 +56,7 @@ class Cluster(Executor):
         self._executor = self._client.get_executor(pure=False)
 
     def threads(self) -> int:
-        """How many pieces of work it does at once."""
+        """Return how many pieces of work run at once."""
         return sum(self._client.nthreads().values())
 
     def submit(self, fn: Callable[..., _Result], /, *args: Any, **kwargs: Any) -> Future[_Result]:
@@ -66,7 +66,7 @@ class Cluster(Executor):
         return future
 
     def result(self, future: Future[_Result]) -> _Result:
-        """What the call returned, as long as there is a worker that may do it.
+        """Return the result of a call, as long as there is a worker that may do it.
 
         Raises:
             UsageError: there is none, or no scheduler any more.

@@ -56,7 +56,7 @@ class Processes(ProcessPoolExecutor):
     """Processes that begin without the caller's script, and end when they are not waited for."""
 
     def __init__(self, jobs: int, counts: SharedCounts | None = None) -> None:
-        """counts: where they tell how much of their ranks is read."""
+        """Start no process yet; counts: where they report how much of their ranks is read."""
         self._others = frozenset(multiprocessing.active_children())
         context = multiprocessing.get_context(_start_method())
         super().__init__(jobs, context, _begin, (counts,))
@@ -131,7 +131,7 @@ def _run(path: str, call: Any) -> Any:
 
 
 def _start_method() -> str:
-    """A copy of this process begins at once; a new one has to import all that this one has.
+    """Return fork if a copy of this process is sane, else spawn, which imports all again.
 
     A copy is only sane where this process has one thread: another might be in the midst of
     something that nobody ends in the copy.

@@ -88,7 +88,7 @@ def read_rank(
 
 @contextlib.contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Reading makes millions of short-lived objects, and no cycles to look for among them."""
+    """Pause the collector: reading makes millions of short-lived objects, and no cycles."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -118,7 +118,7 @@ LEAST_RANK_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class RankRequest:
-    """What is wanted of every rank.
+    """The work that is wanted of every rank.
 
     limit_bytes: size of the file that ranks are merged for; 0 leaves them as they are. ranks: how
     many ranks the file will hold. target: the file, whose format counts. window_ns: [start, end) on
@@ -149,7 +149,7 @@ class RankRequest:
 
     @property
     def is_first(self) -> bool:
-        """Whether the rank is read for the first time, and asked all questions."""
+        """Return whether the rank is read for the first time, and asked all questions."""
         return self.chosen is None and self.floors is None
 
     @property
@@ -164,7 +164,7 @@ class RankRequest:
 
     @property
     def read_request(self) -> ReadRequest:
-        """What is wanted of the source."""
+        """Return what is wanted of the source."""
         asked = self.questions
         return ReadRequest(
             self.read_layers,
@@ -179,7 +179,7 @@ class RankRequest:
 
 
 def merging_limit(options: ExportOptions, ranks: int) -> int:
-    """The size of the file that each of so many ranks is merged for; 0 where none is.
+    """Return the size of the file that each of so many ranks is merged for; 0 if none is.
 
     One of several must not fill the file alone.
     """
@@ -290,7 +290,7 @@ def _draw_selected(
 def _with_answers(
     facts: RankFacts, part: Cut, collectives: RankCollectives, request: RankRequest
 ) -> RankFacts:
-    """The facts with what was asked of them beyond what is always told."""
+    """Return the facts with the answers to what was asked."""
     asked, records = request.questions, part.records
     are_told = len(records.profiler_tables.of(OperatorRuns)) > 0
     if asked.operator_steps or asked.every_run or (are_told and not asked.compare):
@@ -313,7 +313,7 @@ def _with_answers(
 
 
 def _collectives_of(records: Records, part: Cut, request: RankRequest) -> RankCollectives:
-    """The collectives of all records, of which those of the part are selected."""
+    """Return the collectives of all records, of which those of the part are selected."""
     return rank_collectives(
         records,
         part.op_iterations,
@@ -344,7 +344,7 @@ def _ordinary_facts(
 
 
 def _with_sums(facts: RankFacts, part: Cut, request: RankRequest) -> RankFacts:
-    """The facts with the sums that only a comparison shows, of records that may not be drawn."""
+    """Return the facts with the sums that only a comparison shows."""
     from timeline.analysis.work.work_classes import sum_classes
 
     facts = replace(
@@ -364,7 +364,7 @@ def _with_sums(facts: RankFacts, part: Cut, request: RankRequest) -> RankFacts:
 def _with_causes(
     facts: RankFacts, part: Cut, collectives: RankCollectives, request: RankRequest
 ) -> RankFacts:
-    """The facts with what tells whose work a rank does, and what determines when it is done."""
+    """Return the facts with causes of work and what determines when it is done."""
     records = part.records
     if not len(records.tasks) and not len(records.ops):
         facts = replace(facts, operators=host_operators(records))
@@ -390,7 +390,7 @@ def _with_causes(
 
 
 def _selected(part: Cut, request: RankRequest, *, edges: bool = False) -> SelectedRank:
-    """What is selected of a rank, and the sums over it; only what is drawn stays among records.
+    """Return the selection of a rank, and the sums over it; only what is drawn stays.
 
     edges: whether what is free before the first kernel of a step, and after the last one, counts.
     """

@@ -164,7 +164,7 @@ class JoinedRanks:
 
     @property
     def facts(self) -> tuple[RankFacts, ...]:
-        """What is known of each rank."""
+        """Return the facts of each rank."""
         return tuple(rank.facts for rank in self.ranks)
 
     @property
@@ -182,7 +182,7 @@ class JoinedRanks:
         )
 
     def ordinary(self) -> tuple[tuple[RankFacts, ...], Waiting]:
-        """What is known of the ordinary steps of each rank, and who waits in them.
+        """Return the facts of the ordinary steps of each rank, and who waits in them.
 
         As far as it was asked for, and each rank tells which those are.
         """
@@ -191,7 +191,7 @@ class JoinedRanks:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Which ranks are left out, and what was assumed of clocks and by the readers of ranks."""
+        """Return which ranks are left out, and what was assumed of clocks and by readers."""
         of_ranks = (note for facts in self.facts for note in facts.profile.notes)
         return (*self.left_out, *said_once((*self.clock.warnings, *of_ranks)))
 
@@ -349,7 +349,7 @@ def _waiting_of(facts: Sequence[RankFacts], clock: JoinedClock) -> Waiting:
 
 
 def _ordinary_of(facts: RankFacts) -> RankFacts:
-    """The facts of the ordinary steps of a rank, with collectives as other ranks know them."""
+    """Return the facts of the ordinary steps of a rank, with collectives as others know them."""
     ordinary = facts.ordinary
     if ordinary is None:
         return facts

@@ -126,7 +126,7 @@ class SharedResult:
 
 
 def _opened(path: str) -> int | None:
-    """The descriptor of a file, None where it cannot be reached."""
+    """Return the descriptor of a file, None if it cannot be opened."""
     try:
         return os.open(path, os.O_RDWR)
     except OSError:
@@ -163,7 +163,7 @@ class _Pickler(pickle.Pickler):
 
 class _Unpickler(pickle.Unpickler):
     def persistent_load(self, name: str | tuple[Any, ...]) -> str | frozenset[Any]:
-        """The object that has a name; see `_Pickler.persistent_id`."""
+        """Return the object of a name; see `_Pickler.persistent_id`."""
         return sys.intern(name) if type(name) is str else _shared_set(name)
 
 
@@ -177,7 +177,7 @@ def _loaded(pickled: bytes, columns: Iterable[Any] | None = None) -> Any:
 
 
 def _split_off_columns(content: Any) -> tuple[bytes, list[memoryview]]:
-    """The pickle of a value without its large columns, and these, in order."""
+    """Return the pickle of a value without its large columns, and these, in order."""
     columns: list[memoryview] = []
 
     def stays(buffer: pickle.PickleBuffer) -> bool:
@@ -193,12 +193,12 @@ def _split_off_columns(content: Any) -> tuple[bytes, list[memoryview]]:
 
 
 def kept(content: _Content, ranks: int) -> _Content:
-    """What is kept of one of so many ranks: packed where they are many."""
+    """Return the content of one of so many ranks, packed if they are many."""
     return packed(content) if ranks > FEW_RANKS else content
 
 
 def packed(content: _Content) -> _Content:
-    """The same content in the least memory: as if it came from another process.
+    """Return the same content in the least memory: as if it came from another process.
 
     Short tables are packed, short columns shared with all that came before. Large columns stay
     where they are.

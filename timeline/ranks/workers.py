@@ -39,7 +39,7 @@ class ReadCounts:
     cells: MutableSequence[int]
 
     def bytes_of_ranks(self) -> dict[int, int]:
-        """The bytes that are read of each rank in work, or last."""
+        """Return the bytes that are read of each rank in work, or last."""
         cells = list(self.cells)
         pairs = zip(cells[_RANK::_CELLS], cells[_BYTES::_CELLS], strict=True)
         return {rank: size_bytes for rank, size_bytes in pairs if rank != _NOBODY}
@@ -92,7 +92,7 @@ def take_place(counts: SharedCounts) -> None:
 
 @contextmanager
 def counted_here(rank: int, local: LocalCounts | None) -> Iterator[None]:
-    """A `with` block in which a rank is read, in this process or one that has taken a place."""
+    """Run a `with` block in which a rank is read, in this process or one with a place."""
     place = _PLACE if local is None else (local, 0)
     if place is None:
         yield
@@ -283,7 +283,7 @@ class WorkerPool:
             self.stop(executor)
 
     def encoders(self) -> EncodingWorkers | None:
-        """The processes of this machine that have done their work, if there are any."""
+        """Return the processes of this machine that have done their work, if there are any."""
         if self._executor is None or self.jobs < 2 or not self.shares_memory:
             return None
         from timeline.encoders.piece_maker import EncodingWorkers  # tables need no encoders
@@ -291,7 +291,7 @@ class WorkerPool:
         return EncodingWorkers(self._executor, self.jobs)
 
     def left_out(self) -> tuple[str, ...]:
-        """The ranks that were left out and why, for people."""
+        """Return the ranks that were left out and why, for people."""
         return tuple(f"rank {rank} is left out: {why}" for rank, why in self.failures.items())
 
     def __enter__(self) -> WorkerPool:

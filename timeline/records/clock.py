@@ -17,7 +17,7 @@ EARLIEST_WALL_NS = 10**17
 
 @dataclass(frozen=True)
 class Clock:
-    """How a capture's times relate to those of other captures.
+    """The relation of a capture's times to those of other captures.
 
     `host` names the machine, empty where the capture does not; captures of one machine share a
     clock. `wall_offset_ns` turns its monotonic clock into wall time, where that is known.
@@ -32,7 +32,7 @@ _PARTS = 10**9
 
 @dataclass(frozen=True, slots=True)
 class ClockMove:
-    """How times move to another clock: by a constant, and by a drift that grows from `origin_ns`.
+    """The move of times to another clock: a constant, and a drift that grows from `origin_ns`.
 
     drift_ppb: ns per second. Order is kept, and what lasts ends no earlier than it begins, but with
     a drift lengths change by it. Exact while drift times span stay below 2**63: a day at 100 ppm.
@@ -49,11 +49,11 @@ class ClockMove:
 
     @property
     def still(self) -> bool:
-        """Whether nothing moves."""
+        """Return whether nothing moves."""
         return not self.offset_ns and not self.drift_ppb
 
     def of(self, times_ns: Int64) -> Int64:
-        """The times on the other clock.
+        """Return the times on the other clock.
 
         Raises:
             RecordError: one lies beyond all times there.
@@ -74,7 +74,7 @@ class ClockMove:
         return moved
 
     def of_recorded(self, times_ns: Int64) -> Int64:
-        """Recorded times on the other clock; damaged ones stay far away, but within all times.
+        """Return recorded times on the other clock; damaged ones stay far away, within all times.
 
         For a move without drift.
         """
@@ -89,7 +89,7 @@ class ClockMove:
         return time_ns + self.offset_ns + drifted_ns
 
     def back(self, time_ns: int) -> int:
-        """The first time on this clock that moves to one on the other clock, or behind it."""
+        """Return the first time on this clock that moves to one on the other, or behind it."""
         found = time_ns - self.offset_ns
         found -= (found - self.origin_ns) * self.drift_ppb // (_PARTS + self.drift_ppb)
         while self.of_moment(found) >= time_ns:
@@ -99,7 +99,7 @@ class ClockMove:
         return found
 
     def then(self, offset_ns: int) -> ClockMove:
-        """This move, and then one by a constant."""
+        """Return this move, and then one by a constant."""
         return ClockMove(self.offset_ns + offset_ns, self.drift_ppb, self.origin_ns)
 
 
@@ -108,7 +108,7 @@ class ClockMove:
 
 @dataclass(frozen=True)
 class FreeRule:
-    """What counts as free beside the gaps of computing and communication.
+    """The rule for what counts as free beside the gaps of computing and communication.
 
     By the inner rule nothing does. By the outer rule free time also reaches from the start of the
     capture's other tasks (start_ns) and to their end (end_ns); None where they reach no further
@@ -130,7 +130,7 @@ class FreeRule:
 
     @classmethod
     def join(cls, rules: list[FreeRule]) -> FreeRule:
-        """The rule of a capture in several files, some of which may not tell it."""
+        """Return the rule of a capture in several files, some of which may not tell it."""
         known = [rule for rule in rules if rule.evidence]
         return reduce(_join_two, known) if known else cls()
 
@@ -153,7 +153,7 @@ INNER = FreeRule("a part of a capture has no other tasks around it")
 
 @dataclass(frozen=True)
 class CommunicationRule:
-    """What communication is the union of: communication ops, or the HCCL tasks that they are of.
+    """The rule for communication: the union of communication ops, or of their HCCL tasks.
 
     evidence: what tells it, "" where ops are taken because nothing asks for anything else.
     vendor_ns: what the writer itself says of each step, by its number; given only while the rule

@@ -53,7 +53,7 @@ class Id:
     none: tuple[int, ...] = ()
 
     def absent(self, values: Int64) -> Bool:
-        """Which values stand for none, but are spelled otherwise than in tables."""
+        """Return which values stand for none, but are written otherwise than in tables."""
         found: Bool = (values < self.least) | (values > self.most)
         for spelled in self.none:
             found |= values == spelled
@@ -61,7 +61,7 @@ class Id:
         return found
 
     def _has_absent(self, values: Int64) -> bool:
-        """Whether one of some values stands for none and is spelled otherwise than in tables."""
+        """Return whether a value stands for none and is written otherwise than in tables."""
         low, high = int(values.min()), int(values.max())
         may_be = low < min(self.least, self.nothing) or high > self.most
         may_be |= low < self.least and self.nothing != self.least - 1

@@ -17,7 +17,7 @@ _NO_STEP = -1
 
 
 class Measure(enum.IntEnum):
-    """What a number of the profiler says."""
+    """A kind of number that the profiler reports."""
 
     COMPUTING = 0
     COMMUNICATION = 1
@@ -45,7 +45,7 @@ class VendorFigures(ColumnTable):
 
 
 class VendorLinks(ColumnTable):
-    """What each link moved, as the profiler sums it up.
+    """The amount that each link moved, as the profiler sums it up.
 
     Sources give ranks as numbers inside their group; they are global where its members are known.
     """
@@ -87,11 +87,11 @@ class ProfilerTables:
     tables: Mapping[type[ColumnTable], ColumnTable] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        """How many rows all tables have."""
+        """Return the number of rows of all tables."""
         return sum(map(len, self.tables.values()))
 
     def of(self, kind: type[_Table]) -> _Table:
-        """The table of a class, without rows where no file fills it."""
+        """Return the table of a class, without rows where no file fills it."""
         found = self.tables.get(kind)
         return found if isinstance(found, kind) else kind.empty()
 
@@ -113,7 +113,7 @@ class ProfilerTables:
     def selected(
         self, steps: frozenset[int] | None, graphs: frozenset[int] | None
     ) -> ProfilerTables:
-        """The rows of some steps and graphs, and those that are of none; None selects all.
+        """Return the rows of some steps and graphs, and those of none; None selects all.
 
         The means that a file makes are of all steps, so they go where steps are selected.
         """
@@ -165,7 +165,7 @@ class StepPoints(ColumnTable):
 
 
 class FlopLevel(enum.IntEnum):
-    """What the operations of a row belong to."""
+    """The level that the operations of a row belong to."""
 
     RANK = 0
     STEP = 1
@@ -281,7 +281,7 @@ class OperatorSource(enum.IntEnum):
 
 
 class RunLevel(enum.IntEnum):
-    """What the rows of a table of operators are of."""
+    """The level of a row in a table of operators."""
 
     TYPE = 0
     NAME = 1

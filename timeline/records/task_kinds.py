@@ -15,7 +15,7 @@ from timeline.columns.strings import NO_NAME, StringPool
 
 
 class Unit(enum.Enum):
-    """What runs the tasks of a type."""
+    """A unit that runs the tasks of a type."""
 
     CUBE = enum.auto()
     VECTOR = enum.auto()
@@ -101,17 +101,17 @@ UNCOUNTED_TYPES = frozenset(
 
 
 def unit_of(kind: str) -> Unit | None:
-    """What runs the tasks of a type, None where the type runs no operators or is not known."""
+    """Return the unit of a type, None if the type runs no operators or is unknown."""
     return _UNITS.get(kind)
 
 
 def have_type(kinds: frozenset[str], codes: Codes, strings: StringPool) -> Bool:
-    """Which rows of a column of task types hold one of some types."""
+    """Return which rows of a column of task types hold one of some types."""
     return _are_types(codes, strings, kinds.__contains__)
 
 
 def compute_by_type(types: Codes, strings: StringPool, names: Codes | None = None) -> Bool:
-    """Which tasks compute, where no table tells which of them ran an operator.
+    """Return which tasks compute, where no table tells which of them ran an operator.
 
     A kernel that is called by its type ran none, nor does one of communication, and of AI CPU
     tasks only the name tells.
@@ -130,22 +130,22 @@ def compute_by_type(types: Codes, strings: StringPool, names: Codes | None = Non
 
 
 def ends_as_communication(name: str) -> bool:
-    """Whether a kernel is called as those are that run communication."""
+    """Return whether a kernel has a name of those that run communication."""
     return name.endswith(_COMMUNICATION_KERNELS)
 
 
 def drive_communication(names: Codes, strings: StringPool) -> Bool:
-    """Which tasks are called as the kernels that run communication: they do not compute."""
+    """Return which tasks have names of kernels for communication: they do not compute."""
     return _are_types(names, strings, ends_as_communication)
 
 
 def run_on_ai_cpu(types: Codes, strings: StringPool) -> Bool:
-    """Which tasks an AI CPU ran: operators, and tasks of the runtime."""
+    """Return which tasks an AI CPU ran: operators, and tasks of the runtime."""
     return _are_types(types, strings, _is_ai_cpu)
 
 
 def may_compute(types: Codes, strings: StringPool) -> Bool:
-    """Which tasks have a type that does not tell whether they ran an operator."""
+    """Return which tasks have a type that leaves open if they ran an operator."""
     return _are_types(types, strings, lambda kind: kind in UNTOLD_TYPES or _is_ai_cpu(kind))
 
 
@@ -203,7 +203,7 @@ UNKNOWN_OP = "collective"
 
 @lru_cache(maxsize=NAMES)
 def collective_kind(name: str) -> str:
-    """What a communication op does, the same for all ways in which ops are named.
+    """Return the kind of a communication op, the same for all ways in which ops are named.
 
     >>> collective_kind("hcom_allReduce__586_0_1"), collective_kind("Default/AllReduce-op7")
     ('AllReduce', 'AllReduce')
@@ -215,7 +215,7 @@ def collective_kind(name: str) -> str:
 
 @lru_cache(maxsize=STEMS)
 def spelled_kind(stem: str) -> str:
-    """What the name of a communication op spells, given without the numbers at its end."""
+    """Return the kind that a name states, given without the numbers at its end."""
     plain = stem.lower().replace("_", "")
     return next((kind for spelled, kind in _COLLECTIVES.items() if spelled in plain), "")
 
@@ -247,7 +247,7 @@ _MOST_DIGITS = 4
 
 
 def element_bytes(name: str) -> int | None:
-    """The bytes of one element, None where the name does not tell.
+    """Return the bytes of one element, None if the name does not state them.
 
     All but a few names tell their bits.
 
@@ -301,7 +301,7 @@ def _written_parts(name: str) -> list[str]:
 
 
 def _outline(name: str) -> str:
-    """What of a name is inside no brackets, up to its parameters; brackets may break off."""
+    """Return the part of a name outside of brackets, up to its parameters; it may break off."""
     kept, opened, first = list[str](), list[str](), 0
     for found in _BRACKET.finditer(name):
         bracket = found[0]

@@ -85,13 +85,13 @@ class _Task(NamedTuple):
     task: int = NO_ID
 
     def is_possible(self) -> bool:
-        """Whether it ends behind its start, lengths are such, and 64 bits hold its moments."""
+        """Return whether it ends behind its start, with possible lengths and timestamps."""
         lengths_ns = (self.end_ns - self.start_ns, self.total_ns, self.dispatch_ns)
         return self.end_ns <= MOST_MOMENT_NS and all(0 <= one <= MOST for one in lengths_ns)
 
 
 def read_aicpu_tasks(files: NumberedFiles, into: TablesBuilder) -> AicpuTasks:
-    """The tasks in the log of a rank, or in what MindSpore made of that where it is not there.
+    """Read the tasks in the log of a rank, else in what MindSpore made of it.
 
     into: takes what is damaged; names are codes of its strings.
     """
@@ -122,7 +122,7 @@ def _table(found: Iterable[_Task], strings: StringPool) -> AicpuTasks:
 
 
 def type_of_name(name: str) -> str:
-    """The last part of a full name, without its number."""
+    """Return the last part of a full name, without its number."""
     return name.rpartition("/")[2].partition("-")[0]
 
 
@@ -254,7 +254,7 @@ UNNAMED = "not named"
 
 
 def with_aicpu_tasks(records: Records, files: NumberedFiles) -> Records:
-    """The records with tasks of AI CPUs by thread, where device tasks hold none of them.
+    """Add tasks of AI CPUs by thread to records whose device tasks hold none.
 
     They are no device tasks: the log of the device may hold them too, and does not name them. Both
     are on the counter of the device. What is damaged in the log is counted where tables are read.

@@ -107,7 +107,7 @@ def _add_strategy(
 
 
 def _whole(value: object, least: int) -> int:
-    """A number of ranks or stages, which may be written as a text; NO_ID where it is none."""
+    """Return a number of ranks or stages, which may be a string; NO_ID for anything else."""
     number = whole_number(value)
     return NO_ID if number is None or not least <= number <= _MOST_RANKS else number
 
@@ -124,7 +124,7 @@ def _read_strategy(path: Path, into: TablesBuilder) -> None:
 
 
 def _stage_devices(stages: object) -> tuple[int | None, int | None]:
-    """How many stages and ranks there are: each stage lists its ranks as sizes of dimensions."""
+    """Return the number of stages and ranks: each stage lists its ranks by dimensions."""
     if not isinstance(stages, list) or not stages:
         return None, None
     held = [stage.get("dim") if isinstance(stage, dict) else None for stage in stages]
@@ -213,7 +213,7 @@ def _times_of(
 
 
 def _step_numbers(step_traces: Sequence[Path], count: int) -> list[int]:
-    """The numbers of so many steps: those of the step trace, then the ones that follow.
+    """Return the numbers of so many steps: those of the step trace, then the following ones.
 
     What is damaged in a step trace is counted by what reads its times.
     """
@@ -259,7 +259,7 @@ def _is_whole(text: str) -> bool:
 def _links_of(
     step: int, text: str, into: TablesBuilder, losses: LossLog, where: str
 ) -> Iterator[tuple[int, ...]]:
-    """The columns of LinkSums, of `{"1-0": {"SDMA": [ms, kB, kB/s]}}`."""
+    """Return the columns of LinkSums, of `{"1-0": {"SDMA": [ms, kB, kB/s]}}`."""
     for pair, kinds in _object(text, losses, where).items():
         ends = _PAIR.fullmatch(pair)
         for link, figures in kinds.items() if isinstance(kinds, dict) else ():
@@ -274,7 +274,7 @@ def _links_of(
 def _ops_of(
     step: int, text: str, into: TablesBuilder, losses: LossLog, where: str
 ) -> Iterator[tuple[int, ...]]:
-    """The columns of CollectiveSums, of `{NAME: [step, transfer ms, wait ms, links]}`.
+    """Return the columns of CollectiveSums, of `{NAME: [step, transfer ms, wait ms, links]}`.
 
     Files of some versions tell of no ops.
     """
@@ -292,7 +292,7 @@ def _ops_of(
 
 
 def _object(text: str, losses: LossLog, where: str) -> dict[str, Any]:
-    """The JSON object in a cell; without members where it holds something else, which is noted."""
+    """Return the JSON object in a cell; an empty one for anything else, which is noted."""
     try:
         found = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -304,7 +304,7 @@ def _object(text: str, losses: LossLog, where: str) -> dict[str, Any]:
 
 
 def _scaled(figures: object, at: int, unit: int) -> int | None:
-    """The number at a place of a list times its unit, rounded; None where there is none."""
+    """Return the number at a place of a list times its unit, rounded; None without one."""
     number = figures[at] if isinstance(figures, list) and len(figures) > at else None
     if not isinstance(number, int | float) or not 0 <= number * unit <= MOST:
         return None

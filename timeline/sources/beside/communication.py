@@ -66,7 +66,7 @@ class MeasuredOps(ColumnTable):
         )
 
     def figures(self, file: str, strings: StringPool) -> VendorFigures:
-        """The length of each op."""
+        """Return the length of each op."""
         return VendorFigures.of(
             len(self),
             {
@@ -120,7 +120,7 @@ def read_op_file(path: Path, strings: StringPool, damage: LossLog) -> MeasuredOp
 
 
 def read_op_groups(path: Path) -> dict[str, str]:
-    """The group of each op in communication.json by name, of ops whose key has one.
+    """Return the group of each op in communication.json by name, of ops whose key has one.
 
     Raises:
         SourceError: the file cannot be read, or holds something else.
@@ -144,7 +144,7 @@ def read_link_file(path: Path, strings: StringPool, damage: LossLog) -> VendorLi
 
 
 def _entries(path: Path, decode: Any) -> Iterator[tuple[_Named, Any]]:
-    """The entries of a file, which are keyed by step, kind and NAME@GROUP; NaN is read as null."""
+    """Return the entries of a file, keyed by step, kind and NAME@GROUP; NaN is null."""
     data = read_whole_file(path)
     try:
         try:
@@ -220,7 +220,7 @@ def _real(value: Any) -> float:
 def _measured(
     ops: Iterable[tuple[_Named, _Op]], strings: StringPool, damage: LossLog
 ) -> MeasuredOps:
-    """The ops; one without a length, or with a number that is no time or size, is noted."""
+    """Return the ops; one without a length, or with an impossible number, is noted."""
     rows = []
     for (name, group, step), op in ops:
         if name == _ALL_OPS:
@@ -274,7 +274,7 @@ def with_moved_bytes(ops: CommunicationOps, measured: MeasuredOps) -> Communicat
 def _links(
     links: list[tuple[_Named, str, _Link]], strings: StringPool, damage: LossLog
 ) -> VendorLinks:
-    """The sums of each kind of op; where there are none, the ops themselves.
+    """Return the sums of each kind of op; where there are none, the ops themselves.
 
     What stays on its own rank is no link; what has no size or time is noted.
     """

@@ -196,7 +196,7 @@ def add_allocations(allocations: Allocations, counters: CounterBuilder) -> None:
 
 
 def are_sound(size_bytes: Float64, allocated_ns: Int64, released_ns: Int64) -> Bool:
-    """True of sizes that a memory can hold, with a time and no release before that."""
+    """Return True for sizes that a memory can hold, with a time and no release before that."""
     known = (allocated_ns != NO_TIME) & (np.abs(size_bytes) < MOST_BYTES)
     sound: Bool = known & ((released_ns == NO_TIME) | (released_ns >= allocated_ns))
     return sound

@@ -46,6 +46,14 @@ class TablesBuilder(LostRows):
         """Add rows to the table of their class."""
         self._parts.setdefault(type(table), []).append(table)
 
+    def holds(self, kind: type[ColumnTable]) -> bool:
+        """Return whether the file of a table has been read, even if it holds no row."""
+        return kind in self._parts
+
+    def of(self, kind: type[_Table]) -> _Table:
+        """Return all rows of a class so far."""
+        return kind.concat(self._parts.get(kind, []))  # type: ignore[arg-type]
+
     def build(self) -> tuple[ProfilerTables, tuple[Omission, ...]]:
         """All tables, and what could not be read of their files."""
         tables = {kind: kind.concat(parts) for kind, parts in self._parts.items()}
@@ -67,7 +75,7 @@ _MOST_DIGITS = 19
 
 
 class Unit(enum.Enum):
-    """What a cell holds: a text, or a number in a unit that the column may not have.
+    """The content of a cell: a string, or a number in a unit.
 
     factor: to the unit of the column; names keep units of one factor apart.
     """

@@ -18,7 +18,7 @@ from timeline.sources.files.opened import files_by_name, remember_by_directory
 
 
 class Use(enum.Enum):
-    """What files are used for; those of a use are read by one module."""
+    """A use of files; those of a use are read by one module."""
 
     COUNTERS = enum.auto()
     OPERATOR_SUMS = enum.auto()

@@ -61,7 +61,7 @@ def _add_rows(into: TablesBuilder, level: FlopLevel, rows: Sequence[_Values]) ->
 
 
 def _number(value: object, unit: Unit) -> _Value:
-    """A value of JSON, or a cell; None where it is no number, or less than nothing."""
+    """Return a number of JSON, or of a cell; None for anything else, or a negative one."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     number = quantity(str(value).strip().rstrip("%"), unit)
@@ -69,7 +69,7 @@ def _number(value: object, unit: Unit) -> _Value:
 
 
 def _read_summary(path: Path, into: TablesBuilder) -> None:
-    """A row for all units, or one each for cube and vector."""
+    """Read a row for all units, or one each for cube and vector."""
     with into.reading(path) as losses:
         held, rows = read_json(path), list[_Values]()
         for unit, keys in _SUMMARIES.items():
@@ -100,7 +100,7 @@ def _read_steps(path: Path, into: TablesBuilder) -> None:
 
 
 def _read_scopes(path: Path, into: TablesBuilder) -> None:
-    """A row for each link from a scope to one inside it: the operations of the inner one."""
+    """Read a row for each link from a scope to one inside it, with the inner operations."""
     with into.reading(path) as losses:
         data = read_json(path).get("data")
         links = data.get("links") if isinstance(data, dict) else None
@@ -121,7 +121,7 @@ def _read_scopes(path: Path, into: TablesBuilder) -> None:
 
 
 def _read_operators(path: Path, into: TablesBuilder) -> None:
-    """A row for each operator and unit; MindSpore 2.1 writes a line each time an operator runs."""
+    """Read a row for each operator and unit; MindSpore 2.1 writes one for each run."""
     with into.reading(path) as losses:
         runs: dict[str, tuple[Sequence[str], array[float]]] = {}
         for row in read_rows(path, losses):
@@ -190,7 +190,7 @@ def _means(first: Sequence[str], amounts: array[float]) -> Iterator[tuple[FlopUn
 
 
 def _differing_means(columns: Mapping[str, Float64]) -> _Values:
-    """The means of those columns, (n,) each, that are not the same in all n runs."""
+    """Return the means of columns, (n,) each, that differ between the n runs."""
     work, rate = columns[_WORK], columns[_RATE]
     milliseconds = np.divide(work, rate, out=np.zeros(len(work)), where=rate > 0)
     total = float(milliseconds.sum())

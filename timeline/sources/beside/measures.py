@@ -246,7 +246,7 @@ _decode_names = msgspec.json.Decoder(_Names).decode
 def read_overlap_events(
     path: Path, file: str, device: int | None, strings: StringPool
 ) -> VendorFigures:
-    """Sums of the Overlap Analysis in a small trace that is not read otherwise.
+    """Read the sums of the Overlap Analysis in a small trace that is not read otherwise.
 
     Args:
         file: what the trace is called, of which this may be a slice.

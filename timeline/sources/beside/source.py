@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -42,6 +43,9 @@ from timeline.sources.source import (
     SourceAround,
 )
 
+if TYPE_CHECKING:
+    from timeline.sources.beside.minddata import Samples
+
 _MEASURE_USES = (
     Use.STEP_SUMS,
     Use.OPERATOR_SUMS,
@@ -67,7 +71,7 @@ _list_directory = remember_by_directory(files_by_name)
 
 
 def with_companions(source: Source, capture: Capture, several: bool) -> Source:
-    """A source that reads the tables beside its capture too.
+    """Return a source that reads the tables beside its capture too.
 
     several: whether the capture holds several devices, of which only the source's own is wanted.
     """
@@ -77,7 +81,7 @@ def with_companions(source: Source, capture: Capture, several: bool) -> Source:
 
 
 def _host_directories(capture: Capture) -> tuple[Path, ...]:
-    """Where MindSpore leaves what it recorded on the host, nearest first.
+    """Return the directories in which MindSpore leaves host records, nearest first.
 
     It lies inside the capture of newer versions, and beside that of older ones.
     """
@@ -141,20 +145,32 @@ class WithCompanionFiles(SourceAround):
         if metadata := self._metadata():
             records = with_process_groups(records, metadata)
         files = self._numbered()
+        # Where its tables are all that a capture is, they give its steps.
+        has_tables = wanted.measures or records.tables_only
+        into = TablesBuilder(records.rank, records.profiler_tables)
+        samples: list[Samples] = []
+        draws = Layer.COUNTERS in wanted.layers
+        if _of_use(files, Use.DATA_PREPARATION) and (draws or has_tables):
+            from timeline.sources.beside.minddata import read_data_preparation
+
+            samples = read_data_preparation(files, into, draws)
         is_on_counter = self.capture.format.kind in _ON_COUNTER
         operators = _find_cpu_operators(records)
         if len(operators) or any(kind.is_of_host for kind in files):
             from timeline.sources.beside.host import with_mindspore_host
 
             directories, clock = self.hosts, self.clock
-            records = with_mindspore_host(records, operators, files, directories, clock, wanted)
+            records = with_mindspore_host(
+                records, operators, files, directories, clock, samples, wanted
+            )
         if Layer.FRAMEWORK in wanted.layers and files.keys() & _AICPU and is_on_counter:
             from timeline.sources.beside.aicpu_log import with_aicpu_tasks
 
             records = with_aicpu_tasks(records, files)
-        # Where its tables are all that a capture is, they tell its steps.
-        if TABLES & {kind.use for kind in files} and (wanted.measures or records.tables_only):
-            records = _with_tables(records, files)
+        if has_tables and any(kind.use in TABLES for kind in files):
+            records = _with_tables(records, files, into)
+        else:
+            records = replace(records, omissions=(*records.omissions, *into.omissions))
         if records.tables_only:
             said = f"rank {self.identity.rank}: {_TABLES if records.timed else _UNTIMED_TABLES}"
             records = replace(records, warnings=(*records.warnings, said))
@@ -184,14 +200,14 @@ class WithCompanionFiles(SourceAround):
         return device if numbers == {device} and is_alone else rank
 
     def _metadata(self) -> Path | None:
-        """The metadata of the framework, which lies beside what it made or the data of msprof."""
+        """Return the metadata of the framework, beside its output or the data of msprof."""
         directory = self.capture.directory
         around = (directory, directory.parent) if directory.name.startswith(PROF) else (directory,)
         return next(filter(None, (find_file(one, METADATA) for one in around)), None)
 
     @property
     def _listings(self) -> dict[Path, dict[str, Path]]:
-        """What lies in each directory of tables that is there, by plain name.
+        """Return the entries of each directory of tables that is there, by plain name.
 
         It is not kept: of thousands of ranks it would take as much as what is told of them.
         """
@@ -202,7 +218,7 @@ class WithCompanionFiles(SourceAround):
         }
 
     def _exports(self, *uses: Use) -> dict[ExportKind, tuple[Path, ...]]:
-        """The newest files of each kind that has such a use, from the first directory of any."""
+        """Return the newest files of each kind of some uses, from the first directory of any."""
         found: dict[ExportKind, tuple[Path, ...]] = {}
         kinds = [kind for use in uses for kind in EXPORT_KINDS if kind.use is use]
         for listing in self._listings.values():
@@ -214,13 +230,13 @@ class WithCompanionFiles(SourceAround):
         return found
 
     def _is_beside(self, traces: tuple[Path, ...]) -> bool:
-        """Whether traces are not the capture itself, and small."""
+        """Return whether traces are small and not the capture itself."""
         if {*traces} & {*self.source.files} or any(path.suffix != ".json" for path in traces):
             return False
         return sum(path.stat().st_size for path in traces) <= MOST_TRACE_BYTES
 
     def _unused(self) -> Iterator[UnusedFile]:
-        """What lies in the capture's directories and is not used."""
+        """Return the unused files in the capture's directories."""
         used = {*self.files}
         for directory, listing in self._listings.items():
             is_output = directory.name in (OUTPUT, MINDSTUDIO_OUTPUT)
@@ -250,7 +266,6 @@ def _find_cpu_operators(records: Records) -> Rows:
 
 _READERS = (
     (Use.FLOPS, "flops", "read_flops"),
-    (Use.DATA_PREPARATION, "minddata", "read_data_preparation"),
     (Use.STEP_TRACE, "step_trace", "read_step_trace"),
     (Use.CLUSTER, "cluster", "read_cluster"),
     (Use.OPERATORS, "operators", "read_operators"),
@@ -259,12 +274,14 @@ _READERS = (
 """Modules and functions that read small tables, each loaded where there are files of its use."""
 
 
-def _with_tables(records: Records, files: NumberedFiles) -> Records:
+def _of_use(files: NumberedFiles, use: Use) -> bool:
+    return any(kind.use is use for kind in files)
+
+
+def _with_tables(records: Records, files: NumberedFiles, into: TablesBuilder) -> Records:
     """Return the records with the small tables of their rank; damage in these is counted."""
-    into = TablesBuilder(records.rank, records.profiler_tables)
-    uses = {kind.use for kind in files}
     for use, module, name in _READERS:
-        if use in uses:
+        if _of_use(files, use):
             getattr(import_module(f"timeline.sources.beside.{module}"), name)(files, into)
     tables, omissions = into.build()
     lost = (*records.omissions, *omissions, *_of_other_networks(records, tables))

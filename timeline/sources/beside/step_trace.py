@@ -30,22 +30,26 @@ _START, _END = "_start_point", "_end_point"
 
 @dataclass(frozen=True)
 class StepTicks:
-    """The steps of a file; each reduce is a part of its step and a communication op."""
+    """The steps of a file; each reduce is a part of its step and a communication op.
+
+    means: the last of the rows that are a mean: of a single step MindSpore 2.1 writes two.
+    """
 
     steps: Steps
     parts: StepParts
     reduces: CommunicationOps
+    means: StepTraceMeans
     omissions: tuple[Omission, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @classmethod
     def none(cls) -> StepTicks:
-        """What a profile without a step trace has."""
-        return cls(Steps.empty(), StepParts.empty(), CommunicationOps.empty())
+        """Return what a profile without a step trace has."""
+        tables = Steps.empty(), StepParts.empty(), CommunicationOps.empty(), StepTraceMeans.empty()
+        return cls(*tables)
 
     def of_graph(self, graph: int) -> StepTicks:
-        """These steps as those of a graph: the file names none."""
-
+        """Return these steps as those of a graph: the file names none."""
         return replace(
             self,
             steps=replace(self.steps, graph=np.full(len(self.steps), graph)),
@@ -73,6 +77,7 @@ def read_step_ticks(path: Path, strings: StringPool, rank: int) -> StepTicks:
         steps,
         StepParts.concat(part.parts for part in found),
         CommunicationOps.concat(part.reduces for part in found),
+        StepTraceMeans.concat([part.means for part in found if len(part.means)][-1:]),
         damage.omissions(rank),
         _repeated(path, steps.iteration, rank),
     )
@@ -97,7 +102,10 @@ def _of_block(block: Block, mean: Bool, strings: StringPool, damage: LossLog) ->
             "bp_end_ns": _mark_ns(block, "bp_point"),
         },
     )
-    return StepTicks(steps.take(good), *_reduces(block, iteration, good, cut, strings))
+    last = np.flatnonzero(mean)[-1:]
+    means = {field: ticks_ns(block, name)[last] for field, name in _TIMES.items()}
+    parts, reduces = _reduces(block, iteration, good, cut, strings)
+    return StepTicks(steps.take(good), parts, reduces, StepTraceMeans.of(len(last), means))
 
 
 def _repeated(path: Path, iteration: Int64, rank: int) -> tuple[str, ...]:
@@ -113,7 +121,7 @@ def _repeated(path: Path, iteration: Int64, rank: int) -> tuple[str, ...]:
 def _reduces(
     block: Block, iteration: Int64, good: Bool, cut: Bool, strings: StringPool
 ) -> tuple[StepParts, CommunicationOps]:
-    """The reduces of good steps; one that has a start or an end only is left to be counted."""
+    """Return the reduces of good steps; one with a start or an end only is to be counted."""
     parts, reduces = [], []
     names = [
         name.removesuffix(_START)
@@ -161,29 +169,16 @@ _GRAPH = re.compile(r"(?:graph|model)_?(\d{1,9})", re.ASCII | re.IGNORECASE)
 
 
 def read_step_trace(files: NumberedFiles, into: TablesBuilder) -> None:
-    """Read StepTraceMeans and StepPoints; the steps themselves are read by their source."""
-    for path in files.get(NumberedFile.STEP_TRACE, ()):
-        _read_mean(path, into)
+    """Read StepTraceMeans, unless the source has read them with its steps, and StepPoints."""
+    if not into.holds(StepTraceMeans):
+        for path in files.get(NumberedFile.STEP_TRACE, ()):
+            with into.reading(path):
+                into.add(read_step_ticks(path, StringPool(), into.rank).means)
     for path in files.get(NumberedFile.STEP_POINTS, ()):
         _read_points(path, into)
     if not files.get(NumberedFile.STEP_POINTS):
         for path in files.get(NumberedFile.STEP_MARKS, ()):
             _read_marks(path, into)
-
-
-def _read_mean(path: Path, into: TablesBuilder) -> None:
-    """The last of the rows that are a mean: of a single step MindSpore 2.1 writes two."""
-    with into.reading(path):
-        damage = LossLog(path)  # counted where the steps are read
-        times_ns: dict[str, list[int]] = {}
-        for block, mean in with_mean_rows(read_blocks(path, None, STEP_COLUMNS, damage)):
-            at = np.flatnonzero(mean)
-            if len(at):
-                times_ns = {
-                    field: [int(ticks_ns(block, name)[at[-1]])] for field, name in _TIMES.items()
-                }
-        if times_ns:
-            into.add(StepTraceMeans.of(1, times_ns))
 
 
 def _read_points(path: Path, into: TablesBuilder) -> None:
@@ -198,7 +193,7 @@ def _read_points(path: Path, into: TablesBuilder) -> None:
 
 
 def _points(held: Any) -> Iterator[tuple[int, tuple[str, str]]]:
-    """The points of each graph."""
+    """Return the points of each graph."""
     if isinstance(held, list):
         held = held[0] if held else None
     if not isinstance(held, dict):
@@ -230,7 +225,7 @@ def _add_point(into: TablesBuilder, graph: int, fp_start: str, bp_end: str) -> N
 
 
 def ticks_ns(block: Block, name: str) -> Int64:
-    """A column of ticks of 10 ns as nanoseconds; NO_TIME where there is no number."""
+    """Return a column of ticks of 10 ns as nanoseconds; NO_TIME without a number."""
     as_microseconds_ns = moments_ns(block.cells(name))
     ns = as_microseconds_ns // _TICKS_IN_MICROSECOND
     return np.where(as_microseconds_ns == NO_TIME, NO_TIME, ns)

@@ -28,7 +28,7 @@ SIZES = {"B": 1, "KB": 1 << 10, "kB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 
 @dataclass(frozen=True)
 class Labels:
-    """What tells the series of one table apart.
+    """The labels that distinguish the series of one table.
 
     texts: (k,) what `{}` in the names of series stands for. which: (n,) the text of each row.
     endings: (k,) what is put behind the names, nothing without it.
@@ -39,7 +39,7 @@ class Labels:
     endings: Sequence[str] = ()
 
     def series_name(self, pattern: str, at: int) -> str:
-        """The name of the series of one text; blanks around an empty one are left out."""
+        """Return the name of the series of one text; blanks around an empty one are left out."""
         name = " ".join(pattern.format(self.texts[at]).split())
         return name + self.endings[at] if self.endings else name
 
@@ -49,7 +49,7 @@ def build_labels(
     ids: Sequence[Int64],
     kinds: Sequence[tuple[Int64 | Codes, Callable[[int], str]]] = (),
 ) -> Labels:
-    """The labels of so many rows: their ids, then their kinds, without those that are not given.
+    """Return the labels of rows: their ids, then their kinds, without those not given.
 
     Args:
         ids: columns of numbers that are shown as they are.
@@ -173,7 +173,7 @@ _HIT_RATE = "Hit Rate"
 
 
 def factor_of(name: str, unit: str) -> int:
-    """What turns the values of counter events into the unit that their series has.
+    """Return the factor that turns values of counter events into the unit of their series.
 
     Hit rates are fractions, although their args are called Hit Rate(%).
     """
@@ -181,7 +181,7 @@ def factor_of(name: str, unit: str) -> int:
 
 
 def name_and_unit(event: str, key: str, keys: int) -> tuple[str, str]:
-    """The series name and unit of one arg of a counter event.
+    """Return the series name and unit of one arg of a counter event.
 
     Args:
         event: name of the event, such as "HBM 0/Read".
@@ -200,13 +200,13 @@ def name_and_unit(event: str, key: str, keys: int) -> tuple[str, str]:
 
 
 def column_name(column: str) -> str:
-    """The name of a column without its unit: "Total Reserved" of "Total Reserved(MB)"."""
+    """Return the name of a column without its unit: "Total Reserved" of "Total Reserved(MB)"."""
     match = _IN_BRACKETS.fullmatch(column)
     return match[1].strip() if match else column
 
 
 def column_unit(column: str) -> str:
-    """The unit of a column, empty where it has none: "MB" of "Total Reserved(MB)"."""
+    """Return the unit of a column, empty where it has none: "MB" of "Total Reserved(MB)"."""
     match = _IN_BRACKETS.fullmatch(column)
     return match[2] if match else ""
 
@@ -258,12 +258,12 @@ class CounterEvents:
     """The values of all keys, event after event."""
 
     def values(self, key: str) -> ArgValues:
-        """The value of an arg in each event."""
+        """Return the value of an arg in each event."""
         return self.args[self.keys.index(key) :: len(self.keys)]
 
 
 def counters_at(events: EventColumns, rows: Rows) -> Iterator[CounterEvents]:
-    """The counter events at some rows, but for those without args."""
+    """Return the counter events at some rows, but for those without args."""
     groups, group_of = distinct_values(events.group[rows])
     if len(groups) <= np.iinfo(np.uint16).max:
         group_of = group_of.astype(np.uint16)  # which sorts in one pass
@@ -320,7 +320,7 @@ class CounterReader:
             yield CounterSamples(part.time_ns[good], rows[which][good], values)
 
     def omissions(self, rank: int) -> tuple[Omission, ...]:
-        """The samples that are not in the tables."""
+        """Return the samples that are not in the tables."""
         if not self.strange:
             return ()
         reason, counters = "samples of counters that are no numbers", frozenset({Layer.COUNTERS})
@@ -330,7 +330,7 @@ class CounterReader:
     def tables(
         self, process: Callable[[object], str], strings: StringPool
     ) -> tuple[CounterSeries, CounterSamples]:
-        """The series that have samples, grouped by the name of their process, and all samples."""
+        """Return the series that have samples, grouped by name of process, and all samples."""
         samples = self._samples.build()
         keys = list(self._series)
         rows: dict[tuple[str, str, str], int] = {}
@@ -359,7 +359,7 @@ class CounterReader:
 
 
 def _count_strange(values: ArgValues, numbers: Rows) -> int:
-    """How many values are neither at these rows nor say that there is none."""
+    """Return how many values are not numbers at these rows, nor state that there is none."""
     others = np.ones(len(values.value), np.bool_)
     others[numbers] = False
     rest = values[np.flatnonzero(others)].objects()
@@ -369,7 +369,7 @@ def _count_strange(values: ArgValues, numbers: Rows) -> int:
 
 
 def _labels(ids: Mapping[str, ArgValues], count: int) -> tuple[list[str], Int64]:
-    """The distinct labels that ids make, and which one each of some events has."""
+    """Return the distinct labels that ids make, and the place of each event's."""
     if not ids:
         return [""], constant(0, count, np.int64)
     if len(ids) == 1:
@@ -388,5 +388,5 @@ def _labels(ids: Mapping[str, ArgValues], count: int) -> tuple[list[str], Int64]
 
 
 def _distinct(values: Sequence[Any]) -> Iterable[Any]:
-    """The values as they are where those are equal that are spelled alike; else their spelling."""
+    """Return values as they are if equal ones are written alike; else as they are written."""
     return values if set(map(type, values)) in ({int}, {str}) else map(str, values)

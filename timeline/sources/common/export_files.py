@@ -33,7 +33,7 @@ _FRAMEWORKS = {"_ascend_pt": "torch_npu", "_ascend_ms": "mindspore"}
 
 
 def plain_name_of_table(name: str) -> str:
-    """The name that a table of operators had before somebody put words before it, else nothing.
+    """Return the name of a table of operators before somebody put words before it, else none.
 
     >>> plain_name_of_table("b1q8_kernel_details.csv")
     'kernel_details.csv'
@@ -43,7 +43,7 @@ def plain_name_of_table(name: str) -> str:
 
 
 def has_file_named(directory: Path, names: re.Pattern[str]) -> bool:
-    """Whether a directory is there and holds something of such a name, compressed or not.
+    """Return whether a directory holds a file of such a name, compressed or not.
 
     Raises:
         SourceError: the directory cannot be read.
@@ -52,7 +52,7 @@ def has_file_named(directory: Path, names: re.Pattern[str]) -> bool:
 
 
 def find_device_table_directories(capture: Capture) -> tuple[Path, ...]:
-    """Where msprof leaves the tables of a device whose content lies in `device_N/*`."""
+    """Return the directories of tables of a device whose content lies in `device_N/*`."""
     return (capture.directory / MINDSTUDIO_OUTPUT, capture.content.parent / "summary")
 
 
@@ -108,12 +108,12 @@ def _newest_slices(slices: _Slices) -> list[Path]:
 
 
 def raw_error(directory: Path) -> SourceError:
-    """The error of a capture that holds only raw data: which command exports it."""
+    """Return the error of a capture that holds only raw data, with the command for exporting."""
     return SourceError(directory, "holds raw profiling data only.", do=how_to_export(directory))
 
 
 def how_to_export(directory: Path) -> str:
-    """What to do with a capture that only msprof can read, or the profiler of a framework.
+    """Return advice for a capture that only msprof or the framework's profiler can read.
 
     directory: of the session, or around it; what its framework left beside it is parsed with it.
     """
@@ -128,7 +128,7 @@ def how_to_export(directory: Path) -> str:
 
 @remember_by_directory
 def find_sessions(directory: Path) -> tuple[Path, ...]:
-    """The sessions of msprof in a directory, in order of names.
+    """Return the sessions of msprof in a directory, in order of names.
 
     Raises:
         SourceError: the directory is not there.
@@ -168,7 +168,7 @@ LIST_OF_OBJECTS = re.compile(rb"\s*\[\s*\{")
 
 
 class JsonKind(enum.Enum):
-    """What a JSON file is, as people call it."""
+    """A kind of JSON file, as people call it."""
 
     KINETO = "a PyTorch trace"
     EXECUTION_TRACE = "an execution trace (operators of PyTorch without times of a device)"
@@ -235,7 +235,7 @@ def has_json_name(name: str) -> bool:
 
 
 def find_moment_ns(path: Path) -> int | None:
-    """A wall time during the capture: that of one of its first events; None where none is told.
+    """Return a wall time during the capture, that of one of its first events; None without any.
 
     Raises:
         SourceError: the file cannot be read.
@@ -256,7 +256,7 @@ def find_moment_ns(path: Path) -> int | None:
 
 
 def head_values(text: bytes, until: bytes = b"") -> dict[bytes, bytes]:
-    """The values of an object by key, as far as its text goes; those cut off are empty.
+    """Return the values of an object by key, as far as its text goes; those cut off are empty.
 
     until: the key that is the last, whose value is left out.
     """
@@ -289,19 +289,19 @@ def _kind_by_events(path: Path, text: bytes, *, in_object: bool) -> JsonKind:
 
 
 def _ends_in_first_event(text: bytes) -> bool:
-    """Whether the whole text of a trace ends within the first object of its list of events."""
+    """Return whether a trace ends within the first object of its list of events."""
     begin = _FIRST_EVENT.search(text)
     return begin is not None and end_of_value(text, begin.end() - 1) is None
 
 
 def first_key(text: bytes) -> int:
-    """The place behind the brace that opens an object; the end of the text for anything else."""
+    """Return the place behind the brace that opens an object; the end for anything else."""
     rest = text.removeprefix(UTF8_MARK).lstrip()
     return len(text) - len(rest) + 1 if rest.startswith(b"{") else len(text)
 
 
 def tail_values(path: Path, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-    """The values of keys of an object that stand behind its events."""
+    """Return the values of keys of an object that stand behind its events."""
     return _values_in(_tail(path), keys)
 
 

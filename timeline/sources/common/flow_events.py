@@ -117,7 +117,7 @@ def gradient_arrows(
 
 
 def _firsts(rows: Rows, number: Int64, key: Int64) -> Rows:
-    """The row of each number that has the least key, in order of number."""
+    """Return the row of each number that has the least key, in order of number."""
     order = np.lexsort((key, number))
     ordered = number[order]
     first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
@@ -135,7 +135,7 @@ NOT_BOUND = -1
 
 @dataclass(frozen=True)
 class LaneRows:
-    """Where the events of one lane went: rows of one table, and their intervals."""
+    """The rows of one table that the events of one lane became, and their intervals."""
 
     kind: FlowEnd
     rows: Rows
@@ -145,7 +145,7 @@ class LaneRows:
 
 @dataclass(frozen=True)
 class Launches:
-    """When rows of tables were launched on the host."""
+    """The launches of rows of tables on the host."""
 
     kind: Int64
     row: Int64
@@ -162,7 +162,7 @@ class ResolvedFlows:
 
     @property
     def half(self) -> int:
-        """How many arrows lack an end."""
+        """Return how many arrows lack an end."""
         return len(self.lacking)
 
 
@@ -247,7 +247,7 @@ class FlowReader:
     def _bind(
         self, ends: _Ends, lane_of: Callable[[LaneKey], LaneRows | None]
     ) -> tuple[Int64, Int64]:
-        """The table and the row that each end lies in, NOT_BOUND where there is none."""
+        """Return the table and the row that each end lies in, NOT_BOUND if there is none."""
         kind, row = np.full(len(ends), NOT_BOUND), np.full(len(ends), NOT_BOUND)
         order = np.argsort(ends.lane, kind="stable")
         bounds = np.searchsorted(ends.lane[order], np.arange(len(self._lanes) + 1))
@@ -266,7 +266,7 @@ class FlowReader:
 
 
 def _pairs(ends: _Ends) -> tuple[Rows, Rows]:
-    """Starts and ends of flows, NOT_BOUND where one is missing; one start may have several ends.
+    """Return starts and ends of flows, NOT_BOUND if missing; a start may have several ends.
 
     Of one flow, the first end goes with the first start, and so on; when starts run out, further
     ends go with the last one.
@@ -296,14 +296,14 @@ def _pairs(ends: _Ends) -> tuple[Rows, Rows]:
 
 
 def _flows(ends: _Ends) -> Int64:
-    """The flow of each end, numbered in the order in which they begin in the file."""
+    """Return the flow of each end, numbered in the order in which they begin in the file."""
     _, which = distinct_pairs(ends.category.astype(np.int64), ends.id)
     _, flow = distinct_as_met(which)
     return flow
 
 
 def _starting_at(lane: LaneRows, moments: Int64) -> Int64:
-    """The row of the lane that starts at each moment, -1 for none."""
+    """Return the row of the lane that starts at each timestamp, -1 for none."""
     if not len(lane.start_ns):
         return np.full(len(moments), -1, np.int64)
     order = np.argsort(lane.start_ns, kind="stable")

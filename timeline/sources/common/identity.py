@@ -88,7 +88,7 @@ def make_claim(
     clock: Clock = _NO_CLOCK,
     several: bool = False,
 ) -> Claim:
-    """A claim with the stamp and the process that the name of the capture tells."""
+    """Return a claim with the stamp and the process in the name of the capture."""
     name = capture.directory.name
     worker = _WORKER.fullmatch(name)
     stamps = _STAMPS.findall(name)
@@ -112,7 +112,7 @@ def _device(capture: Capture) -> int | None:
 
 
 def count_devices(directory: Path) -> int:
-    """The number of devices that have a directory in one.
+    """Return the number of devices that have a directory in one.
 
     Raises:
         SourceError: the directory cannot be read.
@@ -122,7 +122,7 @@ def count_devices(directory: Path) -> int:
 
 
 def find_evidence_in_files(capture: Capture) -> list[Evidence]:
-    """What profiler_info_R.json and info.json[.N] say of the rank; -1 is msprof's "unknown".
+    """Return the ranks in profiler_info_R.json and info.json[.N]; -1 is msprof's "unknown".
 
     Raises:
         SourceError: one of them cannot be read.
@@ -171,12 +171,12 @@ def _rank_in(path: Path) -> int | None:
 
 
 def is_rank(number: int) -> bool:
-    """Whether a number is a rank: writers put -1, or all bits of it, where there is none."""
+    """Return whether a number is a rank: writers put -1, or all its bits, for none."""
     return 0 <= number < MOST_RANKS
 
 
 def find_evidence_in_names(capture: Capture, root: Root) -> list[Evidence]:
-    """What the nearest directory named after a rank says, at or around a capture.
+    """Return the rank in the name of the nearest directory at or around a capture.
 
     Names above the given path count only when nothing at or below it is named.
     """
@@ -198,7 +198,7 @@ def ranks_in_file_name(name: str) -> tuple[int, ...]:
 
 
 def _clock(capture: Capture) -> Clock:
-    """The host, and what turns its monotonic clock into wall time."""
+    """Return the host, and what turns its monotonic clock into wall time."""
     host = ""
     for path in _info_files(capture):
         info = read_json(path)
@@ -207,7 +207,7 @@ def _clock(capture: Capture) -> Clock:
 
 
 def _wall_offset_ns(capture: Capture) -> int | None:
-    """collectionTimeBegin (us) less clockMonotonicRaw (ns), from start_info."""
+    """Return `collectionTimeBegin` (us) less `clockMonotonicRaw` (ns), from start_info."""
     device = _device(capture)
     files = [find_file(capture.directory / "host", "start_info")]
     if device is not None:
@@ -252,7 +252,7 @@ class ProcessGroup:
 
 
 def with_process_groups(records: Records, path: Path) -> Records:
-    """Records with the groups in profiler_metadata.json; a file that is damaged is counted."""
+    """Add the groups in profiler_metadata.json to records; a damaged file is counted."""
     try:
         found = members_of(read_groups(read_json(path)), records.strings)
     except SourceError as error:
@@ -267,7 +267,7 @@ def read_groups(metadata: dict[str, Any]) -> list[ProcessGroup]:
 
 
 def read_groups_text(text: str, path: Path) -> list[ProcessGroup]:
-    """The groups in the metadata of a database, which holds them as JSON.
+    """Return the groups in the metadata of a database, which holds them as JSON.
 
     Raises:
         SourceError: it is no JSON.
@@ -279,7 +279,7 @@ def read_groups_text(text: str, path: Path) -> list[ProcessGroup]:
 
 
 def _groups(info: Any) -> list[ProcessGroup]:
-    """Groups by raw name, with `group_name` and `global_ranks`; others are none."""
+    """Return groups by raw name that have `group_name` and `global_ranks`."""
     if not isinstance(info, dict):
         return []
     told = [(str(group), one) for group, one in info.items() if isinstance(one, dict)]
@@ -290,7 +290,7 @@ def _groups(info: Any) -> list[ProcessGroup]:
 
 
 def members_of(groups: Iterable[ProcessGroup], strings: StringPool) -> GroupMembers:
-    """The table of groups whose members, or size, are told."""
+    """Return the table of groups whose members, or size, are given."""
     rows = [
         (group, rank, len(group.ranks) or group.size)
         for group in groups
@@ -315,7 +315,7 @@ def label_groups(groups: Codes, strings: StringPool) -> Codes:
 
 
 def ranks_in(given: Any) -> tuple[int, ...]:
-    """The members that a list tells, ascending; none where one of them is no rank."""
+    """Return the members in a list, ascending; none if one of them is not a rank."""
     found = [whole_number(rank) for rank in given] if isinstance(given, list) else []
     if any(rank is None or not 0 <= rank < _MOST_MEMBERS for rank in found):
         return ()

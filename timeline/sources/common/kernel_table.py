@@ -267,7 +267,7 @@ def delay_of_table(table: KernelTable, tasks: Tasks) -> int:
 
 
 def move_table(table: KernelTable, by_ns: int) -> KernelTable:
-    """The table with all its times moved."""
+    """Return the table with all its times moved."""
     end_ns = np.where(table.end_ns == NO_TIME, NO_TIME, table.end_ns + by_ns)
     return replace(table, start_ns=table.start_ns + by_ns, end_ns=end_ns)
 
@@ -344,7 +344,7 @@ def end_tasks(tasks: Tasks, table: KernelTable, row: Rows) -> Tasks:
 def match_rows(
     key: Codes | Int64, start_ns: Int64, of_key: Codes | Int64, of_start_ns: Int64
 ) -> Rows:
-    """The row of each key that starts within the tolerance, (n,) rows, -1 for none.
+    """Return the row of each key that starts within the tolerance, (n,), -1 for none.
 
     Args:
         key, start_ns: (n,) what is looked for: codes or numbers, none of them negative.
@@ -359,7 +359,7 @@ def match_rows(
 def find_following_rows(
     key: Codes | Int64, start_ns: Int64, of_key: Codes | Int64, of_start_ns: Int64
 ) -> Rows:
-    """The first row of each key that starts then or later, within the tolerance, -1 for none.
+    """Return the first row of each key that starts then or within the tolerance after, else -1.
 
     Args: as those of `match_rows`.
     """
@@ -440,7 +440,7 @@ def _marks_ns(block: Block, key: str) -> Int64:
 
 
 def _reduces(block: Block, steps: Steps, good: Bool) -> list[StepParts]:
-    """The reduces of good rows, one column after the other; a row may have more than the header."""
+    """Return the reduces of good rows, by column; a row may have more than the header."""
     names = (at for at, name in enumerate(block.header) if name.startswith(_REDUCE_START))
     first = next(names, None)
     if first is None:

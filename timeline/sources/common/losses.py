@@ -27,13 +27,13 @@ def counted_losses(
 
 
 def unreadable_file(error: SourceError, rank: int) -> Omission:
-    """A file that adds to a capture and cannot be read at all."""
+    """Return the omission of a file beside a capture that cannot be read at all."""
     return Omission(str(error).removesuffix("."), 1, rank, loss=True, code=OmissionCode.DAMAGED)
 
 
 @dataclass
 class LossLog:
-    """What one pass over a file had to leave out."""
+    """The losses of one pass over a file."""
 
     path: Path
     remarks: list[str] = field(default_factory=list)
@@ -61,7 +61,7 @@ class LossLog:
         return sum(rows for rows, _ in self._found.values())
 
     def warnings(self, rank: int) -> tuple[str, ...]:
-        """The remarks, of the rank."""
+        """Return the remarks, with the rank."""
         return tuple(f"rank {rank}: {remark}" for remark in self.remarks)
 
     def omissions(self, rank: int) -> tuple[Omission, ...]:
@@ -80,7 +80,7 @@ class LossLog:
 
 @dataclass
 class LostRows:
-    """What files that are read one after the other had to leave out."""
+    """The losses of files that are read one after the other."""
 
     rank: int
     omissions: list[Omission] = field(default_factory=list)

@@ -56,7 +56,7 @@ def collect_overlap_events(events: EventRows) -> VendorOverlap:
 
 
 def read_overlap_table(database: Database, device: int | None) -> VendorOverlap:
-    """The rows of OVERLAP_ANALYSIS, which msprof and Insight write; of one device, None for all."""
+    """Read OVERLAP_ANALYSIS, which msprof and Insight write; of one device, None for all."""
     columns = {"startNs": NO_TIME, "endNs": NO_TIME, "type": NO_ID}
     if not database.has(OVERLAP_TABLE, *columns):
         return VendorOverlap.empty()
@@ -70,7 +70,7 @@ def read_overlap_table(database: Database, device: int | None) -> VendorOverlap:
 
 
 def infer_free_rule(overlap: VendorOverlap, evidence: str) -> FreeRule:
-    """The outer rule where free time lies before or after all else, and else the inner one.
+    """Return the outer rule if free time lies before or after all else, else the inner one.
 
     evidence: what the segments are called; without any that are busy they tell nothing.
     """
@@ -91,7 +91,7 @@ def infer_free_rule(overlap: VendorOverlap, evidence: str) -> FreeRule:
 
 
 def sum_overlap(overlap: VendorOverlap, file: str, step: int, strings: StringPool) -> VendorFigures:
-    """The summed length of the segments of Overlap Analysis, by measure.
+    """Return the summed length of the segments of Overlap Analysis, by measure.
 
     file: what they are called to people.
     """
@@ -103,7 +103,7 @@ def sum_overlap(overlap: VendorOverlap, file: str, step: int, strings: StringPoo
 def sum_segments(
     parts: dict[Measure, Int64], file: str, step: int, strings: StringPool
 ) -> VendorFigures:
-    """The sum of each part of device time that has segments.
+    """Return the sum of each part of device time that has segments.
 
     Args:
         parts: the lengths of segments in ns.
@@ -166,7 +166,7 @@ def _computing(overlap: VendorOverlap) -> IntervalSet:
 
 
 def _within(tasks: Tasks, spans: IntervalSet) -> Bool:
-    """Whether each task lies in one span."""
+    """Return whether each task lies in one span."""
     at = np.searchsorted(spans.start_ns, tasks.start_ns + EDGE_NS, side="right") - 1
     reach_ns = spans.end_ns[np.maximum(at, 0)]
     found: Bool = (at >= 0) & (tasks.end_ns <= reach_ns + EDGE_NS)
@@ -174,7 +174,7 @@ def _within(tasks: Tasks, spans: IntervalSet) -> Bool:
 
 
 def remark_on_ai_cpu_tasks(tasks: Tasks, strings: StringPool, knower: str) -> str | None:
-    """A remark on AI CPU tasks that do not count as computing, None where there are none.
+    """Return a remark on AI CPU tasks that do not count as computing, None without any.
 
     Args:
         knower: what would tell which of them ran an operator, and is not there.
@@ -201,7 +201,7 @@ _OLDER = re.compile(r"comm:([^,]+),([^,]+),([^,]*),([^,]*)")
 
 @dataclass(frozen=True)
 class CommunicationMark:
-    """What the message of a mark says of the op that it encloses."""
+    """The content of a mark's message about the op that it encloses."""
 
     op: str = ""
     group: str = ""

@@ -70,7 +70,7 @@ class Member:
     _open: Callable[[], IO[bytes] | None]
 
     def blocks(self) -> Iterator[bytes]:
-        """The content, a block at a time.
+        """Return the content, a block at a time.
 
         Raises:
             SourceError: it is damaged, encrypted, or packed in a way that is not known.
@@ -86,7 +86,7 @@ class Member:
 def read_members(
     file: BinaryIO, archive: Path, count_read: Callable[[int], None]
 ) -> Iterator[Member]:
-    """The members of an open archive.
+    """Return the members of an open archive.
 
     count_read: is told how many bytes of a tar are read, those of skipped members too.
 
@@ -102,7 +102,7 @@ def read_members(
 
 @contextmanager
 def _name_damage(archive: Path, file: BinaryIO, what: str = "") -> Iterator[None]:
-    """A `with` block in which damage of an archive is a SourceError with the byte it was met at."""
+    """Run a `with` block in which damage of an archive is a SourceError with its byte."""
     try:
         yield
     except _DAMAGE as error:
@@ -170,7 +170,7 @@ def _opener(
 
 
 def _kind_in_zip(info: zipfile.ZipInfo) -> int:
-    """Archives made on Unix keep the mode of the file; others keep none."""
+    """Return the kind by the mode of the file, which archives made on Unix keep."""
     return stat.S_IFMT(info.external_attr >> 16)
 
 
@@ -243,7 +243,7 @@ DIRECTORY_BYTES = 4096
 
 @dataclass
 class UnpackLimit:
-    """How much an archive may become.
+    """The most that an archive may become.
 
     most_bytes: of content, read or written. free_bytes: of content that is written, in `directory`.
     member: the one that is being unpacked.
@@ -295,7 +295,7 @@ class UnpackLimit:
             raise self.too_large()
 
     def too_large(self) -> SourceError:
-        """The error that it does not fit into the directory."""
+        """Return the error of not fitting into the directory."""
         return SourceError(
             self.archive,
             f"does not fit into {self.directory} at member {self.member!r}: "
@@ -305,7 +305,7 @@ class UnpackLimit:
 
 
 def limit_for(archive: Path, directory: Path) -> UnpackLimit:
-    """How much an archive may become: a multiple of its size, and what is free in a directory."""
+    """Return the most that an archive may become: a multiple of its size, and the free space."""
     free_bytes = shutil.disk_usage(directory).free
     return UnpackLimit(
         archive,
@@ -365,7 +365,7 @@ def unpack_file(packed: Path, target: Path, limit: UnpackLimit, report: Report) 
 def _unpacking(
     packed: Path, limit: UnpackLimit, report: Report
 ) -> Iterator[tuple[BinaryIO, Callable[[], None]]]:
-    """What is packed as an open file, and what tells how far it is read."""
+    """Open a packed file, and return what reports how far it is read."""
     try:
         whole_bytes = packed.stat().st_size
         with open_regular_file(packed) as file:
@@ -424,7 +424,7 @@ class _Unpacker:
                 progressed()
 
     def notes(self) -> tuple[str, ...]:
-        """What people should know is in the archive and was not unpacked."""
+        """Return notes on what is in the archive and was not unpacked."""
         name = self._archive.name
         notes = []
         if self._links:

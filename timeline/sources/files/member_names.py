@@ -35,18 +35,18 @@ DO_IT_YOURSELF = "Look at the archive; if you trust it, unpack it yourself and p
 
 
 def is_archive(name: str) -> bool:
-    """Whether a name is that of an archive of files."""
+    """Return whether a name is that of an archive of files."""
     return name.lower().endswith(ARCHIVE_SUFFIXES)
 
 
 def archive_stem(name: str) -> str:
-    """The name of an archive without its suffix, as the directory that was packed is called."""
+    """Return the name of an archive without its suffix, as the packed directory is called."""
     found = [suffix for suffix in ARCHIVE_SUFFIXES if name.lower().endswith(suffix)]
     return name[: len(name) - max(map(len, found), default=0)] or "archive"
 
 
 def is_wanted(name: str) -> bool:
-    """Whether a reader may want a file of this name."""
+    """Return whether a reader may want a file of this name."""
     return _WANTED.fullmatch(name.removesuffix(".gz")) is not None
 
 

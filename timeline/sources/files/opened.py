@@ -33,7 +33,7 @@ _COUNT: ContextVar[Count | None] = ContextVar("count", default=None)
 
 @contextmanager
 def counting(count: Count) -> Iterator[None]:
-    """A `with` block in which `count` is told of all bytes that are read, those read twice too."""
+    """Run a `with` block in which `count` takes all bytes read, repeated ones too."""
     token = _COUNT.set(count)
     try:
         yield
@@ -42,7 +42,7 @@ def counting(count: Count) -> Iterator[None]:
 
 
 def are_counted() -> bool:
-    """Whether anybody asks for it."""
+    """Return whether bytes are counted."""
     return _COUNT.get() is not None
 
 
@@ -157,7 +157,7 @@ def open_decompressed(path: Path, *, in_part: bool = False) -> BinaryIO:
 
 @contextmanager
 def source_errors_for(path: Path, what: str = "cannot be read") -> Iterator[None]:
-    """A `with` block in which whatever the system says of a file or directory is a SourceError.
+    """Run a `with` block in which the system's errors about a file are SourceErrors.
 
     Raises:
         SourceError: it cannot be read.
@@ -180,7 +180,7 @@ def temporary_directory() -> TemporaryDirectory[str]:
 
 @contextmanager
 def open_profile_file(path: Path, *, in_part: bool = False) -> Iterator[BinaryIO]:
-    """A file open for reading in a `with` block; what is compressed is read as what it was before.
+    """Open a file in a `with` block, as what it was before it was compressed.
 
     Args:
         in_part: whether only some bytes are wanted, for which nothing is fetched.
@@ -193,7 +193,7 @@ def open_profile_file(path: Path, *, in_part: bool = False) -> Iterator[BinaryIO
 
 
 def read_behind(file: BinaryIO, held: bytes, count: int) -> bytes:
-    """The last bytes that were read of a file, and up to so many behind them.
+    """Return the last bytes that were read of a file, and up to so many behind them.
 
     Where the file can go back they are read again, instead of copying all into a third place.
     """
@@ -204,7 +204,7 @@ def read_behind(file: BinaryIO, held: bytes, count: int) -> bytes:
 
 
 def last_bytes(path: Path, count: int) -> bytes:
-    """The last bytes of what a file holds, all of it where it holds no more.
+    """Return the last bytes of a file's content, all of it if it holds no more.
 
     Compressed content is unpacked from its beginning for them, in little memory.
 
@@ -249,7 +249,7 @@ def refuse_pointer(file: BinaryIO, path: Path) -> None:
 
 
 def decompress_stream(file: BinaryIO, path: Path) -> BinaryIO:
-    """What an open file holds, as a stream; closing it closes the file.
+    """Return the content of an open file as a stream; closing it closes the file.
 
     Of what is not compressed that is the file itself.
 
@@ -341,18 +341,18 @@ _PACKED_DATABASE = re.compile(r"(.+\.db)\.(?:gz|bz2|xz)")
 
 
 def without_gz(name: str) -> str:
-    """The name without the suffix of gzip."""
+    """Return the name without the suffix of gzip."""
     return name.removesuffix(_PACKED)
 
 
 def uncompressed_database_name(name: str) -> str:
-    """The name of a compressed database without the suffix of its compression; others as is."""
+    """Return the name of a compressed database without that suffix; others as is."""
     match = _PACKED_DATABASE.fullmatch(name)
     return match[1] if match else name
 
 
 def files_by_name(directory: Path) -> dict[str, Path]:
-    """What lies in a directory by plain name, in order of names.
+    """Return the entries of a directory by plain name, in order of names.
 
     A plain file wins over a packed one of the same name.
 
@@ -370,7 +370,7 @@ def files_by_name(directory: Path) -> dict[str, Path]:
 
 
 def find_file(directory: Path, name: str) -> Path | None:
-    """What has a plain name in a directory, packed or not; None where nothing has.
+    """Find an entry by plain name in a directory, packed or not; None without any.
 
     Of what is no file the plain name wins, so that whoever opens it learns that it is none.
     """
@@ -379,7 +379,7 @@ def find_file(directory: Path, name: str) -> Path | None:
 
 
 def lies_there(path: Path) -> bool:
-    """Whether anything has this path, be it a link that leads nowhere."""
+    """Return whether anything has this path, even a link that leads nowhere."""
     return path.exists() if isinstance(path, RemotePath) else os.path.lexists(path)
 
 
@@ -416,7 +416,7 @@ MOST_DIRECTORIES = 64
 
 
 def remember_by_directory(find: Callable[[Path], _Found]) -> Callable[[Path], _Found]:
-    """The same function, which looks into a directory again only where that has changed.
+    """Make a function look into a directory again only if that has changed.
 
     What it returns is shared, so nobody may change it.
 

@@ -53,11 +53,11 @@ class Foreign:
     name: str = ""
 
     def describe(self, path: Path) -> str:
-        """What to do with a file of it."""
+        """Return advice for a file of it."""
         return self.do.format(path=shlex.quote(str(path)))
 
     def is_of(self, name: str, text: bytes = b"", tables: Iterable[str] = ()) -> bool:
-        """Whether a file is of the format, by its name, first bytes or tables."""
+        """Return whether a file is of the format, by its name, first bytes or tables."""
         return bool(
             (self.content and re.search(self.content, text, re.DOTALL))
             or (self.tables and any(re.fullmatch(self.tables, table) for table in tables))
@@ -128,14 +128,14 @@ _FOREIGN = (
 
 
 def find_foreign(path: Path) -> Foreign | None:
-    """The format that a file is of by its content, else by its name; a directory by its name."""
+    """Return the format of a file by its content, else by its name; of a directory by name."""
     text = _first_bytes(path) if path.is_file() else b""
     tables = _tables(path) if text.startswith(_SQLITE) else ()
     return next((one for one in _FOREIGN if one.is_of(path.name, text, tables)), None)
 
 
 def foreign_files_below(directory: Path) -> dict[Foreign, Path]:
-    """The first file of each such format below a directory."""
+    """Return the first file of each such format below a directory."""
     found: dict[Foreign, Path] = {}
     listed = walk(directory, lambda _: None)
     paths = (inside / name for inside, _, names in listed for name in sorted(names))
@@ -146,7 +146,7 @@ def foreign_files_below(directory: Path) -> dict[Foreign, Path]:
 
 
 def _first_bytes(path: Path) -> bytes:
-    """What a file begins with, unpacked; nothing of one that cannot be read."""
+    """Return the beginning of a file, unpacked; nothing if it cannot be read."""
     text = b""
     with contextlib.suppress(SourceError), open_profile_file(path, in_part=True) as file:
         text = file.read(GLANCE_BYTES)
@@ -188,7 +188,7 @@ MOST_FOREIGN = 4
 
 @dataclass(frozen=True)
 class FoundCaptures:
-    """What was found, each in order of directories.
+    """Captures and what else was found, each in order of directories.
 
     empty: directories with an OUTPUT, without anything to read in it or below. remarks: on files
     that look like profiles and are none. tables: small tables that give way to captures, which may
@@ -240,7 +240,7 @@ def find_captures(path: Path, unreadable: list[SourceError] | None = None) -> Fo
 
 
 def _nothing_found(path: Path, remarks: Sequence[str]) -> NoProfileError:
-    """The error of a directory without a profile: what else is there, or what was looked for."""
+    """Return the error of a directory without a profile, with what else is there."""
     others = dict(islice(foreign_files_below(path).items(), MOST_FOREIGN))
     more = [one for one in remarks if not any(str(at) in one for at in others.values())]
     looked_for = (
@@ -263,7 +263,7 @@ def _nothing_found(path: Path, remarks: Sequence[str]) -> NoProfileError:
 
 
 def _sibling_like(path: Path) -> str:
-    """The end of a message that names what lies beside a path and is spelled nearly like it."""
+    """Return the end of a message that names an entry beside a path with a similar name."""
     try:
         names = [entry.name for entry in path.parent.iterdir()]
     except OSError:
@@ -272,7 +272,7 @@ def _sibling_like(path: Path) -> str:
 
 
 def _capture_root(path: Path) -> Path:
-    """The capture that a directory inside it belongs to; any other directory is its own root."""
+    """Return the capture that a directory belongs to; any other is its own root."""
     root = path
     for directory in (path, *path.parents):
         parent, of_device = directory.parent, DEVICE_DIRECTORY.fullmatch
@@ -291,7 +291,7 @@ def _capture_root(path: Path) -> Path:
 
 
 def _captures_of_file(path: Path) -> Sequence[Capture]:
-    """The captures that a file is of, one a device; of that file, whatever else lies beside it."""
+    """Return the captures of a file, one a device, whatever else lies beside it."""
     resolved = path.resolve()
     root = _capture_root(resolved.parent)
     around = tuple(_Walk(None).captures_below(root))
@@ -372,7 +372,7 @@ class _Walk:
     def _captures_in(
         self, directory: Path, directories: frozenset[str], names: list[str]
     ) -> Iterator[Capture]:
-        """The captures of the first format that takes the directory, else all that lie in it."""
+        """Return the captures of the first format that takes the directory, else all in it."""
         if OUTPUT in directories:
             output = directory / OUTPUT
             with source_errors_for(output):
@@ -414,7 +414,7 @@ class _Walk:
             )
 
     def _captures_beside(self, folder: Folder) -> list[Capture]:
-        """The captures of all formats that lie beside others; nothing else looks like one then."""
+        """Return the captures of all formats that lie beside others."""
         known = [one for one in formats.FORMATS if one.lies_beside]
         found = [(one, item) for one in known for item in one.recognise(folder)]
         captures = [item for _, item in found if isinstance(item, Capture)]
@@ -426,7 +426,7 @@ class _Walk:
 
 
 def _captures_alone(folder: Folder) -> list[Capture]:
-    """The captures of the first format that recognises a directory.
+    """Return the captures of the first format that recognises a directory.
 
     Where it recognises some devices of msprof alone, the next ones are asked for the others.
     """
@@ -445,7 +445,7 @@ def _captures_alone(folder: Folder) -> list[Capture]:
 
 
 def _may_hold_others(capture: Capture) -> bool:
-    """Whether a capture is tables with room for other captures below its directory."""
+    """Return whether a capture is tables with room for other captures below its directory."""
     return (
         capture.format.kind is FormatKind.TABLES
         and capture.directory in (capture.content, capture.content.parent)

@@ -316,7 +316,7 @@ def _nameless_raw(claims: Sequence[Claim]) -> _Passed:
 
 
 def _sessions_of_exports(claims: Sequence[Claim]) -> _Passed:
-    """Data of msprof beside what a framework made of it (MindSpore to 2.4)."""
+    """Find data of msprof beside what a framework made of it (MindSpore to 2.4)."""
     exports: dict[Path, list[Claim]] = defaultdict(list)
     for claim in claims:
         directory = claim.capture.directory
@@ -332,7 +332,7 @@ def _sessions_of_exports(claims: Sequence[Claim]) -> _Passed:
 
 
 def _poorer_of_a_rank(claims: Sequence[Claim]) -> _Passed:
-    """What holds less of a rank than others.
+    """Find captures that hold less of a rank than others.
 
     What was not exported, where there is an export, or a raw capture that can be read; a note
     names what is newer than all of those. Sums of steps, where another capture may be of the same

@@ -228,7 +228,7 @@ def _assign_command(path: Path, asked: Sequence[Claim], claims: Sequence[Claim])
 
 @dataclass(frozen=True)
 class FindingOptions:
-    """What is asked of finding captures, beyond a source for each rank.
+    """Options for finding captures, beyond a source for each rank.
 
     keep_going: pass over captures that cannot be identified, and over directories that cannot be
     read, as long as there is another capture. lists_all: tell what is wrong with a capture instead
@@ -330,7 +330,7 @@ class _Search:
         )
 
     def _captures(self) -> Sequence[Capture]:
-        """The captures; outputs of profilers that hold nothing are noted, and alone are errors."""
+        """Return the captures; empty outputs of profilers are noted, and errors if alone."""
         may_fail = self._finding.keep_going or self._finding.lists_all
         unreadable: list[SourceError] | None = [] if may_fail else None
         found = find_captures(self._root.path, unreadable)
@@ -364,7 +364,7 @@ class _Search:
         return claims
 
     def _identified(self, captures: Sequence[Capture]) -> Iterator[Callable[[], list[Claim]]]:
-        """What tells who each capture is; on another file system many are asked at once."""
+        """Identify each capture; on another file system many are asked at once."""
         if not isinstance(self._root.path, RemotePath):
             yield from (partial(self._identify, capture) for capture in captures)
             return
@@ -385,7 +385,7 @@ class _Search:
         return identify_capture(capture, self._root)
 
     def _with_assigned_ranks(self, claims: list[Claim], assigned: Mapping[str, int]) -> list[Claim]:
-        """The claims with the ranks that they are given.
+        """Return the claims with the ranks that they are given.
 
         A name that fits several captures is that of each, if they are of different runs.
         """
@@ -434,7 +434,7 @@ def identify_capture(capture: Capture, root: Root) -> list[Claim]:
 
 
 def _evidence_beside(capture: Capture) -> tuple[Evidence, ...]:
-    """The id of text or tables beside a session of msprof, if there is but one of each."""
+    """Return the id of text or tables beside a session of msprof, if there is one of each."""
     parent = capture.directory.parent
     if sum(1 for path in find_sessions(parent) if path.is_dir()) != 1:
         return ()
@@ -449,7 +449,7 @@ def _evidence_beside(capture: Capture) -> tuple[Evidence, ...]:
 def _notes_on_tables(
     tables: Sequence[Capture], sources: Sequence[Source], claims: Sequence[Claim]
 ) -> Iterator[str]:
-    """Which small tables are of a rank that there is no capture of, in any run."""
+    """Return notes on small tables of ranks without a capture in any run."""
     known = {claim.rank for claim in claims} | {claim.capture.device for claim in claims}
     read = {
         (directory, one.number)

@@ -25,7 +25,7 @@ from timeline.sources.source import ReadRequest
 
 
 def named_time(claim: Claim) -> Extent:
-    """The moment in the name of a capture, in the time zone of whoever named it."""
+    """Return the time in the name of a capture, in the time zone of whoever named it."""
     if not claim.taken:
         return NO_EXTENT
     try:
@@ -38,7 +38,7 @@ def named_time(claim: Claim) -> Extent:
 
 
 def recorded_time(claim: Claim) -> Extent:
-    """What the files of a capture say of its start and end, in wall time.
+    """Return start and end of a capture by its files, in wall time.
 
     A file that cannot be read tells nothing: its capture is no worse for that.
     """
@@ -78,7 +78,7 @@ def _find_profiler_info(directory: Path) -> Path | None:
 
 
 def _time_of_profiler_info(path: Path) -> Extent:
-    """What torch_npu wrote: the wall time of its end, and a monotonic clock at start and end."""
+    """Return the extent by torch_npu: the wall time of its end, and a monotonic clock at both."""
     document = read_json(path)
     start, end = (document.get(key) for key in ("start_info", "end_info"))
     if not isinstance(start, dict) or not isinstance(end, dict):
@@ -92,7 +92,7 @@ def _time_of_profiler_info(path: Path) -> Extent:
 
 
 def read_time(claim: Claim) -> Extent:
-    """The first and the last moment of what a capture recorded, in wall time.
+    """Return the first and last timestamp of a capture's records, in wall time.
 
     It is read for that, so this is asked only where nothing else tells runs apart. What counts
     ticks of a device tells no wall time and is not read.
@@ -149,11 +149,11 @@ class FoundRun:
 
     @property
     def layouts(self) -> tuple[str, ...]:
-        """What its captures are laid out as, each once."""
+        """Return the layouts of its captures, each once."""
         return tuple(dict.fromkeys(claim.capture.format.name for claim in self.claims))
 
     def renamed(self, name: Callable[[str], str]) -> FoundRun:
-        """The run under the names that people know, which `name` tells of a path."""
+        """Return the run under the names that people know, which `name` gives for a path."""
         return replace(
             self,
             sources=tuple(path_as_shown(name(str(source))) for source in self.sources),
@@ -171,7 +171,7 @@ def spell_ranks(ranks: Collection[int]) -> str:
 
 
 def group_into_runs(claims: Sequence[Claim], *, with_times: bool = False) -> list[FoundRun]:
-    """The runs that captures are of, oldest first.
+    """Return the runs that captures are of, oldest first.
 
     Names tell when they were taken, then files, and what they recorded only where that leaves it
     open which belong together. Where times do not part captures of one rank, directories do.
@@ -196,7 +196,7 @@ def group_into_runs(claims: Sequence[Claim], *, with_times: bool = False) -> lis
 
 
 def _by_directory(group: list[int], claims: Sequence[Claim]) -> list[list[int]]:
-    """The captures of one time by the directory they lie in, where ranks make them several runs.
+    """Return captures of one time by their directory, where ranks make them several runs.
 
     That is where no directory has a rank twice, and any two have one in common. Ids in names of
     files may be those of devices, which two hosts of one run have in common.
@@ -218,7 +218,7 @@ def _by_directory(group: list[int], claims: Sequence[Claim]) -> list[list[int]]:
 
 
 def _as_base_and_new(name: str) -> tuple[bool, str]:
-    """The order in which directories are compared: what is called like a base comes first."""
+    """Return the sort key of a directory: one called like a base comes first."""
     return not name.lower().startswith(("before", "base", "old")), name
 
 
@@ -228,7 +228,7 @@ def _are_doubled(group: Sequence[int], claims: Sequence[Claim]) -> bool:
 
 
 def _group_by_times(claims: Sequence[Claim]) -> tuple[list[list[int]], list[Extent]]:
-    """The runs as numbers of claims, and the times that tell them apart."""
+    """Return the runs as numbers of claims, and the times that separate them."""
     tried = list[tuple[list[list[int]], list[Extent]]]()
     for extents in _ever_better_times(claims):
         sessions = list(map(_session, claims, extents))
@@ -241,7 +241,7 @@ def _group_by_times(claims: Sequence[Claim]) -> tuple[list[list[int]], list[Exte
 
 
 def _ever_better_times(claims: Sequence[Claim]) -> Iterator[list[Extent]]:
-    """When captures were taken, by what takes ever longer to ask."""
+    """Return functions for the time of a capture, the fastest first."""
     named = _times_in_names(claims)
     if named is not None:
         yield named
@@ -257,7 +257,7 @@ def _ever_better_times(claims: Sequence[Claim]) -> Iterator[list[Extent]]:
 
 
 def _ask_once(ask: Callable[[Claim], Extent], claims: Sequence[Claim]) -> list[Extent]:
-    """When captures were taken; the ranks that were merged into one file are asked together."""
+    """Return the times of captures; ranks merged into one file are asked together."""
     found: dict[tuple[Capture, int | None], Extent] = {}
     for claim in claims:
         if (claim.capture, claim.device) not in found:
@@ -309,7 +309,7 @@ def _when(members: Sequence[Claim], start_ns: int | None) -> str:
 
 
 def _path(members: Sequence[Claim], claims: Sequence[Claim]) -> Path | None:
-    """The nearest directory around a run, or its one capture, if no other run lies there."""
+    """Return the nearest directory around a run, or its one capture, if it has no other run."""
     directories = {claim.capture.directory for claim in members}
     around = _directory_around(directories)
     ours = set(map(id, members))
@@ -320,7 +320,7 @@ def _path(members: Sequence[Claim], claims: Sequence[Claim]) -> Path | None:
 
 
 def _directory_around(directories: Iterable[Path]) -> Path:
-    """The nearest directory that is each of some, or lies around it."""
+    """Return the nearest directory that is each of some, or lies around it."""
     first, *others = directories
     lineage = [first, *first.parents]
     for other in others:
@@ -343,7 +343,7 @@ def describe_older_runs(runs: Sequence[FoundRun], path: Path) -> list[str]:
 
 
 def _how(run: FoundRun) -> str:
-    """What opens a run, or what to do so that something does."""
+    """Return what opens a run, or advice so that something does."""
     if run.path is not None:
         return shlex.join(["tlexport", str(run.path)])
     names = ", ".join(source.name for source in run.sources[:2])
@@ -399,7 +399,7 @@ class Session:
 
     @property
     def keys(self) -> dict[str, Hashable]:
-        """What can be in one capture at a time only: a rank, a card of a host, a process."""
+        """Return what one capture alone can hold: a rank, a card of a host, a process."""
         card = None if self.device is None else (self.host, self.device)
         keys = {"rank": self.rank, "card": card, "worker": self.worker or None}
         return {kind: key for kind, key in keys.items() if key is not None}

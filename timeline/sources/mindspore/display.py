@@ -44,7 +44,7 @@ class DisplayComplete(Complete, gc=False, tag_field="ph", tag="X"):
 
 
 class _Label(Ignored, gc=False, tag_field="ph", tag="M"):
-    """What rows are called: the numbers of processes and threads tell what they are."""
+    """The labels of rows: the numbers of processes and threads identify them."""
 
 
 DISPLAY: EventFormat[DisplayComplete | _Label] = EventFormat(DisplayComplete | _Label | Other)
@@ -57,7 +57,7 @@ _STEP = re.compile(r"(?:Model ID: *([0-9]{1,18}) +Iteration ID: *)?([0-9]{1,18})
 
 
 class _Row(enum.IntEnum):
-    """What the events of a row are."""
+    """A kind of row, by its events."""
 
     AI_CORE = enum.auto()
     AI_CPU = enum.auto()
@@ -89,7 +89,7 @@ _BY_THREAD = {
 
 @dataclass(frozen=True)
 class Display:
-    """What a display holds, on its own clock: 0 is its first event."""
+    """The content of a display, on its own clock: 0 is its first event."""
 
     tasks: Tasks
     ops: CommunicationOps
@@ -110,7 +110,7 @@ class Display:
 
 
 def names_its_rows(path: Path) -> bool:
-    """Whether a display names processes, which those of MindSpore 2.3 and 2.4 do: a trace view.
+    """Return whether a display names processes, as a trace view of MindSpore 2.3 and 2.4 does.
 
     Raises:
         SourceError: the file cannot be read.
@@ -189,7 +189,7 @@ class _Tables:
         self._tasks[core].add(Tasks.of(count, values))
 
     def _names(self, events: EventRows, args: Sequence[Any]) -> Codes:
-        """The full names that args give, or else the names."""
+        """Return the full names that args give, or else the names."""
         return self._strings.codes(map(_full_name, events.spelled_names(), args))
 
     def _about(self, name: int, args: dict[str, Any] | None) -> tuple[int, int, int, int]:

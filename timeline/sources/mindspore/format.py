@@ -167,13 +167,13 @@ def _recognise_tables(folder: Folder) -> list[Capture]:
 
 
 def _job_of(directory: Path, names: Iterable[str]) -> Path:
-    """The directory of a job, whose raw files may lie in `data` there."""
+    """Return the directory of a job, whose raw files may lie in `data` there."""
     is_data = directory.name == "data" and any(map(_SLICE.fullmatch, map(without_gz, names)))
     return directory.parent if is_data else directory
 
 
 def _file_of_tables(file: CaptureFile) -> list[Capture]:
-    """What holds the tables of the number in a name: the capture beside it, or all tables."""
+    """Return the file with the tables of a number: the capture beside it, or all tables."""
     number = table_number(file.name)
     if number is None:
         return []
@@ -207,7 +207,7 @@ MINDSPORE_TABLES = Format(
 
 
 def _recognise_log(folder: Folder) -> list[Capture]:
-    """The raw files of a job, which lie in its directory, in `data` there, or in both."""
+    """Recognise the raw files of a job, in its directory, in `data` there, or in both."""
     job = folder.directory.parent if folder.directory.name == "data" else folder.directory
     ids = _ids_among(folder.names, _LOG)
     return [Capture(MINDSPORE_RAW, job, folder.path, number) for number in ids]
