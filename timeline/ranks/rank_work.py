@@ -290,7 +290,6 @@ def _draw_selected(
 def _with_answers(
     facts: RankFacts, part: Cut, collectives: RankCollectives, request: RankRequest
 ) -> RankFacts:
-    """Return the facts with the answers to what was asked."""
     asked, records = request.questions, part.records
     are_told = len(records.profiler_tables.of(OperatorRuns)) > 0
     if asked.operator_steps or asked.every_run or (are_told and not asked.compare):

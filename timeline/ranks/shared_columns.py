@@ -126,7 +126,6 @@ class SharedResult:
 
 
 def _opened(path: str) -> int | None:
-    """Return the descriptor of a file, None if it cannot be opened."""
     try:
         return os.open(path, os.O_RDWR)
     except OSError:
@@ -209,7 +208,6 @@ def packed(content: _Content) -> _Content:
 
 
 def _load(rest: bytes, columns: Sequence[bytes]) -> Any:
-    """Unpickle a value whose columns came through the pipe."""
     return _loaded(rest, columns)
 
 

@@ -275,7 +275,6 @@ class WorkerPool:
         self.failures[source.identity.rank] = str(error)
 
     def _stop(self) -> None:
-        """Stop all that works, at once."""
         executor, self._executor = self._executor, None
         if self.counts is not None:
             self.counts.clear()
@@ -312,7 +311,6 @@ def _note(read: RanksRead, rank: int, future: Future[_Output]) -> None:
 def _counted(
     work: Work[_Request, _Output], source: Source, request: _Request, local: LocalCounts | None
 ) -> _Output:
-    """Do the work of a rank, and tell how much of it is read."""
     with counted_here(source.identity.rank, local):
         return work(source, request)
 

@@ -293,7 +293,6 @@ def function_parts(name: str) -> list[str]:
 
 
 def _written_parts(name: str) -> list[str]:
-    """Namespaces and function of a kernel as C++ spells it, or its plain name."""
     outline = _outline(_UNNAMED.sub("", name).replace("operator()", "operator"))
     words = outline.split()
     path = words[-1].partition(".")[0] or words[-1] if words else ""

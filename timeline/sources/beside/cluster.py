@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from timeline.sources.beside.delimited import (
     MOST,
     Cell,
     Row,
+    TableReader,
     TablesBuilder,
     Unit,
     quantity,
@@ -68,16 +70,15 @@ _NS_OF_MS, _BYTES_OF_KB = 1_000_000, 1000
 
 def read_cluster(files: NumberedFiles, into: TablesBuilder) -> None:
     """Read ParallelStrategies, ParallelTimes, LinkSums and CollectiveSums."""
-    for path in files.get(NumberedFile.PARALLEL_TIMES, ()):
-        _read_times(path, files.get(NumberedFile.STEP_TRACE, ()), into)
-    for path in files.get(NumberedFile.PARALLEL_STRATEGY, ()):
-        _read_strategy(path, into)
-    for path in files.get(NumberedFile.PROFILER_INFO, ()):
-        _read_profiler_info(path, into)
-    for path in files.get(NumberedFile.METADATA, ()):
-        _read_metadata(path, into)
-    for path in files.get(NumberedFile.HCCL, ()):
-        _read_hccl(path, into)
+    step_traces = files.get(NumberedFile.STEP_TRACE, ())
+    readers: dict[NumberedFile, TableReader] = {
+        NumberedFile.PARALLEL_TIMES: partial(_read_times, step_traces),
+        NumberedFile.PARALLEL_STRATEGY: _read_strategy,
+        NumberedFile.PROFILER_INFO: _read_profiler_info,
+        NumberedFile.METADATA: _read_metadata,
+        NumberedFile.HCCL: _read_hccl,
+    }
+    into.read_files(files, readers)
 
 
 # -- how the run is split --------------------------------------------------------------------------
@@ -112,15 +113,14 @@ def _whole(value: object, least: int) -> int:
     return NO_ID if number is None or not least <= number <= _MOST_RANKS else number
 
 
-def _read_strategy(path: Path, into: TablesBuilder) -> None:
+def _read_strategy(path: Path, _: LossLog, into: TablesBuilder) -> None:
     """Read parallel_strategy_R.json; a file without `config` tells of the graph alone."""
-    with into.reading(path):
-        config = read_json(path).get("config")
-        if not isinstance(config, dict):
-            return
-        stages, ranks = _stage_devices(config.get("stageDevices"))
-        mode, stage = config.get("parallelType"), config.get("stageId")
-        _add_strategy(ParallelSource.STRATEGY, path, into, mode, stages, ranks, stage)
+    config = read_json(path).get("config")
+    if not isinstance(config, dict):
+        return
+    stages, ranks = _stage_devices(config.get("stageDevices"))
+    mode, stage = config.get("parallelType"), config.get("stageId")
+    _add_strategy(ParallelSource.STRATEGY, path, into, mode, stages, ranks, stage)
 
 
 def _stage_devices(stages: object) -> tuple[int | None, int | None]:
@@ -132,14 +132,13 @@ def _stage_devices(stages: object) -> tuple[int | None, int | None]:
     return (len(counts), sum(counts)) if len(counts) == len(held) else (None, None)
 
 
-def _read_profiler_info(path: Path, into: TablesBuilder) -> None:
-    with into.reading(path):
-        info = read_json(path)
-        told = map(info.get, ("parallel_mode", "stage_num", "rank_size"))
-        _add_strategy(ParallelSource.PROFILER_INFO, path, into, *told)
+def _read_profiler_info(path: Path, _: LossLog, into: TablesBuilder) -> None:
+    info = read_json(path)
+    told = map(info.get, ("parallel_mode", "stage_num", "rank_size"))
+    _add_strategy(ParallelSource.PROFILER_INFO, path, into, *told)
 
 
-def _read_metadata(path: Path, into: TablesBuilder) -> None:
+def _read_metadata(path: Path, _: LossLog, into: TablesBuilder) -> None:
     """Read profiler_metadata.json: the sizes of `distributed_args`, or else those of the groups.
 
     The stage of a rank is its place among the members of its group `pp`.
@@ -163,7 +162,9 @@ def _read_metadata(path: Path, into: TablesBuilder) -> None:
 # -- what ranks compute and communicate ------------------------------------------------------------
 
 
-def _read_times(path: Path, step_traces: Sequence[Path], into: TablesBuilder) -> None:
+def _read_times(
+    step_traces: Sequence[Path], path: Path, losses: LossLog, into: TablesBuilder
+) -> None:
     """Read ascend_cluster_analyse_MODE_STAGES_RANKS_R.csv.
 
     It has a row per step in the order of the step trace, then their mean; a file of one row has it
@@ -171,28 +172,26 @@ def _read_times(path: Path, step_traces: Sequence[Path], into: TablesBuilder) ->
     """
     if match := _NAME.fullmatch(without_gz(path.name)):
         _add_strategy(ParallelSource.TIMES, path, into, *match.groups())
-    with into.reading(path) as losses:
-        rows = read_rows(path, losses)
-        header = next(rows, None)
-        places = {} if header is None else _time_places(header.cells)
-        if header is None or not places:
-            return
-        values = [_times_of(row, places, len(header.cells), losses) for row in rows]
-        values = values if len(values) != 1 else 2 * values
-        steps = _step_numbers(step_traces, len(values) - 1)
-        good = [at for at, value in enumerate(values) if value is not None]
-        columns: dict[str, list[Any]] = {
-            "step": [steps[at] if at < len(steps) else NO_ID for at in good],
-            "first": [at == 0 for at in good],
-            "mean": [at == len(values) - 1 for at in good],
-        }
-        for number, field in enumerate(places):
-            columns[field] = [value[number] for value in values if value is not None]
-        into.add(ParallelTimes.of(len(good), columns))
+    rows = read_rows(path, losses)
+    header = next(rows, None)
+    places = {} if header is None else _time_places(header.cells)
+    if header is None or not places:
+        return
+    values = [_times_of(row, places, len(header.cells), losses) for row in rows]
+    values = values if len(values) != 1 else 2 * values
+    steps = _step_numbers(step_traces, len(values) - 1)
+    good = [at for at, value in enumerate(values) if value is not None]
+    columns: dict[str, list[Any]] = {
+        "step": [steps[at] if at < len(steps) else NO_ID for at in good],
+        "first": [at == 0 for at in good],
+        "mean": [at == len(values) - 1 for at in good],
+    }
+    for number, field in enumerate(places):
+        columns[field] = [value[number] for value in values if value is not None]
+    into.add(ParallelTimes.of(len(good), columns))
 
 
 def _time_places(header: Sequence[str]) -> dict[str, int]:
-    """Return the place of each column's cell."""
     known = {name.lower().removesuffix("_time"): at for at, name in enumerate(header)}
     found = {
         field: [known[name] for name in names if name in known] for field, names in _TIMES.items()
@@ -230,26 +229,25 @@ def _step_numbers(step_traces: Sequence[Path], count: int) -> list[int]:
 # -- what links and communication ops did ----------------------------------------------------------
 
 
-def _read_hccl(path: Path, into: TablesBuilder) -> None:
+def _read_hccl(path: Path, losses: LossLog, into: TablesBuilder) -> None:
     """Read hccl_raw_R.csv: a row per step, whose links and ops are JSON in cells.
 
     Its bandwidths are sums of those of ops, so they are left alone; the row of means, too.
     """
-    with into.reading(path) as losses:
-        links: list[tuple[int, ...]] = []
-        sums: list[tuple[int, ...]] = []
-        for row in read_texts(path, _HCCL, losses):
-            cells = row.cells
-            if cells[0] == _MEAN:
-                continue
-            if not _is_whole(cells[0]):
-                losses.add("rows without a step", f"line {row.line}")
-                continue
-            step, where = int(cells[0]), f"line {row.line}"
-            links += _links_of(step, cells[1], into, losses, where)
-            sums += _ops_of(step, cells[2], into, losses, where)
-        into.add(table_of_rows(LinkSums, links))
-        into.add(table_of_rows(CollectiveSums, sums))
+    links: list[tuple[int, ...]] = []
+    sums: list[tuple[int, ...]] = []
+    for row in read_texts(path, _HCCL, losses):
+        cells = row.cells
+        if cells[0] == _MEAN:
+            continue
+        if not _is_whole(cells[0]):
+            losses.add("rows without a step", f"line {row.line}")
+            continue
+        step, where = int(cells[0]), f"line {row.line}"
+        links += _links_of(step, cells[1], into, losses, where)
+        sums += _ops_of(step, cells[2], into, losses, where)
+    into.add(table_of_rows(LinkSums, links))
+    into.add(table_of_rows(CollectiveSums, sums))
 
 
 def _is_whole(text: str) -> bool:

@@ -297,7 +297,6 @@ def with_csv_counters(
 
 
 def _most_reserved(paths: Sequence[Path], device: int | None, lost: LostRows) -> int:
-    """Return the most bytes that any component reserved, NO_ID without any."""
     most = NO_ID
     for block, damage in _read_blocks(paths, lost):
         columns = {column_name(column): column for column in block.header}

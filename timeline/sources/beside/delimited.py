@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import enum
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from pathlib import Path
@@ -16,6 +16,7 @@ import numpy as np
 from timeline.columns.columns import ColumnTable, column
 from timeline.records.profiler_tables import ProfilerTables
 from timeline.records.tables import Omission
+from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.common.losses import LossLog, LostRows
 from timeline.sources.decoders.text_lines import read_lines
 
@@ -54,12 +55,21 @@ class TablesBuilder(LostRows):
         """Return all rows of a class so far."""
         return kind.concat(self._parts.get(kind, []))  # type: ignore[arg-type]
 
+    def read_files(self, files: NumberedFiles, readers: Mapping[NumberedFile, TableReader]) -> None:
+        """Read the files of each kind, in order of the readers; one that fails is counted."""
+        for kind, read in readers.items():
+            for path in files.get(kind, ()):
+                with self.reading(path) as losses:
+                    read(path, losses, self)
+
     def build(self) -> tuple[ProfilerTables, tuple[Omission, ...]]:
         """All tables, and what could not be read of their files."""
         tables = {kind: kind.concat(parts) for kind, parts in self._parts.items()}
         return ProfilerTables(self.strings, tables), tuple(self.omissions)
 
 
+TableReader = Callable[[Path, LossLog, TablesBuilder], None]
+"""Reads a file into tables; damage goes to the log."""
 MOST = 1 << 48
 """No length in ns, size in bytes or count is larger: that is three days, and 280 terabytes.
 

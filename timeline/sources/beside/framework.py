@@ -118,7 +118,6 @@ def _is_beyond(told: object) -> bool:
 
 
 def _older_number(word: str) -> int | None:
-    """Return the number that older versions gave to a word."""
     if word == _END:
         return _LAST + 1
     name = word.removeprefix(_WORD)
@@ -223,23 +222,20 @@ def read_framework(files: NumberedFiles, into: TablesBuilder) -> Mapping[int, in
     Returns:
         The type of each operator by its full name, both codes of the strings of `into`.
     """
-    found = [into.of(FrameworkOperators)]
     if not into.holds(FrameworkOperators):
-        for path in files.get(NumberedFile.FRAMEWORK, ()):
-            with into.reading(path) as losses:
-                rows = read_framework_rows(path, into.strings, losses)
-                found.append(add_operators(rows, into))
-    if not sum(map(len, found)):
-        found.append(_of_texts(files, into))
-        into.add(found[-1])
-    return {
-        name: kind
-        for operators in found
-        for name, kind in zip(operators.name.tolist(), operators.kind.tolist(), strict=True)
-    }
+        into.read_files(files, {NumberedFile.FRAMEWORK: _read_table})
+    operators = into.of(FrameworkOperators)
+    if not len(operators):
+        operators = _of_texts(files, into)
+        into.add(operators)
+    return dict(zip(operators.name.tolist(), operators.kind.tolist(), strict=True))
 
 
-def add_operators(rows: FrameworkRows, into: TablesBuilder) -> FrameworkOperators:
+def _read_table(path: Path, losses: LossLog, into: TablesBuilder) -> None:
+    add_operators(read_framework_rows(path, into.strings, losses), into)
+
+
+def add_operators(rows: FrameworkRows, into: TablesBuilder) -> None:
     """Add operators by their rows, whose strings are those of the tables."""
     tensors = {code: tensors_of_text(into.strings[code]) for code in np.unique(rows.info).tolist()}
     types = _types_of(tensors.values())
@@ -250,9 +246,7 @@ def add_operators(rows: FrameworkRows, into: TablesBuilder) -> FrameworkOperator
     )
     columns: dict[str, Any] = {**rows.columns(), "inputs": inputs, "outputs": outputs}
     del columns["info"]
-    operators = FrameworkOperators.of(len(rows), columns)
-    into.add(operators)
-    return operators
+    into.add(FrameworkOperators.of(len(rows), columns))
 
 
 def _types_of(operators: Iterable[Tensors | None]) -> DataTypes:

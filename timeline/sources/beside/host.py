@@ -389,7 +389,6 @@ def with_mindspore_host(
 
 
 def _move_operators(records: Records, rows: Rows, clock: HostClock) -> Records:
-    """Move operators that are on the steady clock of the host to that of the records."""
     start_ns, end_ns = records.host.start_ns.copy(), records.host.end_ns.copy()
     steady = rows[(start_ns[rows] != NO_TIME) & (start_ns[rows] < EARLIEST_WALL_NS)]
     shift_ns, known = clock.shift(start_ns[steady])

@@ -134,7 +134,6 @@ def read_step_table(database: Database, device: int | None) -> ParallelTimes:
 
 
 def _step_times(values_us: dict[str, Float64], steps: Int64) -> ParallelTimes:
-    """Return the times of some steps; what is none, as MindSpore 2.3's stages, is not given."""
     columns = {"step": steps}
     for field, values in values_us.items():
         good = _are_times(values)

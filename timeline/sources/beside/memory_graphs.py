@@ -114,12 +114,10 @@ _Message = Any
 
 def read_memory_graphs(files: NumberedFiles, into: TablesBuilder) -> None:
     """Read MemoryGraphs, MemoryNodes, MemoryTensors and NodeTensors of memory_usage_N.pb."""
-    for path in files.get(NumberedFile.MEMORY_USAGE, ()):
-        with into.reading(path) as losses:
-            _read_file(path, into, losses)
+    into.read_files(files, {NumberedFile.MEMORY_USAGE: _read_file})
 
 
-def _read_file(path: Path, into: TablesBuilder, losses: LossLog) -> None:
+def _read_file(path: Path, losses: LossLog, into: TablesBuilder) -> None:
     data = read_whole_file(path)
     if not data:
         losses.add("files without a byte", "byte 0")
@@ -232,7 +230,6 @@ def _parsed(kind: _Message, data: bytes, field: Field, losses: LossLog) -> _Mess
 
 @cache
 def _message_types() -> tuple[_Message, _Message]:
-    """Return the classes of nodes and of tensors; lists may be packed or not."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     file = descriptor_pb2.FileDescriptorProto(name="memory_usage.proto", package="memory_usage")

@@ -476,7 +476,6 @@ def _add_operations(found: Sequence[_Operation], losses: LossLog, into: TablesBu
 
 
 def _sizes(one: _Operation, losses: LossLog) -> list[int] | None:
-    """Return the samples of a queue that are numbers; None if there is no queue."""
     if one.sizes is None:
         return None
     numbers = [whole_number(size) for size in one.sizes]
@@ -520,7 +519,6 @@ _OF_TASK = {"user_utilization": ("User", "%"), "sys_utilization": ("System", "%"
 
 
 def _in_ns(time_ms: Int64, given: Bool) -> Int64:
-    """Return times in ns; NO_TIME for one that is not given, or too large."""
     good = given & (np.abs(time_ms) < _MOST_MS)
     return np.where(good, np.where(good, time_ms, 0) * _NS_IN_MS, NO_TIME)
 
@@ -534,7 +532,6 @@ def _times_ns(document: dict[str, Any]) -> Int64:
 
 
 def _values(samples: Any) -> Float64:
-    """Return samples as floats, NaN for one that is not a number."""
     values = (float(one) if _is_number(one) else np.nan for one in _listed(samples))
     return np.array([*values], np.float64)
 
@@ -547,7 +544,6 @@ def _is_number(value: Any) -> bool:
 
 
 def _json(text: str) -> Any:
-    """Return the content of a cell; None if it is not valid JSON."""
     try:
         return orjson.loads(text) if text else None
     except orjson.JSONDecodeError:

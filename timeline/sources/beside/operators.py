@@ -115,8 +115,7 @@ def read_operators(files: NumberedFiles, into: TablesBuilder) -> None:
         _add_core_types(path, into)
     for path in files.get(NumberedFile.AICORE_DETAIL, ()):
         _add_core_operators(path, described, into, with_types=not types)
-    for path in files.get(NumberedFile.DYNAMIC_SHAPES, ()):
-        read_dynamic_shapes(path, into)
+    into.read_files(files, {NumberedFile.DYNAMIC_SHAPES: read_dynamic_shapes})
 
 
 def _add_cpu_sums(path: Path, into: TablesBuilder) -> None:
@@ -253,21 +252,20 @@ class _Run(NamedTuple):
     total_ns: int
 
 
-def read_dynamic_shapes(path: Path, into: TablesBuilder) -> None:
+def read_dynamic_shapes(path: Path, losses: LossLog, into: TablesBuilder) -> None:
     """Read dynamic_shape_info_N.json: a row per step and type, operator and shapes, and kernel.
 
     Types are summed of the operators; of steps without any, as the file sums them itself. On Ascend
     the file lists the times of each operator, one for each step from 1 on, and no kernels.
     """
-    with into.reading(path) as losses:
-        document = read_json(path)
-        runs = list(_single_runs(document, into, losses))
-        if "operator" not in document:
-            runs += _ascend_runs(document, into, losses)
-        runs += list(_types_of(runs))
-        told = {run.step for run in runs if run.level == RunLevel.TYPE}
-        runs += [run for run in _summed_types(document, into, losses) if run.step not in told]
-        _add(runs, into)
+    document = read_json(path)
+    runs = list(_single_runs(document, into, losses))
+    if "operator" not in document:
+        runs += _ascend_runs(document, into, losses)
+    runs += list(_types_of(runs))
+    told = {run.step for run in runs if run.level == RunLevel.TYPE}
+    runs += [run for run in _summed_types(document, into, losses) if run.step not in told]
+    _add(runs, into)
 
 
 def _single_runs(document: dict[str, Any], into: TablesBuilder, losses: LossLog) -> Iterator[_Run]:
@@ -310,7 +308,6 @@ def _ascend_runs(document: dict[str, Any], into: TablesBuilder, losses: LossLog)
 
 
 def _inputs_of(told: object) -> str:
-    """Return the shapes of inputs in an op_info without its quotes."""
     found = {int(number): shape for number, shape in _INPUT.findall(str(told))}
     return _shapes_of([found[number] for number in sorted(found)])
 

@@ -236,7 +236,6 @@ class WithCompanionFiles(SourceAround):
         return sum(path.stat().st_size for path in traces) <= MOST_TRACE_BYTES
 
     def _unused(self) -> Iterator[UnusedFile]:
-        """Return the unused files in the capture's directories."""
         used = {*self.files}
         for directory, listing in self._listings.items():
             is_output = directory.name in (OUTPUT, MINDSTUDIO_OUTPUT)
@@ -259,7 +258,6 @@ class WithCompanionFiles(SourceAround):
 
 
 def _find_cpu_operators(records: Records) -> Rows:
-    """Return the host events of the capture that are operators on the CPU."""
     layers = records.strings.codes_where(name.startswith(CPU_LAYER) for name in records.strings)
     return np.flatnonzero(np.isin(records.host.layer, layers))
 

@@ -16,7 +16,7 @@ from timeline.columns.strings import StringPool
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.profiler_tables import StepPoints, StepTraceMeans
 from timeline.records.tables import CommunicationOps, Omission, StepPart, StepParts, Steps
-from timeline.sources.beside.delimited import TablesBuilder, read_rows
+from timeline.sources.beside.delimited import TableReader, TablesBuilder, read_rows
 from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.common.decimals import moments_ns
 from timeline.sources.common.losses import LossLog
@@ -170,30 +170,29 @@ _GRAPH = re.compile(r"(?:graph|model)_?(\d{1,9})", re.ASCII | re.IGNORECASE)
 
 def read_step_trace(files: NumberedFiles, into: TablesBuilder) -> None:
     """Read StepTraceMeans, unless the source has read them with its steps, and StepPoints."""
+    readers: dict[NumberedFile, TableReader] = {NumberedFile.STEP_POINTS: _read_points}
     if not into.holds(StepTraceMeans):
-        for path in files.get(NumberedFile.STEP_TRACE, ()):
-            with into.reading(path):
-                into.add(read_step_ticks(path, StringPool(), into.rank).means)
-    for path in files.get(NumberedFile.STEP_POINTS, ()):
-        _read_points(path, into)
-    if not files.get(NumberedFile.STEP_POINTS):
-        for path in files.get(NumberedFile.STEP_MARKS, ()):
-            _read_marks(path, into)
+        readers[NumberedFile.STEP_TRACE] = _read_means
+    if NumberedFile.STEP_POINTS not in files:
+        readers[NumberedFile.STEP_MARKS] = _read_marks
+    into.read_files(files, readers)
 
 
-def _read_points(path: Path, into: TablesBuilder) -> None:
+def _read_means(path: Path, _: LossLog, into: TablesBuilder) -> None:
+    into.add(read_step_ticks(path, StringPool(), into.rank).means)
+
+
+def _read_points(path: Path, losses: LossLog, into: TablesBuilder) -> None:
     """One object for the rank, or one for each graph; on GPUs a list with one for each step."""
-    with into.reading(path) as losses:
-        held = read_json_value(path)
-        found = [(graph, point) for graph, point in _points(held) if any(point)]
-        if not found:
-            losses.add("objects without fp_start and bp_end", "its beginning")
-        for graph, point in found:
-            _add_point(into, graph, *point)
+    held = read_json_value(path)
+    found = [(graph, point) for graph, point in _points(held) if any(point)]
+    if not found:
+        losses.add("objects without fp_start and bp_end", "its beginning")
+    for graph, point in found:
+        _add_point(into, graph, *point)
 
 
 def _points(held: Any) -> Iterator[tuple[int, tuple[str, str]]]:
-    """Return the points of each graph."""
     if isinstance(held, list):
         held = held[0] if held else None
     if not isinstance(held, dict):
@@ -210,13 +209,12 @@ def _text(held: dict[str, Any], key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _read_marks(path: Path, into: TablesBuilder) -> None:
+def _read_marks(path: Path, losses: LossLog, into: TablesBuilder) -> None:
     """Lines of a tag and the operator that it marks."""
-    with into.reading(path) as losses:
-        rows = (row.cells for row in read_rows(path, losses, None))
-        named = {cells[0]: cells[1] for cells in rows if len(cells) > 1}
-        if _FP_START in named or _BP_END in named:
-            _add_point(into, NO_GRAPH, named.get(_FP_START, ""), named.get(_BP_END, ""))
+    rows = (row.cells for row in read_rows(path, losses, None))
+    named = {cells[0]: cells[1] for cells in rows if len(cells) > 1}
+    if _FP_START in named or _BP_END in named:
+        _add_point(into, NO_GRAPH, named.get(_FP_START, ""), named.get(_BP_END, ""))
 
 
 def _add_point(into: TablesBuilder, graph: int, fp_start: str, bp_end: str) -> None:

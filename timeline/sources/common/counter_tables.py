@@ -236,7 +236,6 @@ def _parsed(
     ids: tuple[str, ...] = (),
     kinds: tuple[str, ...] = (),
 ) -> CounterTable:
-    """Return a table whose times are those of a sampler on the device."""
     clock = SampleClock.SAMPLER
     return CounterTable(table, group, values, ids, kinds, "timestamp", clock, file)
 
@@ -387,7 +386,6 @@ def _network(name: str) -> dict[str, Series]:
 
 
 def _device_network() -> dict[str, Series]:
-    """Return running totals of the ports of a device, and their bandwidths."""
     layers = {
         "mac": ("PfcPkt", "Byte", "Bandwidth", "BadByte"),
         "roce": ("Pkt", "ErrPkt", "CnpPkt"),

@@ -359,7 +359,6 @@ class CounterReader:
 
 
 def _count_strange(values: ArgValues, numbers: Rows) -> int:
-    """Return how many values are not numbers at these rows, nor state that there is none."""
     others = np.ones(len(values.value), np.bool_)
     others[numbers] = False
     rest = values[np.flatnonzero(others)].objects()

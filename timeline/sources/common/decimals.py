@@ -159,7 +159,6 @@ def _carry(whole_us: Int64, fraction: Int64) -> tuple[Int64, Int64]:
 
 
 def _various(characters: Characters) -> _Exact:
-    """Return the numbers, however each is written."""
     count = characters.shape[1]
     whole_us = np.zeros(count, np.int64)
     fraction = np.zeros(count, np.int64)

@@ -128,7 +128,6 @@ class DeviceClocks:
 
 
 def _moments_ns(clock: CounterClock, counts: Int64) -> Int64:
-    """Return the moments of counts; those that are no count have none."""
     return np.where(counts > 0, clock.moments_ns(np.maximum(counts, 0)), NO_TIME)
 
 
@@ -190,7 +189,6 @@ def parse_tick_ns(megahertz: object) -> Fraction | None:
 
 
 def _host_tick_ns(info: Mapping[str, Any]) -> Fraction:
-    """Return the tick of the host's own counter, by info.json."""
     return parse_tick_ns(_first_entry(info, "CPU").get("Frequency")) or _NANOSECOND
 
 

@@ -198,7 +198,6 @@ def ranks_in_file_name(name: str) -> tuple[int, ...]:
 
 
 def _clock(capture: Capture) -> Clock:
-    """Return the host, and what turns its monotonic clock into wall time."""
     host = ""
     for path in _info_files(capture):
         info = read_json(path)

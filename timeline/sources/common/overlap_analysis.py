@@ -166,7 +166,6 @@ def _computing(overlap: VendorOverlap) -> IntervalSet:
 
 
 def _within(tasks: Tasks, spans: IntervalSet) -> Bool:
-    """Return whether each task lies in one span."""
     at = np.searchsorted(spans.start_ns, tasks.start_ns + EDGE_NS, side="right") - 1
     reach_ns = spans.end_ns[np.maximum(at, 0)]
     found: Bool = (at >= 0) & (tasks.end_ns <= reach_ns + EDGE_NS)

@@ -234,7 +234,6 @@ class RemoteTree:
             return None
 
     def _entries(self, real: str) -> Mapping[str, int] | None:
-        """Return the entries of a directory; None if there is none."""
         if real in self._listed:
             return self._listed[real]
         is_above = real in self._above

@@ -240,7 +240,6 @@ def find_captures(path: Path, unreadable: list[SourceError] | None = None) -> Fo
 
 
 def _nothing_found(path: Path, remarks: Sequence[str]) -> NoProfileError:
-    """Return the error of a directory without a profile, with what else is there."""
     others = dict(islice(foreign_files_below(path).items(), MOST_FOREIGN))
     more = [one for one in remarks if not any(str(at) in one for at in others.values())]
     looked_for = (
@@ -324,7 +323,6 @@ def _captures_of_file(path: Path) -> Sequence[Capture]:
 
 
 def _renamed_tables(path: Path) -> Iterator[str]:
-    """Tables of operators below a directory that have a longer name, and how to pass them."""
     for directory, _, names in walk(path, lambda _: None):
         for name in sorted(names):
             if plain := plain_name_of_table(name):

@@ -107,7 +107,6 @@ def _by_stage(claims: Sequence[Claim], places: Sequence[dict[str, int]]) -> list
 
 
 def _are_shared(replicas: Sequence[int], ranks: Sequence[int]) -> bool:
-    """Return whether several replicas have a rank in common."""
     return len(set(zip(replicas, ranks, strict=True))) > len(set(ranks))
 
 
@@ -415,7 +414,6 @@ def have_same_files(one: Path, other: Path) -> bool:
 
 
 def _files_in(place: Path) -> dict[str, Path]:
-    """Return the files at and below a place by their paths from there."""
     if place.is_file():
         return {"": place}
     return {str(path.relative_to(place)): path for path in place.rglob("*") if path.is_file()}

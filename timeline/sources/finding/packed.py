@@ -209,7 +209,6 @@ class _Unpacking:
         return _UnpackedSource(source, names, source.layout) if names.packed else source
 
     def _unpack_database(self, packed: Path) -> Path:
-        """Unpack a compressed database, and return its path."""
         from timeline.sources.files.archives import limit_for, unpack_file
 
         if packed not in self._databases:

@@ -189,7 +189,6 @@ class _Tables:
         self._tasks[core].add(Tasks.of(count, values))
 
     def _names(self, events: EventRows, args: Sequence[Any]) -> Codes:
-        """Return the full names that args give, or else the names."""
         return self._strings.codes(map(_full_name, events.spelled_names(), args))
 
     def _about(self, name: int, args: dict[str, Any] | None) -> tuple[int, int, int, int]:

@@ -80,7 +80,6 @@ def _id_in(match: re.Match[str]) -> int:
 
 
 def _capture_of(file: CaptureFile, found: Format, pattern: re.Pattern[str]) -> list[Capture]:
-    """Return the capture of the id in the name of a file."""
     match = pattern.fullmatch(file.name)
     directory = file.path.parent
     return [Capture(found, directory, directory, _id_in(match))] if match else []
