@@ -33,7 +33,7 @@ _Result = TypeVar("_Result")
 
 @contextlib.contextmanager
 def starting_processes() -> Iterator[None]:
-    """While processes may start: they run nothing of the caller's, and cannot be ended yet.
+    """Start processes in a `with` block: they run nothing of the caller's, and cannot be ended.
 
     A new process would run the caller's script again, and its imports would answer Ctrl-C with a
     traceback; it takes signals once it has begun. So would one that is told only half of what to

@@ -124,7 +124,7 @@ class RankRequest:
     many ranks the file will hold. target: the file, whose format counts. window_ns: [start, end) on
     the rank's own clock. chosen: whose detail is drawn, None for all. floors:
     at which powers its rows were merged before, and are again but in exact_ns, windows on its own
-    clock; None where it is drawn for the first time. draw: whether tracks are
+    clock; None if it is drawn for the first time. draw: whether tracks are
     wanted at all, or only facts. clock: how ranks come on one clock. questions: what facts are to
     tell. read_ranks: all ranks that are read with this one. on_disk: the ranks of the profile,
     selected or not.
@@ -325,7 +325,7 @@ def _collectives_of(records: Records, part: Cut, request: RankRequest) -> RankCo
 def _ordinary_facts(
     facts: RankFacts, records: Records, part: Cut, request: RankRequest
 ) -> RankFacts | None:
-    """Return the facts of ordinary steps alone, edges included; None where there are none."""
+    """Return the facts of ordinary steps alone, edges included; None if there are none."""
     (ordinary,) = ordinary_steps([facts], with_first=False)
     if not ordinary.any():
         return None

@@ -116,7 +116,7 @@ _OF_A_RANK = re.compile(r"rank (\d+): (.+)", re.DOTALL)
 
 
 def said_once(warnings: Iterable[str]) -> Iterator[str]:
-    """Warnings in their order, those of ranks that differ in nothing but the rank as one.
+    """Return warnings in order, those of ranks that differ only in the rank as one.
 
     >>> list(said_once(["rank 0: no steps.", "one profile.", "rank 1: no steps."]))
     ['ranks 0,1: no steps.', 'one profile.']
@@ -478,7 +478,7 @@ def draw_exact_again(
         windows_ns: by rank, [start, end) on the clock of all ranks.
 
     Returns:
-        All ranks; None where none was merged before that has a window.
+        All ranks; None if none was merged before that has a window.
 
     Raises:
         TimelineError: a rank fails now; it is too late to leave it out.

@@ -138,7 +138,7 @@ class _Pickler(pickle.Pickler):
         self._strings = 0
 
     def persistent_id(self, value: Any) -> str | tuple[Any, ...] | None:
-        """Strings and sets are named, so that what is loaded holds the same objects as all before.
+        """Name strings and sets, so that what is loaded holds the same objects as all before.
 
         Those of ranks are much the same. Of a rank with very many all others are its own.
         """
@@ -150,7 +150,7 @@ class _Pickler(pickle.Pickler):
         return value
 
     def reducer_override(self, value: Any) -> Any:
-        """Columns of one value would be written out otherwise, and short ones never be shared."""
+        """Keep columns of one value from being written out, and share short ones."""
         if type(value) is not np.ndarray or value.ndim != 1 or value.dtype.hasobject:
             return NotImplemented
         if len(value) and is_constant(value):
@@ -257,7 +257,7 @@ class SharedArguments:
 
 class _ArgumentsPickler(_Pickler):
     def reducer_override(self, value: Any) -> Any:
-        """Columns that lie in a file are sent as where they lie."""
+        """Send columns that lie in a file as where they lie."""
         if type(value) is np.ndarray and value.flags.c_contiguous and value.nbytes >= LEAST_BYTES:
             at = value.ctypes.data
             # This runs in a thread of its own: meanwhile other files are mapped, and closed.

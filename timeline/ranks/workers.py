@@ -66,7 +66,7 @@ class SharedCounts(ReadCounts):
 
     @classmethod
     def of(cls, jobs: int) -> SharedCounts:
-        """Places for so many processes.
+        """Return places for so many processes.
 
         Raises:
             OSError: this machine has no memory that processes share.
@@ -140,7 +140,7 @@ def _shut_down(executor: Executor) -> None:
 
 
 def _nothing_to_close() -> None:
-    """Most pools hold nothing but their executor."""
+    """Do nothing: most pools hold nothing but their executor."""
 
 
 @dataclass
@@ -323,7 +323,7 @@ class _Inline(Executor):
     """Does everything at once, in this process."""
 
     def __init__(self, ranks: int) -> None:
-        """ranks: how many results are kept."""
+        """Keep so many results; ranks: how many."""
         self._ranks = ranks
 
     def submit(self, fn: Callable[..., _Result], /, *args: Any, **kwargs: Any) -> Future[_Result]:

@@ -84,7 +84,7 @@ class ClockMove:
         return self.of(np.where(is_given, np.clip(times_ns, earliest_ns, latest_ns), times_ns))
 
     def of_moment(self, time_ns: int) -> int:
-        """One time on the other clock."""
+        """Return one time on the other clock."""
         drifted_ns = (time_ns - self.origin_ns) * self.drift_ppb // _PARTS
         return time_ns + self.offset_ns + drifted_ns
 
@@ -111,7 +111,7 @@ class FreeRule:
     """The rule for what counts as free beside the gaps of computing and communication.
 
     By the inner rule nothing does. By the outer rule free time also reaches from the start of the
-    capture's other tasks (start_ns) and to their end (end_ns); None where they reach no further
+    capture's other tasks (start_ns) and to their end (end_ns); None if they reach no further
     than computing and communication. evidence: what tells the rule, "" where nothing does; the
     inner rule is taken then.
     """
@@ -123,7 +123,7 @@ class FreeRule:
 
     @property
     def name(self) -> str | None:
-        """The rule as reports call it, None where nothing tells it."""
+        """The rule as reports call it, None if nothing tells it."""
         if not self.evidence:
             return None
         return "outer" if self.outer else "inner"

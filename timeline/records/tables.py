@@ -48,11 +48,11 @@ class Spans(ColumnTable):
     end_ns: Int64 = column(np.int64)
 
     def shifted(self: _Table, offset_ns: int) -> _Table:
-        """All times as recorded moved by the same constant; absent times stay absent."""
+        """Return all times as recorded moved by the same constant; absent times stay absent."""
         return self._with_times(ClockMove(offset_ns).of_recorded)
 
     def moved(self: _Table, move: ClockMove) -> _Table:
-        """All times on another clock; absent times stay absent."""
+        """Return all times on another clock; absent times stay absent."""
         return self._with_times(move.of)
 
     def _with_times(self: _Table, moved: Callable[[Int64], Int64]) -> _Table:

@@ -118,7 +118,7 @@ def compute_by_type(types: Codes, strings: StringPool, names: Codes | None = Non
 
     Args:
         types: (n,) the types of the tasks.
-        names: (n,) what the tasks are called, None where no name was recorded.
+        names: (n,) what the tasks are called, None if no name was recorded.
     """
     on_core = _are_types(types, strings, _is_core)
     if names is None:
@@ -280,7 +280,7 @@ _PUNCTUATION = re.compile(r"[()<>{}\[\],*&\s]+")
 
 
 def function_parts(name: str) -> list[str]:
-    """Namespaces and function, without types, template arguments and parameters.
+    """Return namespaces and function, without types, template arguments and parameters.
 
     Those without a name are left out. A name that is none of a function may have no parts.
 
@@ -319,7 +319,7 @@ def _outline(name: str) -> str:
 
 
 def _mangled_parts(name: str) -> list[str]:
-    """Namespaces and function of a kernel as the Itanium ABI mangles it.
+    """Return namespaces and function of a kernel as the Itanium ABI mangles it.
 
     Each part of a name is its length and its letters; template arguments follow the function.
     """

@@ -130,7 +130,7 @@ def type_of_name(name: str) -> str:
 
 
 def _tasks_of_text(data: bytes, losses: LossLog) -> Iterator[_Task]:
-    """Tasks: each a record of its thread, behind one of its operator where that is told."""
+    """Return tasks: each a record of its thread, behind one of its operator if that is given."""
     operator: str | None = None
     for number, part in enumerate(_RECORD_END.split(data), 1):
         text = part.decode("utf-8", "replace")
@@ -176,7 +176,7 @@ def _task_of(thread: str, operator: str | None) -> _Task | None:
 
 
 def _moment_of(found: re.Match[str]) -> int:
-    """Ticks where they are told, else microseconds."""
+    """Return ticks where they are told, else microseconds."""
     return int(found[1]) * MICROSECOND_NS if found[2] is None else int(found[2]) * TICK_NS
 
 
@@ -184,7 +184,7 @@ def _moment_of(found: re.Match[str]) -> int:
 
 
 def _tasks_of_parsed(path: Path, losses: LossLog) -> Iterator[_Task]:
-    """Tasks of lines of a number, a type, its total and dispatch time, and its run.
+    """Return tasks of lines of a number, a type, its total and dispatch time, and its run.
 
     The run is its start and end in microseconds; newer versions write its length before them.
 
@@ -217,7 +217,7 @@ def _length_ns(cell: str, unit: Unit) -> int:
 
 
 def _tasks_of_binary(data: bytes, described: Sequence[Path], losses: LossLog) -> Iterator[_Task]:
-    """Tasks of records, named by the host's descriptions of each stream and task.
+    """Return tasks of records, named by the host's descriptions of each stream and task.
 
     Raises:
         SourceError: there is no whole record.

@@ -238,7 +238,7 @@ def _measured(
 
 
 def _moved_mb(transfers: Mapping[str, _Transfers]) -> float | None:
-    """All that an op moved: SDMA is the sum of all buses, RDMA is what goes over the network."""
+    """Return all that an op moved: SDMA is the sum of all buses, RDMA goes over the network."""
     given = ((kind, transfer.size_mb) for kind, transfer in transfers.items())
     sizes_mb = {kind: size_mb for kind, size_mb in given if size_mb is not None}
     if len(sizes_mb) < len(transfers):
@@ -255,7 +255,7 @@ def _start_ns(start_us: float | None) -> int:
 
 
 def with_moved_bytes(ops: CommunicationOps, measured: MeasuredOps) -> CommunicationOps:
-    """Ops with what they moved; the n-th of a name is the n-th that was measured.
+    """Return ops with what they moved; the n-th of a name is the n-th that was measured.
 
     Where a name was measured another number of times, which is which cannot be told.
     """
@@ -301,7 +301,7 @@ def _step_of(key: str) -> int:
 
 
 def _millionths(value: float | None) -> int | None:
-    """Bytes of MB, or ns of ms; None where it is no size or time."""
+    """Return bytes of MB, or ns of ms; None if it is not a size or time."""
     if value is None or not 0 <= value * 1_000_000 <= _MOST:
         return None
     return round(value * 1_000_000)

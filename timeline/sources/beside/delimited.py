@@ -63,7 +63,7 @@ class TablesBuilder(LostRows):
                     read(path, losses, self)
 
     def build(self) -> tuple[ProfilerTables, tuple[Omission, ...]]:
-        """All tables, and what could not be read of their files."""
+        """Return all tables, and what could not be read of their files."""
         tables = {kind: kind.concat(parts) for kind, parts in self._parts.items()}
         return ProfilerTables(self.strings, tables), tuple(self.omissions)
 
@@ -117,7 +117,7 @@ class Cell:
     """A column of a file, by what headers call it.
 
     names: in small letters; of several in one header the first here is taken. absent: the value of
-    a row without the cell, None where such a row is damaged. least, most: of numbers, in the unit
+    a row without the cell, None if such a row is damaged. least, most: of numbers, in the unit
     of the column; a row with one beyond them is damaged.
     """
 
@@ -175,7 +175,7 @@ def _split(text: str, delimiter: str) -> list[str]:
 
 
 def quantity(text: str, unit: Unit) -> int | float | None:
-    """Return the number in a text in the unit of the column; None where there is none.
+    """Return the number in a text in the unit of the column; None if there is none.
 
     Whole units are exact integers, rounded to the nearest; percents are floats from 0 to 1.
     """
@@ -257,7 +257,7 @@ def _find_cells(
 
 
 def _value(cell: Cell, text: str, unit: Unit, into: TablesBuilder) -> int | float | None:
-    """Return the value of a cell, None where one must be there and is not; texts are codes."""
+    """Return the value of a cell, None if one must be there and is not; texts are codes."""
     if cell.unit is Unit.TEXT:
         return into.strings.code(text)
     value = quantity(text, unit)

@@ -84,7 +84,7 @@ def _read_summary(path: Path, losses: LossLog, into: TablesBuilder) -> None:
 
 
 def _read_steps(path: Path, losses: LossLog, into: TablesBuilder) -> None:
-    """Lines of a step and its utilization; the file is called JSON and is none."""
+    """Read lines of a step and its utilization; the file is called JSON and is not."""
     rows: list[_Values] = []
     for row in read_rows(path, losses):
         step = _number(row.cells[0], Unit.NUMBER)

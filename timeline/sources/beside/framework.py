@@ -279,7 +279,7 @@ def _json_code(tensors: list[dict[str, Any]], into: TablesBuilder) -> int:
 def sizes_of_shape(told: object) -> list[int] | None:
     """Return the sizes of a shape that is a list or a string such as `32,3` or `[32, 3]`.
 
-    None where it is neither, or a size is no number of 64 bits.
+    None if it is neither, or a size is no number of 64 bits.
     """
     parts: Sequence[object]
     if isinstance(told, str):

@@ -97,7 +97,7 @@ def read_step_sums(path: Path, device: int | None, damage: LossLog) -> ParallelT
 def find_busy_devices(directory: Path) -> list[int]:
     """Return the devices that computed or communicated, as the table of steps says, ascending.
 
-    None where there is no table, or one that names no devices, which is of one.
+    None if there is no table, or one that names no devices, which is of one.
 
     Raises:
         SourceError: the table cannot be read, or is another one.

@@ -308,7 +308,7 @@ class QueueLines:
         return QueueLines(self.cells, self.first[rows], self.count[rows], self.lines[rows])
 
     def column(self, place: int) -> list[bytes]:
-        """One cell of each line, all of which have it."""
+        """Return one cell of each line, all of which have it."""
         found: list[bytes] = self.cells[self.first + place].tolist()
         return found
 
@@ -375,7 +375,7 @@ def _read_device_queue(into: TablesBuilder, path: Path, losses: LossLog, is_whol
 
 
 def _whole_ns(texts: Sequence[bytes]) -> Int64:
-    """Nanoseconds; decimals behind them are cut off."""
+    """Return nanoseconds; decimals behind them are cut off."""
     return whole_numbers([text.split(b".")[0] for text in texts], NO_TIME)[0]
 
 
@@ -411,7 +411,7 @@ def _split_records(path: Path) -> Iterator[bytes]:
 
 @dataclass
 class _Operation:
-    """An operation of the pipeline as a file tells it; sizes is None where it has no queue."""
+    """An operation of the pipeline as a file tells it; sizes is None if it has no queue."""
 
     op: int
     kind: str

@@ -370,7 +370,7 @@ def _length_ns(duration: object, unit_ns: int = MICROSECOND_NS) -> int | None:
 
 
 def _shapes_of(told: object) -> str:
-    """Shapes as kernel tables spell them: sizes parted by commas, inputs by semicolons."""
+    """Return shapes as kernel tables spell them: sizes parted by commas, inputs by semicolons."""
     if isinstance(told, str):
         told = told.replace("],", "];").split(";")
     if not isinstance(told, list):

@@ -262,24 +262,15 @@ def _find_cpu_operators(records: Records) -> Rows:
     return np.flatnonzero(np.isin(records.host.layer, layers))
 
 
-_READERS = (
-    (Use.FLOPS, "flops", "read_flops"),
-    (Use.STEP_TRACE, "step_trace", "read_step_trace"),
-    (Use.CLUSTER, "cluster", "read_cluster"),
-    (Use.OPERATORS, "operators", "read_operators"),
-    (Use.MEMORY_GRAPHS, "memory_graphs", "read_memory_graphs"),
-)
-"""Modules and functions that read small tables, each loaded where there are files of its use."""
-
-
 def _of_use(files: NumberedFiles, use: Use) -> bool:
     return any(kind.use is use for kind in files)
 
 
 def _with_tables(records: Records, files: NumberedFiles, into: TablesBuilder) -> Records:
     """Return the records with the small tables of their rank; damage in these is counted."""
-    for use, module, name in _READERS:
-        if _of_use(files, use):
+    for use, reader in TABLES.items():
+        if reader and _of_use(files, use):
+            module, _, name = reader.partition(".")
             getattr(import_module(f"timeline.sources.beside.{module}"), name)(files, into)
     tables, omissions = into.build()
     lost = (*records.omissions, *omissions, *_of_other_networks(records, tables))
@@ -287,7 +278,7 @@ def _with_tables(records: Records, files: NumberedFiles, into: TablesBuilder) ->
 
 
 def _of_other_networks(records: Records, tables: ProfilerTables) -> tuple[Omission, ...]:
-    """Operators whose operations are counted and that no task is called after.
+    """Return operators whose operations are counted and that no task is called after.
 
     Files of another run may have been left in the directory. Nothing is told where tasks were read
     without their names, or there are none.

@@ -183,7 +183,7 @@ def _read_means(path: Path, _: LossLog, into: TablesBuilder) -> None:
 
 
 def _read_points(path: Path, losses: LossLog, into: TablesBuilder) -> None:
-    """One object for the rank, or one for each graph; on GPUs a list with one for each step."""
+    """Read one object for the rank or one for each graph; on GPUs a list, one for each step."""
     held = read_json_value(path)
     found = [(graph, point) for graph, point in _points(held) if any(point)]
     if not found:
@@ -210,7 +210,7 @@ def _text(held: dict[str, Any], key: str) -> str:
 
 
 def _read_marks(path: Path, losses: LossLog, into: TablesBuilder) -> None:
-    """Lines of a tag and the operator that it marks."""
+    """Read lines of a tag and the operator that it marks."""
     rows = (row.cells for row in read_rows(path, losses, None))
     named = {cells[0]: cells[1] for cells in rows if len(cells) > 1}
     if _FP_START in named or _BP_END in named:
@@ -230,7 +230,7 @@ def ticks_ns(block: Block, name: str) -> Int64:
 
 
 def with_mean_rows(blocks: Iterable[Block]) -> Iterator[tuple[Block, Bool]]:
-    """Each block of a file, and which of its rows are the mean of the others.
+    """Return each block of a file, and which of its rows are the mean of the others.
 
     Their number is a dash, or 0 where their end is 0 too or they are the last of several.
     """

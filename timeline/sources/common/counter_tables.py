@@ -73,7 +73,7 @@ class CounterTable:
 
 
 def _columns(names: str, series: Sequence[Series], unit: str | None = None) -> dict[str, Series]:
-    """Series by column; with a unit, that of all of them."""
+    """Return series by column; with a unit, that of all of them."""
     given = [one if unit is None else one._replace(unit=unit) for one in series]
     return dict(zip(names.split(), given, strict=True))
 
@@ -246,7 +246,7 @@ def _parsed_network(name: str) -> dict[str, Series]:
 
 
 def database_tables() -> tuple[CounterTable, ...]:
-    """All tables of samples in a database that msprof or torch_npu exports."""
+    """Return all tables of samples in a database that msprof or torch_npu exports."""
     return (
         CounterTable(
             "AICORE_FREQ",

@@ -138,7 +138,7 @@ class CounterBuilder:
         self._samples.append(CounterSamples.of(len(values), columns))
 
     def tables(self, strings: StringPool) -> tuple[CounterSeries, CounterSamples]:
-        """All series, and all samples."""
+        """Return all series, and all samples."""
         if not len(self._series):
             return CounterSeries.empty(), CounterSamples.empty()
         groups, names, units = zip(*self._series, strict=True)
@@ -148,13 +148,13 @@ class CounterBuilder:
 
 
 def scaled(values: Float64, factor: int | Int64) -> Float64:
-    """Values in another unit; one that is too large for that is infinite, and so no sample."""
+    """Return values in another unit; one that is too large is infinite, and so no sample."""
     with np.errstate(over="ignore"):
         return values * factor
 
 
 def whole_bytes(values: Float64, unit: str) -> tuple[Float64, str]:
-    """Sizes in bytes, where the text of all of them is fine enough to tell; else as they are.
+    """Return sizes in bytes, if the digits of all are fine enough to tell; else as they are.
 
     >>> whole_bytes(np.array([935.9951171875]), "MB")
     (array([9.81462016e+08]), 'B')
@@ -306,7 +306,7 @@ class CounterReader:
         )
 
     def _samples_of(self, part: CounterEvents) -> Iterator[CounterSamples]:
-        """One table for each arg that is sampled; those named *_id only tell series apart."""
+        """Return one table for each sampled arg; those named *_id only tell series apart."""
         ids = [key for key in part.keys if key.endswith("_id")]
         sampled = [key for key in part.keys if not key.endswith("_id")]
         labels, which = _labels({key: part.values(key) for key in ids}, len(part.time_ns))

@@ -100,13 +100,13 @@ def _interval_ns(start: _Exact, length: _Exact, parts_in_ns: int) -> tuple[Int64
 
 
 def moments_ns(texts: Sequence[bytes]) -> Int64:
-    """Moments written as decimal microseconds, (n,) int64 ns, NO_TIME where there is no number."""
+    """Return timestamps of decimal microseconds, (n,) int64 ns, NO_TIME without a number."""
     whole_ns, part, good = _split(texts)
     return np.where(good, whole_ns + (part + _PARTS_IN_NS // 2) // _PARTS_IN_NS, NO_TIME)
 
 
 def moment_ns(text: bytes) -> int:
-    """One moment; see `moments_ns`."""
+    """Return one timestamp; see `moments_ns`."""
     return int(moments_ns([text])[0])
 
 
@@ -153,7 +153,7 @@ def _characters(texts: Sequence[bytes]) -> Characters:
 
 
 def _carry(whole_us: Int64, fraction: Int64) -> tuple[Int64, Int64]:
-    """Whole nanoseconds, and the rest; dividing is fast, the remainder of a division is not."""
+    """Return whole nanoseconds, and the rest; dividing is fast, a remainder is not."""
     more_ns = fraction // _PARTS_IN_NS
     return whole_us * 1000 + more_ns, fraction - more_ns * _PARTS_IN_NS
 
@@ -184,7 +184,7 @@ def _various(characters: Characters) -> _Exact:
 
 
 def _exact(text: bytes) -> tuple[int, int] | None:
-    """Nanoseconds of a text with a sign or an exponent, such as 1e-05; None if it is no number."""
+    """Return nanoseconds of a string with a sign or exponent, such as 1e-05; else None."""
     if not _NUMBER.fullmatch(text):
         return None
     try:

@@ -88,7 +88,7 @@ def _rounds_up(moments_ns: Int64, fraction: npt.NDArray[np.float64]) -> npt.NDAr
 class DeviceClocks:
     """The relation of the clocks of a device's tables to CLOCK_MONOTONIC_RAW of its host.
 
-    counter: the device's own. host_counter: the host's, None where its times are ns already.
+    counter: the device's own. host_counter: the host's, None if its times are ns already.
     host_ns and device_ns: what both monotonic clocks showed at one moment. wall_offset_ns: wall
     time less the host's clock. What is None is not known. process: the one that was captured.
     """
@@ -140,7 +140,7 @@ def read_device_clocks(device: Path, host: Path, wall_offset_ns: int | None) -> 
 
     Args:
         device, host: the directories of both in a capture.
-        wall_offset_ns: wall time less CLOCK_MONOTONIC_RAW of the host, None where nothing tells.
+        wall_offset_ns: wall time less CLOCK_MONOTONIC_RAW of the host, None if nothing tells.
 
     Raises:
         SourceError: one of them is there and cannot be read.
@@ -239,7 +239,7 @@ def _first_section(log: Path) -> dict[str, int]:
 
 
 def find_clock_files(directory: Path, name: str) -> list[Path]:
-    """`name` and `name.N` of a directory, without the marks that they are complete.
+    """Return `name` and `name.N` of a directory, without the marks that they are complete.
 
     Raises:
         SourceError: the directory cannot be read.
@@ -275,7 +275,7 @@ def read_hardware_log_clock(directory: Path, device: int | None) -> Clock:
 
 
 def read_start_info_offset_ns(path: Path) -> int | None:
-    """Wall time less the raw monotonic clock, as a start_info says; None where it does not.
+    """Return wall time less the raw monotonic clock, as a start_info says; None if it does not.
 
     It is collectionTimeBegin (us) less clockMonotonicRaw (ns).
 

@@ -51,7 +51,7 @@ class ArrowTargets:
         self._task_connection = take(tasks.connection, self._task_rows)
 
     def arrows(self, category: str, connection: Int64, host_row: Rows) -> list[Flows]:
-        """One arrow per host call and device record of the same connection."""
+        """Return one arrow per host call and device record of the same connection."""
         connected = connection != NO_ID
         if not connected.all():
             connection, host_row = connection[connected], host_row[connected]
@@ -68,7 +68,7 @@ class ArrowTargets:
 def build_arrows(
     strings: StringPool, category: str, kind: FlowEnd, source: Rows, target: Rows
 ) -> Flows:
-    """Arrows from rows of the host's calls to rows of one other table."""
+    """Return arrows from rows of the host's calls to rows of one other table."""
     count = len(source)
     return Flows.of(
         count,
@@ -85,7 +85,7 @@ def build_arrows(
 def gradient_arrows(
     strings: StringPool, host_row: Rows, start_ns: Int64, number: Int64, forward_thread: Int64
 ) -> Flows:
-    """Arrows as PyTorch's traces draw them, for a profile that gives the numbers alone.
+    """Return arrows as PyTorch's traces draw them, for a profile that has numbers alone.
 
     A forward call and those that work out its gradient have one sequence number. Of the forward
     calls the innermost counts, which starts last, and of backward the first.
@@ -203,7 +203,7 @@ class FlowReader:
         )
 
     def _odd_ids_of(self, values: JsonValues, codes: Int64) -> Int64:
-        """Ids that are no plain decimals, numbered below zero; they are opaque text."""
+        """Return ids that are no plain decimals, numbered below zero; they are opaque text."""
         return ~self._odd_ids.of(values.texts(codes))
 
     def resolve(

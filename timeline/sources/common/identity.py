@@ -44,7 +44,7 @@ _WORKER = re.compile(r"(.+)_\d{14,17}_ascend_(?:pt|ms)")
 
 
 def identify_device(capture: Capture, root: Root, *, several: bool = False) -> list[Claim]:
-    """Who a capture of one device is, by the metadata of msprof and the framework, then by names.
+    """Identify a capture of one device, by metadata of msprof and the framework, then names.
 
     Raises:
         SourceError: a file that tells it cannot be read.
@@ -54,7 +54,7 @@ def identify_device(capture: Capture, root: Root, *, several: bool = False) -> l
 
 
 def identify_all_devices(capture: Capture, root: Root) -> list[Claim]:
-    """Who a device is in a capture whose files hold all devices of its directory.
+    """Identify a device in a capture whose files hold all devices of its directory.
 
     Raises:
         SourceError: a file that tells it cannot be read.
@@ -65,7 +65,7 @@ def identify_all_devices(capture: Capture, root: Root) -> list[Claim]:
 def identify_each_device(
     capture: Capture, root: Root, find_devices: Callable[[Path], list[int]]
 ) -> list[Claim]:
-    """Who the devices are that one process drove, or a capture of one device.
+    """Identify the devices that one process drove, or a capture of one device.
 
     find_devices: what tells them of the content; where it cannot be read, whoever reads it does.
 
@@ -308,7 +308,7 @@ def members_of(groups: Iterable[ProcessGroup], strings: StringPool) -> GroupMemb
 
 
 def label_groups(groups: Codes, strings: StringPool) -> Codes:
-    """Labels of groups, (n,), numbered in the order in which they come first, as traces do."""
+    """Return labels of groups, (n,), numbered in order of first appearance, as traces do."""
     _, which, turn = distinct_turns(groups)
     return strings.codes(f"Group {number}" for number in turn.tolist())[which]
 

@@ -79,7 +79,7 @@ _NUMBERS = {
 
 
 def _shapes(cell: str) -> str:
-    """Shapes without the quotes that are part of them."""
+    """Return shapes without the quotes that are part of them."""
     return cell.strip().strip('"')
 
 
@@ -246,7 +246,7 @@ def read_kernel_table(
 
 
 def delay_of_table(table: KernelTable, tasks: Tasks) -> int:
-    """By how many ns all rows of a table start later than their tasks; 0 where that is not one.
+    """Return by how many ns all rows start later than their tasks; 0 if it differs.
 
     msprof places the kernels of a capture that samples cores 100 ns later in its tables than in
     its trace. Rows are those of tasks where a name has as many of either, one after the other.
@@ -329,7 +329,7 @@ def describe_tasks(tasks: Tasks, table: KernelTable, row: Rows) -> Tasks:
 
 
 def end_tasks(tasks: Tasks, table: KernelTable, row: Rows) -> Tasks:
-    """Tasks that end as their rows in op_summary do, which is what databases say.
+    """Return tasks that end as their rows in op_summary do, which is what databases say.
 
     A trace has lost the fraction of a start, with which the end was rounded.
     """
@@ -369,7 +369,7 @@ def find_following_rows(
     moments_ns = distinct(of_start_ns)
 
     def place(keys: Codes | Int64, starts_ns: Int64) -> Int64:
-        """One sortable integer for both: starts become their rank among all starts."""
+        """Return one sortable integer for both: starts become their rank among all starts."""
         ranks: Int64 = np.searchsorted(moments_ns, starts_ns)
         return keys.astype(np.int64) * (len(moments_ns) + 1) + ranks
 
@@ -427,7 +427,7 @@ def read_step_table(path: Path, device: int | None, damage: LossLog) -> tuple[St
 
 
 def _of_device(block: Block, device: int | None) -> Bool:
-    """Rows of a device; those of a table that names none are of any."""
+    """Return rows of a device; those of a table that names none are of any."""
     if device is None or _DEVICE not in block:
         return np.ones(len(block), np.bool_)
     of_device: Bool = block.integers(_DEVICE, NO_ID) == device
@@ -465,11 +465,11 @@ def _reduces(block: Block, steps: Steps, good: Bool) -> list[StepParts]:
 
 
 def distinct_steps(steps: Steps) -> Steps:
-    """One row per graph and iteration: exports repeat the step trace in several files."""
+    """Return one row per graph and iteration: several files repeat the step trace."""
     return steps.take(group_by(len(steps), (steps.graph, steps.iteration)).first)
 
 
 def distinct_parts(parts: StepParts) -> StepParts:
-    """One row per part of a step."""
+    """Return one row per part of a step."""
     keys = (parts.graph, parts.iteration, parts.kind, parts.number, parts.start_ns)
     return parts.take(group_by(len(parts), keys).first)

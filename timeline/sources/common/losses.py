@@ -18,7 +18,7 @@ FFTS_REASON = "FFTS+ tasks that only repeat the span of their sub-tasks"
 def counted_losses(
     rows: Mapping[str, int], rank: int | None, code: OmissionCode, *, loss: bool = True
 ) -> tuple[Omission, ...]:
-    """Rows by the reason for which they are left out, of each reason that has any."""
+    """Return rows by the reason for which they are left out, of each reason that has any."""
     return tuple(
         Omission(reason, count, rank, loss=loss, code=code)
         for reason, count in rows.items()
@@ -65,7 +65,7 @@ class LossLog:
         return tuple(f"rank {rank}: {remark}" for remark in self.remarks)
 
     def omissions(self, rank: int) -> tuple[Omission, ...]:
-        """One loss for each kind."""
+        """Return one loss for each kind."""
         return tuple(
             Omission(
                 f"{self.path.name}: {what}, the first at {first}",

@@ -46,7 +46,7 @@ class VendorOverlap(Spans):
 
 
 def collect_overlap_events(events: EventRows) -> VendorOverlap:
-    """Events of the process `OVERLAP_PROCESS`; those whose name is no measure are left out."""
+    """Return events of the process `OVERLAP_PROCESS`, except those that are not measures."""
     names = events.names()
     measure = np.full(len(names), -1, np.int64)
     for name, number in MEASURES.items():

@@ -47,7 +47,7 @@ def are_counted() -> bool:
 
 
 def count_read(size_bytes: int) -> None:
-    """So many more bytes are read."""
+    """Count so many more bytes."""
     count = _COUNT.get()
     if count is not None:
         count(size_bytes)
@@ -222,7 +222,7 @@ def last_bytes(path: Path, count: int) -> bytes:
 
 
 def read_whole_file(path: Path) -> bytes:
-    """All of what a small file holds, without its byte order mark.
+    """Return all of what a small file holds, without its byte order mark.
 
     Raises:
         SourceError: it cannot be read, or its compressed content is damaged.
@@ -386,7 +386,7 @@ def lies_there(path: Path) -> bool:
 def walk(
     root: Path, refuse: Callable[[OSError], None]
 ) -> Iterator[tuple[Path, list[str], list[str]]]:
-    """Each directory at and below one, with the names of directories and of files in it.
+    """Return each directory at and below one, with the names of directories and of files in it.
 
     Names that are taken out of the former are not walked into. refuse: told what cannot be listed.
     """

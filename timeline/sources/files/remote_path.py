@@ -103,11 +103,11 @@ class RemotePath(_LocalPath):
         return tuple(map(self._of_tree, super().parents))
 
     def absolute(self) -> Self:
-        """Itself: a URL says where it is."""
+        """Return itself: a URL says where it is."""
         return self
 
     def resolve(self, strict: bool = False) -> Self:
-        """Itself: links are the business of its file system."""
+        """Return itself: links are the business of its file system."""
         return self
 
     # -- what lies there ---------------------------------------------------------------------------
@@ -125,7 +125,7 @@ class RemotePath(_LocalPath):
         return self.tree is not None and self.tree.is_file(self)
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
-        """Its kind and size; nothing else is known.
+        """Return its kind and size; nothing else is known.
 
         Raises:
             OSError: it is not there.

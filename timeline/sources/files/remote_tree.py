@@ -95,7 +95,7 @@ class RemoteTree:
     """
 
     def __init__(self, system: AbstractFileSystem, url: str, real: str, place: Path) -> None:
-        """real: the path as the file system calls it."""
+        """Refer to a URL; real: the path as the file system calls it."""
         self.place = place
         self._system, self._real_root = system, real.rstrip("/") or real
         self.root = RemotePath.within(self, without_credentials(url))
@@ -219,7 +219,7 @@ class RemoteTree:
         return None
 
     def _entry(self, path: RemotePath) -> int | None:
-        """Return the size of an entry, None where there is none."""
+        """Return the size of an entry, None if there is none."""
         real = self._real(path)
         if real is None:
             return None
@@ -487,7 +487,7 @@ def _lists_trees_at_once(system: AbstractFileSystem) -> bool:
 
 
 def remote_failures() -> tuple[type[BaseException], ...]:
-    """All that a file system may raise because of what it is, not because of an error in it."""
+    """Return all that a file system may raise for what it is, not for an error in it."""
     found = [
         vars(sys.modules[module])[name]
         for module, names in _OF_LIBRARIES.items()

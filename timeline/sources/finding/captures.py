@@ -341,7 +341,7 @@ class _Walk:
         self._unreadable = unreadable
 
     def captures_below(self, root: Path) -> Iterator[Capture]:
-        """All captures at a directory and below."""
+        """Return all captures at a directory and below."""
 
         def refuse(error: OSError) -> None:
             where = Path(error.filename or root)

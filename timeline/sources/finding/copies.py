@@ -207,7 +207,7 @@ def drop_copies(claims: list[Claim]) -> tuple[list[Claim], list[str]]:
 
 
 def _merged(claims: Sequence[Claim]) -> _Passed:
-    """Parts of merged traces whose own traces are there as well.
+    """Return parts of merged traces whose own traces are there as well.
 
     Those are traces of the same rank and time; where they tell no rank, as many as were merged.
     """
@@ -235,7 +235,7 @@ def _merged(claims: Sequence[Claim]) -> _Passed:
 
 
 def _same_files(claims: Sequence[Claim]) -> _Passed:
-    """All but one of the captures that have name, device, rank, time and files in common.
+    """Return all but one of the captures that have name, device, rank, time and files in common.
 
     Of a file that lies there packed too, the plain one is kept. Directories in which others of a
     name differ are two runs, and hold no copies of each other.
@@ -269,7 +269,7 @@ def _depth_and_path(claim: Claim) -> tuple[int, str]:
 
 
 def _logs_of_texts(claims: Sequence[Claim]) -> _Passed:
-    """Raw files beside the text that a framework made of them.
+    """Return raw files beside the text that a framework made of them.
 
     Their ids cannot be compared: those of raw files are devices, those of text may be ranks.
     """
@@ -291,7 +291,7 @@ def _logs_of_texts(claims: Sequence[Claim]) -> _Passed:
 
 
 def _nameless_raw(claims: Sequence[Claim]) -> _Passed:
-    """Raw captures of no known rank where better ones are.
+    """Return raw captures of no known rank where better ones are.
 
     So are PROF_* directories beside text, which the framework made of them.
     """

@@ -345,7 +345,7 @@ class _Search:
         return found.captures
 
     def _claims(self, captures: Sequence[Capture]) -> list[Claim]:
-        """Who the captures are; those that cannot be identified are left out, where they may."""
+        """Identify captures; those that cannot be identified are left out, where they may."""
         claims: list[Claim] = []
         for capture, identified in zip(captures, self._identified(captures), strict=True):
             try:
@@ -419,7 +419,7 @@ class _Search:
 
 
 def identify_capture(capture: Capture, root: Root) -> list[Claim]:
-    """Who a capture says it is, a claim for each device in it.
+    """Identify a capture by a claim for each device in it.
 
     Where neither its files nor its names tell a rank, the text that a framework made of it and
     left beside it may.

@@ -94,7 +94,7 @@ class _Names:
 
     @contextlib.contextmanager
     def errors_named(self) -> Iterator[None]:
-        """Errors name what is packed."""
+        """Run a `with` block in which errors name what is packed."""
         try:
             yield
         except TimelineError as error:

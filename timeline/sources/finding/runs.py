@@ -133,8 +133,8 @@ class FoundRun:
     """The captures of one run.
 
     ranks: ascending; where no capture tells its rank, their numbers from 0. sources: where they
-    lie. start_ns and end_ns: wall time, None where not known. when: its start for people. path:
-    what opens this run and no other, None where there is no such path. group: the same number for
+    lie. start_ns and end_ns: wall time, None if not known. when: its start for people. path:
+    what opens this run and no other, None if there is no such path. group: the same number for
     runs that nothing but their directories sets apart.
     """
 
@@ -161,12 +161,12 @@ class FoundRun:
         )
 
     def spelled(self) -> str:
-        """Its time and ranks for people."""
+        """Return its time and ranks for people."""
         return f"{self.when}, {spell_ranks(self.ranks)}"
 
 
 def spell_ranks(ranks: Collection[int]) -> str:
-    """Ranks for people, with their noun."""
+    """Return ranks for people, with their noun."""
     return f"{'rank' if len(ranks) == 1 else 'ranks'} {spell_ids(ranks)}"
 
 
@@ -384,7 +384,7 @@ def runs_of_one_time(runs: Sequence[FoundRun], root: Path) -> RankIdentityError 
 class Session:
     """Who was captured, and when, as far as it is known; all times are of one clock.
 
-    rank, host, worker: None or empty where not known. end_ns: None where only the start, or some
+    rank, host, worker: None or empty where not known. end_ns: None if only the start, or some
     moment near it, is known. hardware: what kind of device it is of.
     """
 

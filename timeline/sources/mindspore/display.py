@@ -192,7 +192,7 @@ class _Tables:
         return self._strings.codes(map(_full_name, events.spelled_names(), args))
 
     def _about(self, name: int, args: dict[str, Any] | None) -> tuple[int, int, int, int]:
-        """Type, shapes and types of an operator: those of the first event that tells them."""
+        """Return type, shapes and types of an operator, of the first event that has them."""
         found = self._known.get(name)
         if found is None:
             if not args:
@@ -230,7 +230,7 @@ class _Tables:
         self._steps.add(Steps.of(len(matches), values))
 
     def display(self, rank: int, damage: LossLog, others: int) -> Display:
-        """All that was read; others: events of phases that stand for nothing."""
+        """Return all that was read; others: events of phases that stand for nothing."""
         derived = {"overlap and scopes, which are computed anew": self._derived}
         unknown = {"trace events that stand for nothing known": self._unknown + others}
         tasks = self._tasks[AI_CORE]

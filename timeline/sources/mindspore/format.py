@@ -86,7 +86,7 @@ def _capture_of(file: CaptureFile, found: Format, pattern: re.Pattern[str]) -> l
 
 
 def _identify(capture: Capture, root: Root) -> list[Claim]:
-    """Who the files of one of several ids in a directory are.
+    """Identify the files of one of several ids in a directory.
 
     The id is the rank since MindSpore 1.5 and the device before. So where a directory named after
     a rank holds files of one id only, that name tells the rank and the id can be the device.
@@ -158,7 +158,7 @@ MINDSPORE_TEXT = Format(
 
 
 def _recognise_tables(folder: Folder) -> list[Capture]:
-    """Small tables, of which only the step trace tells when."""
+    """Recognise small tables, of which only the step trace has times."""
     found = {table_number(without_gz(name)) for name in folder.names} - {None}
     numbers = sorted(number for number in found if number is not None)
     job = _job_of(folder.path, folder.names)

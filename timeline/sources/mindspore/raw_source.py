@@ -174,7 +174,7 @@ def _is_hardware_event(events: npt.NDArray[Any]) -> Bool:
 
 
 def _is_training_event(events: npt.NDArray[Any]) -> Bool:
-    """Tags are small, so records that are read out of step hold none."""
+    """Return which events have a small tag: records that are read out of step have none."""
     return np.asarray((events["tag"] < 1 << 32) & (events["tick"] > 0))
 
 
@@ -216,7 +216,7 @@ class _Operators:
 def _tasks_of(
     events: npt.NDArray[Any], operators: _Operators, strings: StringPool, rank: int
 ) -> tuple[Tasks, tuple[Omission, ...]]:
-    """Tasks from their starts and ends; those of operators compute, as MindSpore counts them."""
+    """Return tasks of starts and ends; those of operators compute, as MindSpore counts them."""
     begins, ends, omissions = _paired(events, rank)
     start_ns = begins["tick"].astype(np.int64) * TICK_NS
     end_ns = ends["tick"].astype(np.int64) * TICK_NS

@@ -304,7 +304,7 @@ class MindSporeTextSource:
 def _origin_of(ops: CommunicationOps, reduces: CommunicationOps) -> int | None:
     """Return the offset of the first op of each name to the first reduce of that name.
 
-    None where no name is shared, or names disagree.
+    None if no name is shared, or names disagree.
     """
     shared = np.intersect1d(ops.name, reduces.name)
     known = reduces.start_ns != NO_TIME
