@@ -369,7 +369,7 @@ def _counts(jobs: int) -> ReadCounts | None:
 
 
 def _processes(jobs: int, counts: ReadCounts | None) -> Executor:
-    from timeline.ranks.processes import Processes
+    from timeline.ranks.executors import Processes
 
     return Processes(jobs, counts if isinstance(counts, SharedCounts) else None)
 
@@ -396,7 +396,7 @@ class _Stored:
 def _cluster_pool(
     address: str, progress: Progress, keep_going: bool, sizes_bytes: Mapping[int, int]
 ) -> WorkerPool:
-    from timeline.ranks.dask_cluster import Cluster, DiedTwiceError
+    from timeline.ranks.executors import Cluster, DiedTwiceError
 
     cluster = Cluster(address)
     from distributed.scheduler import KilledWorker

@@ -26,7 +26,7 @@ from timeline.cli.main import main
 from timeline.errors import SourceError
 from timeline.sources.files import archives
 from timeline.sources.files.archives import UnpackLimit, limit_for, unpack, unpack_file
-from timeline.sources.files.member_names import archive_stem, is_archive, is_wanted
+from timeline.sources.files.opened import archive_stem, is_archive, is_wanted
 
 PLENTY_BYTES = 1 << 40
 COMPRESSIONS = ("", "gz", "bz2", "xz")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,9 @@ from timeline.records.not_given import NO_ID
 from timeline.records.tables import CounterSamples, CounterSeries, Omission, OmissionCode
 from timeline.sources.common.counter_tables import CounterTable
 from timeline.sources.decoders.csv_blocks import Block
-from timeline.sources.decoders.event_columns import ArgValues, EventColumns
+
+if TYPE_CHECKING:
+    from timeline.sources.decoders.event_columns import ArgValues, EventColumns
 
 SIZES = {"B": 1, "KB": 1 << 10, "kB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 """Bytes of the units of sizes: exporters divide by powers of 1024."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -32,9 +33,11 @@ from timeline.records.tables import (
     Flows,
     Tasks,
 )
-from timeline.sources.decoders.event_columns import ARROW_START, EventColumns
-from timeline.sources.decoders.event_values import JsonValues, LaneKey
 from timeline.sources.decoders.joins import pairs_by_key, rows_in
+
+if TYPE_CHECKING:
+    from timeline.sources.decoders.event_columns import EventColumns
+    from timeline.sources.decoders.event_values import JsonValues, LaneKey
 
 
 class ArrowTargets:
@@ -187,6 +190,8 @@ class FlowReader:
 
     def add(self, events: EventColumns, rows: Rows) -> None:
         """Take in the ends of flows that are at some rows of events."""
+        from timeline.sources.decoders.event_columns import ARROW_START  # for traces alone
+
         groups, lane = distinct_values(events.group[rows])
         lanes = self._lanes.of([events.values.lane(group) for group in groups.tolist()])
         ids = events.end_ns[rows]

@@ -18,8 +18,13 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from timeline.errors import SourceError
-from timeline.sources.files.member_names import is_archive, is_wanted, member_parts
-from timeline.sources.files.opened import decompress_stream, open_regular_file
+from timeline.sources.files.opened import (
+    decompress_stream,
+    is_archive,
+    is_wanted,
+    member_parts,
+    open_regular_file,
+)
 from timeline.units import spell_bytes
 
 BLOCK_BYTES = 1 << 20

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from timeline.errors import NoProfileError, SourceError, TimelineError, UsageError
 from timeline.records.tables import Records
-from timeline.sources.files.member_names import archive_stem, is_archive
 from timeline.sources.files.opened import (
+    archive_stem,
+    is_archive,
     source_errors_for,
     temporary_directory,
     uncompressed_database_name,
