@@ -19,7 +19,7 @@ from tests.support.layout_table import ReadLayout, read_layout
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import COMPARABLE, VARIANTS, Profile, ProfileShelf
 from tests.support.run_command import OPERATOR_VARIABLES, Command
-from timeline.ranks.processes import Processes
+from timeline.ranks.executors import Processes
 
 if TYPE_CHECKING:
     from tests.support.perfetto_ui import PerfettoUi

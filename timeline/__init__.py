@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from timeline.reports.comparison_report import ComparisonReport
     from timeline.reports.export_report import ExportReport
     from timeline.selection import Align, Kind, Selection
-    from timeline.viewer import show
+    from timeline.viewer.opening import show
 
 __all__ = [
     "Align",

@@ -27,7 +27,7 @@ from timeline.analysis.checks import MOST_ALIKE, Checks, RankChecks, known_reaso
 from timeline.cli.main import main
 from timeline.figures.table import Table
 from timeline.records.not_given import NO_ID, NO_TIME
-from timeline.records.vendor import Measure
+from timeline.records.profiler_tables import Measure
 from timeline.reports.check_text import check_lines, unused_lines
 
 pytestmark = pytest.mark.sweep

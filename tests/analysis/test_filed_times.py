@@ -15,7 +15,8 @@ from simulator.writers.mindspore.tables.profiler_directory import (
     write_step_trace,
 )
 from tests.support.profile_shelf import ProfileShelf
-from timeline import Selection, open_profile
+from timeline.profile import open_profile
+from timeline.selection import Selection
 
 pytestmark = pytest.mark.filterwarnings("ignore::timeline.errors.TimelineWarning")
 ROUNDING_NS = 200

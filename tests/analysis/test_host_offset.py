@@ -23,7 +23,7 @@ from timeline.analysis.step_membership import assign_steps
 from timeline.layers import Layer
 from timeline.options import StepOperators
 from timeline.profile import open_profile
-from timeline.ranks.rank_records import read_rank
+from timeline.ranks.rank_work import read_rank
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import FlowEnd, OmissionCode, Records
 from timeline.selection import Align

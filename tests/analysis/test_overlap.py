@@ -25,7 +25,7 @@ from timeline.analysis.overlap import (
 )
 from timeline.columns.columns import Int64
 from timeline.columns.intervals import union
-from timeline.records.counting_rules import FreeRule
+from timeline.records.clock import FreeRule
 from timeline.records.not_given import NO_TIME
 from timeline.records.tables import CommunicationOps, Tasks
 

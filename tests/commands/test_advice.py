@@ -18,7 +18,7 @@ from tests.support.profile_shelf import ProfileShelf
 from timeline import errors
 from timeline.cli.main import main
 from timeline.errors import SelectionError, TimelineError
-from timeline.ranks.choose_ranks import choose_ranks
+from timeline.ranks.read_ranks import choose_ranks
 from timeline.selection import Selection
 from timeline.sources.source import Identity, Source
 

@@ -29,7 +29,7 @@ from timeline.figures.comparison_sentences import cause_label
 from timeline.figures.overall_parts import AT_ONCE, WHOLE
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
-from timeline.reports.html import render_comparison_page
+from timeline.reports.html.comparison_page import render_comparison_page
 from timeline.reports.terminal import Display
 from timeline.reports.terminal_comparison import comparison_text
 

@@ -23,7 +23,7 @@ from timeline.encoders.perfetto import encode_track
 from timeline.encoders.piece_maker import EncodingWorkers, encode_timeline
 from timeline.encoders.pieces import FIRST_SEQUENCE, TrackBatch, batch_tracks, split_track
 from timeline.layers import SliceKind
-from timeline.ranks.processes import Processes
+from timeline.ranks.executors import Processes
 from timeline.tracks.model import Arg, ArgKind, Arrows, Samples, Slices, Timeline, Track, no_arrows
 
 FIRST_NS = 1_000

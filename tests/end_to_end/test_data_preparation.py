@@ -18,7 +18,7 @@ from simulator.writers.mindspore.tables.data_preparation import write_data_prepa
 from simulator.writers.mindspore.text import write_mindspore_text
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.run_command import Command
-from timeline import TimelineWarning
+from timeline.errors import TimelineWarning
 from timeline.figures.filed_verdict import FiledVerdict
 from timeline.reports.export_report import ExportReport
 from timeline.reports.html.data_section import MOST_BOXES

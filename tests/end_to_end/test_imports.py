@@ -43,7 +43,7 @@ WRITERS = frozenset(
         "write_text",
     }
 )
-UNPACKS = "sources.files.unpacking"
+UNPACKS = "sources.files.archives"
 PRIVATE_COPIES = {
     "sources.files.remote_tree": frozenset({"mkdir", "unlink"}),
     "sources.finding.remote": frozenset({"unlink"}),
@@ -109,7 +109,7 @@ SOMETIMES = (
     "sources.database.source",
     "sources.decoders.sqlite",
     "sources.decoders.trace_events",
-    "sources.files.unpacking",
+    "sources.files.archives",
     "sources.kineto.source",
     "sources.mindspore.raw_source",
     "sources.mindspore.text_source",

@@ -22,8 +22,8 @@ from timeline.analysis.waits.collectives import rank_collectives
 from timeline.analysis.waits.launch_order import match_by_order
 from timeline.analysis.waits.waiting import measure_waiting
 from timeline.options import StepOperators
-from timeline.records.collective_kinds import collective_kind
 from timeline.records.not_given import NO_ID
+from timeline.records.task_kinds import collective_kind
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.finding.discovery import discover
 from timeline.sources.source import ReadRequest

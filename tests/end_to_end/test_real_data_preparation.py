@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.support.places import DATA
-from timeline import TimelineWarning, export
+from timeline.commands.export import export
+from timeline.errors import TimelineWarning
 
 
 def report_on(name: str, tmp_path: Path) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.places import DATA
-from timeline import TimelineWarning, export
+from timeline.commands.export import export
+from timeline.errors import TimelineWarning
 from timeline.reports.export_report import ExportReport
 from timeline.reports.terminal import Display
 from timeline.reports.terminal_verdict import verdict_text

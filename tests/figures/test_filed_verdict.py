@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.support.examples import at_most
 from tests.support.made_figures import made_report
 from tests.support.profile_shelf import ProfileShelf
-from timeline import export
+from timeline.commands.export import export
 from timeline.figures.comparison import Comparison
 from timeline.figures.filed_verdict import (
     CHECKSUM,

@@ -38,8 +38,7 @@ from timeline.layers import Layer
 from timeline.options import Args, ExportOptions, ReadingOptions
 from timeline.progress import Silent
 from timeline.ranges import LARGEST_ID
-from timeline.ranks.rank_records import read_rank
-from timeline.ranks.rank_work import RankRequest, draw_rank_from_records
+from timeline.ranks.rank_work import RankRequest, draw_rank_from_records, read_rank
 from timeline.ranks.read_ranks import read_ranks
 from timeline.ranks.workers import worker_pool_for
 from timeline.records.tables import Records

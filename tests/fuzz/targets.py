@@ -44,9 +44,13 @@ from timeline.selection import DETAIL_LAYERS
 from timeline.sources.ascend_trace import reader
 from timeline.sources.ascend_trace.reader import TraceFiles, read_trace
 from timeline.sources.ascend_trace.tables import ascend_format
-from timeline.sources.common.kernel_table import describe_tasks, match_tasks, read_kernel_table
+from timeline.sources.common.kernel_table import (
+    describe_tasks,
+    match_tasks,
+    read_kernel_table,
+    read_step_table,
+)
 from timeline.sources.common.losses import LossLog
-from timeline.sources.common.step_table import read_step_table
 from timeline.sources.database.source import DatabaseSource
 from timeline.sources.decoders.json_events import BLOCK_BYTES, read_events
 from timeline.sources.finding.captures import find_captures

@@ -12,9 +12,8 @@ from tests.support.profile_shelf import ProfileShelf
 from timeline.cli.main import main
 from timeline.columns.strings import StringPool
 from timeline.errors import TimelineError
-from timeline.sources.common.kernel_table import read_kernel_table
+from timeline.sources.common.kernel_table import read_kernel_table, read_step_table
 from timeline.sources.common.losses import LossLog
-from timeline.sources.common.step_table import read_step_table
 from timeline.sources.finding.discovery import discover
 
 NINES = b"9" * 20

@@ -14,8 +14,12 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.figures.work_tables import computing_sentences, computing_table
 from timeline.options import StepOperators
 from timeline.profile import open_profile
-from timeline.ranks.rank_records import read_rank
-from timeline.ranks.rank_work import RankRequest, draw_rank_from_records, draw_rank_from_source
+from timeline.ranks.rank_work import (
+    RankRequest,
+    draw_rank_from_records,
+    draw_rank_from_source,
+    read_rank,
+)
 from timeline.records.tables import AI_CORE_FREQUENCY
 from timeline.selection import Align, Selection
 from timeline.sources.source import ReadRequest

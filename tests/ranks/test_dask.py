@@ -17,7 +17,7 @@ from tests.support.remote_places import web_server
 from timeline.errors import UsageError
 from timeline.options import ReadingOptions
 from timeline.progress import Silent
-from timeline.ranks import dask_cluster
+from timeline.ranks import executors
 from timeline.ranks.workers import worker_pool_for
 
 pytestmark = pytest.mark.sweep
@@ -47,7 +47,7 @@ def executor(cluster: Any) -> Iterator[str]:
 
 
 def address_of(cluster: Any) -> str:
-    return str(cluster.scheduler_address).replace("tcp://", dask_cluster.DASK)
+    return str(cluster.scheduler_address).replace("tcp://", executors.DASK)
 
 
 def close_client() -> bool:
@@ -135,8 +135,8 @@ def test_a_scheduler_that_forgives_nothing_changes_nothing(
 
 def test_a_cluster_without_workers_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     distributed = pytest.importorskip("distributed", reason="Dask is not installed")
-    monkeypatch.setattr(dask_cluster, "PATIENCE_SECONDS", 0.5)
-    monkeypatch.setattr(dask_cluster, "LOOK_SECONDS", 0.3)
+    monkeypatch.setattr(executors, "PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(executors, "LOOK_SECONDS", 0.3)
     sources = made_sources(2, {})
     with distributed.LocalCluster(n_workers=0, processes=True, dashboard_address=":0") as cluster:
         reading = ReadingOptions(executor=address_of(cluster))
@@ -166,7 +166,7 @@ def test_an_address_where_nobody_answers_is_wrong_usage(
 ) -> None:
     """The message names the address; nothing is read, nothing written."""
     pytest.importorskip("distributed", reason="Dask is not installed")
-    monkeypatch.setattr(dask_cluster, "CONNECT_SECONDS", 1)
+    monkeypatch.setattr(executors, "CONNECT_SECONDS", 1)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         address = f"dask://127.0.0.1:{silent.getsockname()[1]}"

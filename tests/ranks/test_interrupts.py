@@ -22,7 +22,7 @@ from tests.support.profile_shelf import ProfileShelf
 from tests.support.ranks_in_processes import contents, made_pool, ranks_read, wait_until
 from tests.support.sessions import PROC, SessionProcess, session_of
 from timeline.process import interrupted_by_signals
-from timeline.ranks import processes
+from timeline.ranks import executors
 
 PACKAGE = Path(timeline.__file__).parent
 LARGE_BYTES = 60_000_000
@@ -208,7 +208,7 @@ def test_a_process_that_starts_others_is_interrupted_later(number: signal.Signal
     reached = False
     try:
         with interrupted_by_signals(), pytest.raises(KeyboardInterrupt):
-            with processes.starting_processes():
+            with executors.starting_processes():
                 os.kill(os.getpid(), number)
                 time.sleep(0.05)
                 reached = True

@@ -23,7 +23,7 @@ from timeline.columns.constant import constant, is_constant
 from timeline.columns.spill import drop_pages
 from timeline.errors import OutputError
 from timeline.ranks import shared_columns
-from timeline.ranks.processes import Processes
+from timeline.ranks.executors import Processes
 from timeline.ranks.shared_columns import (
     SharedArguments,
     SharedResult,

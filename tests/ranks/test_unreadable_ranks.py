@@ -1,4 +1,4 @@
-"""Proves that a rank whose files are damaged fails the export, or is left out with --keep-going."""
+"""Proves that ranks that cannot be read are told, and warnings are said once."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.support.drawn_slices import DrawnSlice, drawn_slices
 from tests.support.perfetto_sql import Row, TraceProcessor
 from tests.support.profile_shelf import ProfileShelf
 from tests.support.ranks_in_processes import DAMAGES, Command, Damage, Outcome
+from timeline.ranks.read_ranks import said_once
 
 pytestmark = pytest.mark.sweep
 
@@ -96,3 +99,18 @@ def test_keep_going_with_all_ranks_changes_nothing(command: Command, shelf: Prof
     path = shelf.get("mindspore-2.1", ranks=3).path
     options = ("--kind", "detail", "--json", "-j", 2)
     assert command(path, *options, "--keep-going") == command(path, *options)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["no steps.", "no tasks."]))))
+def test_each_text_is_said_once_with_all_its_ranks(found: list[tuple[int, str]]) -> None:
+    said = list(said_once(f"rank {rank}: {text}" for rank, text in found))
+    assert len(said) == len({text for _, text in found})
+    for line in said:
+        head, text = line.split(": ")
+        ranks = {rank for rank, its in found if its == text}
+        assert head.startswith("rank ") == (len(ranks) == 1)
+
+
+def test_what_is_of_no_rank_stays_and_order_is_that_of_the_first() -> None:
+    warnings = ["rank 3: b.", "of the run.", "rank 0: a.", "rank 1: b.", "rank 2: b."]
+    assert list(said_once(warnings)) == ["ranks 1-3: b.", "of the run.", "rank 0: a."]

@@ -20,7 +20,7 @@ from tests.support.ranks_in_processes import REQUEST
 from tests.support.sessions import PROC
 from timeline.options import ReadingOptions
 from timeline.progress import Silent
-from timeline.ranks import processes
+from timeline.ranks import executors
 from timeline.ranks.rank_work import draw_rank_from_source
 from timeline.ranks.workers import (
     RANKS_PER_PROCESS,
@@ -132,7 +132,7 @@ def test_a_pool_that_breaks_while_a_process_starts_is_broken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The pipes that a new process is to get were closed because another one had died."""
-    executor = processes.Processes(2)
+    executor = executors.Processes(2)
 
     def closed(*_: object) -> None:
         vars(executor)["_broken"] = "a process died"
@@ -148,7 +148,7 @@ def test_a_pool_that_breaks_while_a_process_starts_is_broken(
 
 HALF_MESSAGES = """
 import signal, sys, time
-from timeline.ranks.processes import Processes
+from timeline.ranks.executors import Processes
 
 
 def half_a_result():
@@ -200,7 +200,7 @@ def test_only_a_process_of_one_thread_is_copied(threads: int, method: str) -> No
 import threading
 from timeline.process import tune_for_one_command
 tune_for_one_command()
-from timeline.ranks.processes import Processes
+from timeline.ranks.executors import Processes
 stop = threading.Event()
 for _ in range({threads}):
     threading.Thread(target=stop.wait).start()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from timeline.analysis.sound_records import drop_invalid_rows
 from timeline.columns.constant import constant, is_constant
 from timeline.columns.strings import NO_NAME, NO_TEXT, StringPool
-from timeline.records.ids import IDS, Id, normalise_ids
+from timeline.records.joining import IDS, Id, normalise_ids
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import (
     CommunicationOps,

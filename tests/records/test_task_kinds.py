@@ -1,11 +1,11 @@
-"""Proves which types of tasks count as computing, with a name of their own and without."""
+"""Proves that task types are known, and functions are found in names of GPU kernels."""
 
 from __future__ import annotations
 
 import pytest
 
 from timeline.columns.strings import StringPool
-from timeline.records.task_kinds import compute_by_type
+from timeline.records.task_kinds import compute_by_type, function_parts
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,9 @@ def test_a_kernel_called_by_its_type_ran_no_operator(kind: str) -> None:
     strings = StringPool()
     types = strings.codes([kind, kind])
     assert not compute_by_type(types, strings, strings.codes([kind, ""])).any()
+
+
+def test_a_mangled_name_with_endless_digits() -> None:
+    """The length of a part is no longer than a name can be, so such a name has no such part."""
+    assert function_parts("_Z3foov") == ["foo"]
+    assert "foo" not in function_parts("_Z" + "9" * 5000 + "foo")

@@ -27,10 +27,11 @@ from timeline.figures.table import Table
 from timeline.figures.verdict import Verdict, total_by_type
 from timeline.records.tables import Omission, OmissionCode
 from timeline.reports.export_report import ExportReport
-from timeline.reports.html import render_export_page, render_png
+from timeline.reports.html.export_page import render_export_page
 from timeline.reports.html.page_table import LONG, NOTHING, size_column
 from timeline.reports.html.palette import DARK, LIGHT, PARTS
 from timeline.reports.html.pictures import draw_steps
+from timeline.reports.html.png import render_png
 from timeline.reports.html.step_grid import StepGrid, with_parts
 from timeline.reports.html.svg import StyleSheet
 from timeline.units import spell_bytes, spell_short

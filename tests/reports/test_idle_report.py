@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.profile_shelf import ProfileShelf
-from timeline import export
+from timeline.commands.export import export
 from timeline.reports.export_report import ExportReport
-from timeline.reports.html import render_export_page
+from timeline.reports.html.export_page import render_export_page
 from timeline.reports.html.idle_tables import idle_tables
 from timeline.reports.terminal import Display, render_blocks
 from timeline.reports.terminal_idle import idle_grid

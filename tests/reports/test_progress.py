@@ -12,10 +12,9 @@ import pytest
 
 from tests.support.profile_shelf import ProfileShelf
 from timeline.progress import RanksRead, Silent
-from timeline.ranks.read_counts import LocalCounts, SharedCounts, counted_here, take_place
+from timeline.ranks.workers import LocalCounts, SharedCounts, counted_here, take_place
 from timeline.sources.decoders.sqlite import open_database
-from timeline.sources.files.opened import open_profile_file
-from timeline.sources.files.read_bytes import counting
+from timeline.sources.files.opened import counting, open_profile_file
 
 pty = pytest.importorskip("pty", reason="a terminal of this system cannot be made here")
 
@@ -107,7 +106,7 @@ def test_reads_are_counted(shelf: ProfileShelf) -> None:
 def _read_there(counts: SharedCounts, size_bytes: int) -> None:
     take_place(counts)
     with counted_here(size_bytes, None):
-        from timeline.sources.files.read_bytes import count_read
+        from timeline.sources.files.opened import count_read
 
         count_read(size_bytes)
 
@@ -139,7 +138,7 @@ def test_a_process_that_reads_tells_at_once() -> None:
     counts, told = LocalCounts(), list[int]()
     counts.tell = lambda: told.append(counts.bytes_of_ranks()[3])
     with counted_here(3, counts):
-        from timeline.sources.files.read_bytes import count_read
+        from timeline.sources.files.opened import count_read
 
         for size_bytes in (1, 100_000, 50_000, 50_000):
             count_read(size_bytes)

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.grown_records import Shape, grown_profile
-from timeline import compare, export
+from timeline.commands.compare import compare
+from timeline.commands.export import export
 from timeline.commands.verdict import find_verdict
 from timeline.layers import Layer
 from timeline.selection import DETAIL_LAYERS

@@ -15,7 +15,7 @@ from timeline.columns import nesting
 from timeline.encoders import protobuf_rows
 from timeline.fitting import coarsen
 from timeline.ranks import rank_work
-from timeline.ranks.rank_records import read_rank
+from timeline.ranks.rank_work import read_rank
 from timeline.records.tables import Records
 from timeline.sources.ascend_trace import reader as ascend_trace
 from timeline.sources.decoders import event_batch, sqlite

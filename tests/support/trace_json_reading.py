@@ -19,8 +19,9 @@ from timeline.columns.strings import StringPool
 from timeline.layers import Layer
 from timeline.records.tables import FlowEnd, Omission, Records
 from timeline.sources.ascend_trace import reader
-from timeline.sources.ascend_trace.reader import HELD_EVENTS, TraceFiles, read_trace
+from timeline.sources.ascend_trace.reader import TraceFiles, read_trace
 from timeline.sources.ascend_trace.tables import AscendArgs
+from timeline.sources.decoders.event_batch import HELD_EVENTS
 from timeline.sources.decoders.json_events import read_events
 from timeline.sources.source import ReadRequest
 

@@ -27,8 +27,10 @@ from timeline.commands.export import export
 from timeline.reports.export_report import ExportReport
 from timeline.tracks.partition import PARTITION
 from timeline.tracks.root_rows import named_rank
-from timeline.viewer import installed_pages, opening, show
+from timeline.viewer import opening
 from timeline.viewer.links import address, view_of
+from timeline.viewer.local_ui import installed_pages
+from timeline.viewer.opening import show
 from timeline.viewer.queries import queries_text
 from timeline.viewer.serving import PORT, Offer, TraceServer
 

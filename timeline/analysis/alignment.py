@@ -11,7 +11,7 @@ from timeline.analysis.waits.collectives import RankCollectives, kind_numbers
 from timeline.analysis.waits.shared_ops import Segments, SharedOps, find_shared_ops
 from timeline.columns.columns import Bool, Float64, Int64, Rows
 from timeline.columns.distinct import distinct, distinct_values
-from timeline.records.collective_kinds import KINDS, POINT_TO_POINT
+from timeline.records.task_kinds import KINDS, POINT_TO_POINT
 from timeline.units import spell_duration
 
 ENDING_TOGETHER = ("AllReduce", "AllGather", "Broadcast", "Barrier")

@@ -14,8 +14,8 @@ from timeline.columns.group_by import group_by
 from timeline.columns.intervals import covered_between
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.profiler_tables import Measure, VendorFigures
 from timeline.records.tables import CommunicationOps, Records, Steps
-from timeline.records.vendor import Measure, VendorFigures
 from timeline.selection import Selection
 
 PARTS = {

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from timeline.analysis.overlap import communication_spans, measure_overlap, overlap_by_launch
 from timeline.analysis.step_membership import assign_steps
-from timeline.records.counting_rules import CommunicationRule
+from timeline.records.clock import CommunicationRule
 from timeline.records.tables import Records
 
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from timeline.analysis.cut import device_span_ns
 from timeline.columns.distinct import NO_ROWS, distinct, rows_by_value
-from timeline.records.clock import EARLIEST_WALL_NS
-from timeline.records.counting_rules import CommunicationRule, FreeRule
+from timeline.records.clock import EARLIEST_WALL_NS, CommunicationRule, FreeRule
 from timeline.records.not_given import NO_GRAPH
 from timeline.records.tables import Records
 

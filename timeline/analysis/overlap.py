@@ -17,7 +17,7 @@ from timeline.columns.intervals import (
     union,
     union_of_sets,
 )
-from timeline.records.counting_rules import INNER, FreeRule
+from timeline.records.clock import INNER, FreeRule
 from timeline.records.not_given import NO_TIME
 from timeline.records.tables import Records, Spans, Tasks
 

@@ -42,12 +42,10 @@ from timeline.columns.columns import Int64
 from timeline.columns.distinct import distinct
 from timeline.columns.intervals import IntervalSet, union
 from timeline.layers import LAYERS, Layer, LayerSpec
-from timeline.records.clock import ClockMove
-from timeline.records.counting_rules import CommunicationRule, FreeRule
+from timeline.records.clock import ClockMove, CommunicationRule, FreeRule
 from timeline.records.not_given import NO_TIME
-from timeline.records.profiler_tables import ProfilerTables
+from timeline.records.profiler_tables import ProfilerTables, UnusedFile
 from timeline.records.tables import RUNTIME_LAYERS, Omission, Records, Steps
-from timeline.records.vendor import UnusedFile
 from timeline.selection import Selection
 
 if TYPE_CHECKING:

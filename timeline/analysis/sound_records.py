@@ -14,9 +14,8 @@ from timeline.columns.chunks import chunks, rows_where
 from timeline.columns.columns import Bool, Int64, Rows, ascending, take
 from timeline.layers import HOST_LAYERS, Layer
 from timeline.ranges import FURTHEST_NS
-from timeline.records.clock import ClockMove
-from timeline.records.counting_rules import FreeRule
-from timeline.records.ids import normalise_ids
+from timeline.records.clock import ClockMove, FreeRule
+from timeline.records.joining import normalise_ids
 from timeline.records.not_given import NO_TIME
 from timeline.records.tables import (
     CounterSamples,

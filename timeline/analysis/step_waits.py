@@ -9,9 +9,9 @@ from timeline.analysis.recorded_steps import RecordedSteps
 from timeline.analysis.step_membership import NO_STEP, Membership
 from timeline.columns.columns import ColumnTable, Int64, column
 from timeline.columns.distinct import distinct
-from timeline.records.collective_kinds import collective_kind
 from timeline.records.not_given import NO_TIME
 from timeline.records.tables import Records
+from timeline.records.task_kinds import collective_kind
 
 _RECEIVE = "Receive"
 

@@ -161,7 +161,8 @@ def viewer(
     """What shows the file that will be written; its UI is looked for before there is a file."""
     if not views.open and not views.offline:
         return None
-    from timeline.viewer import installed_pages, show
+    from timeline.viewer.local_ui import installed_pages
+    from timeline.viewer.opening import show
 
     return partial(show, pages=installed_pages() if views.offline else None, quiet=prints.quiet)
 

@@ -42,9 +42,8 @@ from timeline.fitting.writer import FileNotes, Kept, Written
 from timeline.keywords import ChangeKeywords, CompareKeywords, ReadingKeywords
 from timeline.options import CompareOptions, ExportOptions, ReadingOptions
 from timeline.profile import Profile
-from timeline.ranks.choose_ranks import choose_ranks, numbers_of
 from timeline.ranks.rank_work import RankRequest, merging_limit
-from timeline.ranks.read_ranks import JoinedRanks, read_ranks
+from timeline.ranks.read_ranks import JoinedRanks, choose_ranks, numbers_of, read_ranks
 from timeline.ranks.workers import worker_pool_for
 from timeline.records.clock import ClockMove
 from timeline.records.not_given import NO_GRAPH
@@ -375,11 +374,11 @@ class _Comparer:
         if options.csv is not None:
             contents.append((report.comparison.all_operators().to_csv().encode(), options.csv))
         if options.report is not None:
-            from timeline.reports.html import render_comparison_page
+            from timeline.reports.html.comparison_page import render_comparison_page
 
             contents.append((render_comparison_page(report), options.report))
         if options.png is not None:
-            from timeline.reports.html import render_comparison_png
+            from timeline.reports.html.comparison_png import render_comparison_png
 
             contents.append((render_comparison_png(report), options.png))
         if self._more.markdown is not None:

@@ -43,9 +43,16 @@ from timeline.keywords import ExportKeywords
 from timeline.layers import Layer
 from timeline.options import ExportOptions, Fit, ReadingOptions
 from timeline.profile import Profile
-from timeline.ranks.choose_ranks import check_known, choose_ranks, numbers_of
 from timeline.ranks.rank_work import RankRequest, merging_limit
-from timeline.ranks.read_ranks import JoinedRanks, draw_again, draw_exact_again, read_ranks
+from timeline.ranks.read_ranks import (
+    JoinedRanks,
+    check_known,
+    choose_ranks,
+    draw_again,
+    draw_exact_again,
+    numbers_of,
+    read_ranks,
+)
 from timeline.ranks.workers import worker_pool_for
 from timeline.records.not_given import NO_GRAPH
 from timeline.records.tables import rows_by_reason
@@ -277,11 +284,11 @@ def _draft_side_files(
     if options.csv is not None:
         contents.append((table, options.csv))
     if options.report is not None:
-        from timeline.reports.html import render_export_page
+        from timeline.reports.html.export_page import render_export_page
 
         contents.append((render_export_page(report), options.report))
     if options.png is not None:
-        from timeline.reports.html import render_png
+        from timeline.reports.html.png import render_png
 
         contents.append((render_png(report), options.png))
     return write_drafts(contents)

@@ -14,9 +14,8 @@ from timeline.errors import spell_ids
 from timeline.options import StepOperators
 from timeline.printable import command_line
 from timeline.profile import Profile
-from timeline.ranks.choose_ranks import check_any, choose_ranks
-from timeline.ranks.rank_records import read_rank
-from timeline.ranks.warnings import said_once
+from timeline.ranks.rank_work import read_rank
+from timeline.ranks.read_ranks import check_any, choose_ranks, said_once
 from timeline.ranks.workers import worker_pool_for
 from timeline.records.not_given import NO_GRAPH
 from timeline.reports.valid_json import json_of

@@ -18,8 +18,7 @@ from timeline.figures.parallel_tables import ParallelIndices, parallel_contradic
 from timeline.fitting.drawn_layers import DrawnLayer
 from timeline.fitting.writer import Kept, Written
 from timeline.layers import LAYERS, Layer
-from timeline.ranks.read_ranks import JoinedRanks
-from timeline.ranks.warnings import said_once
+from timeline.ranks.read_ranks import JoinedRanks, said_once
 from timeline.records.not_given import NO_TIME
 from timeline.reports.check_text import check_warnings
 from timeline.reports.report_rows import (

@@ -12,7 +12,7 @@ from timeline.analysis.checks import PARTS, RankChecks, known_reasons
 from timeline.analysis.rank_facts import RankFacts
 from timeline.figures.table import Table, join_tables
 from timeline.records.not_given import NO_ID, NO_TIME
-from timeline.records.vendor import Measure
+from timeline.records.profiler_tables import Measure
 
 _NUMBERED = dict.fromkeys(PARTS, "steps") | {
     Measure.OPERATOR: "types of operators",

@@ -15,9 +15,9 @@ from timeline.columns.columns import Int64
 from timeline.columns.distinct import distinct_pairs
 from timeline.columns.group_by import group_by
 from timeline.figures.table import Table, join_tables
-from timeline.records.collective_kinds import KINDS
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.profiler_tables import CollectiveSums
+from timeline.records.task_kinds import KINDS
 
 _OF_GROUPS = (
     *("rank", "group", "count", "size_bytes", "moved_bytes"),

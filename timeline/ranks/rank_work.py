@@ -1,16 +1,16 @@
-"""What is done of one rank, in whatever process: read it, cut it, and draw what is selected.
-
-What only a comparison shows is imported where it is asked for.
-"""
+"""The work on one rank: its records, facts, and what is drawn of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import gc
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
+from timeline.analysis.communication_rule import with_communication_rule
 from timeline.analysis.cut import Cut, cut, cut_steps, cut_window
 from timeline.analysis.filed_times import filed_totals, with_filed_times
 from timeline.analysis.gains.recording import MOST_ITEMS, Recording, record_rank
@@ -45,24 +45,58 @@ from timeline.analysis.selected_rank import (
     with_chosen_detail,
 )
 from timeline.analysis.single_records import single_records
+from timeline.analysis.sound_records import drop_backward_arrows, drop_invalid_rows, fit_host_clock
 from timeline.analysis.step_membership import Membership
+from timeline.analysis.steps import with_steps
 from timeline.analysis.waits.collectives import RankCollectives, rank_collectives
+from timeline.analysis.waits.group_members import with_global_ranks
 from timeline.analysis.work.computed_work import computed_work
 from timeline.analysis.work.launching_operators import launcher_figures, with_launchers
 from timeline.analysis.work.operators import host_operators, operator_steps
 from timeline.analysis.work.task_sums import sum_tasks
 from timeline.columns.intervals import subtract, union
-from timeline.layers import Layer, SizeLayer
+from timeline.layers import HOST_LAYERS, Layer, SizeLayer
 from timeline.options import Args, ClockOptions, ExportOptions, Fit, StepOperators
-from timeline.ranks.rank_records import read_rank
-from timeline.records.counting_rules import INNER
+from timeline.records.clock import INNER
 from timeline.records.not_given import NO_TIME
 from timeline.records.profiler_tables import OperatorRuns
 from timeline.records.tables import GPU, Records
-from timeline.selection import Kind, Selection
+from timeline.selection import Align, Kind, Selection
 from timeline.sources.source import ReadRequest, Source
 from timeline.tracks.model import element_count
 from timeline.tracks.rank_tracks import DrawnRank, RankTracks, arg_filter
+
+
+def read_rank(
+    source: Source, wanted: ReadRequest, operators: StepOperators, align: Align | None = None
+) -> Records:
+    """Read a rank: at least what is wanted, checked, and with its steps.
+
+    Where host calls are wanted, its host clock is fitted to that of the device, unless clocks are
+    wanted as recorded.
+
+    Raises:
+        SourceError: its profile cannot be read.
+    """
+    with _collector_paused():
+        records = source.read(wanted)
+    records = drop_backward_arrows(with_global_ranks(drop_invalid_rows(records)))
+    if wanted.layers & HOST_LAYERS and align not in (Align.RECORDED, Align.NONE):
+        records = fit_host_clock(records)
+    return with_communication_rule(with_steps(records, operators))
+
+
+@contextlib.contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Pause the collector: reading makes millions of short-lived objects, and no cycles."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
 
 BYTES_OF_ELEMENT = 8
 """With fewer bytes of the file for each slice and sample, tracks may not fit and are measured."""
@@ -84,13 +118,13 @@ LEAST_RANK_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class RankRequest:
-    """What is wanted of every rank.
+    """The work that is wanted of every rank.
 
     limit_bytes: size of the file that ranks are merged for; 0 leaves them as they are. ranks: how
     many ranks the file will hold. target: the file, whose format counts. window_ns: [start, end) on
     the rank's own clock. chosen: whose detail is drawn, None for all. floors:
     at which powers its rows were merged before, and are again but in exact_ns, windows on its own
-    clock; None where it is drawn for the first time. draw: whether tracks are
+    clock; None if it is drawn for the first time. draw: whether tracks are
     wanted at all, or only facts. clock: how ranks come on one clock. questions: what facts are to
     tell. read_ranks: all ranks that are read with this one. on_disk: the ranks of the profile,
     selected or not.
@@ -115,7 +149,7 @@ class RankRequest:
 
     @property
     def is_first(self) -> bool:
-        """Whether the rank is read for the first time, and asked all questions."""
+        """Return whether the rank is read for the first time, and asked all questions."""
         return self.chosen is None and self.floors is None
 
     @property
@@ -130,7 +164,7 @@ class RankRequest:
 
     @property
     def read_request(self) -> ReadRequest:
-        """What is wanted of the source."""
+        """Return what is wanted of the source."""
         asked = self.questions
         return ReadRequest(
             self.read_layers,
@@ -145,7 +179,7 @@ class RankRequest:
 
 
 def merging_limit(options: ExportOptions, ranks: int) -> int:
-    """The size of the file that each of so many ranks is merged for; 0 where none is.
+    """Return the size of the file that each of so many ranks is merged for; 0 if none is.
 
     One of several must not fill the file alone.
     """
@@ -256,7 +290,6 @@ def _draw_selected(
 def _with_answers(
     facts: RankFacts, part: Cut, collectives: RankCollectives, request: RankRequest
 ) -> RankFacts:
-    """The facts with what was asked of them beyond what is always told."""
     asked, records = request.questions, part.records
     are_told = len(records.profiler_tables.of(OperatorRuns)) > 0
     if asked.operator_steps or asked.every_run or (are_told and not asked.compare):
@@ -279,7 +312,7 @@ def _with_answers(
 
 
 def _collectives_of(records: Records, part: Cut, request: RankRequest) -> RankCollectives:
-    """The collectives of all records, of which those of the part are selected."""
+    """Return the collectives of all records, of which those of the part are selected."""
     return rank_collectives(
         records,
         part.op_iterations,
@@ -292,7 +325,7 @@ def _collectives_of(records: Records, part: Cut, request: RankRequest) -> RankCo
 def _ordinary_facts(
     facts: RankFacts, records: Records, part: Cut, request: RankRequest
 ) -> RankFacts | None:
-    """Return the facts of ordinary steps alone, edges included; None where there are none."""
+    """Return the facts of ordinary steps alone, edges included; None if there are none."""
     (ordinary,) = ordinary_steps([facts], with_first=False)
     if not ordinary.any():
         return None
@@ -310,7 +343,7 @@ def _ordinary_facts(
 
 
 def _with_sums(facts: RankFacts, part: Cut, request: RankRequest) -> RankFacts:
-    """The facts with the sums that only a comparison shows, of records that may not be drawn."""
+    """Return the facts with the sums that only a comparison shows."""
     from timeline.analysis.work.work_classes import sum_classes
 
     facts = replace(
@@ -330,7 +363,7 @@ def _with_sums(facts: RankFacts, part: Cut, request: RankRequest) -> RankFacts:
 def _with_causes(
     facts: RankFacts, part: Cut, collectives: RankCollectives, request: RankRequest
 ) -> RankFacts:
-    """The facts with what tells whose work a rank does, and what determines when it is done."""
+    """Return the facts with causes of work and what determines when it is done."""
     records = part.records
     if not len(records.tasks) and not len(records.ops):
         facts = replace(facts, operators=host_operators(records))
@@ -356,7 +389,7 @@ def _with_causes(
 
 
 def _selected(part: Cut, request: RankRequest, *, edges: bool = False) -> SelectedRank:
-    """What is selected of a rank, and the sums over it; only what is drawn stays among records.
+    """Return the selection of a rank, and the sums over it; only what is drawn stays.
 
     edges: whether what is free before the first kernel of a step, and after the last one, counts.
     """

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -17,11 +18,10 @@ from timeline.analysis.selected_rank import ChosenDetail
 from timeline.analysis.waits.launch_order import match_by_order
 from timeline.analysis.waits.shared_ops import Islands
 from timeline.analysis.waits.waiting import Waiting, measure_waiting
-from timeline.errors import SelectionError
+from timeline.errors import SelectionError, SourceError, spell_ids
 from timeline.layers import HOST_LAYERS, Layer
 from timeline.options import ClockOptions, ReadingOptions
 from timeline.progress import Progress
-from timeline.ranks.choose_ranks import check_any, check_known, choose_ranks, numbers_of
 from timeline.ranks.rank_work import (
     BYTES_OF_ELEMENT,
     RankRequest,
@@ -30,13 +30,109 @@ from timeline.ranks.rank_work import (
     import_for_workers,
 )
 from timeline.ranks.shared_columns import kept
-from timeline.ranks.warnings import said_once
 from timeline.ranks.workers import WorkerPool, worker_pool_for
 from timeline.records.not_given import NO_GRAPH
 from timeline.selection import SUMMARY_LAYERS, Selection
 from timeline.sources.source import Source
 from timeline.tracks.model import element_count
 from timeline.tracks.rank_tracks import DrawnRank, RankTracks
+
+_LISTED = {
+    "rank": "Profile.ranks lists them.",
+    "graph": "Profile.steps() lists them.",
+    "step": "Profile.steps() lists them.",
+}
+"""Where somebody who calls functions finds what there is."""
+
+
+def numbers_of(sources: Sequence[Source]) -> frozenset[int]:
+    """Return the numbers of the ranks of some sources."""
+    return frozenset(source.identity.rank for source in sources)
+
+
+def choose_ranks(sources: Sequence[Source], selection: Selection, path: Path) -> tuple[Source, ...]:
+    """Choose the sources of the selected ranks; all where none is selected.
+
+    Raises:
+        SelectionError: a rank is not there.
+    """
+    known = [source.identity.rank for source in sources]
+    if selection.ranks is None:
+        return tuple(sources)
+    if not selection.ranks:
+        raise SelectionError("no rank is selected.", do="Name one with --ranks.")
+    check_known("rank", selection.ranks, known, path)
+    return tuple(source for source in sources if source.identity.rank in selection.ranks)
+
+
+def check_known(noun: str, wanted: frozenset[int], known: Iterable[int], path: Path) -> None:
+    """Make sure that all ids that are wanted are among those that are there.
+
+    Raises:
+        SelectionError: one is not.
+    """
+    found = set(known)
+    absent = wanted - found
+    if absent:
+        if not found:
+            raise SelectionError(f"this profile has no {noun}s; drop --{noun}s.")
+        are = "is" if len(absent) == 1 else "are"
+        plural = noun if len(absent) == 1 else f"{noun}s"
+        near = _nearest(min(absent), found)
+        raise SelectionError(
+            f"{plural} {spell_ids(absent)} {are} not in {path}: found {noun}s {spell_ids(found)}"
+            + (f"; the nearest are {near}." if "..." in spell_ids(found) else "."),
+            do="Use --list to see them.",
+            python_do=_LISTED[noun],
+        )
+
+
+def _nearest(wanted: int, found: Iterable[int]) -> str:
+    return spell_ids(sorted(found, key=lambda known: abs(known - wanted))[:2])
+
+
+_LEFT_OUT = "Run it without --keep-going, for one of the --ranks, to see each reason."
+
+
+def check_any(
+    sources: Sequence[Source], failures: Mapping[int, str], path: Path, do: str = _LEFT_OUT
+) -> None:
+    """Make sure that leaving ranks out left any.
+
+    failures: why ranks are left out, the first of which is told. do: how to see the others.
+
+    Raises:
+        SourceError: it did not.
+    """
+    if not sources:
+        raise SourceError(
+            path,
+            f"no rank can be read. {next(iter(failures.values()))}",
+            do=do if len(failures) > 1 else "Check that it can be read and is complete.",
+        )
+
+
+_OF_A_RANK = re.compile(r"rank (\d+): (.+)", re.DOTALL)
+
+
+def said_once(warnings: Iterable[str]) -> Iterator[str]:
+    """Return warnings in order, those of ranks that differ only in the rank as one.
+
+    >>> list(said_once(["rank 0: no steps.", "one profile.", "rank 1: no steps."]))
+    ['ranks 0,1: no steps.', 'one profile.']
+    """
+    ranks = dict[str, list[int]]()
+    for warning in warnings:
+        found = _OF_A_RANK.fullmatch(warning)
+        if found is None:
+            ranks.setdefault(warning, [])
+        else:
+            ranks.setdefault(found[2], []).append(int(found[1]))
+    for text, of in ranks.items():
+        several = sorted(set(of))
+        head = f"{'rank' if len(several) == 1 else 'ranks'} {spell_ids(several)}: " if of else ""
+        yield f"{head}{text}"
+
 
 LIMITS_IN_MEMORY = 4
 """All ranks together may take so many times the limit before they are coarsened together."""
@@ -68,7 +164,7 @@ class JoinedRanks:
 
     @property
     def facts(self) -> tuple[RankFacts, ...]:
-        """What is known of each rank."""
+        """Return the facts of each rank."""
         return tuple(rank.facts for rank in self.ranks)
 
     @property
@@ -86,7 +182,7 @@ class JoinedRanks:
         )
 
     def ordinary(self) -> tuple[tuple[RankFacts, ...], Waiting]:
-        """What is known of the ordinary steps of each rank, and who waits in them.
+        """Return the facts of the ordinary steps of each rank, and who waits in them.
 
         As far as it was asked for, and each rank tells which those are.
         """
@@ -95,7 +191,7 @@ class JoinedRanks:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Which ranks are left out, and what was assumed of clocks and by the readers of ranks."""
+        """Return which ranks are left out, and what was assumed of clocks and by readers."""
         of_ranks = (note for facts in self.facts for note in facts.profile.notes)
         return (*self.left_out, *said_once((*self.clock.warnings, *of_ranks)))
 
@@ -253,7 +349,7 @@ def _waiting_of(facts: Sequence[RankFacts], clock: JoinedClock) -> Waiting:
 
 
 def _ordinary_of(facts: RankFacts) -> RankFacts:
-    """The facts of the ordinary steps of a rank, with collectives as other ranks know them."""
+    """Return the facts of the ordinary steps of a rank, with collectives as others know them."""
     ordinary = facts.ordinary
     if ordinary is None:
         return facts
@@ -382,7 +478,7 @@ def draw_exact_again(
         windows_ns: by rank, [start, end) on the clock of all ranks.
 
     Returns:
-        All ranks; None where none was merged before that has a window.
+        All ranks; None if none was merged before that has a window.
 
     Raises:
         TimelineError: a rank fails now; it is too late to leave it out.

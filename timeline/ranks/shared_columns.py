@@ -126,7 +126,6 @@ class SharedResult:
 
 
 def _opened(path: str) -> int | None:
-    """The descriptor of a file, None where it cannot be reached."""
     try:
         return os.open(path, os.O_RDWR)
     except OSError:
@@ -139,7 +138,7 @@ class _Pickler(pickle.Pickler):
         self._strings = 0
 
     def persistent_id(self, value: Any) -> str | tuple[Any, ...] | None:
-        """Strings and sets are named, so that what is loaded holds the same objects as all before.
+        """Name strings and sets, so that what is loaded holds the same objects as all before.
 
         Those of ranks are much the same. Of a rank with very many all others are its own.
         """
@@ -151,7 +150,7 @@ class _Pickler(pickle.Pickler):
         return value
 
     def reducer_override(self, value: Any) -> Any:
-        """Columns of one value would be written out otherwise, and short ones never be shared."""
+        """Keep columns of one value from being written out, and share short ones."""
         if type(value) is not np.ndarray or value.ndim != 1 or value.dtype.hasobject:
             return NotImplemented
         if len(value) and is_constant(value):
@@ -163,7 +162,7 @@ class _Pickler(pickle.Pickler):
 
 class _Unpickler(pickle.Unpickler):
     def persistent_load(self, name: str | tuple[Any, ...]) -> str | frozenset[Any]:
-        """The object that has a name; see `_Pickler.persistent_id`."""
+        """Return the object of a name; see `_Pickler.persistent_id`."""
         return sys.intern(name) if type(name) is str else _shared_set(name)
 
 
@@ -177,7 +176,7 @@ def _loaded(pickled: bytes, columns: Iterable[Any] | None = None) -> Any:
 
 
 def _split_off_columns(content: Any) -> tuple[bytes, list[memoryview]]:
-    """The pickle of a value without its large columns, and these, in order."""
+    """Return the pickle of a value without its large columns, and these, in order."""
     columns: list[memoryview] = []
 
     def stays(buffer: pickle.PickleBuffer) -> bool:
@@ -193,12 +192,12 @@ def _split_off_columns(content: Any) -> tuple[bytes, list[memoryview]]:
 
 
 def kept(content: _Content, ranks: int) -> _Content:
-    """What is kept of one of so many ranks: packed where they are many."""
+    """Return the content of one of so many ranks, packed if they are many."""
     return packed(content) if ranks > FEW_RANKS else content
 
 
 def packed(content: _Content) -> _Content:
-    """The same content in the least memory: as if it came from another process.
+    """Return the same content in the least memory: as if it came from another process.
 
     Short tables are packed, short columns shared with all that came before. Large columns stay
     where they are.
@@ -209,7 +208,6 @@ def packed(content: _Content) -> _Content:
 
 
 def _load(rest: bytes, columns: Sequence[bytes]) -> Any:
-    """Unpickle a value whose columns came through the pipe."""
     return _loaded(rest, columns)
 
 
@@ -259,7 +257,7 @@ class SharedArguments:
 
 class _ArgumentsPickler(_Pickler):
     def reducer_override(self, value: Any) -> Any:
-        """Columns that lie in a file are sent as where they lie."""
+        """Send columns that lie in a file as where they lie."""
         if type(value) is np.ndarray and value.flags.c_contiguous and value.nbytes >= LEAST_BYTES:
             at = value.ctypes.data
             # This runs in a thread of its own: meanwhile other files are mapped, and closed.

@@ -6,8 +6,9 @@ import contextlib
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -15,12 +16,107 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from timeline.errors import SourceError, TimelineError, WorkerError
 from timeline.options import ReadingOptions
 from timeline.progress import UPDATE_SECONDS, Progress, RanksRead, Silent
-from timeline.ranks.read_counts import LocalCounts, ReadCounts, SharedCounts, counted_here
 from timeline.ranks.shared_columns import kept
+from timeline.sources.files.opened import counting
 from timeline.sources.source import Source
 
 if TYPE_CHECKING:
     from timeline.encoders.piece_maker import EncodingWorkers
+
+# -- bytes read ------------------------------------------------------------------------------------
+
+
+TOLD_BYTES = 1 << 16
+"""Fewer bytes more than those told last are told later."""
+_RANK, _BYTES, _CELLS = range(3)
+_NOBODY = -1
+
+
+@dataclass
+class ReadCounts:
+    """By place the rank that is read there, and how many bytes of it are read."""
+
+    cells: MutableSequence[int]
+
+    def bytes_of_ranks(self) -> dict[int, int]:
+        """Return the bytes that are read of each rank in work, or last."""
+        cells = list(self.cells)
+        pairs = zip(cells[_RANK::_CELLS], cells[_BYTES::_CELLS], strict=True)
+        return {rank: size_bytes for rank, size_bytes in pairs if rank != _NOBODY}
+
+    def clear(self) -> None:
+        """Forget the ranks in work: they are read again."""
+        for at in range(_RANK, len(self.cells), _CELLS):
+            self.cells[at] = _NOBODY
+
+
+@dataclass
+class LocalCounts(ReadCounts):
+    """Those of this process alone, which tells them: nobody else has time to look."""
+
+    cells: MutableSequence[int] = field(default_factory=lambda: [_NOBODY, 0])
+    tell: Callable[[], None] = lambda: None
+
+
+@dataclass
+class SharedCounts(ReadCounts):
+    """Those of several processes; taken: how many have a place."""
+
+    taken: Any
+
+    @classmethod
+    def of(cls, jobs: int) -> SharedCounts:
+        """Return places for so many processes.
+
+        Raises:
+            OSError: this machine has no memory that processes share.
+        """
+        from multiprocessing import get_context
+
+        context = get_context("spawn")  # whose locks copies of this process take too
+        return cls(context.RawArray("q", [_NOBODY, 0] * jobs), context.Value("i", 0))
+
+
+_PLACE: tuple[ReadCounts, int] | None = None
+"""Of this process, where it works for another."""
+
+
+def take_place(counts: SharedCounts) -> None:
+    """Take a place for what this process reads from now on."""
+    global _PLACE  # noqa: PLW0603
+    with counts.taken.get_lock():
+        place = counts.taken.value
+        counts.taken.value = place + 1
+    _PLACE = (counts, place % (len(counts.cells) // _CELLS))
+
+
+@contextmanager
+def counted_here(rank: int, local: LocalCounts | None) -> Iterator[None]:
+    """Run a `with` block in which a rank is read, in this process or one with a place."""
+    place = _PLACE if local is None else (local, 0)
+    if place is None:
+        yield
+        return
+    counts, at = place
+    counts.cells[_CELLS * at + _BYTES] = 0
+    counts.cells[_CELLS * at + _RANK] = rank
+    waiting = 0
+
+    def count(size_bytes: int) -> None:
+        nonlocal waiting
+        waiting += size_bytes
+        if waiting >= TOLD_BYTES:
+            counts.cells[_CELLS * at + _BYTES] += waiting
+            waiting = 0
+            if local is not None:
+                local.tell()
+
+    with counting(count):
+        yield
+
+
+# -- pools -----------------------------------------------------------------------------------------
+
 
 RANKS_PER_PROCESS = 2
 """Ranks in work for each process: one that is read, one that waits."""
@@ -44,7 +140,7 @@ def _shut_down(executor: Executor) -> None:
 
 
 def _nothing_to_close() -> None:
-    """Most pools hold nothing but their executor."""
+    """Do nothing: most pools hold nothing but their executor."""
 
 
 @dataclass
@@ -179,7 +275,6 @@ class WorkerPool:
         self.failures[source.identity.rank] = str(error)
 
     def _stop(self) -> None:
-        """Stop all that works, at once."""
         executor, self._executor = self._executor, None
         if self.counts is not None:
             self.counts.clear()
@@ -187,7 +282,7 @@ class WorkerPool:
             self.stop(executor)
 
     def encoders(self) -> EncodingWorkers | None:
-        """The processes of this machine that have done their work, if there are any."""
+        """Return the processes of this machine that have done their work, if there are any."""
         if self._executor is None or self.jobs < 2 or not self.shares_memory:
             return None
         from timeline.encoders.piece_maker import EncodingWorkers  # tables need no encoders
@@ -195,7 +290,7 @@ class WorkerPool:
         return EncodingWorkers(self._executor, self.jobs)
 
     def left_out(self) -> tuple[str, ...]:
-        """The ranks that were left out and why, for people."""
+        """Return the ranks that were left out and why, for people."""
         return tuple(f"rank {rank} is left out: {why}" for rank, why in self.failures.items())
 
     def __enter__(self) -> WorkerPool:
@@ -216,7 +311,6 @@ def _note(read: RanksRead, rank: int, future: Future[_Output]) -> None:
 def _counted(
     work: Work[_Request, _Output], source: Source, request: _Request, local: LocalCounts | None
 ) -> _Output:
-    """Do the work of a rank, and tell how much of it is read."""
     with counted_here(source.identity.rank, local):
         return work(source, request)
 
@@ -229,7 +323,7 @@ class _Inline(Executor):
     """Does everything at once, in this process."""
 
     def __init__(self, ranks: int) -> None:
-        """ranks: how many results are kept."""
+        """Keep so many results; ranks: how many."""
         self._ranks = ranks
 
     def submit(self, fn: Callable[..., _Result], /, *args: Any, **kwargs: Any) -> Future[_Result]:
@@ -275,7 +369,7 @@ def _counts(jobs: int) -> ReadCounts | None:
 
 
 def _processes(jobs: int, counts: ReadCounts | None) -> Executor:
-    from timeline.ranks.processes import Processes
+    from timeline.ranks.executors import Processes
 
     return Processes(jobs, counts if isinstance(counts, SharedCounts) else None)
 
@@ -302,7 +396,7 @@ class _Stored:
 def _cluster_pool(
     address: str, progress: Progress, keep_going: bool, sizes_bytes: Mapping[int, int]
 ) -> WorkerPool:
-    from timeline.ranks.dask_cluster import Cluster, DiedTwiceError
+    from timeline.ranks.executors import Cluster, DiedTwiceError
 
     cluster = Cluster(address)
     from distributed.scheduler import KilledWorker

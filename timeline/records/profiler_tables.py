@@ -1,4 +1,4 @@
-"""The small tables that a profiler leaves beside the timeline of a rank, as they are read."""
+"""What profilers say themselves: their own sums and links, and the small tables of MindSpore."""
 
 from __future__ import annotations
 
@@ -12,6 +12,65 @@ import numpy as np
 from timeline.columns.columns import Bool, Codes, ColumnTable, Float64, Int64, column
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.not_given import FLOAT_NOT_GIVEN, NO_GRAPH, NO_ID, NO_TIME
+
+_NO_STEP = -1
+
+
+class Measure(enum.IntEnum):
+    """A kind of number that the profiler reports."""
+
+    COMPUTING = 0
+    COMMUNICATION = 1
+    NOT_OVERLAPPED = 2
+    FREE = 3
+    OPERATOR = 4
+    """How long all operators of a type took together."""
+    COLLECTIVE = 5
+    """How long a communication op took, or all of its name together."""
+
+
+class VendorFigures(ColumnTable):
+    """Numbers of the profiler: one row per measure, step and name."""
+
+    measure: Int64 = column(np.int64)
+    file: Codes = column(np.int32)
+    """The file that holds it, as it is named to people."""
+    step: Int64 = column(np.int64, _NO_STEP)
+    """NO_ID for one of the whole capture."""
+    name: Codes = column(np.int32, NO_NAME)
+    """The type of operator, or the op."""
+    value_ns: Int64 = column(np.int64)
+    tolerance_ns: Int64 = column(np.int64)
+    """How far the file may be off by its own rounding."""
+
+
+class VendorLinks(ColumnTable):
+    """The amount that each link moved, as the profiler sums it up.
+
+    Sources give ranks as numbers inside their group; they are global where its members are known.
+    """
+
+    step: Int64 = column(np.int64, _NO_STEP)
+    source_rank: Int64 = column(np.int64)
+    target_rank: Int64 = column(np.int64)
+    link: Codes = column(np.int32)
+    size_bytes: Int64 = column(np.int64)
+    total_ns: Int64 = column(np.int64)
+    group: Codes = column(np.int32, NO_NAME)
+    """The number that CANN makes of the group's name, or that name."""
+
+
+@dataclass(frozen=True, order=True)
+class UnusedFile:
+    """A file, or a table of a database, that lies with a capture and is not used."""
+
+    file: str
+    what: str
+    """What it holds."""
+
+
+# -- small tables ----------------------------------------------------------------------------------
+
 
 _Table = TypeVar("_Table", bound=ColumnTable)
 
@@ -28,11 +87,11 @@ class ProfilerTables:
     tables: Mapping[type[ColumnTable], ColumnTable] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        """How many rows all tables have."""
+        """Return the number of rows of all tables."""
         return sum(map(len, self.tables.values()))
 
     def of(self, kind: type[_Table]) -> _Table:
-        """The table of a class, without rows where no file fills it."""
+        """Return the table of a class, without rows where no file fills it."""
         found = self.tables.get(kind)
         return found if isinstance(found, kind) else kind.empty()
 
@@ -54,7 +113,7 @@ class ProfilerTables:
     def selected(
         self, steps: frozenset[int] | None, graphs: frozenset[int] | None
     ) -> ProfilerTables:
-        """The rows of some steps and graphs, and those that are of none; None selects all.
+        """Return the rows of some steps and graphs, and those of none; None selects all.
 
         The means that a file makes are of all steps, so they go where steps are selected.
         """
@@ -106,7 +165,7 @@ class StepPoints(ColumnTable):
 
 
 class FlopLevel(enum.IntEnum):
-    """What the operations of a row belong to."""
+    """The level that the operations of a row belong to."""
 
     RANK = 0
     STEP = 1
@@ -222,7 +281,7 @@ class OperatorSource(enum.IntEnum):
 
 
 class RunLevel(enum.IntEnum):
-    """What the rows of a table of operators are of."""
+    """The level of a row in a table of operators."""
 
     TYPE = 0
     NAME = 1

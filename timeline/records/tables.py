@@ -18,11 +18,9 @@ import numpy.typing as npt
 from timeline.columns.columns import Bool, Codes, ColumnTable, Float64, Int64, column
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.layers import Layer
-from timeline.records.clock import ClockMove
-from timeline.records.counting_rules import CommunicationRule, FreeRule
+from timeline.records.clock import ClockMove, CommunicationRule, FreeRule
 from timeline.records.not_given import FLOAT_NOT_GIVEN, NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
-from timeline.records.profiler_tables import ProfilerTables
-from timeline.records.vendor import UnusedFile, VendorFigures, VendorLinks
+from timeline.records.profiler_tables import ProfilerTables, UnusedFile, VendorFigures, VendorLinks
 
 GPU = "GPU"
 """What the devices of PyTorch's own profiles are called."""
@@ -44,21 +42,21 @@ _Table = TypeVar("_Table", bound="Spans")
 
 
 class Spans(ColumnTable):
-    """What every table of intervals has."""
+    """The columns of every table of intervals."""
 
     start_ns: Int64 = column(np.int64)
     end_ns: Int64 = column(np.int64)
 
     def shifted(self: _Table, offset_ns: int) -> _Table:
-        """All times as recorded moved by the same constant; absent times stay absent."""
+        """Return all times as recorded moved by the same constant; absent times stay absent."""
         return self._with_times(ClockMove(offset_ns).of_recorded)
 
     def moved(self: _Table, move: ClockMove) -> _Table:
-        """All times on another clock; absent times stay absent."""
+        """Return all times on another clock; absent times stay absent."""
         return self._with_times(move.of)
 
     def _with_times(self: _Table, moved: Callable[[Int64], Int64]) -> _Table:
-        """A column is a time if and only if its name ends in _ns."""
+        """Move the columns of times, which are those whose names end in _ns."""
         times = [field.name for field in fields(self) if field.name.endswith("_ns")]
         return replace(self, **{name: moved(getattr(self, name)) for name in times})
 
@@ -194,7 +192,7 @@ class Steps(Spans):
 
 
 class StepPart(enum.IntEnum):
-    """What a part of a step is."""
+    """A kind of part of a step."""
 
     REDUCE = 0
     GET_NEXT = 1
@@ -210,7 +208,7 @@ class StepParts(Spans):
 
 
 class HostEvents(Spans):
-    """What ran on the host: one row per call, range or mark, by layer and thread."""
+    """Events on the host: one row per call, range or mark, by layer and thread."""
 
     layer: Codes = column(np.int32)
     process: Int64 = column(np.int64, NO_ID)
@@ -326,7 +324,7 @@ class Omission:
 
 
 def rows_by_reason(omissions: Iterable[Omission]) -> dict[str, int]:
-    """How many rows are left out for each reason, over all ranks, in the order of reasons."""
+    """Return how many rows are left out for each reason, over all ranks, in order of reasons."""
     rows: dict[str, int] = {}
     for omission in omissions:
         rows[omission.reason] = rows.get(omission.reason, 0) + omission.rows
@@ -391,17 +389,17 @@ class Records:
 
     @property
     def timed(self) -> bool:
-        """Whether anything in it has a time, or may have in a layer that was not read."""
+        """Return whether anything has a time, or may have in a layer that was not read."""
         tables = (self.tasks, self.planes, self.ops, self.steps, self.host, self.samples)
         return not self.tables_only or any(map(len, tables))
 
     def holds_layer(self, name: str) -> bool:
-        """Whether there are host events of a layer of this name."""
+        """Return whether there are host events of a layer of this name."""
         code = self.strings.find(name)
         return code is not None and bool((self.host.layer == code).any())
 
     def arrows(self, category: str, target: FlowEnd) -> tuple[Int64, Int64]:
-        """Where the arrows of a category begin and end: rows of host events, and rows of target."""
+        """Return the ends of arrows of a category: rows of host events, and rows of target."""
         flows = self.flows
         rows = np.flatnonzero(
             (flows.category == (NO_ID if (code := self.strings.find(category)) is None else code))

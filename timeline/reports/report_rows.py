@@ -10,7 +10,7 @@ from typing import Any
 from timeline.errors import spell_ids
 from timeline.figures.parallel_tables import ParallelIndices
 from timeline.fitting.drawn_layers import WHOLE_NS
-from timeline.records.counting_rules import CommunicationRule, FreeRule
+from timeline.records.clock import CommunicationRule, FreeRule
 from timeline.records.not_given import NO_GRAPH
 from timeline.records.tables import Omission, OmissionCode
 from timeline.units import spell_bytes, spell_count, spell_duration, spell_number

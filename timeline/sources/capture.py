@@ -13,7 +13,7 @@ from timeline.records.clock import Clock
 from timeline.sources.source import PROF, SQLITE, Identity, Source
 
 if TYPE_CHECKING:
-    from timeline.records.vendor import UnusedFile
+    from timeline.records.profiler_tables import UnusedFile
 
 NOT_DISTRIBUTED = "not distributed"
 MOST_PART_NAME = 64

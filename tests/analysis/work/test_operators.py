@@ -22,8 +22,8 @@ from timeline.columns.strings import StringPool
 from timeline.commands.export import export
 from timeline.figures.table import Table
 from timeline.figures.verdict import total_by_type
-from timeline.records.collective_kinds import collective_kind
 from timeline.records.tables import GPU, CommunicationOps, Records, Tasks
+from timeline.records.task_kinds import collective_kind
 from timeline.selection import Kind
 
 NAMES = (

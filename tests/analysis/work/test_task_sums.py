@@ -13,8 +13,8 @@ from timeline.analysis.memory import memory_peaks
 from timeline.analysis.work.task_sums import sum_tasks
 from timeline.layers import Layer
 from timeline.profile import open_profile
-from timeline.records.collective_kinds import collective_kind
 from timeline.records.tables import Records
+from timeline.records.task_kinds import collective_kind
 from timeline.sources.source import ReadRequest
 
 SIZES = {"B": 1, "KB": 1024, "MB": 1024**2}

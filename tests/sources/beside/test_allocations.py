@@ -1,4 +1,4 @@
-"""Proves what is read of the memory that operators allocate, beside a trace and in a database."""
+"""Proves that allocations are read, drawn and checked."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.support.profile_shelf import Profile, ProfileShelf
@@ -13,6 +14,7 @@ from timeline.layers import Layer
 from timeline.records.not_given import NO_TIME
 from timeline.records.tables import Records
 from timeline.selection import SUMMARY_LAYERS
+from timeline.sources.beside.counters import are_sound
 from timeline.sources.finding.discovery import discover
 from timeline.sources.source import ReadRequest
 
@@ -108,3 +110,9 @@ def test_allocations_in_a_database_are_read(shelf: ProfileShelf, tmp_path: Path)
     assert told(records) == FOUND
     reason = "rows of OP_MEMORY without a valid time or size of the allocation"
     assert [one.rows for one in records.omissions if one.reason == reason] == [1]
+
+
+def test_no_memory_holds_more_than_a_number_tells_exactly() -> None:
+    sizes = np.array([512.0, -512.0, float(1 << 53), float(1 << 64), np.inf, np.nan])
+    times_ns = np.arange(len(sizes))
+    assert are_sound(sizes, times_ns, times_ns + 1).tolist() == [True, True] + [False] * 4

@@ -35,7 +35,7 @@ def read(directory: Path, **texts: str | bytes) -> tuple[ProfilerTables, list[st
         data = text.encode() if isinstance(text, str) else text
         (directory / f"{name}_0{suffix}").write_bytes(data)
     into = TablesBuilder(0)
-    read_data_preparation(find_numbered_files([directory], 0), into)
+    read_data_preparation(find_numbered_files([directory], 0), into, drawn=False)
     tables, omissions = into.build()
     return tables, [one.reason for one in omissions]
 

@@ -35,17 +35,15 @@ from timeline.columns.strings import StringPool
 from timeline.layers import Layer
 from timeline.records.tables import HostEvents, Omission, OmissionCode, Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS
+from timeline.sources.beside.delimited import TablesBuilder
+from timeline.sources.beside.file_kinds import find_numbered_files
 from timeline.sources.beside.host import (
     HostClock,
     read_cpu_operators,
     read_host_stages,
     read_host_timeline,
 )
-from timeline.sources.beside.minddata import (
-    read_cpu_use,
-    read_queue_sizes,
-    read_queue_trace,
-)
+from timeline.sources.beside.minddata import read_data_preparation
 from timeline.sources.common.losses import LossLog
 from timeline.sources.finding.discovery import discover
 from timeline.sources.source import ReadRequest
@@ -500,15 +498,12 @@ def test_begins_in_the_timeline_are_counted(tmp_path: Path) -> None:
     assert [one.rows for one in damage.omissions(0)] == [1, 1, 1]
 
 
-Kept = list[tuple[str, list[float]]]
-
-
-def keep_into(kept: Kept) -> Any:
-    def add(_group: str, name: str, _unit: str, _times: Any, values: Any) -> None:
-        if len(values):
-            kept.append((name, values.tolist()))
-
-    return add
+def samples_in(directory: Path) -> tuple[list[tuple[str, list[float]]], int]:
+    """Name and values of the series of data preparation, and the rows that were lost."""
+    into = TablesBuilder(0)
+    samples = read_data_preparation(find_numbered_files([directory], 0), into, drawn=True)
+    kept = [(one.name, one.values.tolist()) for one in samples if len(one.values)]
+    return kept, sum(one.rows for one in into.omissions)
 
 
 @pytest.mark.parametrize(
@@ -516,7 +511,7 @@ def keep_into(kept: Kept) -> Any:
     [
         ({"time_stamp": None}, [], 19),
         ({"time_stamp": [1, 2, "x", None, True]}, ["Host User", "Runnable Processes"], 12),
-        ({"device_info": 7, "op_info": [3, {"metrics": []}]}, ["Process User"], 0),
+        ({"device_info": 7, "op_info": [3, {"metrics": []}]}, ["Process User"], 2),
         ({"process_info": {"user_utilization": [1]}}, ["Host User", "Runnable Processes"], 1),
         ({"device_info": {"user_utilization": [1, 2, "x", 4, 5]}}, ["Host User"], 1),
     ],
@@ -526,40 +521,40 @@ def test_broken_samples_of_processors_are_counted(
 ) -> None:
     run = shelf.get("mindformers").run
     write_mindspore_host(run, run.ranks[0], tmp_path)
-    path = tmp_path / "minddata_cpu_utilization_0.json"
-    change_fields(path, fields)
-    kept: Kept = []
-    read_cpu_use(path, damage := LossLog(path), keep_into(kept))
+    name = "minddata_cpu_utilization_0.json"
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    change_fields((tmp_path / name).rename(alone / name), fields)
+    kept, lost_rows = samples_in(alone)
     assert {name for name, _ in kept} >= set(names)
-    assert damage.rows == lost
+    assert lost_rows == lost
 
 
 def test_queues_without_times_are_counted(shelf: ProfileShelf, tmp_path: Path) -> None:
     """The queue's file may have one sample more than there are times, but not two."""
     run = shelf.get("mindformers").run
     write_mindspore_host(run, run.ranks[0], tmp_path)
-    path, times = (
-        tmp_path / f"{name}_0.json" for name in ("pipeline_profiling", "minddata_cpu_utilization")
-    )
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    names = ("pipeline_profiling_0.json", "minddata_cpu_utilization_0.json")
+    path, times = ((tmp_path / name).rename(alone / name) for name in names)
+    change_fields(times, {"device_info": {}, "process_info": {}, "op_info": []})
     for sizes, drawn_count in (([1, 2, 3, 4, 5, 6], 5), ([1, 2, 3, 4], 4), ([1] * 7, 0)):
-        queue = {"metrics": {"output_queue": {"size": sizes}}, "op_id": 1, "op_type": "Map"}
+        queue = {"metrics": {"output_queue": {"size": sizes}}, "op_id": 0, "op_type": "Map"}
         path.write_text(json.dumps({"op_info": [queue]}), encoding="utf-8")
-        kept: Kept = []
-        read_queue_sizes(path, times, damage := LossLog(path), keep_into(kept))
+        kept, lost = samples_in(alone)
         assert [len(values) for _, values in kept] == [drawn_count][: bool(drawn_count)]
-        assert damage.rows == len(sizes) - drawn_count
-    read_queue_sizes(path, None, damage := LossLog(path), keep_into(kept := []))
-    assert damage.rows == 7
-    assert kept == []
+        assert lost == len(sizes) - drawn_count
+    times.unlink()
+    assert samples_in(alone) == ([], 7)
 
 
 def test_lines_of_a_queue_that_make_no_sense_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "dataset_iterator_profiling_0.txt"
     path.write_bytes(b"1 64 1 5 100\n0 9 1 5 100\n1 64 1 5\n1 64 1 x 100\n0 2 1 7 100\n1 6")
-    kept: Kept = []
-    untimed = read_queue_trace(path, damage := LossLog(path), keep_into(kept))
+    kept, lost = samples_in(tmp_path)
     assert kept == [("Iterator Queue", [5.0]), ("Iterator Queue Batch Time", [7.0])]
-    assert untimed + damage.rows == 4
+    assert lost == 4
 
 
 @pytest.mark.parametrize(

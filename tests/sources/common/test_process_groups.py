@@ -14,7 +14,6 @@ import pytest
 
 from tests.support.profile_shelf import Profile, ProfileShelf
 from tests.support.read_profiles import lost_rows, records_of
-from timeline import open_profile
 from timeline.analysis.waits.group_members import (
     find_groups,
     group_in_name,
@@ -23,8 +22,9 @@ from timeline.analysis.waits.group_members import (
 )
 from timeline.columns.strings import StringPool
 from timeline.errors import TimelineError
+from timeline.profile import open_profile
 from timeline.records.tables import Records
-from timeline.sources.common.process_groups import ProcessGroup, members_of, ranks_in
+from timeline.sources.common.identity import ProcessGroup, members_of, ranks_in
 
 NAME = "10.0.0.1%enp189s0f0_60000_0_1736424000123586"
 RANKS = [4, 9, 11, 12, 20, 21, 22, 30]

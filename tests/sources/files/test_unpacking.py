@@ -24,9 +24,9 @@ from tests.support.examples import at_most
 from tests.support.profile_shelf import tree_state
 from timeline.cli.main import main
 from timeline.errors import SourceError
-from timeline.sources.files import unpacking
-from timeline.sources.files.member_names import archive_stem, is_archive, is_wanted
-from timeline.sources.files.unpacking import UnpackLimit, limit_for, unpack, unpack_file
+from timeline.sources.files import archives
+from timeline.sources.files.archives import UnpackLimit, limit_for, unpack, unpack_file
+from timeline.sources.files.opened import archive_stem, is_archive, is_wanted
 
 PLENTY_BYTES = 1 << 40
 COMPRESSIONS = ("", "gz", "bz2", "xz")
@@ -150,7 +150,7 @@ def test_thousands_of_tiny_members(here: Path, form: str) -> None:
 
 def test_no_end_of_members(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So many members as no run of any size has are refused."""
-    monkeypatch.setattr(unpacking, "MOST_MEMBERS", 99)
+    monkeypatch.setattr(archives, "MOST_MEMBERS", 99)
     files = [(f"{number}.bin", b"") for number in range(100)]
     assert len(unpacked(here, tar_files(files[:99]))) == 2
     assert "holds more than 99 members" in refused(here, tar_files(files))
@@ -158,7 +158,7 @@ def test_no_end_of_members(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_directories_take_room(here: Path) -> None:
     """A small archive of nothing but directories makes no more of them than it could hold files."""
-    room = 100 * unpacking.DIRECTORY_BYTES
+    room = 100 * archives.DIRECTORY_BYTES
     deep = [("/".join(f"{number}" for number in range(60)) + "/a.json", b"")]
     assert len(unpacked(here, tar_files(deep), most=room)[0]) == 1
     wide = [(f"{number}/skipped.bin", b"") for number in range(101)]

@@ -25,7 +25,7 @@ from tests.support.places import DATA
 from tests.support.profile_shelf import ProfileShelf
 from timeline.cli.main import main
 from timeline.errors import NoProfileError, RankIdentityError, UsageError
-from timeline.sources.common.json_kinds import GLANCE_BYTES
+from timeline.sources.common.export_files import GLANCE_BYTES
 from timeline.sources.finding.discovery import discover
 
 # -- one file as PATH ------------------------------------------------------------------------------

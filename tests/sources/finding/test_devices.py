@@ -30,9 +30,8 @@ from tests.support.profile_shelf import (
     tiny_run,
 )
 from timeline.errors import RankIdentityError, UsageError
-from timeline.records.profiler_tables import ParallelTimes
+from timeline.records.profiler_tables import Measure, ParallelTimes
 from timeline.records.tables import OmissionCode
-from timeline.records.vendor import Measure
 from timeline.sources.finding.discovery import discover
 
 

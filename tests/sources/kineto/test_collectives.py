@@ -13,8 +13,8 @@ from timeline.analysis.waits.collectives import rank_collectives
 from timeline.analysis.waits.group_members import find_groups
 from timeline.columns.strings import StringPool
 from timeline.layers import Layer
-from timeline.records.collective_kinds import collective_kind
 from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.task_kinds import collective_kind
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS
 from timeline.sources.kineto.header import read_header
 from timeline.sources.kineto.source import read_kineto

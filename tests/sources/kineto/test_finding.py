@@ -16,7 +16,12 @@ from tests.support.profile_shelf import ProfileShelf
 from timeline.cli.main import main
 from timeline.errors import NoProfileError, RankIdentityError, SourceError
 from timeline.selection import DETAIL_LAYERS
-from timeline.sources.common.json_kinds import GLANCE_BYTES, JsonKind, find_moment_ns, kind_of_json
+from timeline.sources.common.export_files import (
+    GLANCE_BYTES,
+    JsonKind,
+    find_moment_ns,
+    kind_of_json,
+)
 from timeline.sources.finding.discovery import FindingOptions, discover
 from timeline.sources.kineto.header import (
     KinetoHeader,

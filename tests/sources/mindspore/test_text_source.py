@@ -43,7 +43,7 @@ from timeline.options import StepOperators
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import Records, Tasks
 from timeline.selection import DETAIL_LAYERS
-from timeline.sources.beside.framework import read_framework_table
+from timeline.sources.beside.framework import describe_operators, read_framework_rows
 from timeline.sources.beside.step_trace import read_step_ticks
 from timeline.sources.common.losses import LossLog
 from timeline.sources.finding.discovery import discover
@@ -614,13 +614,18 @@ def test_operators_that_differ_are_not_described(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     strings = StringPool()
-    table = read_framework_table(path, strings, LossLog(path))
-    assert [strings[code] for code in table.name.tolist()] == ["D/A-op1", "D/B-op2"]
-    assert table.task.tolist() == [NO_ID, 3]
-    assert table.graph.tolist() == [11, NO_GRAPH]
-    assert table.blocks.tolist() == [2, NO_ID]
-    assert [strings[code] for code in table.op_type.tolist()] == ["A", "B"]
-    assert [strings[code] for code in table.input_shapes.tolist()] == ["", ""]
+    names = StringPool()
+    rows = read_framework_rows(path, names, LossLog(path))
+    tasks = Tasks.of(
+        2, {"start_ns": [0, 1], "end_ns": [1, 2], "name": strings.codes(["D/A-op1", "D/B-op2"])}
+    )
+    tasks, described = describe_operators(tasks, rows, names, strings)
+    assert described == 2
+    assert tasks.task.tolist() == [NO_ID, 3]
+    assert tasks.graph.tolist() == [11, NO_GRAPH]
+    assert tasks.blocks.tolist() == [2, NO_ID]
+    assert [strings[code] for code in tasks.op_type.tolist()] == ["A", "B"]
+    assert [strings[code] for code in tasks.input_shapes.tolist()] == ["", ""]
 
 
 def test_broken_hccl_files_are_counted(shelf: ProfileShelf, tmp_path: Path) -> None:

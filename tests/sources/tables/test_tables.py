@@ -40,8 +40,8 @@ from timeline.ranks.rank_work import RankRequest, draw_rank_from_source
 from timeline.records.not_given import NO_CONTEXT, NO_ID, NO_TIME
 from timeline.records.tables import Records, Tasks
 from timeline.selection import DETAIL_LAYERS, Selection
+from timeline.sources.common.kernel_table import read_step_table
 from timeline.sources.common.losses import LossLog
-from timeline.sources.common.step_table import read_step_table
 from timeline.sources.decoders import csv_blocks
 from timeline.sources.decoders.csv_blocks import RowShape, read_blocks
 from timeline.sources.finding.discovery import discover

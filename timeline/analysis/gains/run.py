@@ -21,8 +21,8 @@ from timeline.columns.columns import Bool, Int64, Rows
 from timeline.columns.group_by import count_turns, group_by
 from timeline.columns.intervals import covered_between
 from timeline.columns.strings import StringPool
-from timeline.records.collective_kinds import POINT_TO_POINT
 from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.task_kinds import POINT_TO_POINT
 
 AT_ONCE_NS = 5_000
 """What starts so soon after something was let start by it."""

@@ -17,10 +17,9 @@ from timeline.columns.distinct import NO_ROWS, are_first, distinct, distinct_pai
 from timeline.columns.group_by import count_turns
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.clock import ClockMove
-from timeline.records.collective_kinds import KINDS, UNKNOWN_OP, collective_kind
-from timeline.records.data_types import element_bytes
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import CommunicationOps, PlaneTasks, Records, Spans
+from timeline.records.task_kinds import KINDS, UNKNOWN_OP, collective_kind, element_bytes
 
 AT_ONCE_NS = 1_000
 """A wait that is no longer found the peer's notify there."""

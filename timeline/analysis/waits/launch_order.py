@@ -17,9 +17,9 @@ from timeline.analysis.waits.collectives import (
 from timeline.columns.columns import Bool, Float64, Int64, Rows, ascending, column
 from timeline.columns.distinct import NO_ROWS, distinct, distinct_pairs, rows_by_value
 from timeline.columns.group_by import count_turns
-from timeline.records.collective_kinds import POINT_TO_POINT
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import Spans
+from timeline.records.task_kinds import POINT_TO_POINT
 
 ALIKE = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast")
 """Kinds in which every rank puts in as much as any other."""

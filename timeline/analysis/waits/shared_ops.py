@@ -18,8 +18,8 @@ from timeline.analysis.waits.collectives import (
 )
 from timeline.columns.columns import Bool, ColumnTable, Float64, Int64, Rows, column, sort_rows
 from timeline.columns.distinct import are_first, distinct, distinct_values
-from timeline.records.collective_kinds import BATCH
 from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.task_kinds import BATCH
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from timeline.analysis.waits.shared_ops import (
 from timeline.columns.columns import Bool, Codes, ColumnTable, Float64, Int64, column
 from timeline.columns.distinct import distinct, distinct_pairs
 from timeline.columns.group_by import group_by, rows_before, sum_rows
-from timeline.records.collective_kinds import BATCH, POINT_TO_POINT
 from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.task_kinds import BATCH, POINT_TO_POINT
 
 NO_BANDWIDTH = float("nan")
 RING_PASSES = {"AllReduce": 2, "AllGather": 1, "ReduceScatter": 1, "AlltoAll": 1, "AlltoAllV": 1}

@@ -6,7 +6,7 @@ import functools
 import re
 import string
 
-from timeline.records.kernel_functions import function_parts
+from timeline.records.task_kinds import function_parts
 
 MOST_CHARACTERS = 4096
 """Longer names are of no operator, and some patterns take the square of their length."""

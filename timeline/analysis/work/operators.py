@@ -26,7 +26,6 @@ from timeline.columns.group_by import group_by, sum_rows
 from timeline.columns.nesting import open_around
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.clock import ClockMove
-from timeline.records.collective_kinds import collective_kind
 from timeline.records.not_given import FLOAT_NOT_GIVEN, NO_GRAPH, NO_ID
 from timeline.records.profiler_tables import (
     FlopLevel,
@@ -37,6 +36,7 @@ from timeline.records.profiler_tables import (
     RunLevel,
 )
 from timeline.records.tables import GPU, CommunicationOps, Records, Spans, Tasks
+from timeline.records.task_kinds import collective_kind
 
 HOST_CORE = "host"
 """The core of operators of which only the host is recorded."""

@@ -13,10 +13,10 @@ from timeline.columns.distinct import NO_ROWS, rows_by_value
 from timeline.columns.group_by import group_numbers, sum_rows
 from timeline.columns.intervals import open_at
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.records.collective_kinds import collective_kind
 from timeline.records.not_given import NO_ID
 from timeline.records.profiler_tables import LinkSums
 from timeline.records.tables import PlaneTasks, Records, Tasks
+from timeline.records.task_kinds import collective_kind
 
 
 class TaskTimes(ColumnTable):

@@ -48,15 +48,20 @@ from timeline.sources.ascend_trace.tables import (
     step_tables,
     tasks_table,
 )
-from timeline.sources.common.arrows import ArrowTargets
-from timeline.sources.common.communication_marks import find_marked_ops
-from timeline.sources.common.counter_events import CounterReader, counters_at
+from timeline.sources.common.counters import CounterReader, counters_at
 from timeline.sources.common.decimals import whole_number
-from timeline.sources.common.flow_events import FlowReader, LaneRows, Launches, ResolvedFlows
+from timeline.sources.common.flow_events import (
+    ArrowTargets,
+    FlowReader,
+    LaneRows,
+    Launches,
+    ResolvedFlows,
+)
 from timeline.sources.common.losses import LossLog
 from timeline.sources.common.overlap_analysis import (
     VendorOverlap,
     collect_overlap_events,
+    find_marked_ops,
     infer_free_rule,
     mark_compute_by_overlap,
     sum_overlap,

@@ -85,13 +85,13 @@ class _Task(NamedTuple):
     task: int = NO_ID
 
     def is_possible(self) -> bool:
-        """Whether it ends behind its start, lengths are such, and 64 bits hold its moments."""
+        """Return whether it ends behind its start, with possible lengths and timestamps."""
         lengths_ns = (self.end_ns - self.start_ns, self.total_ns, self.dispatch_ns)
         return self.end_ns <= MOST_MOMENT_NS and all(0 <= one <= MOST for one in lengths_ns)
 
 
 def read_aicpu_tasks(files: NumberedFiles, into: TablesBuilder) -> AicpuTasks:
-    """The tasks in the log of a rank, or in what MindSpore made of that where it is not there.
+    """Read the tasks in the log of a rank, else in what MindSpore made of it.
 
     into: takes what is damaged; names are codes of its strings.
     """
@@ -122,7 +122,7 @@ def _table(found: Iterable[_Task], strings: StringPool) -> AicpuTasks:
 
 
 def type_of_name(name: str) -> str:
-    """The last part of a full name, without its number."""
+    """Return the last part of a full name, without its number."""
     return name.rpartition("/")[2].partition("-")[0]
 
 
@@ -130,7 +130,7 @@ def type_of_name(name: str) -> str:
 
 
 def _tasks_of_text(data: bytes, losses: LossLog) -> Iterator[_Task]:
-    """Tasks: each a record of its thread, behind one of its operator where that is told."""
+    """Return tasks: each a record of its thread, behind one of its operator if that is given."""
     operator: str | None = None
     for number, part in enumerate(_RECORD_END.split(data), 1):
         text = part.decode("utf-8", "replace")
@@ -176,7 +176,7 @@ def _task_of(thread: str, operator: str | None) -> _Task | None:
 
 
 def _moment_of(found: re.Match[str]) -> int:
-    """Ticks where they are told, else microseconds."""
+    """Return ticks where they are told, else microseconds."""
     return int(found[1]) * MICROSECOND_NS if found[2] is None else int(found[2]) * TICK_NS
 
 
@@ -184,7 +184,7 @@ def _moment_of(found: re.Match[str]) -> int:
 
 
 def _tasks_of_parsed(path: Path, losses: LossLog) -> Iterator[_Task]:
-    """Tasks of lines of a number, a type, its total and dispatch time, and its run.
+    """Return tasks of lines of a number, a type, its total and dispatch time, and its run.
 
     The run is its start and end in microseconds; newer versions write its length before them.
 
@@ -217,7 +217,7 @@ def _length_ns(cell: str, unit: Unit) -> int:
 
 
 def _tasks_of_binary(data: bytes, described: Sequence[Path], losses: LossLog) -> Iterator[_Task]:
-    """Tasks of records, named by the host's descriptions of each stream and task.
+    """Return tasks of records, named by the host's descriptions of each stream and task.
 
     Raises:
         SourceError: there is no whole record.
@@ -254,7 +254,7 @@ UNNAMED = "not named"
 
 
 def with_aicpu_tasks(records: Records, files: NumberedFiles) -> Records:
-    """The records with tasks of AI CPUs by thread, where device tasks hold none of them.
+    """Add tasks of AI CPUs by thread to records whose device tasks hold none.
 
     They are no device tasks: the log of the device may hold them too, and does not name them. Both
     are on the counter of the device. What is damaged in the log is counted where tables are read.

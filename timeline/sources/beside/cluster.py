@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ import orjson
 
 from timeline.columns.strings import NO_NAME
 from timeline.errors import SourceError
-from timeline.records.collective_kinds import collective_kind
 from timeline.records.not_given import NO_ID
 from timeline.records.profiler_tables import (
     CollectiveSums,
@@ -20,10 +20,12 @@ from timeline.records.profiler_tables import (
     ParallelStrategies,
     ParallelTimes,
 )
+from timeline.records.task_kinds import collective_kind
 from timeline.sources.beside.delimited import (
     MOST,
     Cell,
     Row,
+    TableReader,
     TablesBuilder,
     Unit,
     quantity,
@@ -33,8 +35,8 @@ from timeline.sources.beside.delimited import (
 )
 from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.common.decimals import whole_number
+from timeline.sources.common.identity import read_groups
 from timeline.sources.common.losses import LossLog
-from timeline.sources.common.process_groups import read_groups
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import without_gz
 
@@ -68,16 +70,15 @@ _NS_OF_MS, _BYTES_OF_KB = 1_000_000, 1000
 
 def read_cluster(files: NumberedFiles, into: TablesBuilder) -> None:
     """Read ParallelStrategies, ParallelTimes, LinkSums and CollectiveSums."""
-    for path in files.get(NumberedFile.PARALLEL_TIMES, ()):
-        _read_times(path, files.get(NumberedFile.STEP_TRACE, ()), into)
-    for path in files.get(NumberedFile.PARALLEL_STRATEGY, ()):
-        _read_strategy(path, into)
-    for path in files.get(NumberedFile.PROFILER_INFO, ()):
-        _read_profiler_info(path, into)
-    for path in files.get(NumberedFile.METADATA, ()):
-        _read_metadata(path, into)
-    for path in files.get(NumberedFile.HCCL, ()):
-        _read_hccl(path, into)
+    step_traces = files.get(NumberedFile.STEP_TRACE, ())
+    readers: dict[NumberedFile, TableReader] = {
+        NumberedFile.PARALLEL_TIMES: partial(_read_times, step_traces),
+        NumberedFile.PARALLEL_STRATEGY: _read_strategy,
+        NumberedFile.PROFILER_INFO: _read_profiler_info,
+        NumberedFile.METADATA: _read_metadata,
+        NumberedFile.HCCL: _read_hccl,
+    }
+    into.read_files(files, readers)
 
 
 # -- how the run is split --------------------------------------------------------------------------
@@ -107,24 +108,23 @@ def _add_strategy(
 
 
 def _whole(value: object, least: int) -> int:
-    """A number of ranks or stages, which may be written as a text; NO_ID where it is none."""
+    """Return a number of ranks or stages, which may be a string; NO_ID for anything else."""
     number = whole_number(value)
     return NO_ID if number is None or not least <= number <= _MOST_RANKS else number
 
 
-def _read_strategy(path: Path, into: TablesBuilder) -> None:
+def _read_strategy(path: Path, _: LossLog, into: TablesBuilder) -> None:
     """Read parallel_strategy_R.json; a file without `config` tells of the graph alone."""
-    with into.reading(path):
-        config = read_json(path).get("config")
-        if not isinstance(config, dict):
-            return
-        stages, ranks = _stage_devices(config.get("stageDevices"))
-        mode, stage = config.get("parallelType"), config.get("stageId")
-        _add_strategy(ParallelSource.STRATEGY, path, into, mode, stages, ranks, stage)
+    config = read_json(path).get("config")
+    if not isinstance(config, dict):
+        return
+    stages, ranks = _stage_devices(config.get("stageDevices"))
+    mode, stage = config.get("parallelType"), config.get("stageId")
+    _add_strategy(ParallelSource.STRATEGY, path, into, mode, stages, ranks, stage)
 
 
 def _stage_devices(stages: object) -> tuple[int | None, int | None]:
-    """How many stages and ranks there are: each stage lists its ranks as sizes of dimensions."""
+    """Return the number of stages and ranks: each stage lists its ranks by dimensions."""
     if not isinstance(stages, list) or not stages:
         return None, None
     held = [stage.get("dim") if isinstance(stage, dict) else None for stage in stages]
@@ -132,14 +132,13 @@ def _stage_devices(stages: object) -> tuple[int | None, int | None]:
     return (len(counts), sum(counts)) if len(counts) == len(held) else (None, None)
 
 
-def _read_profiler_info(path: Path, into: TablesBuilder) -> None:
-    with into.reading(path):
-        info = read_json(path)
-        told = map(info.get, ("parallel_mode", "stage_num", "rank_size"))
-        _add_strategy(ParallelSource.PROFILER_INFO, path, into, *told)
+def _read_profiler_info(path: Path, _: LossLog, into: TablesBuilder) -> None:
+    info = read_json(path)
+    told = map(info.get, ("parallel_mode", "stage_num", "rank_size"))
+    _add_strategy(ParallelSource.PROFILER_INFO, path, into, *told)
 
 
-def _read_metadata(path: Path, into: TablesBuilder) -> None:
+def _read_metadata(path: Path, _: LossLog, into: TablesBuilder) -> None:
     """Read profiler_metadata.json: the sizes of `distributed_args`, or else those of the groups.
 
     The stage of a rank is its place among the members of its group `pp`.
@@ -163,7 +162,9 @@ def _read_metadata(path: Path, into: TablesBuilder) -> None:
 # -- what ranks compute and communicate ------------------------------------------------------------
 
 
-def _read_times(path: Path, step_traces: Sequence[Path], into: TablesBuilder) -> None:
+def _read_times(
+    step_traces: Sequence[Path], path: Path, losses: LossLog, into: TablesBuilder
+) -> None:
     """Read ascend_cluster_analyse_MODE_STAGES_RANKS_R.csv.
 
     It has a row per step in the order of the step trace, then their mean; a file of one row has it
@@ -171,28 +172,26 @@ def _read_times(path: Path, step_traces: Sequence[Path], into: TablesBuilder) ->
     """
     if match := _NAME.fullmatch(without_gz(path.name)):
         _add_strategy(ParallelSource.TIMES, path, into, *match.groups())
-    with into.reading(path) as losses:
-        rows = read_rows(path, losses)
-        header = next(rows, None)
-        places = {} if header is None else _time_places(header.cells)
-        if header is None or not places:
-            return
-        values = [_times_of(row, places, len(header.cells), losses) for row in rows]
-        values = values if len(values) != 1 else 2 * values
-        steps = _step_numbers(step_traces, len(values) - 1)
-        good = [at for at, value in enumerate(values) if value is not None]
-        columns: dict[str, list[Any]] = {
-            "step": [steps[at] if at < len(steps) else NO_ID for at in good],
-            "first": [at == 0 for at in good],
-            "mean": [at == len(values) - 1 for at in good],
-        }
-        for number, field in enumerate(places):
-            columns[field] = [value[number] for value in values if value is not None]
-        into.add(ParallelTimes.of(len(good), columns))
+    rows = read_rows(path, losses)
+    header = next(rows, None)
+    places = {} if header is None else _time_places(header.cells)
+    if header is None or not places:
+        return
+    values = [_times_of(row, places, len(header.cells), losses) for row in rows]
+    values = values if len(values) != 1 else 2 * values
+    steps = _step_numbers(step_traces, len(values) - 1)
+    good = [at for at, value in enumerate(values) if value is not None]
+    columns: dict[str, list[Any]] = {
+        "step": [steps[at] if at < len(steps) else NO_ID for at in good],
+        "first": [at == 0 for at in good],
+        "mean": [at == len(values) - 1 for at in good],
+    }
+    for number, field in enumerate(places):
+        columns[field] = [value[number] for value in values if value is not None]
+    into.add(ParallelTimes.of(len(good), columns))
 
 
 def _time_places(header: Sequence[str]) -> dict[str, int]:
-    """Return the place of each column's cell."""
     known = {name.lower().removesuffix("_time"): at for at, name in enumerate(header)}
     found = {
         field: [known[name] for name in names if name in known] for field, names in _TIMES.items()
@@ -213,7 +212,7 @@ def _times_of(
 
 
 def _step_numbers(step_traces: Sequence[Path], count: int) -> list[int]:
-    """The numbers of so many steps: those of the step trace, then the ones that follow.
+    """Return the numbers of so many steps: those of the step trace, then the following ones.
 
     What is damaged in a step trace is counted by what reads its times.
     """
@@ -230,26 +229,25 @@ def _step_numbers(step_traces: Sequence[Path], count: int) -> list[int]:
 # -- what links and communication ops did ----------------------------------------------------------
 
 
-def _read_hccl(path: Path, into: TablesBuilder) -> None:
+def _read_hccl(path: Path, losses: LossLog, into: TablesBuilder) -> None:
     """Read hccl_raw_R.csv: a row per step, whose links and ops are JSON in cells.
 
     Its bandwidths are sums of those of ops, so they are left alone; the row of means, too.
     """
-    with into.reading(path) as losses:
-        links: list[tuple[int, ...]] = []
-        sums: list[tuple[int, ...]] = []
-        for row in read_texts(path, _HCCL, losses):
-            cells = row.cells
-            if cells[0] == _MEAN:
-                continue
-            if not _is_whole(cells[0]):
-                losses.add("rows without a step", f"line {row.line}")
-                continue
-            step, where = int(cells[0]), f"line {row.line}"
-            links += _links_of(step, cells[1], into, losses, where)
-            sums += _ops_of(step, cells[2], into, losses, where)
-        into.add(table_of_rows(LinkSums, links))
-        into.add(table_of_rows(CollectiveSums, sums))
+    links: list[tuple[int, ...]] = []
+    sums: list[tuple[int, ...]] = []
+    for row in read_texts(path, _HCCL, losses):
+        cells = row.cells
+        if cells[0] == _MEAN:
+            continue
+        if not _is_whole(cells[0]):
+            losses.add("rows without a step", f"line {row.line}")
+            continue
+        step, where = int(cells[0]), f"line {row.line}"
+        links += _links_of(step, cells[1], into, losses, where)
+        sums += _ops_of(step, cells[2], into, losses, where)
+    into.add(table_of_rows(LinkSums, links))
+    into.add(table_of_rows(CollectiveSums, sums))
 
 
 def _is_whole(text: str) -> bool:
@@ -259,7 +257,7 @@ def _is_whole(text: str) -> bool:
 def _links_of(
     step: int, text: str, into: TablesBuilder, losses: LossLog, where: str
 ) -> Iterator[tuple[int, ...]]:
-    """The columns of LinkSums, of `{"1-0": {"SDMA": [ms, kB, kB/s]}}`."""
+    """Return the columns of LinkSums, of `{"1-0": {"SDMA": [ms, kB, kB/s]}}`."""
     for pair, kinds in _object(text, losses, where).items():
         ends = _PAIR.fullmatch(pair)
         for link, figures in kinds.items() if isinstance(kinds, dict) else ():
@@ -274,7 +272,7 @@ def _links_of(
 def _ops_of(
     step: int, text: str, into: TablesBuilder, losses: LossLog, where: str
 ) -> Iterator[tuple[int, ...]]:
-    """The columns of CollectiveSums, of `{NAME: [step, transfer ms, wait ms, links]}`.
+    """Return the columns of CollectiveSums, of `{NAME: [step, transfer ms, wait ms, links]}`.
 
     Files of some versions tell of no ops.
     """
@@ -292,7 +290,7 @@ def _ops_of(
 
 
 def _object(text: str, losses: LossLog, where: str) -> dict[str, Any]:
-    """The JSON object in a cell; without members where it holds something else, which is noted."""
+    """Return the JSON object in a cell; an empty one for anything else, which is noted."""
     try:
         found = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -304,7 +302,7 @@ def _object(text: str, losses: LossLog, where: str) -> dict[str, Any]:
 
 
 def _scaled(figures: object, at: int, unit: int) -> int | None:
-    """The number at a place of a list times its unit, rounded; None where there is none."""
+    """Return the number at a place of a list times its unit, rounded; None without one."""
     number = figures[at] if isinstance(figures, list) and len(figures) > at else None
     if not isinstance(number, int | float) or not 0 <= number * unit <= MOST:
         return None

@@ -15,8 +15,8 @@ from timeline.columns.columns import Codes, ColumnTable, Int64, column
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.profiler_tables import Measure, VendorFigures, VendorLinks
 from timeline.records.tables import CommunicationOps
-from timeline.records.vendor import Measure, VendorFigures, VendorLinks
 from timeline.sources.beside.delimited import table_of_rows
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.json_values import mend_json
@@ -66,7 +66,7 @@ class MeasuredOps(ColumnTable):
         )
 
     def figures(self, file: str, strings: StringPool) -> VendorFigures:
-        """The length of each op."""
+        """Return the length of each op."""
         return VendorFigures.of(
             len(self),
             {
@@ -120,7 +120,7 @@ def read_op_file(path: Path, strings: StringPool, damage: LossLog) -> MeasuredOp
 
 
 def read_op_groups(path: Path) -> dict[str, str]:
-    """The group of each op in communication.json by name, of ops whose key has one.
+    """Return the group of each op in communication.json by name, of ops whose key has one.
 
     Raises:
         SourceError: the file cannot be read, or holds something else.
@@ -144,7 +144,7 @@ def read_link_file(path: Path, strings: StringPool, damage: LossLog) -> VendorLi
 
 
 def _entries(path: Path, decode: Any) -> Iterator[tuple[_Named, Any]]:
-    """The entries of a file, which are keyed by step, kind and NAME@GROUP; NaN is read as null."""
+    """Return the entries of a file, keyed by step, kind and NAME@GROUP; NaN is null."""
     data = read_whole_file(path)
     try:
         try:
@@ -220,7 +220,7 @@ def _real(value: Any) -> float:
 def _measured(
     ops: Iterable[tuple[_Named, _Op]], strings: StringPool, damage: LossLog
 ) -> MeasuredOps:
-    """The ops; one without a length, or with a number that is no time or size, is noted."""
+    """Return the ops; one without a length, or with an impossible number, is noted."""
     rows = []
     for (name, group, step), op in ops:
         if name == _ALL_OPS:
@@ -238,7 +238,7 @@ def _measured(
 
 
 def _moved_mb(transfers: Mapping[str, _Transfers]) -> float | None:
-    """All that an op moved: SDMA is the sum of all buses, RDMA is what goes over the network."""
+    """Return all that an op moved: SDMA is the sum of all buses, RDMA goes over the network."""
     given = ((kind, transfer.size_mb) for kind, transfer in transfers.items())
     sizes_mb = {kind: size_mb for kind, size_mb in given if size_mb is not None}
     if len(sizes_mb) < len(transfers):
@@ -255,7 +255,7 @@ def _start_ns(start_us: float | None) -> int:
 
 
 def with_moved_bytes(ops: CommunicationOps, measured: MeasuredOps) -> CommunicationOps:
-    """Ops with what they moved; the n-th of a name is the n-th that was measured.
+    """Return ops with what they moved; the n-th of a name is the n-th that was measured.
 
     Where a name was measured another number of times, which is which cannot be told.
     """
@@ -274,7 +274,7 @@ def with_moved_bytes(ops: CommunicationOps, measured: MeasuredOps) -> Communicat
 def _links(
     links: list[tuple[_Named, str, _Link]], strings: StringPool, damage: LossLog
 ) -> VendorLinks:
-    """The sums of each kind of op; where there are none, the ops themselves.
+    """Return the sums of each kind of op; where there are none, the ops themselves.
 
     What stays on its own rank is no link; what has no size or time is noted.
     """
@@ -301,7 +301,7 @@ def _step_of(key: str) -> int:
 
 
 def _millionths(value: float | None) -> int | None:
-    """Bytes of MB, or ns of ms; None where it is no size or time."""
+    """Return bytes of MB, or ns of ms; None if it is not a size or time."""
     if value is None or not 0 <= value * 1_000_000 <= _MOST:
         return None
     return round(value * 1_000_000)

@@ -196,7 +196,7 @@ def add_allocations(allocations: Allocations, counters: CounterBuilder) -> None:
 
 
 def are_sound(size_bytes: Float64, allocated_ns: Int64, released_ns: Int64) -> Bool:
-    """True of sizes that a memory can hold, with a time and no release before that."""
+    """Return True for sizes that a memory can hold, with a time and no release before that."""
     known = (allocated_ns != NO_TIME) & (np.abs(size_bytes) < MOST_BYTES)
     sound: Bool = known & ((released_ns == NO_TIME) | (released_ns >= allocated_ns))
     return sound
@@ -297,7 +297,6 @@ def with_csv_counters(
 
 
 def _most_reserved(paths: Sequence[Path], device: int | None, lost: LostRows) -> int:
-    """Return the most bytes that any component reserved, NO_ID without any."""
     most = NO_ID
     for block, damage in _read_blocks(paths, lost):
         columns = {column_name(column): column for column in block.header}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import enum
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from pathlib import Path
@@ -16,6 +16,7 @@ import numpy as np
 from timeline.columns.columns import ColumnTable, column
 from timeline.records.profiler_tables import ProfilerTables
 from timeline.records.tables import Omission
+from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.common.losses import LossLog, LostRows
 from timeline.sources.decoders.csv_blocks import read_lines
 
@@ -46,12 +47,29 @@ class TablesBuilder(LostRows):
         """Add rows to the table of their class."""
         self._parts.setdefault(type(table), []).append(table)
 
+    def holds(self, kind: type[ColumnTable]) -> bool:
+        """Return whether the file of a table has been read, even if it holds no row."""
+        return kind in self._parts
+
+    def of(self, kind: type[_Table]) -> _Table:
+        """Return all rows of a class so far."""
+        return kind.concat(self._parts.get(kind, []))  # type: ignore[arg-type]
+
+    def read_files(self, files: NumberedFiles, readers: Mapping[NumberedFile, TableReader]) -> None:
+        """Read the files of each kind, in order of the readers; one that fails is counted."""
+        for kind, read in readers.items():
+            for path in files.get(kind, ()):
+                with self.reading(path) as losses:
+                    read(path, losses, self)
+
     def build(self) -> tuple[ProfilerTables, tuple[Omission, ...]]:
-        """All tables, and what could not be read of their files."""
+        """Return all tables, and what could not be read of their files."""
         tables = {kind: kind.concat(parts) for kind, parts in self._parts.items()}
         return ProfilerTables(self.strings, tables), tuple(self.omissions)
 
 
+TableReader = Callable[[Path, LossLog, TablesBuilder], None]
+"""Reads a file into tables; damage goes to the log."""
 MOST = 1 << 48
 """No length in ns, size in bytes or count is larger: that is three days, and 280 terabytes.
 
@@ -67,7 +85,7 @@ _MOST_DIGITS = 19
 
 
 class Unit(enum.Enum):
-    """What a cell holds: a text, or a number in a unit that the column may not have.
+    """The content of a cell: a string, or a number in a unit.
 
     factor: to the unit of the column; names keep units of one factor apart.
     """
@@ -99,7 +117,7 @@ class Cell:
     """A column of a file, by what headers call it.
 
     names: in small letters; of several in one header the first here is taken. absent: the value of
-    a row without the cell, None where such a row is damaged. least, most: of numbers, in the unit
+    a row without the cell, None if such a row is damaged. least, most: of numbers, in the unit
     of the column; a row with one beyond them is damaged.
     """
 
@@ -157,7 +175,7 @@ def _split(text: str, delimiter: str) -> list[str]:
 
 
 def quantity(text: str, unit: Unit) -> int | float | None:
-    """Return the number in a text in the unit of the column; None where there is none.
+    """Return the number in a text in the unit of the column; None if there is none.
 
     Whole units are exact integers, rounded to the nearest; percents are floats from 0 to 1.
     """
@@ -239,7 +257,7 @@ def _find_cells(
 
 
 def _value(cell: Cell, text: str, unit: Unit, into: TablesBuilder) -> int | float | None:
-    """Return the value of a cell, None where one must be there and is not; texts are codes."""
+    """Return the value of a cell, None if one must be there and is not; texts are codes."""
     if cell.unit is Unit.TEXT:
         return into.strings.code(text)
     value = quantity(text, unit)

@@ -14,12 +14,11 @@ from itertools import takewhile
 from pathlib import Path
 
 from timeline.sources.common.counter_tables import OPERATOR_MEMORY, csv_tables
-from timeline.sources.files.opened import files_by_name
-from timeline.sources.files.remembered import remember_by_directory
+from timeline.sources.files.opened import files_by_name, remember_by_directory
 
 
 class Use(enum.Enum):
-    """What files are used for; those of a use are read by one module."""
+    """A use of files; those of a use are read by one module."""
 
     COUNTERS = enum.auto()
     OPERATOR_SUMS = enum.auto()
@@ -156,17 +155,15 @@ UNNUMBERED = "hccl_info"
 """The directory of communication of one rank, without the id of the rank in its name."""
 CPU_LAYER = "CPU OP"
 """The layer of operators that run on the host in MindSpore's timeline, which adds the rank."""
-TABLES = frozenset(
-    {
-        Use.FLOPS,
-        Use.DATA_PREPARATION,
-        Use.STEP_TRACE,
-        Use.CLUSTER,
-        Use.OPERATORS,
-        Use.MEMORY_GRAPHS,
-    }
-)
-"""The uses of small tables."""
+TABLES: Mapping[Use, str] = {
+    Use.DATA_PREPARATION: "",
+    Use.FLOPS: "flops.read_flops",
+    Use.STEP_TRACE: "step_trace.read_step_trace",
+    Use.CLUSTER: "cluster.read_cluster",
+    Use.OPERATORS: "operators.read_operators",
+    Use.MEMORY_GRAPHS: "memory_graphs.read_memory_graphs",
+}
+"""The uses of small tables, and the function that reads them; none if counters are read too."""
 
 
 class NumberedFile(enum.Enum):

@@ -14,6 +14,7 @@ from timeline.records.not_given import FLOAT_NOT_GIVEN, NO_ID
 from timeline.records.profiler_tables import FlopLevel, FlopRows, FlopUnit
 from timeline.sources.beside.delimited import NOT_GIVEN, TablesBuilder, Unit, quantity, read_rows
 from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
+from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.json_values import read_json
 
 _WORK, _RATE, _SHARE = "flop", "flop_per_s", "utilization"
@@ -40,14 +41,13 @@ _Values = dict[str, _Value]
 
 def read_flops(files: NumberedFiles, into: TablesBuilder) -> None:
     """Read the rows of FlopRows; files give MFLOP, GFLOP/s and percent."""
-    for path in files.get(NumberedFile.FLOPS_SUMMARY, ()):
-        _read_summary(path, into)
-    for path in files.get(NumberedFile.FLOPS_STEPS, ()):
-        _read_steps(path, into)
-    for path in files.get(NumberedFile.FLOPS_SCOPE, ()):
-        _read_scopes(path, into)
-    for path in files.get(NumberedFile.FLOPS, ()):
-        _read_operators(path, into)
+    readers = {
+        NumberedFile.FLOPS_SUMMARY: _read_summary,
+        NumberedFile.FLOPS_STEPS: _read_steps,
+        NumberedFile.FLOPS_SCOPE: _read_scopes,
+        NumberedFile.FLOPS: _read_operators,
+    }
+    into.read_files(files, readers)
 
 
 def _add_rows(into: TablesBuilder, level: FlopLevel, rows: Sequence[_Values]) -> None:
@@ -61,89 +61,84 @@ def _add_rows(into: TablesBuilder, level: FlopLevel, rows: Sequence[_Values]) ->
 
 
 def _number(value: object, unit: Unit) -> _Value:
-    """A value of JSON, or a cell; None where it is no number, or less than nothing."""
+    """Return a number of JSON, or of a cell; None for anything else, or a negative one."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     number = quantity(str(value).strip().rstrip("%"), unit)
     return None if number is None or number < 0 else number
 
 
-def _read_summary(path: Path, into: TablesBuilder) -> None:
-    """A row for all units, or one each for cube and vector."""
-    with into.reading(path) as losses:
-        held, rows = read_json(path), list[_Values]()
-        for unit, keys in _SUMMARIES.items():
-            given = {name: key for name, key in keys.items() if held.get(key) is not None}
-            values = {name: _number(held[key], _UNITS[name]) for name, key in given.items()}
-            damaged = [given[name] for name, value in values.items() if value is None]
-            if damaged:
-                losses.add("values that are no numbers", damaged[0], len(damaged))
-            if any(value is not None for value in values.values()):
-                rows.append({**values, "unit": unit})
-        if not rows and not losses.rows:
-            losses.add("objects without FLOPs", "its beginning")
-        _add_rows(into, FlopLevel.RANK, rows)
+def _read_summary(path: Path, losses: LossLog, into: TablesBuilder) -> None:
+    held, rows = read_json(path), list[_Values]()
+    for unit, keys in _SUMMARIES.items():
+        given = {name: key for name, key in keys.items() if held.get(key) is not None}
+        values = {name: _number(held[key], _UNITS[name]) for name, key in given.items()}
+        damaged = [given[name] for name, value in values.items() if value is None]
+        if damaged:
+            losses.add("values that are no numbers", damaged[0], len(damaged))
+        if any(value is not None for value in values.values()):
+            rows.append({**values, "unit": unit})
+    if not rows and not losses.rows:
+        losses.add("objects without FLOPs", "its beginning")
+    _add_rows(into, FlopLevel.RANK, rows)
 
 
-def _read_steps(path: Path, into: TablesBuilder) -> None:
-    """Lines of a step and its utilization; the file is called JSON and is none."""
-    with into.reading(path) as losses:
-        rows: list[_Values] = []
-        for row in read_rows(path, losses):
-            step = _number(row.cells[0], Unit.NUMBER)
-            share = _number(row.cells[1], Unit.PERCENT) if len(row.cells) == 2 else None
-            if isinstance(step, int) and share is not None:
-                rows.append({_SHARE: share, "step": step})
-            elif row.line > 1 or step is not None:
-                losses.add(_UNREADABLE, f"line {row.line}")
-        _add_rows(into, FlopLevel.STEP, rows)
+def _read_steps(path: Path, losses: LossLog, into: TablesBuilder) -> None:
+    """Read lines of a step and its utilization; the file is called JSON and is not."""
+    rows: list[_Values] = []
+    for row in read_rows(path, losses):
+        step = _number(row.cells[0], Unit.NUMBER)
+        share = _number(row.cells[1], Unit.PERCENT) if len(row.cells) == 2 else None
+        if isinstance(step, int) and share is not None:
+            rows.append({_SHARE: share, "step": step})
+        elif row.line > 1 or step is not None:
+            losses.add(_UNREADABLE, f"line {row.line}")
+    _add_rows(into, FlopLevel.STEP, rows)
 
 
-def _read_scopes(path: Path, into: TablesBuilder) -> None:
-    """A row for each link from a scope to one inside it: the operations of the inner one."""
-    with into.reading(path) as losses:
-        data = read_json(path).get("data")
-        links = data.get("links") if isinstance(data, dict) else None
-        if not isinstance(links, list):
-            losses.add("objects without links", "data")
-            return
-        rows, code = list[_Values](), into.strings.code
-        for at, link in enumerate(links):
-            held = link if isinstance(link, dict) else {}
-            parent, name = held.get("source"), held.get("target")
-            flop = _number(held.get("value"), Unit.MEGA)
-            texts = isinstance(parent, str) and isinstance(name, str)
-            if texts and parent and name and flop is not None:
-                rows.append({_WORK: flop, "name": code(str(name)), "parent": code(str(parent))})
-            else:
-                losses.add("links without a source, a target and a value", f"link {at}")
-        _add_rows(into, FlopLevel.SCOPE, rows)
+def _read_scopes(path: Path, losses: LossLog, into: TablesBuilder) -> None:
+    """Read a row for each link from a scope to one inside it, with the inner operations."""
+    data = read_json(path).get("data")
+    links = data.get("links") if isinstance(data, dict) else None
+    if not isinstance(links, list):
+        losses.add("objects without links", "data")
+        return
+    rows, code = list[_Values](), into.strings.code
+    for at, link in enumerate(links):
+        held = link if isinstance(link, dict) else {}
+        parent, name = held.get("source"), held.get("target")
+        flop = _number(held.get("value"), Unit.MEGA)
+        texts = isinstance(parent, str) and isinstance(name, str)
+        if texts and parent and name and flop is not None:
+            rows.append({_WORK: flop, "name": code(str(name)), "parent": code(str(parent))})
+        else:
+            losses.add("links without a source, a target and a value", f"link {at}")
+    _add_rows(into, FlopLevel.SCOPE, rows)
 
 
-def _read_operators(path: Path, into: TablesBuilder) -> None:
-    """A row for each operator and unit; MindSpore 2.1 writes a line each time an operator runs."""
-    with into.reading(path) as losses:
-        runs: dict[str, tuple[Sequence[str], array[float]]] = {}
-        for row in read_rows(path, losses):
-            name, *cells = row.cells
-            amounts = _amounts(cells)
-            if amounts is None and row.line == 1 and not any(map(_is_number, cells)):
-                continue  # the header, which need not be there
-            if len(row.cells) not in _LAYOUTS:
-                losses.add("rows with too few or many cells", f"line {row.line}")
-            elif amounts is None or not name:
-                losses.add(_UNREADABLE, f"line {row.line}")
-            elif name in runs and len(runs[name][0]) == len(cells):
-                runs[name][1].extend(amounts)
-            else:
-                runs[name] = cells, array("d", amounts)
-        code = into.strings.code
-        rows = [
-            {**values, "name": code(name), "unit": unit}
-            for name, run in runs.items()
-            for unit, values in _means(*run)
-        ]
-        _add_rows(into, FlopLevel.OPERATOR, rows)
+def _read_operators(path: Path, losses: LossLog, into: TablesBuilder) -> None:
+    """Read a row for each operator and unit; MindSpore 2.1 writes one for each run."""
+    runs: dict[str, tuple[Sequence[str], array[float]]] = {}
+    for row in read_rows(path, losses):
+        name, *cells = row.cells
+        amounts = _amounts(cells)
+        if amounts is None and row.line == 1 and not any(map(_is_number, cells)):
+            continue  # the header, which need not be there
+        if len(row.cells) not in _LAYOUTS:
+            losses.add("rows with too few or many cells", f"line {row.line}")
+        elif amounts is None or not name:
+            losses.add(_UNREADABLE, f"line {row.line}")
+        elif name in runs and len(runs[name][0]) == len(cells):
+            runs[name][1].extend(amounts)
+        else:
+            runs[name] = cells, array("d", amounts)
+    code = into.strings.code
+    rows = [
+        {**values, "name": code(name), "unit": unit}
+        for name, run in runs.items()
+        for unit, values in _means(*run)
+    ]
+    _add_rows(into, FlopLevel.OPERATOR, rows)
 
 
 def _amounts(cells: Sequence[str]) -> list[float] | None:
@@ -190,7 +185,7 @@ def _means(first: Sequence[str], amounts: array[float]) -> Iterator[tuple[FlopUn
 
 
 def _differing_means(columns: Mapping[str, Float64]) -> _Values:
-    """The means of those columns, (n,) each, that are not the same in all n runs."""
+    """Return the means of columns, (n,) each, that differ between the n runs."""
     work, rate = columns[_WORK], columns[_RATE]
     milliseconds = np.divide(work, rate, out=np.zeros(len(work)), where=rate > 0)
     total = float(milliseconds.sum())

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import cache
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,24 +19,20 @@ from timeline.records.profiler_tables import FrameworkOperators
 from timeline.records.tables import Tasks
 from timeline.sources.beside.delimited import (
     TablesBuilder,
-    Unit,
-    cell,
     read_rows,
-    read_table,
     table_of_rows,
 )
 from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.losses import LossLog
-from timeline.sources.decoders.csv_blocks import Block, ColumnNames, RowShape, read_blocks
+from timeline.sources.decoders.csv_blocks import ColumnNames, RowShape, read_blocks
 
-FRAMEWORK_COLUMNS: Mapping[str, tuple[str, ...]] = {
+_COLUMNS: ColumnNames = {
     "graph": ("graph_id", "model_id"),
     "stream": ("stream_id",),
     "task": ("task_id",),
     "name": ("full_kernel_name", "full_op_name"),
-    "op_type": ("op_type",),
-    "kernel_type": ("kernel_type",),
+    "kind": ("op_type", "kernel_type"),
     "blocks": ("block_dim",),
     "info": ("op_info",),
 }
@@ -48,7 +43,7 @@ Tensors = Mapping[tuple[str, int], Mapping[str, Any]]
 
 
 def tensors_of_text(text: str) -> Tensors | None:
-    """The tensors that a JSON text tells; None where it is no JSON object."""
+    """Return the tensors in a JSON string; None if it is not a JSON object."""
     try:
         info = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -57,7 +52,7 @@ def tensors_of_text(text: str) -> Tensors | None:
 
 
 def tensors_of(info: Mapping[str, Any]) -> Tensors:
-    """The tensors of an object with keys such as input_0 and Output_1."""
+    """Return the tensors of an object with keys such as input_0 and Output_1."""
     tensors: dict[tuple[str, int], Mapping[str, Any]] = {}
     for key, value in info.items():
         side, _, number = key.lower().partition("_")
@@ -84,7 +79,7 @@ _NO_TYPE = frozenset({"", "unknown", "type_unknown", "undefined", "end"})
 
 @dataclass(frozen=True)
 class DataTypes:
-    """How one file numbers data types.
+    """The numbering of data types in one file.
 
     newer: whether as newer versions do. MindSpore's own table of operators names those numbers as
     if they were of the older ones, so that int32 is NUMBER_TYPE_UINT8 there.
@@ -94,11 +89,11 @@ class DataTypes:
 
     @classmethod
     def of_file(cls, told: Iterable[object]) -> DataTypes:
-        """What all types in a file say together: only newer numbers go beyond the older ones."""
+        """Return the numbering that fits all types of a file: newer numbers exceed older ones."""
         return cls(any(_is_beyond(one) for one in told))
 
     def spell(self, told: object) -> str | None:
-        """The data type of a tensor, such as float16; None where it is not told.
+        """Return the data type of a tensor, such as float16; None if it is not given.
 
         >>> DataTypes().spell("39"), DataTypes().spell("NUMBER_TYPE_FLOAT16")
         ('float16', 'float16')
@@ -123,34 +118,22 @@ def _is_beyond(told: object) -> bool:
 
 
 def _older_number(word: str) -> int | None:
-    """The number that older versions gave to a word."""
     if word == _END:
         return _LAST + 1
     name = word.removeprefix(_WORD)
     return _FIRST + _NUMBERED.index(name) if name in _NUMBERED else None
 
 
-_COLUMNS: ColumnNames = {
-    **{name: FRAMEWORK_COLUMNS[name] for name in ("name", "graph", "task", "blocks")},
-    "type": FRAMEWORK_COLUMNS["op_type"] + FRAMEWORK_COLUMNS["kernel_type"],
-    "shapes": FRAMEWORK_COLUMNS["info"],
-}
-
-
-class FrameworkTable(ColumnTable):
-    """One row per operator, in order of its name's code.
-
-    A value on which the rows of an operator do not agree is not given.
-    """
+class FrameworkRows(ColumnTable):
+    """The rows of framework_raw_N.csv. kind: the type; info: the text that holds the tensors."""
 
     name: Codes = column(np.int32)
-    op_type: Codes = column(np.int32, NO_NAME)
+    kind: Codes = column(np.int32, NO_NAME)
     graph: Int64 = column(np.int64, NO_GRAPH)
+    stream: Int64 = column(np.int64, NO_ID)
     task: Int64 = column(np.int64, NO_ID)
     blocks: Int64 = column(np.int64, NO_ID)
-    input_shapes: Codes = column(np.int32, NO_NAME)
-    output_shapes: Codes = column(np.int32, NO_NAME)
-    input_types: Codes = column(np.int32, NO_NAME)
+    info: Codes = column(np.int32, NO_NAME)
 
 
 def spell_tensors(tensors: Tensors) -> tuple[str, str, str]:
@@ -171,78 +154,62 @@ def _shape(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def read_framework_table(path: Path, strings: StringPool, damage: LossLog) -> FrameworkTable:
-    """Read the operators of framework_raw_N.csv; op_type is the type where it is there.
+def read_framework_rows(path: Path, strings: StringPool, damage: LossLog) -> FrameworkRows:
+    """Read framework_raw_N.csv; rows without a name are left out.
 
     Raises:
         SourceError: the file cannot be read or has no column of full names.
     """
-    blocks = read_blocks(path, _COLUMNS, ("name",), damage, RowShape.ENDED)
-    rows = FrameworkTable.concat(_of_block(block, strings) for block in blocks)
-    groups = group_by(len(rows), [rows.name])
-    values = {"name": rows.name[groups.first]}
-    for one in (one for one in fields(rows) if one.name != "name"):
-        given = getattr(rows, one.name)
-        least = groups.least(given)
-        values[one.name] = np.where(least == groups.greatest(given), least, one.metadata["default"])
-    table = FrameworkTable.of(len(groups.first), values)
-    return table.take(table.name != NO_NAME)
+    parts = []
+    for block in read_blocks(path, _COLUMNS, ("name",), damage, RowShape.ENDED):
+        names = {one: block.codes(one, strings, str.strip) for one in ("name", "kind", "info")}
+        ids = {one: block.integers(one, NO_ID) for one in ("stream", "task")}
+        blocks = "none" if "op_type" in block.header else "blocks"
+        ids |= {"blocks": block.integers(blocks, NO_ID), "graph": block.integers("graph", NO_GRAPH)}
+        parts.append(FrameworkRows.of(len(block), {**names, **ids}))
+    rows = FrameworkRows.concat(parts)
+    return rows.take(rows.name != NO_NAME)
 
 
-def _of_block(block: Block, strings: StringPool) -> FrameworkTable:
-    newer = "op_type" in block.header
-    spelled = cache(lambda text: spell_tensors(tensors_of_text(text) or {}))
+def describe_operators(
+    tasks: Tasks, rows: FrameworkRows, texts: StringPool, strings: StringPool
+) -> tuple[Tasks, int]:
+    """Return tasks with what rows say of the operator of their name, and how many have one.
 
-    def spell(at: int) -> Codes:
-        return block.codes("shapes", strings, lambda text: spelled(text)[at])
+    What a task already has stays; a value on which the rows of an operator differ is not given.
 
-    return FrameworkTable.of(
-        len(block),
-        {
-            "name": block.codes("name", strings, str.strip),
-            "op_type": block.codes("type", strings, str.strip),
-            "graph": block.integers("graph", NO_GRAPH),
-            "task": block.integers("task", NO_ID),
-            "blocks": block.integers("none" if newer else "blocks", NO_ID),
-            "input_shapes": spell(0),
-            "output_shapes": spell(1),
-            "input_types": spell(2),
-        },
-    )
-
-
-def describe_operators(tasks: Tasks, table: FrameworkTable) -> tuple[Tasks, int]:
-    """Give tasks what the table says of the operator of their name; also the tasks that have one.
-
-    What a task already has stays.
+    Args:
+        texts: the strings of rows.
+        strings: those of tasks.
     """
-    if not len(table) or not len(tasks):
+    if not len(rows) or not len(tasks):
         return tasks, 0
-    at = np.minimum(np.searchsorted(table.name, tasks.name), len(table) - 1)
-    has = table.name[at] == tasks.name
-
+    spelled = {
+        code: strings.codes(spell_tensors(tensors_of_text(texts[code]) or {}))
+        for code in np.unique(rows.info).tolist()
+    }
+    sides = np.array([spelled[code] for code in rows.info.tolist()], np.int32).T
+    given = {
+        "op_type": (strings.codes(texts[code] for code in rows.kind.tolist()), NO_NAME),
+        "graph": (rows.graph, NO_GRAPH),
+        "task": (rows.task, NO_ID),
+        "blocks": (rows.blocks, NO_ID),
+        "input_shapes": (sides[0], NO_NAME),
+        "output_shapes": (sides[1], NO_NAME),
+        "input_types": (sides[2], NO_NAME),
+    }
+    names = strings.codes(texts[code] for code in rows.name.tolist())
+    groups = group_by(len(rows), [names])
+    names = names[groups.first]
+    at = np.minimum(np.searchsorted(names, tasks.name), len(names) - 1)
+    has = names[at] == tasks.name
     filled = {}
-    for one in (one for one in fields(table) if one.name != "name"):
-        known, values = getattr(tasks, one.name), getattr(table, one.name)
-        wanted = has & (known == one.metadata["default"])
-        filled[one.name] = np.where(wanted, values[at], known)
+    for field, (values, absent) in given.items():
+        least = groups.least(values)
+        agreed = np.where(least == groups.greatest(values), least, absent)[at]
+        old = getattr(tasks, field)
+        filled[field] = np.where(has & (old == absent), agreed, old).astype(old.dtype)
     return replace(tasks, **filled), int(np.count_nonzero(has))
-
-
-_ID: Any = {"unit": Unit.NUMBER, "absent": NO_ID, "least": NO_ID}
-
-
-class _Described(ColumnTable):
-    """A row of framework_raw_N.csv; kernel_type: the type, or the core where op_type tells that."""
-
-    graph: Int64 = cell(*FRAMEWORK_COLUMNS["graph"], **(_ID | {"absent": NO_GRAPH}))
-    stream: Int64 = cell(*FRAMEWORK_COLUMNS["stream"], **_ID)
-    task: Int64 = cell(*FRAMEWORK_COLUMNS["task"], **_ID)
-    name: Codes = cell(*FRAMEWORK_COLUMNS["name"])
-    op_type: Codes = cell(*FRAMEWORK_COLUMNS["op_type"], absent=NO_NAME)
-    kernel_type: Codes = cell(*FRAMEWORK_COLUMNS["kernel_type"], absent=NO_NAME)
-    blocks: Int64 = cell(*FRAMEWORK_COLUMNS["blocks"], **_ID)
-    info: Codes = cell(*FRAMEWORK_COLUMNS["info"], absent=NO_NAME)
 
 
 _PAIR = re.compile(r'(?:^|\s)(\w+):("[^"]*"|\S*)')
@@ -250,46 +217,36 @@ _TASK_CELLS = 4
 
 
 def read_framework(files: NumberedFiles, into: TablesBuilder) -> Mapping[int, int]:
-    """Read FrameworkOperators: of the table, else of the raw texts of the host.
+    """Read FrameworkOperators of the table, unless the source has, else of texts of the host.
 
     Returns:
         The type of each operator by its full name, both codes of the strings of `into`.
     """
-    tables = files.get(NumberedFile.FRAMEWORK, ())
-    found = [_of_table(path, into) for path in tables]
-    if not sum(map(len, found)):
-        found = [_of_texts(files, into)]
-    kinds: dict[int, int] = {}
-    for rows in found:
-        into.add(rows)
-        kinds.update(zip(rows.name.tolist(), rows.kind.tolist(), strict=True))
-    return kinds
+    if not into.holds(FrameworkOperators):
+        into.read_files(files, {NumberedFile.FRAMEWORK: _read_table})
+    operators = into.of(FrameworkOperators)
+    if not len(operators):
+        operators = _of_texts(files, into)
+        into.add(operators)
+    return dict(zip(operators.name.tolist(), operators.kind.tolist(), strict=True))
 
 
-def _of_table(path: Path, into: TablesBuilder) -> FrameworkOperators:
-    rows = read_table(path, _Described, into)
-    # Beside a column of types, kernel_type is the core, and blocks are not set (2.1 and 2.2).
-    newer = bool((rows.op_type != NO_NAME).any() and (rows.kernel_type != NO_NAME).any())
+def _read_table(path: Path, losses: LossLog, into: TablesBuilder) -> None:
+    add_operators(read_framework_rows(path, into.strings, losses), into)
+
+
+def add_operators(rows: FrameworkRows, into: TablesBuilder) -> None:
+    """Add operators by their rows, whose strings are those of the tables."""
     tensors = {code: tensors_of_text(into.strings[code]) for code in np.unique(rows.info).tolist()}
     types = _types_of(tensors.values())
-    sides = {code: _codes_of(its, types, into) for code, its in tensors.items() if its is not None}
+    sides = {code: _codes_of(one, types, into) for code, one in tensors.items() if one is not None}
     inputs, outputs = (
         [sides.get(code, (NO_NAME, NO_NAME))[side] for code in rows.info.tolist()]
         for side in (0, 1)
     )
-    return FrameworkOperators.of(
-        len(rows),
-        {
-            "graph": rows.graph,
-            "stream": rows.stream,
-            "task": rows.task,
-            "name": rows.name,
-            "kind": np.where(rows.op_type == NO_NAME, rows.kernel_type, rows.op_type),
-            "blocks": np.full(len(rows), NO_ID) if newer else rows.blocks,
-            "inputs": inputs,
-            "outputs": outputs,
-        },
-    )
+    columns: dict[str, Any] = {**rows.columns(), "inputs": inputs, "outputs": outputs}
+    del columns["info"]
+    into.add(FrameworkOperators.of(len(rows), columns))
 
 
 def _types_of(operators: Iterable[Tensors | None]) -> DataTypes:
@@ -299,7 +256,7 @@ def _types_of(operators: Iterable[Tensors | None]) -> DataTypes:
 
 
 def _codes_of(tensors: Tensors, types: DataTypes, into: TablesBuilder) -> tuple[int, int]:
-    """Inputs and outputs as JSON lists, in order of their numbers."""
+    """Return inputs and outputs as JSON lists, in order of their numbers."""
     inputs, outputs = (
         [
             {
@@ -320,9 +277,9 @@ def _json_code(tensors: list[dict[str, Any]], into: TablesBuilder) -> int:
 
 
 def sizes_of_shape(told: object) -> list[int] | None:
-    """The sizes of a shape that is a list or a text such as `32,3` or `[32, 3]`.
+    """Return the sizes of a shape that is a list or a string such as `32,3` or `[32, 3]`.
 
-    None where it is neither, or a size is no number of 64 bits.
+    None if it is neither, or a size is no number of 64 bits.
     """
     parts: Sequence[object]
     if isinstance(told, str):

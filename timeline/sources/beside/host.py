@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +21,12 @@ from timeline.records.joining import join_records
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import HostEvents, OmissionCode, Records
 from timeline.sources.beside.file_kinds import CPU_LAYER, NumberedFile, NumberedFiles
-from timeline.sources.beside.minddata import (
-    read_cpu_use,
-    read_queue_sizes,
-    read_queue_trace,
-)
+from timeline.sources.beside.minddata import Samples
 from timeline.sources.common.counters import SIZES, CounterBuilder
 from timeline.sources.common.decimals import moments_ns, whole_number, whole_numbers
 from timeline.sources.common.device_clock import read_start_info_offset_ns
+from timeline.sources.common.export_files import find_sessions
 from timeline.sources.common.losses import LossLog, LostRows, counted_losses
-from timeline.sources.common.msprof_files import find_sessions
 from timeline.sources.decoders.csv_blocks import RowShape, read_blocks, read_lines
 from timeline.sources.decoders.json_values import read_json, read_json_value
 from timeline.sources.source import ReadRequest
@@ -41,10 +37,10 @@ MOST_DRIFT_NS = 3600 * 10**9
 
 @dataclass
 class HostClock:
-    """What relates the steady clock of a host, its raw clock and wall time.
+    """The relation of the steady clock of a host, its raw clock and wall time.
 
     wall: whether the records hold wall time; otherwise they are on the raw monotonic clock.
-    steady_ns, raw_ns: what turns either clock into wall time, None where nothing tells. A raw
+    steady_ns, raw_ns: what turns either clock into wall time, None if nothing tells. A raw
     clock is never corrected; a steady one is, so the two drift apart while a host runs. span_ns:
     the first and the last time of the records: a steady time that has to be taken for a raw one,
     and lies further than they can drift apart from those, is on no clock that is known.
@@ -58,7 +54,7 @@ class HostClock:
     """Whether a steady time had to be taken for a raw one."""
 
     def shift(self, time_ns: Int64) -> tuple[Int64, Bool]:
-        """What moves each time to the clock of the records, and whether that is known.
+        """Return the shift of each time to the clock of the records, and whether it is known.
 
         A time is wall time if it is too large to count from the start of a host: versions of
         MindSpore write the same columns from either clock.
@@ -118,7 +114,7 @@ def read_host_clock(
 
 
 def _span_ns(records: Records) -> tuple[int, int] | None:
-    """The first and the last start of what the device did; None where nothing is known of it."""
+    """Return the first and last start on the device; None if nothing is known of it."""
     for table in (records.tasks, records.ops, records.steps):
         known = table.start_ns[table.start_ns != NO_TIME]
         if len(known):
@@ -127,7 +123,7 @@ def _span_ns(records: Records) -> tuple[int, int] | None:
 
 
 def _steady_offset_ns(directories: tuple[Path, ...], rank: int) -> int | None:
-    """diff_time (us) of MindSpore 2.3 and 2.4: wall time less its steady clock."""
+    """Return diff_time (us) of MindSpore 2.3 and 2.4: wall time less its steady clock."""
     for directory in directories:
         path = directory / f"profiler_info_{rank}.json"
         if path.is_file():
@@ -139,7 +135,7 @@ def _steady_offset_ns(directories: tuple[Path, ...], rank: int) -> int | None:
 
 
 def _raw_offset_ns(capture: Path) -> int | None:
-    """What start_info of msprof, inside a framework's capture, says of the raw clock."""
+    """Return the raw clock's offset in start_info of msprof, inside a framework's capture."""
     paths = (path / "host" / "start_info" for path in find_sessions(capture))
     for path in (one for one in paths if one.exists()):
         offset_ns = read_start_info_offset_ns(path)
@@ -176,7 +172,7 @@ class HostStages:
         self.ends_ns.append(end_ns)
 
     def events(self, strings: StringPool) -> HostEvents:
-        """The stages as host events: their level is the module."""
+        """Return the stages as host events: their level is the module."""
         count = len(self.keys)
         threads, processes, modules, names = zip(*self.keys, strict=True) if count else [()] * 4
         return HostEvents.of(
@@ -360,6 +356,7 @@ def with_mindspore_host(
     files: NumberedFiles,
     directories: tuple[Path, ...],
     clock: Clock,
+    samples: Sequence[Samples],
     wanted: ReadRequest,
 ) -> Records:
     """Return the records with the host events and counters of the layers that are wanted.
@@ -370,6 +367,7 @@ def with_mindspore_host(
     Args:
         operators: the rows of these operators among the host events.
         directories: where files that relate the clocks of the host may lie.
+        samples: those of counters that other files hold.
     """
     lost = LostRows(records.rank)
     host_clock = read_host_clock(records, clock, directories, lost)
@@ -383,12 +381,13 @@ def with_mindspore_host(
             replace(omission, layers=HOST_LAYERS) for omission in lost.omissions[before:]
         ]
     if Layer.COUNTERS in wanted.layers:
-        reading.read_counters()
+        reading.read_memory()
+        for one in samples:
+            reading.add_samples(one)
     return join_records([records, reading.records()])
 
 
 def _move_operators(records: Records, rows: Rows, clock: HostClock) -> Records:
-    """Move operators that are on the steady clock of the host to that of the records."""
     start_ns, end_ns = records.host.start_ns.copy(), records.host.end_ns.copy()
     steady = rows[(start_ns[rows] != NO_TIME) & (start_ns[rows] < EARLIEST_WALL_NS)]
     shift_ns, known = clock.shift(start_ns[steady])
@@ -452,10 +451,13 @@ class _Reading:
             # Sums of operations of MindData: they have no times, and repeat the stages.
             with self.lost.reading(path) as damage:
                 rows = sum(map(len, read_blocks(path, None, (), damage, RowShape.FULL)))
-                self._repeated(f"rows of {path.name}, which are sums without a time", rows)
+                reason = f"rows of {path.name}, which are sums without a time"
+                self.lost.omissions += counted_losses(
+                    {reason: rows}, self.capture.rank, OmissionCode.REPEATED, loss=False
+                )
 
-    def read_counters(self) -> None:
-        """Read memory of the host process, and the queues and processors of MindData."""
+    def read_memory(self) -> None:
+        """Read the memory of the host process."""
         stages = self._stages
         if stages is None or not len(stages.memory[0]):
             for path in self._paths(NumberedFile.HOST_MEMORY):
@@ -463,19 +465,7 @@ class _Reading:
                 with self.lost.reading(path) as damage:
                     stages = read_host_stages(path, damage, paired=False)
         if stages is not None:
-            self._add_samples(stages.path, "Host Memory", "Resident", "B", *stages.memory)
-        processors = next(self._paths(NumberedFile.PROCESSORS), None)
-        for path in self._paths(NumberedFile.PROCESSORS):
-            with self.lost.reading(path) as damage:
-                read_cpu_use(path, damage, partial(self._add_samples, path))
-        for path in self._paths(NumberedFile.DEVICE_QUEUE, NumberedFile.ITERATOR_QUEUE):
-            with self.lost.reading(path) as damage:
-                rows = read_queue_trace(path, damage, partial(self._add_samples, path))
-                reason = f"lines of {path.name} without a time, as older versions write them"
-                self._repeated(reason, rows, OmissionCode.NO_TIME)
-        for path in self._paths(NumberedFile.PIPELINE):
-            with self.lost.reading(path) as damage:
-                read_queue_sizes(path, processors, damage, partial(self._add_samples, path))
+            self.add_samples(Samples(stages.path, "Host Memory", "Resident", "B", *stages.memory))
 
     @cached_property
     def _stages(self) -> HostStages | None:
@@ -487,19 +477,15 @@ class _Reading:
             break
         return None
 
-    def _repeated(self, reason: str, rows: int, code: OmissionCode = OmissionCode.REPEATED) -> None:
-        rank = self.capture.rank
-        self.lost.omissions += counted_losses({reason: rows}, rank, code, loss=False)
-
     def _add_events(self, path: Path, events: HostEvents) -> None:
         shift_ns, known = self.clock.shift(events.start_ns)
         self._without_clock[path.name] += int((~known).sum())
         start_ns, end_ns = events.start_ns + shift_ns, events.end_ns + shift_ns
         self.events.append(replace(events, start_ns=start_ns, end_ns=end_ns).take(known))
 
-    def _add_samples(
-        self, path: Path, group: str, name: str, unit: str, time_ns: Int64, values: Float64
-    ) -> None:
+    def add_samples(self, samples: Samples) -> None:
+        """Add samples of a counter, on the clock of the records."""
+        path, group, name, unit, time_ns, values = samples
         shift_ns, known = self.clock.shift(time_ns)
         self._without_clock[path.name] += int((~known).sum())
         self.counters.add(group, name, unit, (time_ns + shift_ns)[known], values[known])

@@ -14,9 +14,8 @@ from timeline.columns.columns import Bool, Float64, Int64
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError
 from timeline.records.not_given import NO_ID, NO_TIME
-from timeline.records.profiler_tables import ParallelTimes
+from timeline.records.profiler_tables import Measure, ParallelTimes, VendorFigures, VendorLinks
 from timeline.records.tables import Records
-from timeline.records.vendor import Measure, VendorFigures, VendorLinks
 from timeline.sources.beside.communication import (
     MeasuredOps,
     read_link_file,
@@ -98,7 +97,7 @@ def read_step_sums(path: Path, device: int | None, damage: LossLog) -> ParallelT
 def find_busy_devices(directory: Path) -> list[int]:
     """Return the devices that computed or communicated, as the table of steps says, ascending.
 
-    None where there is no table, or one that names no devices, which is of one.
+    None if there is no table, or one that names no devices, which is of one.
 
     Raises:
         SourceError: the table cannot be read, or is another one.
@@ -135,7 +134,6 @@ def read_step_table(database: Database, device: int | None) -> ParallelTimes:
 
 
 def _step_times(values_us: dict[str, Float64], steps: Int64) -> ParallelTimes:
-    """Return the times of some steps; what is none, as MindSpore 2.3's stages, is not given."""
     columns = {"step": steps}
     for field, values in values_us.items():
         good = _are_times(values)
@@ -247,7 +245,7 @@ _decode_names = msgspec.json.Decoder(_Names).decode
 def read_overlap_events(
     path: Path, file: str, device: int | None, strings: StringPool
 ) -> VendorFigures:
-    """Sums of the Overlap Analysis in a small trace that is not read otherwise.
+    """Read the sums of the Overlap Analysis in a small trace that is not read otherwise.
 
     Args:
         file: what the trace is called, of which this may be a slice.

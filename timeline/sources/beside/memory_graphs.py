@@ -44,7 +44,7 @@ class Field(NamedTuple):
 
 
 def read_fields(data: bytes, begin: int, end: int, losses: LossLog) -> Iterator[Field]:
-    """The fields of the message in a part of a file, in order, until one that cannot be read.
+    """Return the fields of the message in a part of a file, in order, until a bad one.
 
     A field of bytes that is longer than the message comes last, cut and not whole.
     """
@@ -71,13 +71,13 @@ def read_fields(data: bytes, begin: int, end: int, losses: LossLog) -> Iterator[
 
 
 def read_number(data: bytes, field: Field) -> int:
-    """The value of a field that is a number, as a signed one of 64 bits."""
+    """Return the value of a field that is a number, as a signed one of 64 bits."""
     value = _varint(data, field.begin, field.end)[0] % _WORD
     return value - _WORD if value >= _SIGN else value
 
 
 def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """The number at a place, and the place behind it: 0 where the bytes end first."""
+    """Return the number at a place, and the place behind it: 0 if the bytes end first."""
     byte = data[at] if at < end else 128
     if byte < 128:
         return byte, at + 1
@@ -114,12 +114,10 @@ _Message = Any
 
 def read_memory_graphs(files: NumberedFiles, into: TablesBuilder) -> None:
     """Read MemoryGraphs, MemoryNodes, MemoryTensors and NodeTensors of memory_usage_N.pb."""
-    for path in files.get(NumberedFile.MEMORY_USAGE, ()):
-        with into.reading(path) as losses:
-            _read_file(path, into, losses)
+    into.read_files(files, {NumberedFile.MEMORY_USAGE: _read_file})
 
 
-def _read_file(path: Path, into: TablesBuilder, losses: LossLog) -> None:
+def _read_file(path: Path, losses: LossLog, into: TablesBuilder) -> None:
     data = read_whole_file(path)
     if not data:
         losses.add("files without a byte", "byte 0")
@@ -168,7 +166,7 @@ class _Graph:
             losses.add("tensors of nodes that the graph does not hold", where, int((~known).sum()))
 
     def _add_node(self, node: _Message) -> None:
-        """A node that cannot be read keeps its place, as lives are told in places."""
+        """Add a node; one that cannot be read keeps its place, as lives are given in places."""
         place = len(self.names)
         self.names.append("" if node is None else node.name.decode("utf-8", "replace"))
         if node is not None:
@@ -219,7 +217,7 @@ class _Graph:
 
 
 def _parsed(kind: _Message, data: bytes, field: Field, losses: LossLog) -> _Message:
-    """The message in a field; None where it cannot be read, which is noted."""
+    """Return the message in a field; None if it cannot be read, which is noted."""
     from google.protobuf.message import DecodeError
 
     if field.whole:
@@ -232,7 +230,6 @@ def _parsed(kind: _Message, data: bytes, field: Field, losses: LossLog) -> _Mess
 
 @cache
 def _message_types() -> tuple[_Message, _Message]:
-    """The classes of nodes and of tensors; lists may be packed or not."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     file = descriptor_pb2.FileDescriptorProto(name="memory_usage.proto", package="memory_usage")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ from timeline.records.profiler_tables import (
     Queue,
     QueueRecords,
 )
+from timeline.records.tables import OmissionCode
 from timeline.sources.beside.delimited import MOST, Cell, TablesBuilder, read_texts, table_of_rows
 from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.common.decimals import (
@@ -33,7 +34,7 @@ from timeline.sources.common.decimals import (
     whole_number,
     whole_numbers,
 )
-from timeline.sources.common.losses import LossLog
+from timeline.sources.common.losses import LossLog, counted_losses
 from timeline.sources.decoders.csv_blocks import Lines, read_lines
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import open_profile_file
@@ -41,9 +42,14 @@ from timeline.sources.files.opened import open_profile_file
 ROOT = 0
 """The operation that the network takes from; what is not below it feeds no queue that counts."""
 _TIME_LINE, _SIZE_LINE = b"0", b"1"
-_TIMED = {b"0": "get_ns", b"1": "push_ns", b"2": "total_ns"}
-_LEAST_CELLS = 4
-"""Of a line of a queue; a fifth is the time of the sample, which older versions do not write."""
+_TIMED = {
+    b"0": ("get_ns", "Pipeline Time"),
+    b"1": ("push_ns", "Push Time"),
+    b"2": ("total_ns", "Batch Time"),
+}
+"""By what a line times: the column of its time, and what is drawn of it."""
+_LEAST_CELLS, _TIMED_CELLS = 4, 5
+"""Of a line of a queue; the fifth is the time of the sample, which older versions do not write."""
 _FETCHES = b"GetNext"
 _ENQUEUED = re.compile(
     rb"Enqueue data to dp,(?:(?!Enqueue )[^\0\n])*?index:\s*(\d+),\s*size:\s*(\d+)"
@@ -62,30 +68,205 @@ _PIPELINE_CELLS = (
     Cell(("output_queue_length",), absent=NO_NAME),
 )
 _BLANKS = b" \t\n\r\x0b\x0c"
-_NO_KIND = "lines of no known kind"
 _NO_NUMBER = "lines with a cell that is no number"
 
 
-def read_data_preparation(files: NumberedFiles, into: TablesBuilder) -> None:
-    """Read QueueRecords, PipelineOperations and ProcessorUse.
+class Samples(NamedTuple):
+    """Samples of one counter: times in ns of a clock of the host, and values."""
 
-    Of files that hold the same, only the one that holds more.
+    path: Path
+    group: str
+    name: str
+    unit: str
+    time_ns: Int64
+    values: Float64
+
+
+def read_data_preparation(files: NumberedFiles, into: TablesBuilder, drawn: bool) -> list[Samples]:
+    """Read QueueRecords, PipelineOperations and ProcessorUse, and the samples behind them.
+
+    Of files that hold the same, only the one that holds more fills tables.
+
+    Args:
+        drawn: whether samples are wanted.
     """
-    kind = NumberedFile
-    for choices in (
-        {kind.DEVICE_QUEUE: _read_host_queue, kind.ITERATOR_QUEUE: _read_host_queue},
+    reader, kind = _Reader(into, drawn), NumberedFile
+    groups: tuple[dict[NumberedFile, Callable[[Path, LossLog], None]], ...] = (
+        {kind.PROCESSORS: reader.read_processors},
+        {kind.DEVICE_QUEUE: reader.read_host_queue, kind.ITERATOR_QUEUE: reader.read_host_queue},
         {
-            kind.GET_NEXT: partial(_read_device_queue, is_whole_ns=False),
-            kind.GET_NEXT_GPU: partial(_read_device_queue, is_whole_ns=True),
+            kind.GET_NEXT: partial(_read_device_queue, into, is_whole_ns=False),
+            kind.GET_NEXT_GPU: partial(_read_device_queue, into, is_whole_ns=True),
         },
-        {kind.ENQUEUED: _read_enqueued},
-        {kind.PIPELINE: _read_pipeline, kind.PIPELINE_TABLE: _read_pipeline_table},
-        {kind.PROCESSORS: _read_processors},
-    ):
-        for chosen in [one for one in choices if one in files][:1]:
-            for path in files[chosen]:
-                with into.reading(path) as losses:
-                    choices[chosen](path, losses, into)
+        {kind.ENQUEUED: partial(_read_enqueued, into)},
+        {
+            kind.PIPELINE: reader.read_pipeline,
+            kind.PIPELINE_TABLE: partial(_read_pipeline_table, into),
+        },
+    )
+    for choices in groups:
+        chosen = [one for one in choices if one in files]
+        for number, one in enumerate(chosen):
+            reader.fills_tables = not number
+            if not number or (drawn and one is kind.ITERATOR_QUEUE):
+                for path in files[one]:
+                    with into.reading(path) as losses:
+                        choices[one](path, losses)
+    return reader.samples
+
+
+@dataclass
+class _Reader:
+    """Reads files that hold both what tables keep and samples that are drawn.
+
+    time_ns: the times of the samples of processors, which those of queues share.
+    """
+
+    into: TablesBuilder
+    drawn: bool
+    fills_tables: bool = True
+    samples: list[Samples] = field(default_factory=list)
+    time_ns: Int64 = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def read_host_queue(self, path: Path, losses: LossLog) -> None:
+        """Read lines `0 what batch ms time` and `1 capacity batch size time`, in any order.
+
+        what: 0 took the batch from the pipeline, 1 put it into the queue behind, 2 both together.
+        The time of the sample is in ms.
+        """
+        where = "Device Queue" if path.name.startswith("device_queue") else "Iterator Queue"
+        untimed = 0
+        for found in _read_queue_lines(path, losses):
+            is_size = found.where(0, {_SIZE_LINE})
+            batch, numbered = whole_numbers(found.column(2), 0)
+            size, sized = whole_numbers(found.column(3), 0)
+            capacity, known = whole_numbers(found.column(1), NO_ID)
+            taken_ns, _ = interval_ns_of_milliseconds(found.column(3), [b""] * len(found))
+            is_taken = (taken_ns != NO_TIME) & (taken_ns <= MOST)
+            good = numbered & np.where(is_size, sized & known & (size >= 0), is_taken)
+            losses.add_lines(_NO_NUMBER, found.lines[~good])
+            time_ns = np.full(len(found), NO_TIME)
+            whole = found.count == _TIMED_CELLS
+            time_ns[whole] = _in_ns(*whole_numbers(found.take(whole).column(4), 0))
+            if self.drawn:
+                untimed += int(np.count_nonzero(~whole))
+                reason = "lines without a time that can be read"
+                losses.add_lines(reason, found.lines[good & whole & (time_ns == NO_TIME)])
+            sizes = {"size": size, "capacity": capacity}
+            series = [(where, "", is_size, sizes, size.astype(np.float64))]
+            series += [
+                (f"{where} {label}", "ms", of_what, {column: taken_ns}, taken_ns / _NS_IN_MS)
+                for code, (column, label) in _TIMED.items()
+                if (of_what := ~is_size & found.where(1, {code})).any()
+            ]
+            for name, unit, of_series, columns, values in series:
+                rows = good & of_series
+                if self.fills_tables:
+                    kept = {column: value[rows] for column, value in columns.items()}
+                    _add_batches(self.into, Queue.HOST, step=batch[rows], **kept)
+                rows &= time_ns != NO_TIME
+                if self.drawn and rows.any():
+                    sampled = (QUEUE_GROUP, name, unit, time_ns[rows], values[rows])
+                    self.samples.append(Samples(path, *sampled))
+        reason = f"lines of {path.name} without a time, as older versions write them"
+        code, rank = OmissionCode.NO_TIME, self.into.rank
+        self.into.omissions += counted_losses({reason: untimed}, rank, code, loss=False)
+
+    def read_pipeline(self, path: Path, losses: LossLog) -> None:
+        """Read pipeline_profiling_R.json, where operations are in no order.
+
+        It has no times: the monitor that samples processors samples the queues in the same round,
+        so the times are those of minddata_cpu_utilization_R.json, the first to the first. The files
+        are saved one after the other, so one may have a sample more.
+        """
+        operations: list[_Operation] = []
+        for op, entry in _entries(read_json(path), losses):
+            metrics = entry.get("metrics")
+            queue = metrics.get("output_queue") if isinstance(metrics, dict) else None
+            sizes = _listed(queue.get("size")) if isinstance(queue, dict) and queue else None
+            operations.append(
+                _Operation(
+                    op,
+                    str(entry.get("op_type") or ""),
+                    _number(entry.get("num_workers")),
+                    _whole(entry.get("children")),
+                    sizes,
+                    _number(queue.get("length")) if isinstance(queue, dict) else NO_ID,
+                )
+            )
+            if self.drawn and sizes is not None:
+                time_ns, count = np.full(len(sizes), NO_TIME), min(len(sizes), len(self.time_ns))
+                if max(len(sizes), len(self.time_ns)) <= count + 1:
+                    time_ns[:count] = self.time_ns[:count]
+                name = f"{entry.get('op_type', 'Op')} {op}"
+                self._add_samples(path, losses, (QUEUE_GROUP, name, ""), time_ns, _values(sizes))
+        _add_operations(operations, losses, self.into)
+
+    def read_processors(self, path: Path, losses: LossLog) -> None:
+        """Read minddata_cpu_utilization_R.json: lists of samples beside one list of times (ms).
+
+        A process or an operation has no first sample, because its use is that since the one before.
+        An operation with the number -1 is none of the pipeline, and in no table.
+        """
+        document = read_json(path)
+        self.time_ns = _times_ns(document)
+        users: list[tuple[ProcessorUser, int, str, Any]] = [
+            (ProcessorUser.HOST, NO_ID, "Host", document.get("device_info")),
+            (ProcessorUser.PROCESS, NO_ID, "Process", document.get("process_info")),
+        ]
+        users += [
+            (ProcessorUser.OPERATION, op, f"Op {op}", entry.get("metrics"))
+            for op, entry in _entries(document, losses)
+        ]
+        rows = []
+        for user, op, label, metrics in users:
+            if not isinstance(metrics, dict):
+                continue
+            if user is not ProcessorUser.OPERATION or op >= 0:
+                rows.append((int(user), op, metrics))
+            series = _OF_HOST if user is ProcessorUser.HOST else _OF_TASK
+            for key, (what, unit) in series.items():
+                if not self.drawn or key not in metrics:
+                    continue
+                name = what if user is ProcessorUser.HOST else f"{label} {what}"
+                values = _values(metrics[key])
+                missing = len(self.time_ns) - len(values)
+                untimed = np.full(len(values), NO_TIME)
+                time_ns = self.time_ns[missing:] if missing in (0, 1) else untimed
+                self._add_samples(path, losses, (CPU_GROUP, name, unit), time_ns, values)
+        columns: dict[str, Any] = {
+            column: np.array([_mean(metrics, name) for _, _, metrics in rows], np.float64)
+            for column, name in _USES.items()
+        }
+        columns |= {"user": [user for user, _, _ in rows], "op": [op for _, op, _ in rows]}
+        self.into.add(ProcessorUse.of(len(rows), columns))
+
+    def _add_samples(
+        self,
+        path: Path,
+        losses: LossLog,
+        series: tuple[str, str, str],
+        time_ns: Int64,
+        values: Float64,
+    ) -> None:
+        """Add the samples of a series that have a number and a time; the others are noted."""
+        good = np.isfinite(values) & (time_ns != NO_TIME)
+        if not good.all():
+            where = f"sample {int(np.argmin(good))} of {series[1]}"
+            losses.add("samples without a time or a number", where, int(np.count_nonzero(~good)))
+        self.samples.append(Samples(path, *series, time_ns[good], values[good]))
+
+
+def _entries(
+    document: Mapping[str, Any], losses: LossLog
+) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Return the operations of a document, each with its number; those without one are noted."""
+    for at, entry in enumerate(_listed(document.get("op_info"))):
+        op = whole_number(entry.get("op_id")) if isinstance(entry, dict) else None
+        if op is None:
+            losses.add("operations without a number", f"operation {at + 1}")
+        else:
+            yield op, entry
 
 
 # -- queues ----------------------------------------------------------------------------------------
@@ -106,7 +287,7 @@ class QueueLines:
 
     @classmethod
     def of(cls, lines: Lines, more_blanks: bytes = b"") -> QueueLines:
-        """The lines that are not empty."""
+        """Return the lines that are not empty."""
         blank = np.zeros(256, np.bool_)
         blank[list(_BLANKS + more_blanks)] = True
         is_blank = blank[lines.characters]
@@ -123,33 +304,22 @@ class QueueLines:
         return len(self.first)
 
     def take(self, rows: Bool) -> QueueLines:
-        """Some of the lines."""
+        """Return some of the lines."""
         return QueueLines(self.cells, self.first[rows], self.count[rows], self.lines[rows])
 
     def column(self, place: int) -> list[bytes]:
-        """One cell of each line, all of which have it."""
+        """Return one cell of each line, all of which have it."""
         found: list[bytes] = self.cells[self.first + place].tolist()
         return found
 
     def where(self, place: int, known: Collection[bytes]) -> Bool:
-        """Which lines have one of some texts in a cell."""
+        """Return which lines have one of some strings in a cell."""
         cells = (text in known for text in self.column(place))
         return np.fromiter(cells, np.bool_, len(self))
 
 
-def _read_host_queue(path: Path, losses: LossLog, into: TablesBuilder) -> None:
-    """Read lines `0 what batch ms` and `1 capacity batch size`, which are in no order of batches.
-
-    what: 0 took it from the pipeline, 1 put it into the queue behind, 2 both together.
-    """
-    for found in _read_queue_lines(path, losses, _NO_KIND):
-        sized = found.where(0, {_SIZE_LINE})
-        _add_times(found.take(~sized), losses, into)
-        _add_sizes(found.take(sized), losses, into)
-
-
-def _read_queue_lines(path: Path, losses: LossLog, reason: str) -> Iterator[QueueLines]:
-    """Lines of a queue, which are those of a time or a size; others are noted for a reason.
+def _read_queue_lines(path: Path, losses: LossLog) -> Iterator[QueueLines]:
+    """Read the lines of a queue, which are those of a time or a size; others are noted.
 
     Raises:
         SourceError: the file cannot be read.
@@ -160,28 +330,8 @@ def _read_queue_lines(path: Path, losses: LossLog, reason: str) -> Iterator[Queu
         whole = found.take(known)
         is_time = whole.where(0, {_TIME_LINE}) & whole.where(1, _TIMED)
         known[known] = is_time | whole.where(0, {_SIZE_LINE})
-        losses.add_lines(reason, found.lines[~known])
+        losses.add_lines("lines of no known kind", found.lines[~known])
         yield found.take(known)
-
-
-def _add_times(found: QueueLines, losses: LossLog, into: TablesBuilder) -> None:
-    batch, numbered = whole_numbers(found.column(2), 0)
-    time_ns, _ = interval_ns_of_milliseconds(found.column(3), [b""] * len(batch))
-    good = numbered & (time_ns != NO_TIME) & (time_ns <= MOST)
-    losses.add_lines(_NO_NUMBER, found.lines[~good])
-    for code, name in _TIMED.items():
-        its = good & found.where(1, {code})
-        _add_batches(into, Queue.HOST, **{"step": batch[its], name: time_ns[its]})
-
-
-def _add_sizes(found: QueueLines, losses: LossLog, into: TablesBuilder) -> None:
-    batch, numbered = whole_numbers(found.column(2), 0)
-    size, sized = whole_numbers(found.column(3), 0)
-    capacity, known = whole_numbers(found.column(1), NO_ID)
-    good = numbered & sized & known & (size >= 0)
-    losses.add_lines(_NO_NUMBER, found.lines[~good])
-    columns = {"step": batch[good], "size": size[good], "capacity": capacity[good]}
-    _add_batches(into, Queue.HOST, **columns)
 
 
 def _add_batches(into: TablesBuilder, queue: Queue, **columns: Int64) -> None:
@@ -189,7 +339,7 @@ def _add_batches(into: TablesBuilder, queue: Queue, **columns: Int64) -> None:
     into.add(QueueRecords.of(count, {"queue": np.full(count, int(queue)), **columns}))
 
 
-def _read_device_queue(path: Path, losses: LossLog, into: TablesBuilder, is_whole_ns: bool) -> None:
+def _read_device_queue(into: TablesBuilder, path: Path, losses: LossLog, is_whole_ns: bool) -> None:
     """Read lines `node start end size` of the operators that fetch; others are of no queue.
 
     A batch has no number: the first is 1. Times are microseconds, or whole nanoseconds.
@@ -225,11 +375,11 @@ def _read_device_queue(path: Path, losses: LossLog, into: TablesBuilder, is_whol
 
 
 def _whole_ns(texts: Sequence[bytes]) -> Int64:
-    """Nanoseconds; decimals behind them are cut off."""
+    """Return nanoseconds; decimals behind them are cut off."""
     return whole_numbers([text.split(b".")[0] for text in texts], NO_TIME)[0]
 
 
-def _read_enqueued(path: Path, losses: LossLog, into: TablesBuilder) -> None:
+def _read_enqueued(into: TablesBuilder, path: Path, losses: LossLog) -> None:
     """Read records `Enqueue data to dp, .. index:i, size:n`, parted by NUL, of any length."""
     batches: list[tuple[bytes, ...]] = []
     damaged = 0
@@ -261,7 +411,7 @@ def _split_records(path: Path) -> Iterator[bytes]:
 
 @dataclass
 class _Operation:
-    """An operation of the pipeline as a file tells it; sizes is None where it has no queue."""
+    """An operation of the pipeline as a file tells it; sizes is None if it has no queue."""
 
     op: int
     kind: str
@@ -271,31 +421,7 @@ class _Operation:
     capacity: int
 
 
-def _read_pipeline(path: Path, losses: LossLog, into: TablesBuilder) -> None:
-    """Read pipeline_profiling_R.json, where operations are in no order."""
-    entries = read_json(path).get("op_info")
-    found: list[_Operation] = []
-    for at, entry in enumerate(entries if isinstance(entries, list) else []):
-        op = whole_number(entry.get("op_id")) if isinstance(entry, dict) else None
-        if op is None:
-            losses.add("operations without a number", f"operation {at + 1}")
-            continue
-        metrics = entry.get("metrics")
-        queue = metrics.get("output_queue") if isinstance(metrics, dict) else None
-        found.append(
-            _Operation(
-                op,
-                str(entry.get("op_type") or ""),
-                _number(entry.get("num_workers")),
-                _whole(entry.get("children")),
-                _listed(queue.get("size")) if isinstance(queue, dict) and queue else None,
-                _number(queue.get("length")) if isinstance(queue, dict) else NO_ID,
-            )
-        )
-    _add_operations(found, losses, into)
-
-
-def _read_pipeline_table(path: Path, losses: LossLog, into: TablesBuilder) -> None:
+def _read_pipeline_table(into: TablesBuilder, path: Path, losses: LossLog) -> None:
     """Read minddata_pipeline_raw_R.csv, which is made of the JSON; lists are JSON in a cell."""
     found: list[_Operation] = []
     for row in read_texts(path, _PIPELINE_CELLS, losses):
@@ -350,7 +476,6 @@ def _add_operations(found: Sequence[_Operation], losses: LossLog, into: TablesBu
 
 
 def _sizes(one: _Operation, losses: LossLog) -> list[int] | None:
-    """The samples of a queue that are numbers; None where there is no queue."""
     if one.sizes is None:
         return None
     numbers = [whole_number(size) for size in one.sizes]
@@ -364,31 +489,6 @@ def _sizes(one: _Operation, losses: LossLog) -> list[int] | None:
 # -- processors ------------------------------------------------------------------------------------
 
 
-def _read_processors(path: Path, losses: LossLog, into: TablesBuilder) -> None:
-    """Read minddata_cpu_utilization_R.json: lists of samples, which may be one shorter than times.
-
-    An operation with the number -1 is none of the pipeline.
-    """
-    document = read_json(path)
-    users: list[tuple[ProcessorUser, int, Any]] = [
-        (ProcessorUser.HOST, NO_ID, document.get("device_info")),
-        (ProcessorUser.PROCESS, NO_ID, document.get("process_info")),
-    ]
-    for entry in _listed(document.get("op_info")):
-        op = whole_number(entry.get("op_id")) if isinstance(entry, dict) else None
-        if op is None:
-            losses.add("operations without a number", f"operation {len(users) - 1}")
-        elif op >= 0:
-            users.append((ProcessorUser.OPERATION, op, entry.get("metrics")))
-    rows = [(int(user), op, metrics) for user, op, metrics in users if isinstance(metrics, dict)]
-    columns: dict[str, Any] = {
-        column: np.array([_mean(metrics, name) for _, _, metrics in rows], np.float64)
-        for column, name in _USES.items()
-    }
-    columns |= {"user": [user for user, _, _ in rows], "op": [op for _, op, _ in rows]}
-    into.add(ProcessorUse.of(len(rows), columns))
-
-
 _USES = {
     "in_user": "user_utilization",
     "in_system": "sys_utilization",
@@ -397,19 +497,15 @@ _USES = {
 
 
 def _mean(metrics: Mapping[str, Any], name: str) -> float:
-    """The mean of the samples that are numbers, NaN without any."""
+    """Return the mean of the samples that are numbers, NaN without any."""
     samples = [real(one) for one in _listed(metrics.get(name)) if _is_number(one)]
     return sum(samples) / len(samples) if samples else float("nan")
 
 
 # -- counters --------------------------------------------------------------------------------------
 
-AddSamples = Callable[[str, str, str, Int64, Float64], None]
-"""Takes group, name, unit, times in ns and values."""
 CPU_GROUP, QUEUE_GROUP = "MindData CPU", "MindData Queue"
 _NS_IN_MS = 1_000_000
-_FIELDS = 5
-_NO_SAMPLE = "lines without a time or of no known kind"
 _MOST_MS = 9 * 10**12
 _OF_HOST = {
     "user_utilization": ("Host User", "%"),
@@ -419,111 +515,16 @@ _OF_HOST = {
     "context_switch_count": ("Context Switches", ""),
     "runnable_process": ("Runnable Processes", ""),
 }
-_OF_TASK = {"user_utilization": "User", "sys_utilization": "System"}
-_SERIES = {b"0": "Pipeline Time", b"1": "Push Time", b"2": "Batch Time"}
+_OF_TASK = {"user_utilization": ("User", "%"), "sys_utilization": ("System", "%")}
 
 
-def read_cpu_use(path: Path, damage: LossLog, add: AddSamples) -> None:
-    """Read minddata_cpu_utilization_R.json: lists of samples beside one list of times (ms).
-
-    A process or an operation has no first sample, because its use is that since the one before.
-
-    Raises:
-        SourceError: the file cannot be read.
-    """
-    document = read_json(path)
-    time_ns = _times_ns(document)
-
-    def draw(metrics: Any, key: str, name: str, unit: str) -> None:
-        if isinstance(metrics, dict) and key in metrics:
-            values = _values(metrics[key])
-            missing = len(time_ns) - len(values)
-            sample_ns = time_ns[missing:] if missing in (0, 1) else np.full(len(values), NO_TIME)
-            _add_timed(add, damage, (CPU_GROUP, name, unit), sample_ns, values)
-
-    for key, (name, unit) in _OF_HOST.items():
-        draw(document.get("device_info"), key, name, unit)
-    for key, label in _OF_TASK.items():
-        draw(document.get("process_info"), key, f"Process {label}", "%")
-    for op in (one for one in _listed(document.get("op_info")) if isinstance(one, dict)):
-        for key, label in _OF_TASK.items():
-            draw(op.get("metrics"), key, f"Op {op.get('op_id')} {label}", "%")
-
-
-def read_queue_sizes(path: Path, times: Path | None, damage: LossLog, add: AddSamples) -> None:
-    """Read pipeline_profiling_R.json: how full the output queue of each operation is.
-
-    It has no times: the monitor that samples processors samples the queues in the same round, so
-    the times are those of minddata_cpu_utilization_R.json, the first to the first. The files are
-    saved one after the other, so one may have a sample more.
-
-    Raises:
-        SourceError: a file cannot be read.
-    """
-    document = read_json(path)
-    time_ns = _times_ns(read_json(times)) if times else np.empty(0, np.int64)
-    for op in (one for one in _listed(document.get("op_info")) if isinstance(one, dict)):
-        metrics = op.get("metrics")
-        queue = metrics.get("output_queue") if isinstance(metrics, dict) else None
-        if not isinstance(queue, dict):
-            continue  # such an operation has no queue
-        values = _values(queue.get("size"))
-        sample_ns = np.full(len(values), NO_TIME)
-        if abs(len(values) - len(time_ns)) <= 1:
-            count = min(len(values), len(time_ns))
-            sample_ns[:count] = time_ns[:count]
-        name = f"{op.get('op_type', 'Op')} {op.get('op_id')}"
-        _add_timed(add, damage, (QUEUE_GROUP, name, ""), sample_ns, values)
-
-
-def _add_timed(
-    add: AddSamples, damage: LossLog, series: tuple[str, str, str], time_ns: Int64, values: Float64
-) -> None:
-    """Add the samples of a series that have a number and a time; the others are noted."""
-    good = np.isfinite(values) & (time_ns != NO_TIME)
-    if not good.all():
-        where = f"sample {int(np.argmin(good))} of {series[1]}"
-        damage.add("samples without a time or a number", where, int(np.count_nonzero(~good)))
-    add(*series, time_ns[good], values[good])
-
-
-def read_queue_trace(path: Path, damage: LossLog, add: AddSamples) -> int:
-    """Read device_queue_profiling_R.txt or dataset_iterator_profiling_R.txt.
-
-    One line is: kind, more, batch, value, time (ms). Kind 0 is how long (ms) a batch took, `more`
-    tells for what; kind 1 is how full the queue was, `more` is its capacity. Older versions write
-    no time.
-
-    Returns:
-        The lines without a time.
-
-    Raises:
-        SourceError: the file cannot be read.
-    """
-    untimed = 0
-    where = "Device Queue" if path.name.startswith("device_queue") else "Iterator Queue"
-    for found in _read_queue_lines(path, damage, _NO_SAMPLE):
-        whole = found.take(found.count == _FIELDS)
-        untimed += len(found) - len(whole)
-        time_ms, timed = whole_numbers(whole.column(4), 0)
-        values, valued = whole_numbers(whole.column(3), 0)
-        good = timed & valued & (np.abs(time_ms) < _MOST_MS)
-        damage.add_lines(_NO_SAMPLE, whole.lines[~good])
-        is_size = whole.where(0, {_SIZE_LINE})
-        timed_for = (
-            (f"{where} {name}", "ms", ~is_size & whole.where(1, {code}))
-            for code, name in _SERIES.items()
-        )
-        for name, unit, rows in ((where, "", is_size), *timed_for):
-            kept = rows & good
-            if kept.any():
-                time_ns, numbers = time_ms[kept] * _NS_IN_MS, values[kept].astype(np.float64)
-                add(QUEUE_GROUP, name, unit, time_ns, numbers)
-    return untimed
+def _in_ns(time_ms: Int64, given: Bool) -> Int64:
+    good = given & (np.abs(time_ms) < _MOST_MS)
+    return np.where(good, np.where(good, time_ms, 0) * _NS_IN_MS, NO_TIME)
 
 
 def _times_ns(document: dict[str, Any]) -> Int64:
-    """The times (ms) of samples; NO_TIME where one is no whole number."""
+    """Return the times (ms) of samples; NO_TIME for one that is not an integer."""
     times = _listed(document.get("time_stamp"))
     good = [_is_number(time) and 0 <= time < _MOST_MS for time in times]
     rows = zip(times, good, strict=True)
@@ -531,7 +532,6 @@ def _times_ns(document: dict[str, Any]) -> Int64:
 
 
 def _values(samples: Any) -> Float64:
-    """Samples as floats, NaN where one is no number."""
     values = (float(one) if _is_number(one) else np.nan for one in _listed(samples))
     return np.array([*values], np.float64)
 
@@ -544,7 +544,6 @@ def _is_number(value: Any) -> bool:
 
 
 def _json(text: str) -> Any:
-    """What a cell holds; None where that is no JSON."""
     try:
         return orjson.loads(text) if text else None
     except orjson.JSONDecodeError:

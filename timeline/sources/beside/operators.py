@@ -62,7 +62,7 @@ class _CpuRuns(ColumnTable):
     execution_ns: Int64 = cell("execution_time", unit=Unit.MILLISECONDS, absent=NO_TIME)
 
     def run_ns(self) -> Int64:
-        """How long each ran.
+        """Return how long each ran.
 
         That is from its start to its end, in microseconds. MindSpore 2.1 and 2.2, which call the
         type op_type, write milliseconds there, and an end that includes the wait before the start:
@@ -82,7 +82,7 @@ _COUNT: Any = {"unit": Unit.NUMBER, "absent": NO_ID}
 
 
 class _CoreTypes(ColumnTable):
-    """What the operators of a type took in a step."""
+    """The time of the operators of a type in a step."""
 
     kind: Codes = cell("kernel_type", "op_type")
     total_ns: Int64 = cell("total_time", "execution_time", unit=Unit.MILLISECONDS)
@@ -90,7 +90,7 @@ class _CoreTypes(ColumnTable):
 
 
 class _CoreOperators(ColumnTable):
-    """What a run of an operator took, on average: in picoseconds, so that sums stay exact."""
+    """The mean time of a run of an operator, in picoseconds, so that sums stay exact."""
 
     name: Codes = cell("full_kernel_name", "full_kernel_time", "full_op_name", "full_op_time")
     mean_ps: Int64 = cell(
@@ -115,8 +115,7 @@ def read_operators(files: NumberedFiles, into: TablesBuilder) -> None:
         _add_core_types(path, into)
     for path in files.get(NumberedFile.AICORE_DETAIL, ()):
         _add_core_operators(path, described, into, with_types=not types)
-    for path in files.get(NumberedFile.DYNAMIC_SHAPES, ()):
-        read_dynamic_shapes(path, into)
+    into.read_files(files, {NumberedFile.DYNAMIC_SHAPES: read_dynamic_shapes})
 
 
 def _add_cpu_sums(path: Path, into: TablesBuilder) -> None:
@@ -226,7 +225,7 @@ def _add_core_operators(
 
 
 def _mean(total_ns: Int64, count: Int64) -> Int64:
-    """The mean of each row, rounded; any number where there is no count."""
+    """Return the mean of each row, rounded; any number where there is no count."""
     divisor = np.maximum(count, 1)
     whole, rest = np.divmod(total_ns, divisor)
     mean_ns: Int64 = whole + (2 * rest >= divisor)
@@ -253,21 +252,20 @@ class _Run(NamedTuple):
     total_ns: int
 
 
-def read_dynamic_shapes(path: Path, into: TablesBuilder) -> None:
+def read_dynamic_shapes(path: Path, losses: LossLog, into: TablesBuilder) -> None:
     """Read dynamic_shape_info_N.json: a row per step and type, operator and shapes, and kernel.
 
     Types are summed of the operators; of steps without any, as the file sums them itself. On Ascend
     the file lists the times of each operator, one for each step from 1 on, and no kernels.
     """
-    with into.reading(path) as losses:
-        document = read_json(path)
-        runs = list(_single_runs(document, into, losses))
-        if "operator" not in document:
-            runs += _ascend_runs(document, into, losses)
-        runs += list(_types_of(runs))
-        told = {run.step for run in runs if run.level == RunLevel.TYPE}
-        runs += [run for run in _summed_types(document, into, losses) if run.step not in told]
-        _add(runs, into)
+    document = read_json(path)
+    runs = list(_single_runs(document, into, losses))
+    if "operator" not in document:
+        runs += _ascend_runs(document, into, losses)
+    runs += list(_types_of(runs))
+    told = {run.step for run in runs if run.level == RunLevel.TYPE}
+    runs += [run for run in _summed_types(document, into, losses) if run.step not in told]
+    _add(runs, into)
 
 
 def _single_runs(document: dict[str, Any], into: TablesBuilder, losses: LossLog) -> Iterator[_Run]:
@@ -288,7 +286,7 @@ _WORDS = ("side", "type", "name")
 
 
 def _ascend_runs(document: dict[str, Any], into: TablesBuilder, losses: LossLog) -> Iterator[_Run]:
-    """The runs of lists of operators by type, with times in milliseconds and their op_info."""
+    """Return the runs of lists of operators by type, with times in ms and op_info."""
     code = into.strings.code
     for kind, operators in document.items():
         for one in operators if isinstance(operators, list) else []:
@@ -310,7 +308,6 @@ def _ascend_runs(document: dict[str, Any], into: TablesBuilder, losses: LossLog)
 
 
 def _inputs_of(told: object) -> str:
-    """The shapes of inputs in an op_info without its quotes."""
     found = {int(number): shape for number, shape in _INPUT.findall(str(told))}
     return _shapes_of([found[number] for number in sorted(found)])
 
@@ -319,7 +316,7 @@ _INPUT = re.compile(r"[Ii]nput_(\d{1,4}): ?\{[^{}]*?shape: ?([^{}]*)\}")
 
 
 def _types_of(runs: list[_Run]) -> Iterator[_Run]:
-    """The runs of operators again, as those of their types; the side where all agree on it."""
+    """Return the runs of operators as those of their types; the side if all agree on it."""
     sides: dict[tuple[int, int], set[int]] = {}
     operators = [run for run in runs if run.level == RunLevel.NAME]
     for run in operators:
@@ -335,7 +332,7 @@ def _types_of(runs: list[_Run]) -> Iterator[_Run]:
 
 
 def _summed_types(document: dict[str, Any], into: TablesBuilder, losses: LossLog) -> Iterator[_Run]:
-    """The sums by type that the file holds: the last numbers of each are total, count and mean."""
+    """Return the sums by type that the file holds: the last numbers are total, count and mean."""
     for step, types in _steps_of(document, "operator_type", dict, losses):
         for kind, values in types.items():
             numbers = [
@@ -356,7 +353,7 @@ def _summed_types(document: dict[str, Any], into: TablesBuilder, losses: LossLog
 def _steps_of(
     document: dict[str, Any], key: str, kind: type, losses: LossLog
 ) -> Iterator[tuple[int, Any]]:
-    """What the file holds of each step; its keys are numbers as text."""
+    """Return the content of each step; the keys are numbers as strings."""
     steps = document.get(key)
     for step, items in (steps if isinstance(steps, dict) else {}).items():
         number = whole_number(step)
@@ -373,7 +370,7 @@ def _length_ns(duration: object, unit_ns: int = MICROSECOND_NS) -> int | None:
 
 
 def _shapes_of(told: object) -> str:
-    """Shapes as kernel tables spell them: sizes parted by commas, inputs by semicolons."""
+    """Return shapes as kernel tables spell them: sizes parted by commas, inputs by semicolons."""
     if isinstance(told, str):
         told = told.replace("],", "];").split(";")
     if not isinstance(told, list):

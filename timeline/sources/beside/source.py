@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from timeline.columns.columns import Rows
 from timeline.columns.distinct import distinct
 from timeline.layers import Layer
-from timeline.records.profiler_tables import FlopLevel, FlopRows, ProfilerTables
+from timeline.records.profiler_tables import FlopLevel, FlopRows, ProfilerTables, UnusedFile
 from timeline.records.tables import Omission, OmissionCode, Records
-from timeline.records.vendor import UnusedFile
 from timeline.sources.beside.delimited import TablesBuilder
 from timeline.sources.beside.file_kinds import (
     CPU_LAYER,
@@ -31,10 +31,9 @@ from timeline.sources.beside.file_kinds import (
     numbers_in,
 )
 from timeline.sources.capture import Capture, FormatKind
-from timeline.sources.common.msprof_files import find_sessions, select_newest_export
-from timeline.sources.common.process_groups import METADATA, with_process_groups
-from timeline.sources.files.opened import files_by_name, find_file
-from timeline.sources.files.remembered import remember_by_directory
+from timeline.sources.common.export_files import find_sessions, select_newest_export
+from timeline.sources.common.identity import METADATA, with_process_groups
+from timeline.sources.files.opened import files_by_name, find_file, remember_by_directory
 from timeline.sources.source import (
     MINDSTUDIO_OUTPUT,
     OUTPUT,
@@ -43,6 +42,9 @@ from timeline.sources.source import (
     Source,
     SourceAround,
 )
+
+if TYPE_CHECKING:
+    from timeline.sources.beside.minddata import Samples
 
 _MEASURE_USES = (
     Use.STEP_SUMS,
@@ -69,7 +71,7 @@ _list_directory = remember_by_directory(files_by_name)
 
 
 def with_companions(source: Source, capture: Capture, several: bool) -> Source:
-    """A source that reads the tables beside its capture too.
+    """Return a source that reads the tables beside its capture too.
 
     several: whether the capture holds several devices, of which only the source's own is wanted.
     """
@@ -79,7 +81,7 @@ def with_companions(source: Source, capture: Capture, several: bool) -> Source:
 
 
 def _host_directories(capture: Capture) -> tuple[Path, ...]:
-    """Where MindSpore leaves what it recorded on the host, nearest first.
+    """Return the directories in which MindSpore leaves host records, nearest first.
 
     It lies inside the capture of newer versions, and beside that of older ones.
     """
@@ -143,20 +145,32 @@ class WithCompanionFiles(SourceAround):
         if metadata := self._metadata():
             records = with_process_groups(records, metadata)
         files = self._numbered()
+        # Where its tables are all that a capture is, they give its steps.
+        has_tables = wanted.measures or records.tables_only
+        into = TablesBuilder(records.rank, records.profiler_tables)
+        samples: list[Samples] = []
+        draws = Layer.COUNTERS in wanted.layers
+        if _of_use(files, Use.DATA_PREPARATION) and (draws or has_tables):
+            from timeline.sources.beside.minddata import read_data_preparation
+
+            samples = read_data_preparation(files, into, draws)
         is_on_counter = self.capture.format.kind in _ON_COUNTER
         operators = _find_cpu_operators(records)
         if len(operators) or any(kind.is_of_host for kind in files):
             from timeline.sources.beside.host import with_mindspore_host
 
             directories, clock = self.hosts, self.clock
-            records = with_mindspore_host(records, operators, files, directories, clock, wanted)
+            records = with_mindspore_host(
+                records, operators, files, directories, clock, samples, wanted
+            )
         if Layer.FRAMEWORK in wanted.layers and files.keys() & _AICPU and is_on_counter:
             from timeline.sources.beside.aicpu_log import with_aicpu_tasks
 
             records = with_aicpu_tasks(records, files)
-        # Where its tables are all that a capture is, they tell its steps.
-        if TABLES & {kind.use for kind in files} and (wanted.measures or records.tables_only):
-            records = _with_tables(records, files)
+        if has_tables and any(kind.use in TABLES for kind in files):
+            records = _with_tables(records, files, into)
+        else:
+            records = replace(records, omissions=(*records.omissions, *into.omissions))
         if records.tables_only:
             said = f"rank {self.identity.rank}: {_TABLES if records.timed else _UNTIMED_TABLES}"
             records = replace(records, warnings=(*records.warnings, said))
@@ -186,14 +200,14 @@ class WithCompanionFiles(SourceAround):
         return device if numbers == {device} and is_alone else rank
 
     def _metadata(self) -> Path | None:
-        """The metadata of the framework, which lies beside what it made or the data of msprof."""
+        """Return the metadata of the framework, beside its output or the data of msprof."""
         directory = self.capture.directory
         around = (directory, directory.parent) if directory.name.startswith(PROF) else (directory,)
         return next(filter(None, (find_file(one, METADATA) for one in around)), None)
 
     @property
     def _listings(self) -> dict[Path, dict[str, Path]]:
-        """What lies in each directory of tables that is there, by plain name.
+        """Return the entries of each directory of tables that is there, by plain name.
 
         It is not kept: of thousands of ranks it would take as much as what is told of them.
         """
@@ -204,7 +218,7 @@ class WithCompanionFiles(SourceAround):
         }
 
     def _exports(self, *uses: Use) -> dict[ExportKind, tuple[Path, ...]]:
-        """The newest files of each kind that has such a use, from the first directory of any."""
+        """Return the newest files of each kind of some uses, from the first directory of any."""
         found: dict[ExportKind, tuple[Path, ...]] = {}
         kinds = [kind for use in uses for kind in EXPORT_KINDS if kind.use is use]
         for listing in self._listings.values():
@@ -216,13 +230,12 @@ class WithCompanionFiles(SourceAround):
         return found
 
     def _is_beside(self, traces: tuple[Path, ...]) -> bool:
-        """Whether traces are not the capture itself, and small."""
+        """Return whether traces are small and not the capture itself."""
         if {*traces} & {*self.source.files} or any(path.suffix != ".json" for path in traces):
             return False
         return sum(path.stat().st_size for path in traces) <= MOST_TRACE_BYTES
 
     def _unused(self) -> Iterator[UnusedFile]:
-        """What lies in the capture's directories and is not used."""
         used = {*self.files}
         for directory, listing in self._listings.items():
             is_output = directory.name in (OUTPUT, MINDSTUDIO_OUTPUT)
@@ -245,28 +258,19 @@ class WithCompanionFiles(SourceAround):
 
 
 def _find_cpu_operators(records: Records) -> Rows:
-    """Return the host events of the capture that are operators on the CPU."""
     layers = records.strings.codes_where(name.startswith(CPU_LAYER) for name in records.strings)
     return np.flatnonzero(np.isin(records.host.layer, layers))
 
 
-_READERS = (
-    (Use.FLOPS, "flops", "read_flops"),
-    (Use.DATA_PREPARATION, "minddata", "read_data_preparation"),
-    (Use.STEP_TRACE, "step_trace", "read_step_trace"),
-    (Use.CLUSTER, "cluster", "read_cluster"),
-    (Use.OPERATORS, "operators", "read_operators"),
-    (Use.MEMORY_GRAPHS, "memory_graphs", "read_memory_graphs"),
-)
-"""Modules and functions that read small tables, each loaded where there are files of its use."""
+def _of_use(files: NumberedFiles, use: Use) -> bool:
+    return any(kind.use is use for kind in files)
 
 
-def _with_tables(records: Records, files: NumberedFiles) -> Records:
+def _with_tables(records: Records, files: NumberedFiles, into: TablesBuilder) -> Records:
     """Return the records with the small tables of their rank; damage in these is counted."""
-    into = TablesBuilder(records.rank, records.profiler_tables)
-    uses = {kind.use for kind in files}
-    for use, module, name in _READERS:
-        if use in uses:
+    for use, reader in TABLES.items():
+        if reader and _of_use(files, use):
+            module, _, name = reader.partition(".")
             getattr(import_module(f"timeline.sources.beside.{module}"), name)(files, into)
     tables, omissions = into.build()
     lost = (*records.omissions, *omissions, *_of_other_networks(records, tables))
@@ -274,7 +278,7 @@ def _with_tables(records: Records, files: NumberedFiles) -> Records:
 
 
 def _of_other_networks(records: Records, tables: ProfilerTables) -> tuple[Omission, ...]:
-    """Operators whose operations are counted and that no task is called after.
+    """Return operators whose operations are counted and that no task is called after.
 
     Files of another run may have been left in the directory. Nothing is told where tasks were read
     without their names, or there are none.

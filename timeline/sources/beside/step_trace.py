@@ -16,7 +16,7 @@ from timeline.columns.strings import StringPool
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.profiler_tables import StepPoints, StepTraceMeans
 from timeline.records.tables import CommunicationOps, Omission, StepPart, StepParts, Steps
-from timeline.sources.beside.delimited import TablesBuilder, read_rows
+from timeline.sources.beside.delimited import TableReader, TablesBuilder, read_rows
 from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.common.decimals import moments_ns
 from timeline.sources.common.losses import LossLog
@@ -30,22 +30,26 @@ _START, _END = "_start_point", "_end_point"
 
 @dataclass(frozen=True)
 class StepTicks:
-    """The steps of a file; each reduce is a part of its step and a communication op."""
+    """The steps of a file; each reduce is a part of its step and a communication op.
+
+    means: the last of the rows that are a mean: of a single step MindSpore 2.1 writes two.
+    """
 
     steps: Steps
     parts: StepParts
     reduces: CommunicationOps
+    means: StepTraceMeans
     omissions: tuple[Omission, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @classmethod
     def none(cls) -> StepTicks:
-        """What a profile without a step trace has."""
-        return cls(Steps.empty(), StepParts.empty(), CommunicationOps.empty())
+        """Return what a profile without a step trace has."""
+        tables = Steps.empty(), StepParts.empty(), CommunicationOps.empty(), StepTraceMeans.empty()
+        return cls(*tables)
 
     def of_graph(self, graph: int) -> StepTicks:
-        """These steps as those of a graph: the file names none."""
-
+        """Return these steps as those of a graph: the file names none."""
         return replace(
             self,
             steps=replace(self.steps, graph=np.full(len(self.steps), graph)),
@@ -73,6 +77,7 @@ def read_step_ticks(path: Path, strings: StringPool, rank: int) -> StepTicks:
         steps,
         StepParts.concat(part.parts for part in found),
         CommunicationOps.concat(part.reduces for part in found),
+        StepTraceMeans.concat([part.means for part in found if len(part.means)][-1:]),
         damage.omissions(rank),
         _repeated(path, steps.iteration, rank),
     )
@@ -97,7 +102,10 @@ def _of_block(block: Block, mean: Bool, strings: StringPool, damage: LossLog) ->
             "bp_end_ns": _mark_ns(block, "bp_point"),
         },
     )
-    return StepTicks(steps.take(good), *_reduces(block, iteration, good, cut, strings))
+    last = np.flatnonzero(mean)[-1:]
+    means = {field: ticks_ns(block, name)[last] for field, name in _TIMES.items()}
+    parts, reduces = _reduces(block, iteration, good, cut, strings)
+    return StepTicks(steps.take(good), parts, reduces, StepTraceMeans.of(len(last), means))
 
 
 def _repeated(path: Path, iteration: Int64, rank: int) -> tuple[str, ...]:
@@ -113,7 +121,7 @@ def _repeated(path: Path, iteration: Int64, rank: int) -> tuple[str, ...]:
 def _reduces(
     block: Block, iteration: Int64, good: Bool, cut: Bool, strings: StringPool
 ) -> tuple[StepParts, CommunicationOps]:
-    """The reduces of good steps; one that has a start or an end only is left to be counted."""
+    """Return the reduces of good steps; one with a start or an end only is to be counted."""
     parts, reduces = [], []
     names = [
         name.removesuffix(_START)
@@ -161,44 +169,30 @@ _GRAPH = re.compile(r"(?:graph|model)_?(\d{1,9})", re.ASCII | re.IGNORECASE)
 
 
 def read_step_trace(files: NumberedFiles, into: TablesBuilder) -> None:
-    """Read StepTraceMeans and StepPoints; the steps themselves are read by their source."""
-    for path in files.get(NumberedFile.STEP_TRACE, ()):
-        _read_mean(path, into)
-    for path in files.get(NumberedFile.STEP_POINTS, ()):
-        _read_points(path, into)
-    if not files.get(NumberedFile.STEP_POINTS):
-        for path in files.get(NumberedFile.STEP_MARKS, ()):
-            _read_marks(path, into)
+    """Read StepTraceMeans, unless the source has read them with its steps, and StepPoints."""
+    readers: dict[NumberedFile, TableReader] = {NumberedFile.STEP_POINTS: _read_points}
+    if not into.holds(StepTraceMeans):
+        readers[NumberedFile.STEP_TRACE] = _read_means
+    if NumberedFile.STEP_POINTS not in files:
+        readers[NumberedFile.STEP_MARKS] = _read_marks
+    into.read_files(files, readers)
 
 
-def _read_mean(path: Path, into: TablesBuilder) -> None:
-    """The last of the rows that are a mean: of a single step MindSpore 2.1 writes two."""
-    with into.reading(path):
-        damage = LossLog(path)  # counted where the steps are read
-        times_ns: dict[str, list[int]] = {}
-        for block, mean in with_mean_rows(read_blocks(path, None, STEP_COLUMNS, damage)):
-            at = np.flatnonzero(mean)
-            if len(at):
-                times_ns = {
-                    field: [int(ticks_ns(block, name)[at[-1]])] for field, name in _TIMES.items()
-                }
-        if times_ns:
-            into.add(StepTraceMeans.of(1, times_ns))
+def _read_means(path: Path, _: LossLog, into: TablesBuilder) -> None:
+    into.add(read_step_ticks(path, StringPool(), into.rank).means)
 
 
-def _read_points(path: Path, into: TablesBuilder) -> None:
-    """One object for the rank, or one for each graph; on GPUs a list with one for each step."""
-    with into.reading(path) as losses:
-        held = read_json_value(path)
-        found = [(graph, point) for graph, point in _points(held) if any(point)]
-        if not found:
-            losses.add("objects without fp_start and bp_end", "its beginning")
-        for graph, point in found:
-            _add_point(into, graph, *point)
+def _read_points(path: Path, losses: LossLog, into: TablesBuilder) -> None:
+    """Read one object for the rank or one for each graph; on GPUs a list, one for each step."""
+    held = read_json_value(path)
+    found = [(graph, point) for graph, point in _points(held) if any(point)]
+    if not found:
+        losses.add("objects without fp_start and bp_end", "its beginning")
+    for graph, point in found:
+        _add_point(into, graph, *point)
 
 
 def _points(held: Any) -> Iterator[tuple[int, tuple[str, str]]]:
-    """The points of each graph."""
     if isinstance(held, list):
         held = held[0] if held else None
     if not isinstance(held, dict):
@@ -215,13 +209,12 @@ def _text(held: dict[str, Any], key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _read_marks(path: Path, into: TablesBuilder) -> None:
-    """Lines of a tag and the operator that it marks."""
-    with into.reading(path) as losses:
-        rows = (row.cells for row in read_rows(path, losses, None))
-        named = {cells[0]: cells[1] for cells in rows if len(cells) > 1}
-        if _FP_START in named or _BP_END in named:
-            _add_point(into, NO_GRAPH, named.get(_FP_START, ""), named.get(_BP_END, ""))
+def _read_marks(path: Path, losses: LossLog, into: TablesBuilder) -> None:
+    """Read lines of a tag and the operator that it marks."""
+    rows = (row.cells for row in read_rows(path, losses, None))
+    named = {cells[0]: cells[1] for cells in rows if len(cells) > 1}
+    if _FP_START in named or _BP_END in named:
+        _add_point(into, NO_GRAPH, named.get(_FP_START, ""), named.get(_BP_END, ""))
 
 
 def _add_point(into: TablesBuilder, graph: int, fp_start: str, bp_end: str) -> None:
@@ -230,14 +223,14 @@ def _add_point(into: TablesBuilder, graph: int, fp_start: str, bp_end: str) -> N
 
 
 def ticks_ns(block: Block, name: str) -> Int64:
-    """A column of ticks of 10 ns as nanoseconds; NO_TIME where there is no number."""
+    """Return a column of ticks of 10 ns as nanoseconds; NO_TIME without a number."""
     as_microseconds_ns = moments_ns(block.cells(name))
     ns = as_microseconds_ns // _TICKS_IN_MICROSECOND
     return np.where(as_microseconds_ns == NO_TIME, NO_TIME, ns)
 
 
 def with_mean_rows(blocks: Iterable[Block]) -> Iterator[tuple[Block, Bool]]:
-    """Each block of a file, and which of its rows are the mean of the others.
+    """Return each block of a file, and which of its rows are the mean of the others.
 
     Their number is a dash, or 0 where their end is 0 too or they are the last of several.
     """

@@ -17,8 +17,8 @@ from timeline.sources.capture import (
     Format,
     FormatKind,
 )
+from timeline.sources.common.export_files import find_device_table_directories, raw_error
 from timeline.sources.common.identity import identify_device
-from timeline.sources.common.msprof_files import find_device_table_directories, raw_error
 from timeline.sources.source import Identity, ReadRequest, Source
 
 # -- slices ----------------------------------------------------------------------------------------

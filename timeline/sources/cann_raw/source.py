@@ -43,8 +43,8 @@ from timeline.sources.common.device_clock import (
     parse_tick_ns,
     read_anchor,
 )
+from timeline.sources.common.export_files import how_to_export
 from timeline.sources.common.losses import FFTS_REASON, counted_losses
-from timeline.sources.common.msprof_files import how_to_export
 from timeline.sources.common.overlap_analysis import remark_on_ai_cpu_tasks
 from timeline.sources.decoders.joins import covering_parents
 from timeline.sources.decoders.json_values import read_json

@@ -18,7 +18,7 @@ OPERATOR_MEMORY = "operator_memory"
 
 
 class SampleClock(enum.Enum):
-    """What the times of a table are, where msprof keeps it for itself."""
+    """The clock of a table's times, where msprof keeps it for itself."""
 
     HOST = enum.auto()
     """Times on the clock of the host."""
@@ -31,7 +31,7 @@ class SampleClock(enum.Enum):
 
 
 class Series(NamedTuple):
-    """How the values of one column are called.
+    """The name and unit of the values of one column.
 
     `{}` in the name stands for what tells the series of the column apart. unit: empty where there
     is none, or the file names it. factor: what turns values into the unit.
@@ -73,7 +73,7 @@ class CounterTable:
 
 
 def _columns(names: str, series: Sequence[Series], unit: str | None = None) -> dict[str, Series]:
-    """Series by column; with a unit, that of all of them."""
+    """Return series by column; with a unit, that of all of them."""
     given = [one if unit is None else one._replace(unit=unit) for one in series]
     return dict(zip(names.split(), given, strict=True))
 
@@ -102,7 +102,7 @@ def _network_rates(name: str) -> tuple[Series, ...]:
 
 
 def csv_tables() -> tuple[CounterTable, ...]:
-    """The CSV files with a column of times that msprof, torch_npu and MindSpore write.
+    """Return the CSV files with a column of times that msprof, torch_npu and MindSpore write.
 
     Their columns are named here without units, which the files name.
     """
@@ -162,7 +162,7 @@ def csv_tables() -> tuple[CounterTable, ...]:
 
 
 def parsed_tables() -> tuple[CounterTable, ...]:
-    """The tables of samples in the databases that msprof keeps for itself."""
+    """Return the tables of samples in the databases that msprof keeps for itself."""
     return (
         CounterTable(
             "FreqParse",
@@ -236,7 +236,6 @@ def _parsed(
     ids: tuple[str, ...] = (),
     kinds: tuple[str, ...] = (),
 ) -> CounterTable:
-    """A table whose times are those of a sampler on the device."""
     clock = SampleClock.SAMPLER
     return CounterTable(table, group, values, ids, kinds, "timestamp", clock, file)
 
@@ -247,7 +246,7 @@ def _parsed_network(name: str) -> dict[str, Series]:
 
 
 def database_tables() -> tuple[CounterTable, ...]:
-    """All tables of samples in a database that msprof or torch_npu exports."""
+    """Return all tables of samples in a database that msprof or torch_npu exports."""
     return (
         CounterTable(
             "AICORE_FREQ",
@@ -387,7 +386,6 @@ def _network(name: str) -> dict[str, Series]:
 
 
 def _device_network() -> dict[str, Series]:
-    """Running totals of the ports of a device, and their bandwidths."""
     layers = {
         "mac": ("PfcPkt", "Byte", "Bandwidth", "BadByte"),
         "roce": ("Pkt", "ErrPkt", "CnpPkt"),

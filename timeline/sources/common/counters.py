@@ -1,23 +1,28 @@
-"""Builds the tables of counters, and says how their series and units are called."""
+"""Builds the tables of counters, names their series and units, and reads counter events."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from timeline.columns.columns import Bool, Codes, Float64, Int64
+from timeline.columns.columns import Bool, Codes, Float64, Int64, Rows, TableBuilder
 from timeline.columns.constant import constant
-from timeline.columns.distinct import distinct
+from timeline.columns.distinct import distinct, distinct_as_met, distinct_values
 from timeline.columns.group_by import group_by
 from timeline.columns.interner import Interner
-from timeline.columns.strings import StringPool
+from timeline.columns.strings import NO_TEXT, StringPool
+from timeline.layers import Layer
 from timeline.records.not_given import NO_ID
-from timeline.records.tables import CounterSamples, CounterSeries
+from timeline.records.tables import CounterSamples, CounterSeries, Omission, OmissionCode
 from timeline.sources.common.counter_tables import CounterTable
 from timeline.sources.decoders.csv_blocks import Block
+
+if TYPE_CHECKING:
+    from timeline.sources.decoders.event_columns import ArgValues, EventColumns
 
 SIZES = {"B": 1, "KB": 1 << 10, "kB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 """Bytes of the units of sizes: exporters divide by powers of 1024."""
@@ -25,7 +30,7 @@ SIZES = {"B": 1, "KB": 1 << 10, "kB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 
 @dataclass(frozen=True)
 class Labels:
-    """What tells the series of one table apart.
+    """The labels that distinguish the series of one table.
 
     texts: (k,) what `{}` in the names of series stands for. which: (n,) the text of each row.
     endings: (k,) what is put behind the names, nothing without it.
@@ -36,7 +41,7 @@ class Labels:
     endings: Sequence[str] = ()
 
     def series_name(self, pattern: str, at: int) -> str:
-        """The name of the series of one text; blanks around an empty one are left out."""
+        """Return the name of the series of one text; blanks around an empty one are left out."""
         name = " ".join(pattern.format(self.texts[at]).split())
         return name + self.endings[at] if self.endings else name
 
@@ -46,7 +51,7 @@ def build_labels(
     ids: Sequence[Int64],
     kinds: Sequence[tuple[Int64 | Codes, Callable[[int], str]]] = (),
 ) -> Labels:
-    """The labels of so many rows: their ids, then their kinds, without those that are not given.
+    """Return the labels of rows: their ids, then their kinds, without those not given.
 
     Args:
         ids: columns of numbers that are shown as they are.
@@ -135,7 +140,7 @@ class CounterBuilder:
         self._samples.append(CounterSamples.of(len(values), columns))
 
     def tables(self, strings: StringPool) -> tuple[CounterSeries, CounterSamples]:
-        """All series, and all samples."""
+        """Return all series, and all samples."""
         if not len(self._series):
             return CounterSeries.empty(), CounterSamples.empty()
         groups, names, units = zip(*self._series, strict=True)
@@ -145,13 +150,13 @@ class CounterBuilder:
 
 
 def scaled(values: Float64, factor: int | Int64) -> Float64:
-    """Values in another unit; one that is too large for that is infinite, and so no sample."""
+    """Return values in another unit; one that is too large is infinite, and so no sample."""
     with np.errstate(over="ignore"):
         return values * factor
 
 
 def whole_bytes(values: Float64, unit: str) -> tuple[Float64, str]:
-    """Sizes in bytes, where the text of all of them is fine enough to tell; else as they are.
+    """Return sizes in bytes, if the digits of all are fine enough to tell; else as they are.
 
     >>> whole_bytes(np.array([935.9951171875]), "MB")
     (array([9.81462016e+08]), 'B')
@@ -170,7 +175,7 @@ _HIT_RATE = "Hit Rate"
 
 
 def factor_of(name: str, unit: str) -> int:
-    """What turns the values of counter events into the unit that their series has.
+    """Return the factor that turns values of counter events into the unit of their series.
 
     Hit rates are fractions, although their args are called Hit Rate(%).
     """
@@ -178,7 +183,7 @@ def factor_of(name: str, unit: str) -> int:
 
 
 def name_and_unit(event: str, key: str, keys: int) -> tuple[str, str]:
-    """The series name and unit of one arg of a counter event.
+    """Return the series name and unit of one arg of a counter event.
 
     Args:
         event: name of the event, such as "HBM 0/Read".
@@ -197,13 +202,13 @@ def name_and_unit(event: str, key: str, keys: int) -> tuple[str, str]:
 
 
 def column_name(column: str) -> str:
-    """The name of a column without its unit: "Total Reserved" of "Total Reserved(MB)"."""
+    """Return the name of a column without its unit: "Total Reserved" of "Total Reserved(MB)"."""
     match = _IN_BRACKETS.fullmatch(column)
     return match[1].strip() if match else column
 
 
 def column_unit(column: str) -> str:
-    """The unit of a column, empty where it has none: "MB" of "Total Reserved(MB)"."""
+    """Return the unit of a column, empty where it has none: "MB" of "Total Reserved(MB)"."""
     match = _IN_BRACKETS.fullmatch(column)
     return match[2] if match else ""
 
@@ -233,3 +238,156 @@ def select_device_rows(block: Block, device: int | None) -> Bool:
 def _device(text: str) -> int:
     match = _DEVICE.fullmatch(text)
     return int(match[1]) if match else NO_ID
+
+
+# -- counter events --------------------------------------------------------------------------------
+
+
+_SeriesKey = tuple[object, str, str]
+"""Process id, name and unit of a series."""
+
+
+@dataclass(frozen=True)
+class CounterEvents:
+    """Counter events of one process and name whose args have the same keys."""
+
+    pid: object
+    name: str
+    keys: Sequence[str]
+    time_ns: Int64
+    """(n,)"""
+    args: ArgValues
+    """The values of all keys, event after event."""
+
+    def values(self, key: str) -> ArgValues:
+        """Return the value of an arg in each event."""
+        return self.args[self.keys.index(key) :: len(self.keys)]
+
+
+def counters_at(events: EventColumns, rows: Rows) -> Iterator[CounterEvents]:
+    """Return the counter events at some rows, but for those without args."""
+    groups, group_of = distinct_values(events.group[rows])
+    if len(groups) <= np.iinfo(np.uint16).max:
+        group_of = group_of.astype(np.uint16)  # which sorts in one pass
+    order = np.argsort(group_of, kind="stable")
+    bounds = [0, *np.cumsum(np.bincount(group_of)).tolist()]
+    order = rows.take(order)
+    counts = np.bincount(events.flat.row, minlength=len(events))
+    first_arg = (np.cumsum(counts) - counts).take(order)
+    for at, group in enumerate(groups.tolist()):
+        process, name, keys = events.values.counters(group)
+        of_group = slice(*bounds[at : at + 2])
+        args = first_arg[of_group, np.newaxis] + np.arange(len(keys))
+        if keys:
+            yield CounterEvents(
+                process,
+                name,
+                keys,
+                events.start_ns.take(order[of_group]),
+                events.flat.value.take(args.reshape(-1)),
+            )
+
+
+@dataclass
+class CounterReader:
+    """Collects samples, and numbers the series that they are of.
+
+    strange: how many have a value that is given and is no number.
+    """
+
+    strange: int = 0
+    _series: Interner[_SeriesKey] = field(default_factory=Interner)
+    _samples: TableBuilder[CounterSamples] = field(
+        default_factory=lambda: TableBuilder(CounterSamples)
+    )
+
+    def add(self, parts: Iterable[CounterEvents]) -> None:
+        """Take the samples out of events."""
+        self._samples.add(
+            CounterSamples.concat([samples for part in parts for samples in self._samples_of(part)])
+        )
+
+    def _samples_of(self, part: CounterEvents) -> Iterator[CounterSamples]:
+        """Return one table for each sampled arg; those named *_id only tell series apart."""
+        ids = [key for key in part.keys if key.endswith("_id")]
+        sampled = [key for key in part.keys if not key.endswith("_id")]
+        labels, which = _labels({key: part.values(key) for key in ids}, len(part.time_ns))
+        for key in sampled:
+            series, unit = name_and_unit(part.name, key, len(sampled))
+            rows = self._series.of([(part.pid, series + label, unit) for label in labels])
+            every = part.values(key)
+            good, values = every.reals()
+            if len(good) < len(part.time_ns):
+                self.strange += _count_strange(every, good)
+            yield CounterSamples(part.time_ns[good], rows[which][good], values)
+
+    def omissions(self, rank: int) -> tuple[Omission, ...]:
+        """Return the samples that are not in the tables."""
+        if not self.strange:
+            return ()
+        reason, counters = "samples of counters that are no numbers", frozenset({Layer.COUNTERS})
+        code = OmissionCode.NO_TIME
+        return (Omission(reason, self.strange, rank, loss=True, code=code, layers=counters),)
+
+    def tables(
+        self, process: Callable[[object], str], strings: StringPool
+    ) -> tuple[CounterSeries, CounterSamples]:
+        """Return the series that have samples, grouped by name of process, and all samples."""
+        samples = self._samples.build()
+        keys = list(self._series)
+        rows: dict[tuple[str, str, str], int] = {}
+        renumbered = np.zeros(len(keys), np.int64)
+        for old in distinct(samples.series).tolist():
+            pid, name, unit = keys[old]
+            renumbered[old] = rows.setdefault((process(pid), name, unit), len(rows))
+        if not rows:
+            return CounterSeries.empty(), CounterSamples.empty()
+        groups, names, units = zip(*rows, strict=True)
+        factors = np.array([factor_of(name, unit) for _, name, unit in keys])
+        series = CounterSeries.of(
+            len(rows),
+            {
+                "group": strings.codes(groups),
+                "name": strings.codes(names),
+                "unit": strings.codes(units),
+            },
+        )
+        columns = {
+            "time_ns": samples.time_ns,
+            "series": renumbered[samples.series],
+            "value": scaled(samples.value, factors[samples.series]),
+        }
+        return series, CounterSamples.of(len(samples), columns)
+
+
+def _count_strange(values: ArgValues, numbers: Rows) -> int:
+    others = np.ones(len(values.value), np.bool_)
+    others[numbers] = False
+    rest = values[np.flatnonzero(others)].objects()
+    return sum(
+        value is not None and not (type(value) is str and value in NO_TEXT) for value in rest
+    )
+
+
+def _labels(ids: Mapping[str, ArgValues], count: int) -> tuple[list[str], Int64]:
+    """Return the distinct labels that ids make, and the place of each event's."""
+    if not ids:
+        return [""], constant(0, count, np.int64)
+    if len(ids) == 1:
+        ((name, values),) = ids.items()
+        if values.are_whole():
+            found, which = distinct_as_met(values.value)
+            return [f" {name[:-3]} {value}" for value in found.tolist()], which
+    seen: Interner[tuple[Any, ...]] = Interner()
+    objects = (_distinct(values.objects()) for values in ids.values())
+    which = seen.of(list(zip(*objects, strict=True)))
+    labels = [
+        "".join(f" {name[:-3]} {value}" for name, value in zip(ids, values, strict=True))
+        for values in seen
+    ]
+    return labels, which
+
+
+def _distinct(values: Sequence[Any]) -> Iterable[Any]:
+    """Return values as they are if equal ones are written alike; else as they are written."""
+    return values if set(map(type, values)) in ({int}, {str}) else map(str, values)

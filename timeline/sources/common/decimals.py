@@ -20,7 +20,7 @@ _MOST_DIGITS = 18
 
 
 def whole_number(value: object) -> int | None:
-    """The integer that a value is or spells in decimal digits; None for anything else.
+    """Return the integer that a value is or writes in decimal digits; None for anything else.
 
     Blanks around the digits and a minus before them are fine. A plus, digits of other scripts, and
     numbers that no column holds are not.
@@ -34,7 +34,7 @@ def whole_number(value: object) -> int | None:
 
 
 def whole_numbers(texts: Sequence[bytes], absent: int) -> tuple[Int64, Bool]:
-    """What `whole_number` makes of texts, (n,) int64, and which are such; others are `absent`."""
+    """Return `whole_number` of strings, (n,) int64, and which have one; others are `absent`."""
     if texts and max(map(len, texts)) <= _MOST_DIGITS and all(map(bytes.isdigit, texts)):
         return np.fromiter(map(int, texts), np.int64, len(texts)), np.ones(len(texts), np.bool_)
     known = {text: whole_number(text.decode("latin-1")) for text in dict.fromkeys(texts)}
@@ -48,7 +48,7 @@ def whole_numbers(texts: Sequence[bytes], absent: int) -> tuple[Int64, Bool]:
 
 
 def real(value: float | str) -> float:
-    """A number, or what spells one, as a float; infinite where it is too large to be one."""
+    """Return a number, or a string of one, as a float; infinite if it is too large."""
     try:
         return float(value)
     except OverflowError:
@@ -90,7 +90,7 @@ def interval_ns(starts: Sequence[bytes], durations: Sequence[bytes]) -> tuple[In
 
 
 def _interval_ns(start: _Exact, length: _Exact, parts_in_ns: int) -> tuple[Int64, Int64]:
-    """Rounded start and end of exact starts and lengths, NO_TIME where one of both is no number."""
+    """Return rounded start and end of exact starts and lengths, NO_TIME without either."""
     (start_ns, start_part, start_good), (length_ns, length_part, length_good) = start, length
     half = parts_in_ns // 2
     end_ns = start_ns + length_ns + (start_part + length_part + half) // parts_in_ns
@@ -100,13 +100,13 @@ def _interval_ns(start: _Exact, length: _Exact, parts_in_ns: int) -> tuple[Int64
 
 
 def moments_ns(texts: Sequence[bytes]) -> Int64:
-    """Moments written as decimal microseconds, (n,) int64 ns, NO_TIME where there is no number."""
+    """Return timestamps of decimal microseconds, (n,) int64 ns, NO_TIME without a number."""
     whole_ns, part, good = _split(texts)
     return np.where(good, whole_ns + (part + _PARTS_IN_NS // 2) // _PARTS_IN_NS, NO_TIME)
 
 
 def moment_ns(text: bytes) -> int:
-    """One moment; see `moments_ns`."""
+    """Return one timestamp; see `moments_ns`."""
     return int(moments_ns([text])[0])
 
 
@@ -128,7 +128,7 @@ LONGEST = 64
 
 
 def _characters(texts: Sequence[bytes]) -> Characters:
-    """The characters of each text without its quotes: (width, n), filled up with zeros."""
+    """Return the characters of each string without quotes: (width, n), filled up with zeros."""
     joined = np.frombuffer(_BREAK.join(texts) + _BREAK, np.uint8)
     ends = np.flatnonzero(joined == _BREAK[0])
     if len(ends) != len(texts):
@@ -153,13 +153,12 @@ def _characters(texts: Sequence[bytes]) -> Characters:
 
 
 def _carry(whole_us: Int64, fraction: Int64) -> tuple[Int64, Int64]:
-    """Whole nanoseconds, and the rest; dividing is fast, the remainder of a division is not."""
+    """Return whole nanoseconds, and the rest; dividing is fast, a remainder is not."""
     more_ns = fraction // _PARTS_IN_NS
     return whole_us * 1000 + more_ns, fraction - more_ns * _PARTS_IN_NS
 
 
 def _various(characters: Characters) -> _Exact:
-    """The numbers, however each is written."""
     count = characters.shape[1]
     whole_us = np.zeros(count, np.int64)
     fraction = np.zeros(count, np.int64)
@@ -185,7 +184,7 @@ def _various(characters: Characters) -> _Exact:
 
 
 def _exact(text: bytes) -> tuple[int, int] | None:
-    """Nanoseconds of a text with a sign or an exponent, such as 1e-05; None if it is no number."""
+    """Return nanoseconds of a string with a sign or exponent, such as 1e-05; else None."""
     if not _NUMBER.fullmatch(text):
         return None
     try:

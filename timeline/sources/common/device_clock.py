@@ -57,7 +57,7 @@ class CounterClock:
     anchor: Anchor
 
     def moments_ns(self, counts: npt.NDArray[np.uint64] | Int64) -> Int64:
-        """The moment of each count, (n,) int64.
+        """Return the moment of each count, (n,) int64.
 
         It is (count - first count) / frequency + CLOCK_MONOTONIC_RAW at the first one, as msprof
         has it. NO_TIME where that is before the start of the host or years after it: no counter
@@ -76,7 +76,7 @@ class CounterClock:
 
 
 def _rounds_up(moments_ns: Int64, fraction: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-    """Where a moment as float64 is the next whole nanosecond.
+    """Return where a timestamp as float64 is the next whole nanosecond.
 
     msprof holds moments as float64 and cuts them down when it writes a database.
     """
@@ -86,9 +86,9 @@ def _rounds_up(moments_ns: Int64, fraction: npt.NDArray[np.float64]) -> npt.NDAr
 
 @dataclass(frozen=True)
 class DeviceClocks:
-    """What relates the clocks of one device's tables to CLOCK_MONOTONIC_RAW of its host.
+    """The relation of the clocks of a device's tables to CLOCK_MONOTONIC_RAW of its host.
 
-    counter: the device's own. host_counter: the host's, None where its times are ns already.
+    counter: the device's own. host_counter: the host's, None if its times are ns already.
     host_ns and device_ns: what both monotonic clocks showed at one moment. wall_offset_ns: wall
     time less the host's clock. What is None is not known. process: the one that was captured.
     """
@@ -101,15 +101,15 @@ class DeviceClocks:
     process: int = NO_ID
 
     def counted_ns(self, counts: Int64) -> Int64:
-        """Times that the device counted."""
+        """Return times that the device counted."""
         return _unknown(counts) if self.counter is None else _moments_ns(self.counter, counts)
 
     def host_times_ns(self, counts: Int64) -> Int64:
-        """Times that the host wrote."""
+        """Return times that the host wrote."""
         return counts if self.host_counter is None else _moments_ns(self.host_counter, counts)
 
     def sampled_ns(self, times: Int64) -> Int64:
-        """Times that samplers of the device wrote: on its monotonic clock, later as wall time."""
+        """Return times of samplers of the device: on its monotonic clock, later as wall time."""
         wall = times >= EARLIEST_WALL_NS
         found = _unknown(times)
         if self.wall_offset_ns is not None:
@@ -119,7 +119,7 @@ class DeviceClocks:
         return np.where(times > 0, found, NO_TIME)
 
     def memory_ns(self, times: Int64, microseconds: Float64) -> Int64:
-        """Times of memory samples: microseconds since the device started, later as wall time."""
+        """Return times of memory samples: us since the device started, later wall time."""
         since = (microseconds >= 0) & (microseconds < _LONGEST_CAPTURE_US)
         if self.host_ns is None or not since.any():
             return self.sampled_ns(times)
@@ -128,7 +128,6 @@ class DeviceClocks:
 
 
 def _moments_ns(clock: CounterClock, counts: Int64) -> Int64:
-    """The moments of counts; those that are no count have none."""
     return np.where(counts > 0, clock.moments_ns(np.maximum(counts, 0)), NO_TIME)
 
 
@@ -141,7 +140,7 @@ def read_device_clocks(device: Path, host: Path, wall_offset_ns: int | None) -> 
 
     Args:
         device, host: the directories of both in a capture.
-        wall_offset_ns: wall time less CLOCK_MONOTONIC_RAW of the host, None where nothing tells.
+        wall_offset_ns: wall time less CLOCK_MONOTONIC_RAW of the host, None if nothing tells.
 
     Raises:
         SourceError: one of them is there and cannot be read.
@@ -161,7 +160,7 @@ def read_device_clocks(device: Path, host: Path, wall_offset_ns: int | None) -> 
 
 
 def _host_counter(host: Path) -> CounterClock | None:
-    """The counter of a host that does not count nanoseconds: msprof writes those as they are."""
+    """Return a host's counter that does not count nanoseconds: msprof keeps those as they are."""
     log, info = _read_clock_log(host, "host_start.log"), _info(host)
     tick_ns, time_ns = _host_tick_ns(info), _host_moment_ns(log, info)
     if tick_ns == _NANOSECOND or time_ns is None or "cntvct" not in log:
@@ -174,12 +173,12 @@ def _info(directory: Path) -> dict[str, Any]:
 
 
 def device_frequency(info: Mapping[str, Any]) -> object:
-    """The MHz of the device's counter as info.json spells them, empty where it names none."""
+    """Return the MHz of the device's counter as info.json has them, empty without any."""
     return _first_entry(info, "DeviceInfo").get("hwts_frequency", "")
 
 
 def parse_tick_ns(megahertz: object) -> Fraction | None:
-    """The nanoseconds of a tick at a frequency as info.json spells it, None where it names none."""
+    """Return the nanoseconds of a tick at a frequency of info.json, None without one."""
     text = str(megahertz).strip()
     if not _FREQUENCY.fullmatch(text) or not Fraction(text):
         return None
@@ -190,12 +189,11 @@ def parse_tick_ns(megahertz: object) -> Fraction | None:
 
 
 def _host_tick_ns(info: Mapping[str, Any]) -> Fraction:
-    """The tick of the host's own counter, by info.json."""
     return parse_tick_ns(_first_entry(info, "CPU").get("Frequency")) or _NANOSECOND
 
 
 def _host_moment_ns(log: Mapping[str, int], info: Mapping[str, Any]) -> int | None:
-    """What the host's clock showed when the counter of the device was read, by host_start.log.
+    """Return the host's time when the counter of the device was read, by host_start.log.
 
     cntvct_diff tells in ticks of the host's counter how much later the host's clock was read.
     """
@@ -205,7 +203,7 @@ def _host_moment_ns(log: Mapping[str, int], info: Mapping[str, Any]) -> int | No
 
 
 def read_anchor(directory: Path, info: Mapping[str, Any]) -> Anchor | None:
-    """The moment that dev_start.log and host_start.log name together; None where one is silent.
+    """Return the timestamp that dev_start.log and host_start.log share; None without one.
 
     Raises:
         SourceError: one of them is there and cannot be read.
@@ -224,7 +222,7 @@ def _read_clock_log(directory: Path, name: str) -> dict[str, int]:
 
 
 def _first_section(log: Path) -> dict[str, int]:
-    """The numbers in the first section of a log, the first of each name; later sections repeat it.
+    """Return the numbers in the first section of a log, the first of each name.
 
     Raises:
         SourceError: the log cannot be read.
@@ -241,7 +239,7 @@ def _first_section(log: Path) -> dict[str, int]:
 
 
 def find_clock_files(directory: Path, name: str) -> list[Path]:
-    """`name` and `name.N` of a directory, without the marks that they are complete.
+    """Return `name` and `name.N` of a directory, without the marks that they are complete.
 
     Raises:
         SourceError: the directory cannot be read.
@@ -254,14 +252,14 @@ def find_clock_files(directory: Path, name: str) -> list[Path]:
 
 
 def _first_entry(info: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """The first of the processors or devices that info.json lists, empty where it lists none."""
+    """Return the first processor or device that info.json lists, empty without any."""
     entries = info.get(key)
     first = entries[0] if isinstance(entries, list) and entries else None
     return first if isinstance(first, dict) else {}
 
 
 def read_hardware_log_clock(directory: Path, device: int | None) -> Clock:
-    """The clock of hardware logs of MindSpore 0.7, of which one directory holds several devices'.
+    """Return the clock of hardware logs of MindSpore 0.7, whose directory holds several.
 
     host_start.log.N tells the wall time at which dev_start.log.N read the counter of device N.
 
@@ -277,7 +275,7 @@ def read_hardware_log_clock(directory: Path, device: int | None) -> Clock:
 
 
 def read_start_info_offset_ns(path: Path) -> int | None:
-    """Wall time less the raw monotonic clock, as a start_info says; None where it does not.
+    """Return wall time less the raw monotonic clock, as a start_info says; None if it does not.
 
     It is collectionTimeBegin (us) less clockMonotonicRaw (ns).
 

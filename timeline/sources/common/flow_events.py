@@ -1,19 +1,133 @@
-"""Arrows between rows of tables, and launch times, from the flow events of traces."""
+"""Arrows between rows of tables: of flow events in traces, of launches, and to gradients."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, TableBuilder, column
+from timeline.columns.chunks import rows_where
+from timeline.columns.columns import (
+    Bool,
+    Codes,
+    ColumnTable,
+    Int64,
+    Rows,
+    TableBuilder,
+    column,
+    take,
+)
+from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct_as_met, distinct_pairs, distinct_values
 from timeline.columns.interner import Interner
 from timeline.columns.nesting import innermost
 from timeline.columns.strings import StringPool
-from timeline.records.tables import FRAMEWORK_LAUNCH, FlowEnd, Flows
-from timeline.sources.decoders.event_columns import ARROW_START, EventColumns, JsonValues, LaneKey
+from timeline.records.not_given import NO_ID
+from timeline.records.tables import (
+    FORWARD_BACKWARD,
+    FRAMEWORK_LAUNCH,
+    CommunicationOps,
+    FlowEnd,
+    Flows,
+    Tasks,
+)
+from timeline.sources.decoders.joins import pairs_by_key, rows_in
+
+if TYPE_CHECKING:
+    from timeline.sources.decoders.event_columns import EventColumns, JsonValues, LaneKey
+
+
+class ArrowTargets:
+    """Tasks and ops as ends of arrows.
+
+    The tasks of a communication op share its connection; the arrow goes to the op alone.
+    """
+
+    def __init__(self, strings: StringPool, tasks: Tasks, ops: CommunicationOps) -> None:
+        self._strings = strings
+        self._op_connection = ops.connection
+        others = np.append(ops.connection, NO_ID)
+        self._task_rows = rows_in(tasks.connection, others, invert=True)
+        self._task_connection = take(tasks.connection, self._task_rows)
+
+    def arrows(self, category: str, connection: Int64, host_row: Rows) -> list[Flows]:
+        """Return one arrow per host call and device record of the same connection."""
+        connected = connection != NO_ID
+        if not connected.all():
+            connection, host_row = connection[connected], host_row[connected]
+        source, op = pairs_by_key(connection, self._op_connection)
+        caller, task = pairs_by_key(connection, self._task_connection)
+        return [
+            build_arrows(self._strings, category, FlowEnd.OP, host_row[source], op),
+            build_arrows(
+                self._strings, category, FlowEnd.TASK, host_row[caller], self._task_rows[task]
+            ),
+        ]
+
+
+def build_arrows(
+    strings: StringPool, category: str, kind: FlowEnd, source: Rows, target: Rows
+) -> Flows:
+    """Return arrows from rows of the host's calls to rows of one other table."""
+    count = len(source)
+    return Flows.of(
+        count,
+        {
+            "category": constant(strings.code(category), count, np.int32),
+            "source_kind": constant(FlowEnd.HOST, count, np.int64),
+            "source_row": source,
+            "target_kind": constant(kind, count, np.int64),
+            "target_row": target,
+        },
+    )
+
+
+def gradient_arrows(
+    strings: StringPool, host_row: Rows, start_ns: Int64, number: Int64, forward_thread: Int64
+) -> Flows:
+    """Return arrows as PyTorch's traces draw them, for a profile that has numbers alone.
+
+    A forward call and those that work out its gradient have one sequence number. Of the forward
+    calls the innermost counts, which starts last, and of backward the first.
+
+    Args:
+        strings: of the rank.
+        host_row: (n,) the row of each call in the host table.
+        start_ns: (n,)
+        number: (n,) sequence numbers, at most 0 for none.
+        forward_thread: (n,) the thread that ran forward, which backward calls alone name; else at
+            most 0.
+    """
+    numbered = rows_where(lambda some: some > 0, number)
+    is_backward = forward_thread[numbered] > 0
+    backward = numbered[is_backward]
+    backward = _firsts(backward, number[backward], start_ns[backward])
+    forward = numbered[~is_backward]
+    # Most numbers of forward are not asked for: inference has no gradients at all.
+    forward = forward[np.isin(number[forward], number[backward])]
+    forward = _firsts(forward, number[forward], -start_ns[forward])
+    source, target = pairs_by_key(number[forward], number[backward])
+    return build_arrows(
+        strings,
+        FORWARD_BACKWARD,
+        FlowEnd.HOST,
+        host_row[forward[source]],
+        host_row[backward[target]],
+    )
+
+
+def _firsts(rows: Rows, number: Int64, key: Int64) -> Rows:
+    """Return the row of each number that has the least key, in order of number."""
+    order = np.lexsort((key, number))
+    ordered = number[order]
+    first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
+    return rows[order[first]]
+
+
+# -- flow events -----------------------------------------------------------------------------------
+
 
 LAUNCH = frozenset({"HostToDevice", FRAMEWORK_LAUNCH, "MsTx"})
 """Categories whose start is the moment a task was launched on the host."""
@@ -23,7 +137,7 @@ NOT_BOUND = -1
 
 @dataclass(frozen=True)
 class LaneRows:
-    """Where the events of one lane went: rows of one table, and their intervals."""
+    """The rows of one table that the events of one lane became, and their intervals."""
 
     kind: FlowEnd
     rows: Rows
@@ -33,7 +147,7 @@ class LaneRows:
 
 @dataclass(frozen=True)
 class Launches:
-    """When rows of tables were launched on the host."""
+    """The launches of rows of tables on the host."""
 
     kind: Int64
     row: Int64
@@ -50,7 +164,7 @@ class ResolvedFlows:
 
     @property
     def half(self) -> int:
-        """How many arrows lack an end."""
+        """Return how many arrows lack an end."""
         return len(self.lacking)
 
 
@@ -75,6 +189,8 @@ class FlowReader:
 
     def add(self, events: EventColumns, rows: Rows) -> None:
         """Take in the ends of flows that are at some rows of events."""
+        from timeline.sources.decoders.event_columns import ARROW_START  # for traces alone
+
         groups, lane = distinct_values(events.group[rows])
         lanes = self._lanes.of([events.values.lane(group) for group in groups.tolist()])
         ids = events.end_ns[rows]
@@ -91,7 +207,7 @@ class FlowReader:
         )
 
     def _odd_ids_of(self, values: JsonValues, codes: Int64) -> Int64:
-        """Ids that are no plain decimals, numbered below zero; they are opaque text."""
+        """Return ids that are no plain decimals, numbered below zero; they are opaque text."""
         return ~self._odd_ids.of(values.texts(codes))
 
     def resolve(
@@ -135,7 +251,7 @@ class FlowReader:
     def _bind(
         self, ends: _Ends, lane_of: Callable[[LaneKey], LaneRows | None]
     ) -> tuple[Int64, Int64]:
-        """The table and the row that each end lies in, NOT_BOUND where there is none."""
+        """Return the table and the row that each end lies in, NOT_BOUND if there is none."""
         kind, row = np.full(len(ends), NOT_BOUND), np.full(len(ends), NOT_BOUND)
         order = np.argsort(ends.lane, kind="stable")
         bounds = np.searchsorted(ends.lane[order], np.arange(len(self._lanes) + 1))
@@ -154,7 +270,7 @@ class FlowReader:
 
 
 def _pairs(ends: _Ends) -> tuple[Rows, Rows]:
-    """Starts and ends of flows, NOT_BOUND where one is missing; one start may have several ends.
+    """Return starts and ends of flows, NOT_BOUND if missing; a start may have several ends.
 
     Of one flow, the first end goes with the first start, and so on; when starts run out, further
     ends go with the last one.
@@ -184,14 +300,14 @@ def _pairs(ends: _Ends) -> tuple[Rows, Rows]:
 
 
 def _flows(ends: _Ends) -> Int64:
-    """The flow of each end, numbered in the order in which they begin in the file."""
+    """Return the flow of each end, numbered in the order in which they begin in the file."""
     _, which = distinct_pairs(ends.category.astype(np.int64), ends.id)
     _, flow = distinct_as_met(which)
     return flow
 
 
 def _starting_at(lane: LaneRows, moments: Int64) -> Int64:
-    """The row of the lane that starts at each moment, -1 for none."""
+    """Return the row of the lane that starts at each timestamp, -1 for none."""
     if not len(lane.start_ns):
         return np.full(len(moments), -1, np.int64)
     order = np.argsort(lane.start_ns, kind="stable")

@@ -1,15 +1,23 @@
-"""What the files and names of a capture say of its rank, device, host, clock and time."""
+"""Rank, device, host, clock, time and process groups that a capture's files and names state."""
 
 from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+import orjson
+
+from timeline.columns.columns import Codes
+from timeline.columns.group_by import distinct_turns
+from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.records.clock import EARLIEST_WALL_NS, Clock
+from timeline.records.not_given import NO_ID
+from timeline.records.tables import GroupMembers, Records
 from timeline.sources.capture import (
     DEVICE_DIRECTORY,
     NO_EXTENT,
@@ -22,6 +30,7 @@ from timeline.sources.capture import (
 )
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.device_clock import read_start_info_offset_ns
+from timeline.sources.common.losses import unreadable_file
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import files_by_name, find_file, source_errors_for
 
@@ -35,7 +44,7 @@ _WORKER = re.compile(r"(.+)_\d{14,17}_ascend_(?:pt|ms)")
 
 
 def identify_device(capture: Capture, root: Root, *, several: bool = False) -> list[Claim]:
-    """Who a capture of one device is, by the metadata of msprof and the framework, then by names.
+    """Identify a capture of one device, by metadata of msprof and the framework, then names.
 
     Raises:
         SourceError: a file that tells it cannot be read.
@@ -45,7 +54,7 @@ def identify_device(capture: Capture, root: Root, *, several: bool = False) -> l
 
 
 def identify_all_devices(capture: Capture, root: Root) -> list[Claim]:
-    """Who a device is in a capture whose files hold all devices of its directory.
+    """Identify a device in a capture whose files hold all devices of its directory.
 
     Raises:
         SourceError: a file that tells it cannot be read.
@@ -56,7 +65,7 @@ def identify_all_devices(capture: Capture, root: Root) -> list[Claim]:
 def identify_each_device(
     capture: Capture, root: Root, find_devices: Callable[[Path], list[int]]
 ) -> list[Claim]:
-    """Who the devices are that one process drove, or a capture of one device.
+    """Identify the devices that one process drove, or a capture of one device.
 
     find_devices: what tells them of the content; where it cannot be read, whoever reads it does.
 
@@ -79,7 +88,7 @@ def make_claim(
     clock: Clock = _NO_CLOCK,
     several: bool = False,
 ) -> Claim:
-    """A claim with the stamp and the process that the name of the capture tells."""
+    """Return a claim with the stamp and the process in the name of the capture."""
     name = capture.directory.name
     worker = _WORKER.fullmatch(name)
     stamps = _STAMPS.findall(name)
@@ -103,7 +112,7 @@ def _device(capture: Capture) -> int | None:
 
 
 def count_devices(directory: Path) -> int:
-    """The number of devices that have a directory in one.
+    """Return the number of devices that have a directory in one.
 
     Raises:
         SourceError: the directory cannot be read.
@@ -113,7 +122,7 @@ def count_devices(directory: Path) -> int:
 
 
 def find_evidence_in_files(capture: Capture) -> list[Evidence]:
-    """What profiler_info_R.json and info.json[.N] say of the rank; -1 is msprof's "unknown".
+    """Return the ranks in profiler_info_R.json and info.json[.N]; -1 is msprof's "unknown".
 
     Raises:
         SourceError: one of them cannot be read.
@@ -162,12 +171,12 @@ def _rank_in(path: Path) -> int | None:
 
 
 def is_rank(number: int) -> bool:
-    """Whether a number is a rank: writers put -1, or all bits of it, where there is none."""
+    """Return whether a number is a rank: writers put -1, or all its bits, for none."""
     return 0 <= number < MOST_RANKS
 
 
 def find_evidence_in_names(capture: Capture, root: Root) -> list[Evidence]:
-    """What the nearest directory named after a rank says, at or around a capture.
+    """Return the rank in the name of the nearest directory at or around a capture.
 
     Names above the given path count only when nothing at or below it is named.
     """
@@ -189,7 +198,6 @@ def ranks_in_file_name(name: str) -> tuple[int, ...]:
 
 
 def _clock(capture: Capture) -> Clock:
-    """The host, and what turns its monotonic clock into wall time."""
     host = ""
     for path in _info_files(capture):
         info = read_json(path)
@@ -198,7 +206,7 @@ def _clock(capture: Capture) -> Clock:
 
 
 def _wall_offset_ns(capture: Capture) -> int | None:
-    """collectionTimeBegin (us) less clockMonotonicRaw (ns), from start_info."""
+    """Return `collectionTimeBegin` (us) less `clockMonotonicRaw` (ns), from start_info."""
     device = _device(capture)
     files = [find_file(capture.directory / "host", "start_info")]
     if device is not None:
@@ -216,3 +224,98 @@ def wall_extent(start: object, end: object) -> Extent:
     if start_ns is None or start_ns < EARLIEST_WALL_NS:
         return NO_EXTENT
     return start_ns, None if end_ns is None or end_ns < start_ns else end_ns
+
+
+# -- process groups --------------------------------------------------------------------------------
+
+
+METADATA = "profiler_metadata.json"
+"""The file of metadata, beside a capture."""
+GROUPS = "parallel_group_info"
+"""The key of groups in metadata."""
+_MOST_MEMBERS = 1 << 24
+"""No group is larger."""
+
+
+@dataclass(frozen=True)
+class ProcessGroup:
+    """A group: what the source calls it, what the program calls it, and its global ranks.
+
+    size: that of a group whose members are not told.
+    """
+
+    group: str
+    name: str = ""
+    ranks: Sequence[int] = ()
+    size: int = 0
+
+
+def with_process_groups(records: Records, path: Path) -> Records:
+    """Add the groups in profiler_metadata.json to records; a damaged file is counted."""
+    try:
+        found = members_of(read_groups(read_json(path)), records.strings)
+    except SourceError as error:
+        lost = unreadable_file(error, records.rank)
+        return replace(records, omissions=(*records.omissions, lost))
+    return replace(records, members=GroupMembers.concat([records.members, found]))
+
+
+def read_groups(metadata: dict[str, Any]) -> list[ProcessGroup]:
+    """Return the groups in the metadata of a capture."""
+    return _groups(metadata.get(GROUPS))
+
+
+def read_groups_text(text: str, path: Path) -> list[ProcessGroup]:
+    """Return the groups in the metadata of a database, which holds them as JSON.
+
+    Raises:
+        SourceError: it is no JSON.
+    """
+    try:
+        return _groups(orjson.loads(text))
+    except orjson.JSONDecodeError as error:
+        raise SourceError(path, f"{GROUPS} is not valid JSON: {error.msg}.") from error
+
+
+def _groups(info: Any) -> list[ProcessGroup]:
+    """Return groups by raw name that have `group_name` and `global_ranks`."""
+    if not isinstance(info, dict):
+        return []
+    told = [(str(group), one) for group, one in info.items() if isinstance(one, dict)]
+    return [
+        ProcessGroup(group, str(one.get("group_name") or ""), ranks_in(one.get("global_ranks")))
+        for group, one in told
+    ]
+
+
+def members_of(groups: Iterable[ProcessGroup], strings: StringPool) -> GroupMembers:
+    """Return the table of groups whose members, or size, are given."""
+    rows = [
+        (group, rank, len(group.ranks) or group.size)
+        for group in groups
+        if 0 < (len(group.ranks) or group.size) <= _MOST_MEMBERS
+        for rank in group.ranks or (NO_ID,)
+    ]
+    return GroupMembers.of(
+        len(rows),
+        {
+            "group": strings.codes(group.group for group, _, _ in rows),
+            "name": strings.codes(group.name for group, _, _ in rows),
+            "rank": [rank for _, rank, _ in rows],
+            "size": [size for _, _, size in rows],
+        },
+    )
+
+
+def label_groups(groups: Codes, strings: StringPool) -> Codes:
+    """Return labels of groups, (n,), numbered in order of first appearance, as traces do."""
+    _, which, turn = distinct_turns(groups)
+    return strings.codes(f"Group {number}" for number in turn.tolist())[which]
+
+
+def ranks_in(given: Any) -> tuple[int, ...]:
+    """Return the members in a list, ascending; none if one of them is not a rank."""
+    found = [whole_number(rank) for rank in given] if isinstance(given, list) else []
+    if any(rank is None or not 0 <= rank < _MOST_MEMBERS for rank in found):
+        return ()
+    return tuple(sorted({rank for rank in found if rank is not None}))

@@ -1,4 +1,4 @@
-"""Rows of kernel_details.csv, op_summary_*.csv and task_time_*.csv, and the tasks they describe."""
+"""Tables of exports: kernels and the tasks that they describe, and steps with their parts."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ from timeline.columns.columns import (
 )
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct, distinct_pairs
+from timeline.columns.group_by import group_by
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
-from timeline.records.tables import Omission, Tasks
+from timeline.records.tables import Omission, StepPart, StepParts, Steps, Tasks
 from timeline.records.task_kinds import drive_communication, have_type
 from timeline.sources.common.decimals import interval_ns, moments_ns
 from timeline.sources.common.losses import LossLog
@@ -78,7 +79,7 @@ _NUMBERS = {
 
 
 def _shapes(cell: str) -> str:
-    """Shapes without the quotes that are part of them."""
+    """Return shapes without the quotes that are part of them."""
     return cell.strip().strip('"')
 
 
@@ -245,7 +246,7 @@ def read_kernel_table(
 
 
 def delay_of_table(table: KernelTable, tasks: Tasks) -> int:
-    """By how many ns all rows of a table start later than their tasks; 0 where that is not one.
+    """Return by how many ns all rows start later than their tasks; 0 if it differs.
 
     msprof places the kernels of a capture that samples cores 100 ns later in its tables than in
     its trace. Rows are those of tasks where a name has as many of either, one after the other.
@@ -266,7 +267,7 @@ def delay_of_table(table: KernelTable, tasks: Tasks) -> int:
 
 
 def move_table(table: KernelTable, by_ns: int) -> KernelTable:
-    """The table with all its times moved."""
+    """Return the table with all its times moved."""
     end_ns = np.where(table.end_ns == NO_TIME, NO_TIME, table.end_ns + by_ns)
     return replace(table, start_ns=table.start_ns + by_ns, end_ns=end_ns)
 
@@ -328,7 +329,7 @@ def describe_tasks(tasks: Tasks, table: KernelTable, row: Rows) -> Tasks:
 
 
 def end_tasks(tasks: Tasks, table: KernelTable, row: Rows) -> Tasks:
-    """Tasks that end as their rows in op_summary do, which is what databases say.
+    """Return tasks that end as their rows in op_summary do, which is what databases say.
 
     A trace has lost the fraction of a start, with which the end was rounded.
     """
@@ -343,7 +344,7 @@ def end_tasks(tasks: Tasks, table: KernelTable, row: Rows) -> Tasks:
 def match_rows(
     key: Codes | Int64, start_ns: Int64, of_key: Codes | Int64, of_start_ns: Int64
 ) -> Rows:
-    """The row of each key that starts within the tolerance, (n,) rows, -1 for none.
+    """Return the row of each key that starts within the tolerance, (n,), -1 for none.
 
     Args:
         key, start_ns: (n,) what is looked for: codes or numbers, none of them negative.
@@ -358,7 +359,7 @@ def match_rows(
 def find_following_rows(
     key: Codes | Int64, start_ns: Int64, of_key: Codes | Int64, of_start_ns: Int64
 ) -> Rows:
-    """The first row of each key that starts then or later, within the tolerance, -1 for none.
+    """Return the first row of each key that starts then or within the tolerance after, else -1.
 
     Args: as those of `match_rows`.
     """
@@ -368,7 +369,7 @@ def find_following_rows(
     moments_ns = distinct(of_start_ns)
 
     def place(keys: Codes | Int64, starts_ns: Int64) -> Int64:
-        """One sortable integer for both: starts become their rank among all starts."""
+        """Return one sortable integer for both: starts become their rank among all starts."""
         ranks: Int64 = np.searchsorted(moments_ns, starts_ns)
         return keys.astype(np.int64) * (len(moments_ns) + 1) + ranks
 
@@ -377,3 +378,98 @@ def find_following_rows(
     at = order[np.minimum(np.searchsorted(places, wanted), len(order) - 1)]
     follows = of_start_ns[at] >= start_ns - MATCH_TOLERANCE_NS
     return np.where((of_key[at] == key) & follows, at, -1)
+
+
+# -- steps -----------------------------------------------------------------------------------------
+
+
+_END, _LENGTH, _FP_START, _BP_END = (
+    "Iteration End(us)",
+    "Iteration Time(us)",
+    "FP Start(us)",
+    "BP End(us)",
+)
+_ITERATION, _GRAPH, _DEVICE = "Iteration ID", "Model ID", "Device_id"
+_COLUMNS = (_ITERATION, _FP_START, _BP_END, _END, _LENGTH)
+_REDUCE_START = "Reduce Start"
+
+
+def read_step_table(path: Path, device: int | None, damage: LossLog) -> tuple[Steps, StepParts]:
+    """Read one table; with a device, only its rows.
+
+    A step starts at Iteration End less Iteration Time. Rows are ragged: each has as many pairs of
+    reduce columns as it had reduces. N/A and 0 in FP Start and BP End mean that there is none.
+
+    Raises:
+        SourceError: the file cannot be read or lacks a column.
+    """
+    steps, parts = [], []
+    for block in read_blocks(path, None, _COLUMNS, damage):
+        end_ns, length_ns = moments_ns(block.cells(_END)), moments_ns(block.cells(_LENGTH))
+        iteration = block.integers(_ITERATION, NO_ID)
+        of_device = _of_device(block, device)
+        good = of_device & (end_ns > 0) & (length_ns >= 0) & (iteration >= 0)
+        damage.add_lines("rows without a step, an end and a length", block.lines[of_device & ~good])
+        found = Steps.of(
+            len(block),
+            {
+                "graph": block.integers(_GRAPH, NO_GRAPH),
+                "iteration": iteration,
+                "start_ns": end_ns - np.where(good, length_ns, 0),
+                "end_ns": end_ns,
+                "fp_start_ns": _marks_ns(block, _FP_START),
+                "bp_end_ns": _marks_ns(block, _BP_END),
+            },
+        )
+        steps.append(found.take(good))
+        parts += _reduces(block, found, good)
+    return Steps.concat(steps), StepParts.concat(parts)
+
+
+def _of_device(block: Block, device: int | None) -> Bool:
+    """Return rows of a device; those of a table that names none are of any."""
+    if device is None or _DEVICE not in block:
+        return np.ones(len(block), np.bool_)
+    of_device: Bool = block.integers(_DEVICE, NO_ID) == device
+    return of_device
+
+
+def _marks_ns(block: Block, key: str) -> Int64:
+    time_ns = moments_ns(block.cells(key))
+    return np.where(time_ns > 0, time_ns, NO_TIME)
+
+
+def _reduces(block: Block, steps: Steps, good: Bool) -> list[StepParts]:
+    """Return the reduces of good rows, by column; a row may have more than the header."""
+    names = (at for at, name in enumerate(block.header) if name.startswith(_REDUCE_START))
+    first = next(names, None)
+    if first is None:
+        return []
+    parts = []
+    for number, place in enumerate(range(first, int(block.cells_of.max(initial=0)) - 1, 2)):
+        start_ns, end_ns = interval_ns(block.cells(place), block.cells(place + 1))
+        count = len(block)
+        reduces = StepParts.of(
+            count,
+            {
+                "graph": steps.graph,
+                "iteration": steps.iteration,
+                "number": constant(number, count, np.int64),
+                "kind": constant(StepPart.REDUCE, count, np.int64),
+                "start_ns": start_ns,
+                "end_ns": end_ns,
+            },
+        )
+        parts.append(reduces.take(good & (start_ns > 0)))
+    return parts
+
+
+def distinct_steps(steps: Steps) -> Steps:
+    """Return one row per graph and iteration: several files repeat the step trace."""
+    return steps.take(group_by(len(steps), (steps.graph, steps.iteration)).first)
+
+
+def distinct_parts(parts: StepParts) -> StepParts:
+    """Return one row per part of a step."""
+    keys = (parts.graph, parts.iteration, parts.kind, parts.number, parts.start_ns)
+    return parts.take(group_by(len(parts), keys).first)

@@ -18,7 +18,7 @@ FFTS_REASON = "FFTS+ tasks that only repeat the span of their sub-tasks"
 def counted_losses(
     rows: Mapping[str, int], rank: int | None, code: OmissionCode, *, loss: bool = True
 ) -> tuple[Omission, ...]:
-    """Rows by the reason for which they are left out, of each reason that has any."""
+    """Return rows by the reason for which they are left out, of each reason that has any."""
     return tuple(
         Omission(reason, count, rank, loss=loss, code=code)
         for reason, count in rows.items()
@@ -27,13 +27,13 @@ def counted_losses(
 
 
 def unreadable_file(error: SourceError, rank: int) -> Omission:
-    """A file that adds to a capture and cannot be read at all."""
+    """Return the omission of a file beside a capture that cannot be read at all."""
     return Omission(str(error).removesuffix("."), 1, rank, loss=True, code=OmissionCode.DAMAGED)
 
 
 @dataclass
 class LossLog:
-    """What one pass over a file had to leave out."""
+    """The losses of one pass over a file."""
 
     path: Path
     remarks: list[str] = field(default_factory=list)
@@ -61,11 +61,11 @@ class LossLog:
         return sum(rows for rows, _ in self._found.values())
 
     def warnings(self, rank: int) -> tuple[str, ...]:
-        """The remarks, of the rank."""
+        """Return the remarks, with the rank."""
         return tuple(f"rank {rank}: {remark}" for remark in self.remarks)
 
     def omissions(self, rank: int) -> tuple[Omission, ...]:
-        """One loss for each kind."""
+        """Return one loss for each kind."""
         return tuple(
             Omission(
                 f"{self.path.name}: {what}, the first at {first}",
@@ -80,7 +80,7 @@ class LossLog:
 
 @dataclass
 class LostRows:
-    """What files that are read one after the other had to leave out."""
+    """The losses of files that are read one after the other."""
 
     rank: int
     omissions: list[Omission] = field(default_factory=list)

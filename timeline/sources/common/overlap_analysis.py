@@ -1,20 +1,23 @@
-"""Overlap Analysis of exports: its sums, and the tasks that compute by it."""
+"""Overlap Analysis of exports, and communication that the framework marked with mstx."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from timeline.columns.columns import Bool, Int64, column
+from timeline.columns.columns import Bool, Codes, Int64, column
+from timeline.columns.distinct import distinct
 from timeline.columns.intervals import IntervalSet, subtract, union
 from timeline.columns.strings import StringPool
-from timeline.records.counting_rules import FreeRule
+from timeline.records.clock import FreeRule
 from timeline.records.not_given import NO_ID, NO_TIME
-from timeline.records.tables import Spans, Tasks
-from timeline.records.task_kinds import may_compute, run_on_ai_cpu
-from timeline.records.vendor import Measure, VendorFigures
+from timeline.records.profiler_tables import Measure, VendorFigures
+from timeline.records.tables import CommunicationOps, Spans, Tasks
+from timeline.records.task_kinds import collective_kind, may_compute, run_on_ai_cpu
+from timeline.sources.common.decimals import whole_number
 from timeline.units import spell_count, spell_duration
 
 if TYPE_CHECKING:
@@ -43,7 +46,7 @@ class VendorOverlap(Spans):
 
 
 def collect_overlap_events(events: EventRows) -> VendorOverlap:
-    """Events of the process `OVERLAP_PROCESS`; those whose name is no measure are left out."""
+    """Return events of the process `OVERLAP_PROCESS`, except those that are not measures."""
     names = events.names()
     measure = np.full(len(names), -1, np.int64)
     for name, number in MEASURES.items():
@@ -53,7 +56,7 @@ def collect_overlap_events(events: EventRows) -> VendorOverlap:
 
 
 def read_overlap_table(database: Database, device: int | None) -> VendorOverlap:
-    """The rows of OVERLAP_ANALYSIS, which msprof and Insight write; of one device, None for all."""
+    """Read OVERLAP_ANALYSIS, which msprof and Insight write; of one device, None for all."""
     columns = {"startNs": NO_TIME, "endNs": NO_TIME, "type": NO_ID}
     if not database.has(OVERLAP_TABLE, *columns):
         return VendorOverlap.empty()
@@ -67,7 +70,7 @@ def read_overlap_table(database: Database, device: int | None) -> VendorOverlap:
 
 
 def infer_free_rule(overlap: VendorOverlap, evidence: str) -> FreeRule:
-    """The outer rule where free time lies before or after all else, and else the inner one.
+    """Return the outer rule if free time lies before or after all else, else the inner one.
 
     evidence: what the segments are called; without any that are busy they tell nothing.
     """
@@ -88,7 +91,7 @@ def infer_free_rule(overlap: VendorOverlap, evidence: str) -> FreeRule:
 
 
 def sum_overlap(overlap: VendorOverlap, file: str, step: int, strings: StringPool) -> VendorFigures:
-    """The summed length of the segments of Overlap Analysis, by measure.
+    """Return the summed length of the segments of Overlap Analysis, by measure.
 
     file: what they are called to people.
     """
@@ -100,7 +103,7 @@ def sum_overlap(overlap: VendorOverlap, file: str, step: int, strings: StringPoo
 def sum_segments(
     parts: dict[Measure, Int64], file: str, step: int, strings: StringPool
 ) -> VendorFigures:
-    """The sum of each part of device time that has segments.
+    """Return the sum of each part of device time that has segments.
 
     Args:
         parts: the lengths of segments in ns.
@@ -163,7 +166,6 @@ def _computing(overlap: VendorOverlap) -> IntervalSet:
 
 
 def _within(tasks: Tasks, spans: IntervalSet) -> Bool:
-    """Whether each task lies in one span."""
     at = np.searchsorted(spans.start_ns, tasks.start_ns + EDGE_NS, side="right") - 1
     reach_ns = spans.end_ns[np.maximum(at, 0)]
     found: Bool = (at >= 0) & (tasks.end_ns <= reach_ns + EDGE_NS)
@@ -171,7 +173,7 @@ def _within(tasks: Tasks, spans: IntervalSet) -> Bool:
 
 
 def remark_on_ai_cpu_tasks(tasks: Tasks, strings: StringPool, knower: str) -> str | None:
-    """A remark on AI CPU tasks that do not count as computing, None where there are none.
+    """Return a remark on AI CPU tasks that do not count as computing, None without any.
 
     Args:
         knower: what would tell which of them ran an operator, and is not there.
@@ -186,3 +188,100 @@ def remark_on_ai_cpu_tasks(tasks: Tasks, strings: StringPool, knower: str) -> st
         f"{spell_count(count, 'AI CPU task')} ({spell_duration(length_ns)}) {counts} as "
         f"computing: only {knower} would tell which of them ran operators."
     )
+
+
+# -- marks -----------------------------------------------------------------------------------------
+
+
+_FIELD = re.compile(r'\\*"(\w+)\\*"\s*:\s*\\*"?([^\\",{}]*)')
+_OLDER = re.compile(r"comm:([^,]+),([^,]+),([^,]*),([^,]*)")
+"""How older messages write the op, its group, data type and count."""
+
+
+@dataclass(frozen=True)
+class CommunicationMark:
+    """The content of a mark's message about the op that it encloses."""
+
+    op: str = ""
+    group: str = ""
+    data_type: str = ""
+    count: int = NO_ID
+
+
+def parse_mark(message: str) -> CommunicationMark:
+    r"""Return what a message says of a communication op, nothing where it lacks op or group.
+
+    Messages are cut at 156 bytes, and some versions escape their quotes.
+
+    >>> parse_mark('{"count": "8", "dataType": "fp32", "groupName": "g1", "opName": "HcclSend"}')
+    CommunicationMark(op='HcclSend', group='g1', data_type='FP32', count=8)
+    >>> parse_mark(r'{\"groupName\":\"g1\",\"opName\":\"HcclSend\"}').group
+    'g1'
+    >>> parse_mark("comm:HcclBroadcast,g1,int64,2").count
+    2
+    """
+    if older := _OLDER.fullmatch(message):
+        op, group, data_type, count = older.groups()
+    else:
+        given = dict(_FIELD.findall(message)) if message.startswith("{") else {}
+        names = ("opName", "groupName", "dataType", "count")
+        op, group, data_type, count = (given.get(name, "") for name in names)
+    if not op or not group:
+        return CommunicationMark()
+    number = whole_number(count)
+    return CommunicationMark(op, group, data_type.upper(), NO_ID if number is None else number)
+
+
+def find_marked_ops(
+    tasks: Tasks, message: Codes, listed: CommunicationOps, strings: StringPool
+) -> CommunicationOps:
+    """Return an op for each task that a mark put around communication, unless it is listed.
+
+    Args:
+        tasks: the device tasks that may be marks.
+        message: (n,) what the mark of each says.
+        listed: the ops that the profile lists as such.
+    """
+    said = ((code, parse_mark(strings[code])) for code in distinct(message).tolist())
+    found = {code: mark for code, mark in said if mark.op}  # few of many names, in their order
+    if not found:
+        return CommunicationOps.empty()
+    marks, codes = [*found.values()], np.array([*found])
+    rows = np.flatnonzero(np.isin(message, codes))
+    tasks, which = tasks.take(rows), np.searchsorted(codes, message[rows])
+    made = CommunicationOps.of(
+        len(rows),
+        {
+            "start_ns": tasks.start_ns,
+            "end_ns": tasks.end_ns,
+            "group": strings.codes(f"Group {mark.group}" for mark in marks)[which],
+            "group_name": strings.codes(mark.group for mark in marks)[which],
+            "name": strings.codes(mark.op for mark in marks)[which],
+            "graph": tasks.graph,
+            "connection": tasks.connection,
+            "launch_ns": tasks.launch_ns,
+            "count": np.array([mark.count for mark in marks], np.int64)[which],
+            "data_type": strings.codes(mark.data_type for mark in marks)[which],
+        },
+    )
+    return made.take(~_are_listed(made, listed, strings))
+
+
+def _are_listed(made: CommunicationOps, listed: CommunicationOps, strings: StringPool) -> Bool:
+    """Return which ops are listed too: with the same connection, or of the same kind meanwhile.
+
+    msMonitor numbers the connections of marks and of ops apart.
+    """
+    same: Bool = np.isin(made.connection, listed.connection) & (made.connection != NO_ID)
+    kinds, others = (np.array(_kinds(ops, strings), str) for ops in (made, listed))
+    for kind in {*kinds.tolist()} & {*others.tolist()}:
+        rows, its = np.flatnonzero(kinds == kind), listed.take(others == kind)
+        its = its.take(np.argsort(its.start_ns, kind="stable"))
+        begun = np.searchsorted(its.start_ns, made.end_ns[rows])
+        latest_ns = np.maximum.accumulate(its.end_ns)[begun - 1]
+        same[rows] |= (begun > 0) & (latest_ns > made.start_ns[rows])
+    return same
+
+
+def _kinds(ops: CommunicationOps, strings: StringPool) -> list[str]:
+    return [collective_kind(name) for name in strings.texts(ops.name)]

@@ -33,12 +33,12 @@ class LaneNames:
             self.threads[event.pid, event.tid] = name
 
     def process(self, pid: object) -> str:
-        """The name of a process; level 0 of torch_npu leaves CANN without one."""
+        """Return the name of a process; level 0 of torch_npu leaves CANN without one."""
         return self.processes.get(pid) or f"Process {pid}"
 
 
 def device_of(pid: object) -> int | None:
-    """The device packed into the low bits of every pid that msprof writes in traces."""
+    """Return the device in the low bits of every pid that msprof writes in traces."""
     return pid & 31 if isinstance(pid, int) else None
 
 
@@ -46,7 +46,7 @@ _NAME = re.compile(r"ProfilerStep#([0-9]{1,9})")
 
 
 def profiler_steps(host: EventRows) -> Steps:
-    """The window of each ProfilerStep#N among events of the host, as step N without a graph."""
+    """Return the window of each ProfilerStep#N on the host, as step N without a graph."""
     rows, numbers = host.numbered(_NAME)
     count = len(numbers)
     return Steps.of(

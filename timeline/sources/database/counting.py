@@ -11,7 +11,7 @@ import numpy as np
 
 from timeline.columns.columns import Int64
 from timeline.columns.intervals import union
-from timeline.records.counting_rules import CommunicationRule, FreeRule
+from timeline.records.clock import CommunicationRule, FreeRule
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import AI_CORE_FREQUENCY, Omission, OmissionCode
 from timeline.records.task_kinds import UNCOUNTED_TYPES

@@ -11,7 +11,7 @@ from timeline.columns.columns import Codes, Int64, Rows
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct, map_values
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.records.ids import IDS, NO_VALUE
+from timeline.records.joining import IDS, NO_VALUE
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import (
     FRAMEWORK_LAUNCH,
@@ -21,7 +21,7 @@ from timeline.records.tables import (
     HostEvents,
     Tasks,
 )
-from timeline.sources.common.arrows import ArrowTargets, build_arrows, gradient_arrows
+from timeline.sources.common.flow_events import ArrowTargets, build_arrows, gradient_arrows
 from timeline.sources.decoders.joins import pairs_by_key
 from timeline.sources.decoders.sqlite import Database
 

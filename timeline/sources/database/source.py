@@ -16,10 +16,10 @@ from timeline.columns.group_by import distinct_turns, group_by
 from timeline.columns.strings import NO_NAME
 from timeline.errors import SourceError
 from timeline.layers import HOST_LAYERS, Layer
-from timeline.records.clock import Clock
-from timeline.records.counting_rules import CommunicationRule, FreeRule
-from timeline.records.ids import IDS
+from timeline.records.clock import Clock, CommunicationRule, FreeRule
+from timeline.records.joining import IDS
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
+from timeline.records.profiler_tables import UnusedFile
 from timeline.records.tables import (
     Allocations,
     CommunicationOps,
@@ -39,21 +39,20 @@ from timeline.records.task_kinds import (
     drive_communication,
     ends_as_communication,
 )
-from timeline.records.vendor import UnusedFile
-from timeline.sources.common.communication_marks import find_marked_ops
 from timeline.sources.common.counters import CounterBuilder
-from timeline.sources.common.losses import FFTS_REASON, counted_losses
-from timeline.sources.common.overlap_analysis import (
-    OVERLAP_TABLE,
-    read_overlap_table,
-    remark_on_ai_cpu_tasks,
-    sum_overlap,
-)
-from timeline.sources.common.process_groups import (
+from timeline.sources.common.identity import (
     GROUPS,
     ProcessGroup,
     members_of,
     read_groups_text,
+)
+from timeline.sources.common.losses import FFTS_REASON, counted_losses
+from timeline.sources.common.overlap_analysis import (
+    OVERLAP_TABLE,
+    find_marked_ops,
+    read_overlap_table,
+    remark_on_ai_cpu_tasks,
+    sum_overlap,
 )
 from timeline.sources.database.counting import (
     find_communication_rule,

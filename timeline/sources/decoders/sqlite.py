@@ -27,11 +27,12 @@ from timeline.errors import SourceError
 from timeline.sources.common.losses import LossLog
 from timeline.sources.files.opened import (
     MOST_POINTER_BYTES,
+    are_counted,
+    count_read,
     open_regular_file,
     refuse_pointer,
     source_errors_for,
 )
-from timeline.sources.files.read_bytes import are_counted, count_read
 from timeline.sources.files.remote_path import RemotePath
 
 try:

@@ -1,22 +1,31 @@
-"""The members of a zip or tar archive, in the order in which they are read."""
+"""Unpacks archives and compressed files, as far as a reader may want what they hold."""
 
 from __future__ import annotations
 
+import errno
 import io
+import shutil
 import stat
 import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import IO, BinaryIO
 
 from timeline.errors import SourceError
-from timeline.sources.files.opened import decompress_stream
+from timeline.sources.files.opened import (
+    decompress_stream,
+    is_archive,
+    is_wanted,
+    member_parts,
+    open_regular_file,
+)
+from timeline.units import spell_bytes
 
 BLOCK_BYTES = 1 << 20
 TAR_BLOCK_BYTES = 512
@@ -66,7 +75,7 @@ class Member:
     _open: Callable[[], IO[bytes] | None]
 
     def blocks(self) -> Iterator[bytes]:
-        """The content, a block at a time.
+        """Return the content, a block at a time.
 
         Raises:
             SourceError: it is damaged, encrypted, or packed in a way that is not known.
@@ -82,7 +91,7 @@ class Member:
 def read_members(
     file: BinaryIO, archive: Path, count_read: Callable[[int], None]
 ) -> Iterator[Member]:
-    """The members of an open archive.
+    """Return the members of an open archive.
 
     count_read: is told how many bytes of a tar are read, those of skipped members too.
 
@@ -98,7 +107,7 @@ def read_members(
 
 @contextmanager
 def _name_damage(archive: Path, file: BinaryIO, what: str = "") -> Iterator[None]:
-    """A `with` block in which damage of an archive is a SourceError with the byte it was met at."""
+    """Run a `with` block in which damage of an archive is a SourceError with its byte."""
     try:
         yield
     except _DAMAGE as error:
@@ -166,7 +175,7 @@ def _opener(
 
 
 def _kind_in_zip(info: zipfile.ZipInfo) -> int:
-    """Archives made on Unix keep the mode of the file; others keep none."""
+    """Return the kind by the mode of the file, which archives made on Unix keep."""
     return stat.S_IFMT(info.external_attr >> 16)
 
 
@@ -221,3 +230,215 @@ class _CountingReader(io.BufferedIOBase):
         block = self._content.read(-1 if size is None else size)
         self._count_read(len(block))
         return block
+
+
+# -- unpacking -------------------------------------------------------------------------------------
+
+
+Report = Callable[[str, int, int], None]
+"""Told what is being done, and how much of how much is done."""
+MOST_TIMES_LARGER = 200
+"""Text of profiles becomes ten to fifty times smaller, never more."""
+ALWAYS_ALLOWED_BYTES = 1 << 30
+LEFT_FREE_BYTES = 256 << 20
+MOST_MEMBERS = 1 << 20
+DIRECTORY_BYTES = 4096
+"""What an empty directory takes on most file systems."""
+
+
+@dataclass
+class UnpackLimit:
+    """The most that an archive may become.
+
+    most_bytes: of content, read or written. free_bytes: of content that is written, in `directory`.
+    member: the one that is being unpacked.
+    """
+
+    archive: Path
+    most_bytes: int
+    free_bytes: int
+    directory: Path
+    read_bytes: int = field(default=0, init=False)
+    written_bytes: int = field(default=0, init=False)
+    member: str = field(default="", init=False)
+
+    def begin(self, member: Member) -> None:
+        """Check the size that a member states, before it is written.
+
+        Raises:
+            SourceError: it says that it is too large.
+        """
+        self._check(self.written_bytes + member.size_bytes, member.size_bytes)
+
+    def read(self, count: int) -> None:
+        """Count bytes that were read, the last of which may be of the next member.
+
+        Raises:
+            SourceError: more than may be.
+        """
+        self.read_bytes += count
+        self._check(self.read_bytes - READ_AHEAD_BYTES, 0)
+
+    def write(self, count: int) -> None:
+        """Count bytes that are about to be written.
+
+        Raises:
+            SourceError: they are too many.
+        """
+        self._check(self.written_bytes + count, count)
+        self.written_bytes += count
+
+    def _check(self, content_bytes: int, more_bytes: int) -> None:
+        if content_bytes > self.most_bytes:
+            raise SourceError(
+                self.archive,
+                f"expands to more than {spell_bytes(self.most_bytes)} at member {self.member!r}; "
+                "no profile is packed that tightly.",
+                do="If you trust it, unpack it yourself and pass the directory.",
+            )
+        if self.written_bytes + more_bytes > self.free_bytes:
+            raise self.too_large()
+
+    def too_large(self) -> SourceError:
+        """Return the error of not fitting into the directory."""
+        return SourceError(
+            self.archive,
+            f"does not fit into {self.directory} at member {self.member!r}: "
+            f"{spell_bytes(max(0, self.free_bytes))} may be written there.",
+            do="Name a larger directory in TMPDIR, or unpack it yourself and pass the directory.",
+        )
+
+
+def limit_for(archive: Path, directory: Path) -> UnpackLimit:
+    """Return the most that an archive may become: a multiple of its size, and the free space."""
+    free_bytes = shutil.disk_usage(directory).free
+    return UnpackLimit(
+        archive,
+        max(ALWAYS_ALLOWED_BYTES, MOST_TIMES_LARGER * archive.stat().st_size),
+        free_bytes - min(LEFT_FREE_BYTES, free_bytes // 8),
+        directory,
+    )
+
+
+def unpack(archive: Path, directory: Path, limit: UnpackLimit, report: Report) -> tuple[str, ...]:
+    """Unpack the files that a reader may want, and all directories; also notes on what is not.
+
+    Links, devices and archives inside are noted and left; other files are no part of a profile
+    that is read, and are skipped.
+
+    Args:
+        directory: where to; it is made.
+
+    Raises:
+        SourceError: the archive is damaged, dangerous or too large.
+    """
+    made = _Unpacker(archive, directory, limit)
+    with _unpacking(archive, limit, report) as (file, progressed):
+        directory.mkdir(parents=True)
+        for count, member in enumerate(read_members(file, archive, limit.read)):
+            if count == MOST_MEMBERS:
+                raise SourceError(
+                    archive,
+                    f"holds more than {MOST_MEMBERS} members.",
+                    do="Unpack it yourself and pass the directory.",
+                )
+            made.add(member, progressed)
+    return made.notes()
+
+
+def unpack_file(packed: Path, target: Path, limit: UnpackLimit, report: Report) -> None:
+    """Unpack a file that is compressed alone.
+
+    Args:
+        target: where to; it and its directory are made.
+
+    Raises:
+        SourceError: it is damaged or too large.
+    """
+    limit.member = target.name
+    with _unpacking(packed, limit, report) as (file, progressed):
+        target.parent.mkdir(parents=True)
+        content = decompress_stream(file, packed)
+        with target.open("xb") as made:
+            while block := content.read(BLOCK_BYTES):
+                limit.write(len(block))
+                made.write(block)
+                progressed()
+
+
+@contextmanager
+def _unpacking(
+    packed: Path, limit: UnpackLimit, report: Report
+) -> Iterator[tuple[BinaryIO, Callable[[], None]]]:
+    """Open a packed file, and return what reports how far it is read."""
+    try:
+        whole_bytes = packed.stat().st_size
+        with open_regular_file(packed) as file:
+            yield file, lambda: report(f"Unpacking {packed.name}", file.tell(), whole_bytes)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise limit.too_large() from error
+        at = f" at member {limit.member!r}" if limit.member else ""
+        raise SourceError.of_system(
+            packed,
+            f"cannot be unpacked{at}",
+            error,
+            do="Unpack it yourself and pass the directory.",
+        ) from error
+
+
+class _Unpacker:
+    """Unpacks the members of one archive, and remembers what is left in it."""
+
+    def __init__(self, archive: Path, directory: Path, limit: UnpackLimit) -> None:
+        self._archive, self._directory, self._limit = archive, directory, limit
+        self._made: set[Path] = set()
+        self._links = list[str]()
+        self._archives = list[str]()
+
+    def add(self, member: Member, progressed: Callable[[], None]) -> None:
+        """Unpack a member, or know why not; directories are made for files that are skipped too."""
+        progressed()
+        self._limit.member = member.name
+        parts = member_parts(member.name, self._archive)
+        if not parts:
+            return
+        if not (member.is_file or member.is_directory):
+            self._links.append(member.name)
+            return
+        is_file = member.is_file
+        self._make(parts[:-1] if is_file else parts)
+        if is_file and is_wanted(parts[-1]):
+            self._write(member, self._directory.joinpath(*parts), progressed)
+        elif is_file and is_archive(parts[-1]):
+            self._archives.append(member.name)
+
+    def _make(self, parts: tuple[str, ...]) -> None:
+        for count in range(1, len(parts) + 1):
+            if (path := self._directory.joinpath(*parts[:count])) not in self._made:
+                self._limit.write(DIRECTORY_BYTES)
+                path.mkdir()
+                self._made.add(path)
+
+    def _write(self, member: Member, path: Path, progressed: Callable[[], None]) -> None:
+        self._limit.begin(member)
+        with path.open("xb") as file:
+            for block in member.blocks():
+                self._limit.write(len(block))
+                file.write(block)
+                progressed()
+
+    def notes(self) -> tuple[str, ...]:
+        """Return notes on what is in the archive and was not unpacked."""
+        name = self._archive.name
+        notes = []
+        if self._links:
+            notes.append(f"{name}: links and special files are not unpacked: {_few(self._links)}.")
+        if self._archives:
+            notes.append(f"{name}: archives inside it are not opened: {_few(self._archives)}.")
+        return tuple(notes)
+
+
+def _few(names: Sequence[str], most: int = 3) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(repr, names[:most])) + more

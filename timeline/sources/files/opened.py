@@ -1,26 +1,73 @@
-"""Opens files as streams of their content, compressed or not, and finds them by plain name."""
+"""Opens files as streams of their content, compressed or not, and knows their names."""
 
 from __future__ import annotations
 
 import errno
+import functools
 import io
 import os
 import re
 import stat
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 from zlib_ng import gzip_ng, zlib_ng
 
 from timeline.errors import SourceError
-from timeline.sources.files.read_bytes import CountedFile, are_counted
 from timeline.sources.files.remote_path import RemotePath
 from timeline.units import spell_bytes
 
 if TYPE_CHECKING:
     from tempfile import TemporaryDirectory
+
+    from _typeshed import WriteableBuffer
+
+Count = Callable[[int], None]
+_COUNT: ContextVar[Count | None] = ContextVar("count", default=None)
+
+
+@contextmanager
+def counting(count: Count) -> Iterator[None]:
+    """Run a `with` block in which `count` takes all bytes read, repeated ones too."""
+    token = _COUNT.set(count)
+    try:
+        yield
+    finally:
+        _COUNT.reset(token)
+
+
+def are_counted() -> bool:
+    """Return whether bytes are counted."""
+    return _COUNT.get() is not None
+
+
+def count_read(size_bytes: int) -> None:
+    """Count so many more bytes."""
+    count = _COUNT.get()
+    if count is not None:
+        count(size_bytes)
+
+
+class CountedFile(FileIO):
+    """A file whose reads are counted, as they are in the file: compressed, if it is."""
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int | None:
+        """Read into a buffer."""
+        size_bytes = super().readinto(buffer)
+        count_read(size_bytes or 0)
+        return size_bytes
+
+    def readall(self) -> bytes:
+        """Read to the end."""
+        data = super().readall()
+        count_read(len(data))
+        return data
+
 
 BLOCK_BYTES = 256 * 1024
 MAGIC_BYTES = 16
@@ -110,7 +157,7 @@ def open_decompressed(path: Path, *, in_part: bool = False) -> BinaryIO:
 
 @contextmanager
 def source_errors_for(path: Path, what: str = "cannot be read") -> Iterator[None]:
-    """A `with` block in which whatever the system says of a file or directory is a SourceError.
+    """Run a `with` block in which the system's errors about a file are SourceErrors.
 
     Raises:
         SourceError: it cannot be read.
@@ -133,7 +180,7 @@ def temporary_directory() -> TemporaryDirectory[str]:
 
 @contextmanager
 def open_profile_file(path: Path, *, in_part: bool = False) -> Iterator[BinaryIO]:
-    """A file open for reading in a `with` block; what is compressed is read as what it was before.
+    """Open a file in a `with` block, as what it was before it was compressed.
 
     Args:
         in_part: whether only some bytes are wanted, for which nothing is fetched.
@@ -146,7 +193,7 @@ def open_profile_file(path: Path, *, in_part: bool = False) -> Iterator[BinaryIO
 
 
 def read_behind(file: BinaryIO, held: bytes, count: int) -> bytes:
-    """The last bytes that were read of a file, and up to so many behind them.
+    """Return the last bytes that were read of a file, and up to so many behind them.
 
     Where the file can go back they are read again, instead of copying all into a third place.
     """
@@ -157,7 +204,7 @@ def read_behind(file: BinaryIO, held: bytes, count: int) -> bytes:
 
 
 def last_bytes(path: Path, count: int) -> bytes:
-    """The last bytes of what a file holds, all of it where it holds no more.
+    """Return the last bytes of a file's content, all of it if it holds no more.
 
     Compressed content is unpacked from its beginning for them, in little memory.
 
@@ -175,7 +222,7 @@ def last_bytes(path: Path, count: int) -> bytes:
 
 
 def read_whole_file(path: Path) -> bytes:
-    """All of what a small file holds, without its byte order mark.
+    """Return all of what a small file holds, without its byte order mark.
 
     Raises:
         SourceError: it cannot be read, or its compressed content is damaged.
@@ -202,7 +249,7 @@ def refuse_pointer(file: BinaryIO, path: Path) -> None:
 
 
 def decompress_stream(file: BinaryIO, path: Path) -> BinaryIO:
-    """What an open file holds, as a stream; closing it closes the file.
+    """Return the content of an open file as a stream; closing it closes the file.
 
     Of what is not compressed that is the file itself.
 
@@ -294,18 +341,18 @@ _PACKED_DATABASE = re.compile(r"(.+\.db)\.(?:gz|bz2|xz)")
 
 
 def without_gz(name: str) -> str:
-    """The name without the suffix of gzip."""
+    """Return the name without the suffix of gzip."""
     return name.removesuffix(_PACKED)
 
 
 def uncompressed_database_name(name: str) -> str:
-    """The name of a compressed database without the suffix of its compression; others as is."""
+    """Return the name of a compressed database without that suffix; others as is."""
     match = _PACKED_DATABASE.fullmatch(name)
     return match[1] if match else name
 
 
 def files_by_name(directory: Path) -> dict[str, Path]:
-    """What lies in a directory by plain name, in order of names.
+    """Return the entries of a directory by plain name, in order of names.
 
     A plain file wins over a packed one of the same name.
 
@@ -323,7 +370,7 @@ def files_by_name(directory: Path) -> dict[str, Path]:
 
 
 def find_file(directory: Path, name: str) -> Path | None:
-    """What has a plain name in a directory, packed or not; None where nothing has.
+    """Find an entry by plain name in a directory, packed or not; None without any.
 
     Of what is no file the plain name wins, so that whoever opens it learns that it is none.
     """
@@ -332,14 +379,14 @@ def find_file(directory: Path, name: str) -> Path | None:
 
 
 def lies_there(path: Path) -> bool:
-    """Whether anything has this path, be it a link that leads nowhere."""
+    """Return whether anything has this path, even a link that leads nowhere."""
     return path.exists() if isinstance(path, RemotePath) else os.path.lexists(path)
 
 
 def walk(
     root: Path, refuse: Callable[[OSError], None]
 ) -> Iterator[tuple[Path, list[str], list[str]]]:
-    """Each directory at and below one, with the names of directories and of files in it.
+    """Return each directory at and below one, with the names of directories and of files in it.
 
     Names that are taken out of the former are not walked into. refuse: told what cannot be listed.
     """
@@ -356,3 +403,107 @@ def walk(
     yield root, directories, [name for name, is_directory in inside.items() if not is_directory]
     for name in directories:
         yield from walk(root / name, refuse)
+
+
+# -- directories that are remembered ---------------------------------------------------------------
+
+
+_Found = TypeVar("_Found")
+
+FRESH_NS = 2 * 10**9
+"""A directory that changed so lately may change again without a later time of change."""
+MOST_DIRECTORIES = 64
+
+
+def remember_by_directory(find: Callable[[Path], _Found]) -> Callable[[Path], _Found]:
+    """Make a function look into a directory again only if that has changed.
+
+    What it returns is shared, so nobody may change it.
+
+    Raises:
+        SourceError: the directory is not there.
+    """
+
+    @functools.lru_cache(maxsize=MOST_DIRECTORIES)
+    def found(directory: Path, _changed_ns: int) -> _Found:
+        return find(directory)
+
+    @functools.wraps(find)
+    def find_once(directory: Path) -> _Found:
+        if isinstance(directory, RemotePath) and directory.tree is not None:
+            return directory.tree.remember(find, directory)
+        with source_errors_for(directory):
+            changed_ns = directory.stat().st_mtime_ns
+        if time.time_ns() - changed_ns < FRESH_NS:
+            return find(directory)
+        return found(directory, changed_ns)
+
+    return find_once
+
+
+# -- names of archives and their members -----------------------------------------------------------
+
+
+ARCHIVE_SUFFIXES = (
+    ".zip",
+    ".tar",
+    ".tar.gz",
+    ".tgz",
+    ".tar.bz2",
+    ".tbz2",
+    ".tbz",
+    ".tar.xz",
+    ".txz",
+)
+MOST_PARTS = 64
+"""Directories are never nested deeper in profiles."""
+_WANTED = re.compile(
+    r".+\.(?:json|csv|txt|log|db|db-wal|sqlite3?)(?:\.\d+)?"
+    r"|.+\.db\.(?:bz2|xz)"
+    r"|(?:start|end)_info(?:\..+)?"
+    r"|memory_usage_\d+\.pb"
+    r"|.+\.slice_\d+"
+)
+_MACOS = "__MACOSX"
+"""What macOS adds to archives: a second tree with a shadow of each file."""
+_DRIVE = re.compile(r"[A-Za-z]:")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+DO_IT_YOURSELF = "Look at the archive; if you trust it, unpack it yourself and pass the directory."
+
+
+def is_archive(name: str) -> bool:
+    """Return whether a name is that of an archive of files."""
+    return name.lower().endswith(ARCHIVE_SUFFIXES)
+
+
+def archive_stem(name: str) -> str:
+    """Return the name of an archive without its suffix, as the packed directory is called."""
+    found = [suffix for suffix in ARCHIVE_SUFFIXES if name.lower().endswith(suffix)]
+    return name[: len(name) - max(map(len, found), default=0)] or "archive"
+
+
+def is_wanted(name: str) -> bool:
+    """Return whether a reader may want a file of this name."""
+    return _WANTED.fullmatch(name.removesuffix(".gz")) is not None
+
+
+def member_parts(name: str, archive: Path) -> tuple[str, ...]:
+    """Return a member's name as directories and a file; empty for what is of no use.
+
+    Raises:
+        SourceError: it leads out of the directory, or is no name for a file.
+    """
+    # Bytes of a name that are no text are shown as such.
+    spelled = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace").replace("\\", "/")
+    parts = tuple(part for part in spelled.split("/") if part not in ("", "."))
+    refused = ""
+    if spelled.startswith("/") or ".." in parts or (parts and _DRIVE.match(parts[0])):
+        refused = "would be written outside of the directory for it."
+    elif _CONTROL.search(spelled):
+        refused = "has control characters in its name."
+    elif len(parts) > MOST_PARTS:
+        refused = f"lies more than {MOST_PARTS} directories deep."
+    if refused:
+        raise SourceError(archive, f"member {name!r} {refused}", do=DO_IT_YOURSELF)
+    is_of_macos = parts and (parts[0] == _MACOS or parts[-1].startswith("._"))
+    return () if is_of_macos else parts

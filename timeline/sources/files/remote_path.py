@@ -32,7 +32,7 @@ _QUERY = re.compile(r"\?.*", re.DOTALL)
 
 
 def is_url(text: str) -> bool:
-    """Whether a path as it is typed is of another file system.
+    """Return whether a path as typed is on another file system.
 
     >>> is_url("s3://bucket/run"), is_url("runs/today")
     (True, False)
@@ -41,7 +41,7 @@ def is_url(text: str) -> bool:
 
 
 def without_credentials(url: str) -> str:
-    """A URL without user, password and query, which may hold a signature.
+    """Return a URL without user, password and query, which may hold a signature.
 
     >>> without_credentials("https://me:secret@host/run.zip?X-Amz-Signature=1f")
     'https://host/run.zip'
@@ -50,7 +50,7 @@ def without_credentials(url: str) -> str:
 
 
 def path_as_shown(text: str) -> Path:
-    """The path that was written as text; of a URL, one that is only for showing."""
+    """Return the path of a string; of a URL, one that is only for showing."""
     return RemotePath(text) if is_url(text) else Path(text)
 
 
@@ -61,7 +61,7 @@ class RemotePath(_LocalPath):
 
     @classmethod
     def within(cls, tree: RemoteTree, shown: str) -> RemotePath:
-        """A path of a tree, by its URL without credentials."""
+        """Return a path of a tree, by its URL without credentials."""
         path = cls(shown)
         path.tree = tree
         return path
@@ -85,11 +85,11 @@ class RemotePath(_LocalPath):
         return self._of_tree(super().__truediv__(key))
 
     def joinpath(self, *others: str | os.PathLike[str]) -> Self:
-        """The path of something below."""
+        """Return the path of something below."""
         return self._of_tree(super().joinpath(*others))
 
     def with_name(self, name: str) -> Self:
-        """The path of something beside it."""
+        """Return the path of something beside it."""
         return self._of_tree(super().with_name(name))
 
     @property
@@ -103,29 +103,29 @@ class RemotePath(_LocalPath):
         return tuple(map(self._of_tree, super().parents))
 
     def absolute(self) -> Self:
-        """Itself: a URL says where it is."""
+        """Return itself: a URL says where it is."""
         return self
 
     def resolve(self, strict: bool = False) -> Self:
-        """Itself: links are the business of its file system."""
+        """Return itself: links are the business of its file system."""
         return self
 
     # -- what lies there ---------------------------------------------------------------------------
 
     def exists(self, *, follow_symlinks: bool = True) -> bool:
-        """Whether anything lies there."""
+        """Return whether anything lies there."""
         return self.is_dir() or self.is_file()
 
     def is_dir(self, *, follow_symlinks: bool = True) -> bool:
-        """Whether it is a directory, or whatever its file system has for one."""
+        """Return whether it is a directory, or what its file system has for one."""
         return self.tree is not None and self.tree.is_directory(self)
 
     def is_file(self, *, follow_symlinks: bool = True) -> bool:
-        """Whether it is a file."""
+        """Return whether it is a file."""
         return self.tree is not None and self.tree.is_file(self)
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
-        """Its kind and size; nothing else is known.
+        """Return its kind and size; nothing else is known.
 
         Raises:
             OSError: it is not there.
@@ -136,7 +136,7 @@ class RemotePath(_LocalPath):
         return os.stat_result((stat.S_IFREG, 0, 0, 1, 0, 0, size_bytes, 0, 0, 0))
 
     def iterdir(self) -> Iterator[Self]:  # type: ignore[override]
-        """What lies in a directory.
+        """Return the entries of a directory.
 
         Raises:
             OSError: it cannot be listed.
@@ -144,7 +144,7 @@ class RemotePath(_LocalPath):
         yield from [self / name for name in self._held().names(self)]
 
     def glob(self, pattern: str, **_: object) -> Iterator[Self]:  # type: ignore[override]
-        """What lies below and is called so; what cannot be listed holds nothing."""
+        """Return the paths below that match; what cannot be listed holds nothing."""
         first, _slash, rest = pattern.partition("/")
         if first == "**":
             yield from self.glob(rest)
@@ -162,7 +162,7 @@ class RemotePath(_LocalPath):
     # -- what it holds -----------------------------------------------------------------------------
 
     def fetched(self) -> Path:
-        """Where a copy of the file lies on this machine.
+        """Fetch the file, and return the path of its copy on this machine.
 
         Raises:
             OSError: it cannot be fetched.

@@ -65,7 +65,7 @@ Listing = Mapping[str, Mapping[str, int]]
 
 @dataclass
 class Fetching:
-    """Where files are fetched to while a rank is read, which those were, and what failed."""
+    """The place for files that are fetched while a rank is read, those files, and failures."""
 
     place: Path
     fetched: list[Path] = field(default_factory=list)
@@ -77,7 +77,7 @@ _FETCHING: contextvars.ContextVar[Fetching | None] = contextvars.ContextVar("fet
 
 @contextlib.contextmanager
 def fetching_into(place: Path) -> Iterator[Fetching]:
-    """A `with` block in which files that are opened are fetched to a directory."""
+    """Run a `with` block in which files that are opened are fetched to a directory."""
     fetching = Fetching(place)
     token = _FETCHING.set(fetching)
     try:
@@ -87,7 +87,7 @@ def fetching_into(place: Path) -> Iterator[Fetching]:
 
 
 class RemoteTree:
-    """What lies at, below and above a URL, as far as it was asked for.
+    """The entries at, below and above a URL, as far as they were asked for.
 
     It travels without its listing, which `known_around` and `learn` take along.
 
@@ -95,7 +95,7 @@ class RemoteTree:
     """
 
     def __init__(self, system: AbstractFileSystem, url: str, real: str, place: Path) -> None:
-        """real: the path as the file system calls it."""
+        """Refer to a URL; real: the path as the file system calls it."""
         self.place = place
         self._system, self._real_root = system, real.rstrip("/") or real
         self.root = RemotePath.within(self, without_credentials(url))
@@ -148,15 +148,15 @@ class RemoteTree:
                 self._root_bytes = _size_in(info)
 
     def is_directory(self, path: RemotePath) -> bool:
-        """Whether a path is a directory."""
+        """Return whether a path is a directory."""
         return self._entry(path) == _DIRECTORY
 
     def is_file(self, path: RemotePath) -> bool:
-        """Whether a path is a file."""
+        """Return whether a path is a file."""
         return self._entry(path) not in (None, _DIRECTORY)
 
     def names(self, path: RemotePath) -> list[str]:
-        """What lies in a directory.
+        """Return the entries of a directory.
 
         Raises:
             OSError: it is none, or cannot be listed.
@@ -168,7 +168,7 @@ class RemoteTree:
         return list(entries)
 
     def size_bytes(self, path: RemotePath) -> int:
-        """The size of a file.
+        """Return the size of a file.
 
         Raises:
             OSError: it is not there, or cannot be looked at.
@@ -183,7 +183,7 @@ class RemoteTree:
         return size_bytes
 
     def known_around(self, directory: RemotePath) -> Listing:
-        """What is known of a directory, those in it, and that around it if it is not too large."""
+        """Return the listings of a directory, those in it, and that around it if not too large."""
         real = self._real(directory)
         if real is None:
             return {}
@@ -202,7 +202,7 @@ class RemoteTree:
         self._listed.update(known)
 
     def remember(self, find: Callable[[Path], _Found], directory: RemotePath) -> _Found:
-        """What a function finds in a directory, which is asked once: the tree does not change."""
+        """Return a function's result for a directory, which is asked once: nothing changes."""
         key = (find, str(directory))
         if key not in self._remembered:
             self._remembered[key] = find(directory)
@@ -210,7 +210,7 @@ class RemoteTree:
         return found
 
     def _real(self, path: RemotePath) -> str | None:
-        """What the file system calls a path; None where it cannot be asked for that."""
+        """Return the file system's name of a path; None if it cannot be asked for that."""
         text = str(path)
         if text == self._root_text:
             return self._real_root
@@ -219,7 +219,7 @@ class RemoteTree:
         return None
 
     def _entry(self, path: RemotePath) -> int | None:
-        """The size of an entry, None where there is none."""
+        """Return the size of an entry, None if there is none."""
         real = self._real(path)
         if real is None:
             return None
@@ -234,7 +234,6 @@ class RemoteTree:
             return None
 
     def _entries(self, real: str) -> Mapping[str, int] | None:
-        """What a directory holds; None where there is none."""
         if real in self._listed:
             return self._listed[real]
         is_above = real in self._above
@@ -301,7 +300,7 @@ class RemoteTree:
     # -- what files hold ---------------------------------------------------------------------------
 
     def fetch(self, path: RemotePath) -> Path:
-        """Where a copy of a file lies, which is fetched unless it is there.
+        """Return the path of a file's copy, which is fetched unless it is there.
 
         Raises:
             OSError: it cannot be fetched.
@@ -374,7 +373,7 @@ class RemoteTree:
         return _PartlyRead(self, path, self.size_bytes(path))
 
     def read_at(self, path: RemotePath, start: int, count: int) -> bytes:
-        """Some bytes of a file, which are remembered for a while: few are asked for twice.
+        """Return some bytes of a file, which are remembered for a while.
 
         Raises:
             OSError: they cannot be read.
@@ -388,7 +387,7 @@ class RemoteTree:
         return self.read_once(path, number * BLOCK_BYTES, BLOCK_BYTES)
 
     def read_once(self, path: RemotePath, start: int, count: int) -> bytes:
-        """Some bytes of a file, as many as there are.
+        """Return some bytes of a file, as many as there are.
 
         Raises:
             OSError: they cannot be read.
@@ -455,7 +454,7 @@ def _ended(arrived_bytes: int, size_bytes: int) -> str:
 
 
 def _is_plain(name: str) -> bool:
-    """Whether a name is that of an entry: others would lead out of the directory for copies."""
+    """Return whether a name is that of an entry: others would lead out of the directory."""
     return name not in ("", ".", "..") and not set("/\\\0") & {*name}
 
 
@@ -467,7 +466,7 @@ def _size_in(info: Mapping[str, Any]) -> int:
 
 
 def _levels_in_common(text: str, real: str) -> int:
-    """How many names at the end of a URL are those that its file system knows."""
+    """Return how many names at the end of a URL its file system knows."""
     count = 0
     for one, other in zip(reversed(text.split("/")), reversed(real.split("/")), strict=False):
         if one != other or not one or one.endswith(":"):
@@ -477,7 +476,7 @@ def _levels_in_common(text: str, real: str) -> int:
 
 
 def _lists_trees_at_once(system: AbstractFileSystem) -> bool:
-    """Whether a file system has a way of its own to list all below a directory."""
+    """Return whether a file system has its own way to list all below a directory."""
     from fsspec.asyn import AsyncFileSystem
 
     own = getattr(type(system), "_find", None)
@@ -488,7 +487,7 @@ def _lists_trees_at_once(system: AbstractFileSystem) -> bool:
 
 
 def remote_failures() -> tuple[type[BaseException], ...]:
-    """All that a file system may raise because of what it is, not because of an error in it."""
+    """Return all that a file system may raise for what it is, not for an error in it."""
     found = [
         vars(sys.modules[module])[name]
         for module, names in _OF_LIBRARIES.items()
@@ -500,7 +499,7 @@ def remote_failures() -> tuple[type[BaseException], ...]:
 
 
 def secrets_in(url: str) -> frozenset[str]:
-    """What nobody may see of a URL: user, password and the values of its query."""
+    """Return the secrets in a URL: user, password and the values of its query."""
     found = set[str]()
     for part in url.split("::"):
         split = urlsplit(part)
@@ -518,7 +517,7 @@ def secrets_in(url: str) -> frozenset[str]:
 
 @contextlib.contextmanager
 def system_errors(path: object, secrets: Collection[str]) -> Iterator[None]:
-    """A `with` block in which whatever a file system raises is an error of the system.
+    """Run a `with` block in which whatever a file system raises is an error of the system.
 
     Its text names the cause, and no credentials; the error that it was is not chained to it.
 

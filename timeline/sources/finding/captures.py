@@ -1,9 +1,11 @@
-"""The captures in a directory tree, each recognised by its format."""
+"""Finds captures in a directory tree, and names files of other profilers."""
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
+import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -20,11 +22,150 @@ from timeline.sources.capture import (
     FolderKind,
     FormatKind,
 )
-from timeline.sources.common.json_kinds import JsonKind, kind_of_json
-from timeline.sources.common.msprof_files import plain_name_of_table
-from timeline.sources.files.opened import source_errors_for, walk, without_gz
-from timeline.sources.finding.foreign import NAMED_BESIDE, find_foreign, foreign_files_below
+from timeline.sources.common.export_files import JsonKind, kind_of_json, plain_name_of_table
+from timeline.sources.files.opened import open_profile_file, source_errors_for, walk, without_gz
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, PROF, SQLITE
+
+GLANCE_BYTES = 1 << 16
+MOST_LOOKED_AT = 1_000
+"""Files below a directory."""
+_SQLITE = b"SQLite format 3\0"
+_PACKED_TRACE = re.compile(rb"\n[\x80-\xff]*[^\x80-\xff]\x92\x03[\x80-\xff]*[^\x80-\xff]")
+"""How a Perfetto trace begins whose packets are compressed, up to their zlib stream."""
+_ELSEWHERE = "Open it in {0}, or record the run with torch.profiler and pass its trace."
+_ROCM = _ELSEWHERE.format("Perfetto or with the tools of ROCm")
+_NSIGHT = _ELSEWHERE.format("Nsight Systems")
+_OPERATOR = "Open it in MindStudio Insight, or pass the profile of a run."
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A format that is not read: what its files are, what to do, and what recognises one.
+
+    content: of the first bytes, unpacked. tables: of a database. name: where no content tells. Each
+    is a pattern, and an empty one that of nothing.
+    """
+
+    what: str
+    do: str
+    content: bytes = b""
+    tables: str = ""
+    name: str = ""
+
+    def describe(self, path: Path) -> str:
+        """Return advice for a file of it."""
+        return self.do.format(path=shlex.quote(str(path)))
+
+    def is_of(self, name: str, text: bytes = b"", tables: Iterable[str] = ()) -> bool:
+        """Return whether a file is of the format, by its name, first bytes or tables."""
+        return bool(
+            (self.content and re.search(self.content, text, re.DOTALL))
+            or (self.tables and any(re.fullmatch(self.tables, table) for table in tables))
+            or (self.name and re.fullmatch(self.name, name))
+        )
+
+
+_SHOW = "Pass the profile that it was made of; for what it says: tlexport show {path}"
+_KINETO = "Record the run with torch.profiler, or torch_npu.profiler on NPUs, and pass its trace."
+_SNAPSHOT = "Open it at https://pytorch.org/memory_viz, or pass a trace of the profiler."
+_SERVICE = "Parse it with msserviceprofiler, or pass the profile of its NPUs."
+_VIZ = "a trace of VizTracer, of Python on the host alone"
+_OF_NSYS = r"CUPTI_ACTIVITY_KIND_\w+|META_DATA_EXPORT|TARGET_INFO_NSYS\w+"
+_NSYS_JSON = rb'\A\{"data":\s*\[|"(?:Cuda|Nvtx|TraceProcess|OSRuntime)Event":'
+_AUTOGRAD = rb'"pid":\s*"(?:CPU|CUDA|NPU|XPU|PrivateUse1) functions"'
+_HATCHET = rb'"frame":\s*\{[^{}]*"ROOT"|"cat":\s*"triton"'
+_PLANES = rb'"/(?:device|host):\w+|\A\n[\x00-\xff]{1,40}?/(?:device|host):'
+_OF_SERVICE = r"(?:ms_service|ascend_service_profiler)_.*\.db|ms_service_profiler.*"
+_OF_CLUSTER = (
+    r"cluster_analysis\.db|cluster_(?:step_trace_time\.csv|communication.*\.json)"
+    r"|communication_group\.json"
+)
+NAMED_BESIDE = (
+    Foreign(
+        "what msprof-analyze made of the profiles of all ranks, which is not read",
+        "Pass the profiles that it was made of.",
+        name=_OF_CLUSTER,
+    ),
+    Foreign(
+        "what msMonitor recorded line by line, which is not read",
+        "Have it write a database (export type DB), and pass that: msmonitor_*.db.",
+        name=r"msmonitor_.*\.jsonl(?:\.gz)?",
+    ),
+)
+"""What is named beside profiles too, where somebody may expect it to be read."""
+_FOREIGN = (
+    Foreign("a timeline that tlexport wrote", _SHOW, rb"io\.tlexport"),
+    Foreign("an export of Nsight Systems", _NSIGHT, _NSYS_JSON, tables=_OF_NSYS),
+    Foreign("a report of Nsight Systems", _NSIGHT, name=r".*\.(?:nsys-rep|qdrep|qdstrm)"),
+    Foreign("a report of Nsight Compute", _NSIGHT, rb"\ANVR\0", name=r".*\.ncu-rep"),
+    Foreign("a database of rocprof (rocpd)", _ROCM, tables=r"rocpd_\w+"),
+    Foreign("a trace of rocprofv3", _ROCM, rb'"rocprofiler-sdk-tool"|\A"?Kind"?,"?Agent_Id"?,'),
+    Foreign("a trace of rocprof", _ROCM, rb'CPU HIP API"|"BeginNs"|\A"?Index"?,"?KernelName"?,'),
+    Foreign("a profile of Proton (Triton)", _ELSEWHERE.format("proton-viewer"), _HATCHET),
+    Foreign("a memory snapshot of PyTorch", _SNAPSHOT, rb"\A\x80[\x02-\x05].*(?:segments|_traces)"),
+    Foreign("a trace of torch.autograd.profiler without Kineto", _KINETO, _AUTOGRAD),
+    Foreign("data of msServiceProfiler", _SERVICE, tables="Mstx", name=_OF_SERVICE),
+    Foreign(_VIZ, _ELSEWHERE.format("vizviewer"), rb'"viztracer_metadata"|"cat":\s*"FEE"'),
+    Foreign(
+        "a trace of XProf (JAX, TensorFlow)",
+        _ELSEWHERE.format("XProf or TensorBoard"),
+        _PLANES,
+        name=r".*\.xplane\.pb",
+    ),
+    Foreign(
+        "what msprof op measured of one operator, which is not read",
+        _OPERATOR,
+        name=r"OPPROF_.*|visualize_data\.bin",
+    ),
+    Foreign(
+        "a Perfetto trace of another program",
+        "Open it at https://ui.perfetto.dev, or pass a profile.",
+        name=r".*\.(?:pftrace|perfetto-trace)(?:\.gz)?",
+    ),
+    *NAMED_BESIDE,
+)
+"""Most particular first: what this program wrote says so, whatever is in it."""
+
+
+def find_foreign(path: Path) -> Foreign | None:
+    """Return the format of a file by its content, else by its name; of a directory by name."""
+    text = _first_bytes(path) if path.is_file() else b""
+    tables = _tables(path) if text.startswith(_SQLITE) else ()
+    return next((one for one in _FOREIGN if one.is_of(path.name, text, tables)), None)
+
+
+def foreign_files_below(directory: Path) -> dict[Foreign, Path]:
+    """Return the first file of each such format below a directory."""
+    found: dict[Foreign, Path] = {}
+    listed = walk(directory, lambda _: None)
+    paths = (inside / name for inside, _, names in listed for name in sorted(names))
+    for path in islice(paths, MOST_LOOKED_AT):
+        if (foreign := find_foreign(path)) is not None:
+            found.setdefault(foreign, path)
+    return found
+
+
+def _first_bytes(path: Path) -> bytes:
+    """Return the beginning of a file, unpacked; nothing if it cannot be read."""
+    text = b""
+    with contextlib.suppress(SourceError), open_profile_file(path, in_part=True) as file:
+        text = file.read(GLANCE_BYTES)
+    if (packed := _PACKED_TRACE.match(text)) is not None:
+        with contextlib.suppress(zlib.error):
+            text += zlib.decompressobj().decompress(text[packed.end() :], GLANCE_BYTES)
+    return text
+
+
+def _tables(path: Path) -> tuple[str, ...]:
+    from timeline.sources.decoders.sqlite import open_database  # most profiles need no SQLite
+
+    with contextlib.suppress(SourceError), open_database(path, in_part=True) as database:
+        return tuple(name for (name,) in database.rows("SELECT name FROM sqlite_master"))
+    return ()
+
+
+# -- captures --------------------------------------------------------------------------------------
+
 
 _INSIDE_CAPTURES = frozenset(
     {OUTPUT, MINDSTUDIO_OUTPUT, "timeline", "FRAMEWORK", "host", "summary", "data", SQLITE}
@@ -47,7 +188,7 @@ MOST_FOREIGN = 4
 
 @dataclass(frozen=True)
 class FoundCaptures:
-    """What was found, each in order of directories.
+    """Captures and what else was found, each in order of directories.
 
     empty: directories with an OUTPUT, without anything to read in it or below. remarks: on files
     that look like profiles and are none. tables: small tables that give way to captures, which may
@@ -99,7 +240,6 @@ def find_captures(path: Path, unreadable: list[SourceError] | None = None) -> Fo
 
 
 def _nothing_found(path: Path, remarks: Sequence[str]) -> NoProfileError:
-    """The error of a directory without a profile: what else is there, or what was looked for."""
     others = dict(islice(foreign_files_below(path).items(), MOST_FOREIGN))
     more = [one for one in remarks if not any(str(at) in one for at in others.values())]
     looked_for = (
@@ -122,7 +262,7 @@ def _nothing_found(path: Path, remarks: Sequence[str]) -> NoProfileError:
 
 
 def _sibling_like(path: Path) -> str:
-    """The end of a message that names what lies beside a path and is spelled nearly like it."""
+    """Return the end of a message that names an entry beside a path with a similar name."""
     try:
         names = [entry.name for entry in path.parent.iterdir()]
     except OSError:
@@ -131,7 +271,7 @@ def _sibling_like(path: Path) -> str:
 
 
 def _capture_root(path: Path) -> Path:
-    """The capture that a directory inside it belongs to; any other directory is its own root."""
+    """Return the capture that a directory belongs to; any other is its own root."""
     root = path
     for directory in (path, *path.parents):
         parent, of_device = directory.parent, DEVICE_DIRECTORY.fullmatch
@@ -150,7 +290,7 @@ def _capture_root(path: Path) -> Path:
 
 
 def _captures_of_file(path: Path) -> Sequence[Capture]:
-    """The captures that a file is of, one a device; of that file, whatever else lies beside it."""
+    """Return the captures of a file, one a device, whatever else lies beside it."""
     resolved = path.resolve()
     root = _capture_root(resolved.parent)
     around = tuple(_Walk(None).captures_below(root))
@@ -183,7 +323,6 @@ def _captures_of_file(path: Path) -> Sequence[Capture]:
 
 
 def _renamed_tables(path: Path) -> Iterator[str]:
-    """Tables of operators below a directory that have a longer name, and how to pass them."""
     for directory, _, names in walk(path, lambda _: None):
         for name in sorted(names):
             if plain := plain_name_of_table(name):
@@ -202,7 +341,7 @@ class _Walk:
         self._unreadable = unreadable
 
     def captures_below(self, root: Path) -> Iterator[Capture]:
-        """All captures at a directory and below."""
+        """Return all captures at a directory and below."""
 
         def refuse(error: OSError) -> None:
             where = Path(error.filename or root)
@@ -231,7 +370,7 @@ class _Walk:
     def _captures_in(
         self, directory: Path, directories: frozenset[str], names: list[str]
     ) -> Iterator[Capture]:
-        """The captures of the first format that takes the directory, else all that lie in it."""
+        """Return the captures of the first format that takes the directory, else all in it."""
         if OUTPUT in directories:
             output = directory / OUTPUT
             with source_errors_for(output):
@@ -273,7 +412,7 @@ class _Walk:
             )
 
     def _captures_beside(self, folder: Folder) -> list[Capture]:
-        """The captures of all formats that lie beside others; nothing else looks like one then."""
+        """Return the captures of all formats that lie beside others."""
         known = [one for one in formats.FORMATS if one.lies_beside]
         found = [(one, item) for one in known for item in one.recognise(folder)]
         captures = [item for _, item in found if isinstance(item, Capture)]
@@ -285,7 +424,7 @@ class _Walk:
 
 
 def _captures_alone(folder: Folder) -> list[Capture]:
-    """The captures of the first format that recognises a directory.
+    """Return the captures of the first format that recognises a directory.
 
     Where it recognises some devices of msprof alone, the next ones are asked for the others.
     """
@@ -304,7 +443,7 @@ def _captures_alone(folder: Folder) -> list[Capture]:
 
 
 def _may_hold_others(capture: Capture) -> bool:
-    """Whether a capture is tables with room for other captures below its directory."""
+    """Return whether a capture is tables with room for other captures below its directory."""
     return (
         capture.format.kind is FormatKind.TABLES
         and capture.directory in (capture.content, capture.content.parent)

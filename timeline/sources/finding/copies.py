@@ -1,4 +1,4 @@
-"""Captures that hold what others hold too, and give way to them."""
+"""Chooses among captures of the same records: other exports, copies, and replicas of a rank."""
 
 from __future__ import annotations
 
@@ -6,17 +6,180 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
+
+from timeline.columns.distinct import distinct, rows_by_value
+from timeline.columns.strings import NO_NAME
 from timeline.errors import SourceError, spell_ids
-from timeline.sources.capture import Claim, Extent, FormatKind
-from timeline.sources.common.msprof_files import how_to_export, raw_error
+from timeline.records.not_given import NO_ID
+from timeline.records.tables import Records
+from timeline.sources.capture import Capture, Claim, Evidence, Extent, FormatKind, Replica
+from timeline.sources.common.export_files import how_to_export, raw_error
+from timeline.sources.common.identity import is_rank
 from timeline.sources.files.opened import open_decompressed, open_regular_file
 from timeline.sources.files.remote_path import RemotePath
-from timeline.sources.finding.runs import LONGEST_NS, SAME_RUN_NS, spell_ranks
-from timeline.sources.finding.times import named_time, recorded_time
-from timeline.sources.source import PROF
+from timeline.sources.finding.runs import (
+    LONGEST_NS,
+    SAME_RUN_NS,
+    named_time,
+    recorded_time,
+    spell_ranks,
+)
+from timeline.sources.source import PROF, ReadRequest, SourceAround
+from timeline.units import spell_count
+
+MOST_REPLICAS_NAMED = 8
+"""So many replicas are named in a note."""
+_COORDINATE = re.compile(
+    r"(?<![a-z])(?<!local[-_])(dp|pp|tp|rank)[-_]?(\d{1,9})(?!\d)", re.IGNORECASE
+)
+"""A place in the parallel run, as vLLM (dp0_pp0_tp1_rank1) and SGLang (TP-1-DP-0) name files."""
+_BY_NAME = "no capture tells its rank; they are numbered by pp and tp in their names."
+
+
+def number_replicas(claims: Sequence[Claim]) -> list[Claim]:
+    """Give the captures of several replicas ranks that count through all of them.
+
+    The rank inside a replica is what the capture tells, else its place by pp and tp in its name.
+    Where no two replicas share such a rank, these are the ranks. Where two do and the ranks in
+    names all differ, those are; else replica N begins at N times the size of a replica.
+    """
+    places = [_place(claim.capture) for claim in claims]
+    made = list(claims)
+    if not any(claim.evidence for claim in claims):
+        made = _by_stage(claims, places)
+    inside = [claim.rank for claim in made if claim.rank is not None]
+    of_replicas = [at for at, place in enumerate(places) if "dp" in place]
+    if not of_replicas or len(inside) < len(made):
+        return made
+    replicas = [places[at]["dp"] for at in of_replicas]
+    first = [inside[at] for at in of_replicas]
+    if not _are_shared(replicas, first):
+        return made
+    size = max(max(made[at].world or 0, inside[at] + 1) for at in of_replicas)
+    ranks = [places[at]["rank"] for at in of_replicas if "rank" in places[at]]
+    by_rank = len(ranks) == len(of_replicas) and not _are_shared(replicas, ranks)
+    if not by_rank:
+        ranks = [replica * size + rank for replica, rank in zip(replicas, first, strict=True)]
+    if not all(map(is_rank, ranks)):
+        return made
+    note = _note(replicas, ranks, by_rank=by_rank)
+    for at, number, rank in zip(of_replicas, replicas, ranks, strict=True):
+        claim, replica = made[at], Replica(f"dp {number}", rank - inside[at], size)
+        where = f"{claim.evidence[0].where}: rank {inside[at]} of {replica.name}"
+        made[at] = replace(
+            claim,
+            evidence=(Evidence(rank, where),),
+            replica=replica,
+            note=f"{claim.note} {note}".strip(),
+        )
+    return made
+
+
+def _place(capture: Capture) -> dict[str, int]:
+    """Return the numbers in the name of a capture; a session of msprof has that of its parent."""
+    directory = capture.directory
+    name = directory.parent.name if directory.name.startswith(PROF) else directory.name
+    return {key.lower(): int(number) for key, number in _COORDINATE.findall(name)}
+
+
+def _by_stage(claims: Sequence[Claim], places: Sequence[dict[str, int]]) -> list[Claim]:
+    """Return the claims with ranks by pp and tp in their names, as they are where that is unclear.
+
+    Without rank 0 the numbers are widths: tp2 and tp4 are two runs.
+    """
+    width = 1 + max((place.get("tp", 0) for place in places), default=0)
+    ranks = [place.get("pp", 0) * width + place["tp"] for place in places if "tp" in place]
+    if len(ranks) < len(claims) or 0 not in ranks or not all(map(is_rank, ranks)):
+        return list(claims)
+    return [
+        replace(
+            claim,
+            evidence=(Evidence(rank, f"file name {claim.capture.directory.name}"),),
+            note=_BY_NAME,
+        )
+        for claim, rank in zip(claims, ranks, strict=True)
+    ]
+
+
+def _are_shared(replicas: Sequence[int], ranks: Sequence[int]) -> bool:
+    return len(set(zip(replicas, ranks, strict=True))) > len(set(ranks))
+
+
+def _note(replicas: Sequence[int], ranks: Sequence[int], *, by_rank: bool) -> str:
+    found: dict[int, list[int]] = defaultdict(list)
+    for replica, rank in zip(replicas, ranks, strict=True):
+        found[replica].append(rank)
+    said = [f"dp {replica} is {spell_ids(found[replica])}" for replica in sorted(found)]
+    more = (
+        [f"and {len(said) - MOST_REPLICAS_NAMED} more"] if len(said) > MOST_REPLICAS_NAMED else []
+    )
+    how = "the rank" if by_rank else "dp, pp and tp"
+    return (
+        f"{spell_count(len(found), 'replica')} count their ranks from 0 each, so ranks are "
+        f"numbered by {how} in names of files: {', '.join([*said[:MOST_REPLICAS_NAMED], *more])}."
+    )
+
+
+@dataclass(frozen=True)
+class ReplicaSource(SourceAround):
+    """A source of one of several replicas, whose groups are numbered inside the replica.
+
+    A group is local to its replica where it has the rank of the capture, no rank that a replica
+    has not, and the run is as large as the replica, as far as these are told. Groups of experts
+    may span replicas, and stay.
+    """
+
+    replica: Replica
+
+    def read(self, wanted: ReadRequest) -> Records:
+        """Read at least what is wanted; members of local groups are ranks among all replicas.
+
+        Raises:
+            SourceError: a file cannot be read.
+        """
+        records = self.source.read(wanted)
+        members = records.members
+        whole = members.group == NO_NAME
+        if members.size[whole].max(initial=0) > self.replica.size:
+            return records
+        spanning = {
+            code
+            for code, rows in rows_by_value(members.group, distinct(members.group[~whole]))
+            if not self._is_local(members.rank[rows].tolist(), int(members.size[rows].max()))
+        }
+        is_local = ~np.isin(members.group, sorted(spanning)) & (members.rank != NO_ID)
+        moved = np.where(is_local, members.rank + self.replica.first, members.rank)
+        records = replace(records, members=replace(members, rank=moved))
+        return records if records.numbered_ops else self._with_names(records, spanning)
+
+    def _is_local(self, ranks: Sequence[int], size: int) -> bool:
+        known = {rank for rank in ranks if rank != NO_ID}
+        own = self.identity.rank - self.replica.first
+        return (own in known or not known) and max(*known, size - 1) < self.replica.size
+
+    def _with_names(self, records: Records, spanning: set[int]) -> Records:
+        """Name local groups apart, as ops are matched by the names of their groups."""
+        strings, ops = records.strings, records.ops
+        group = np.where(ops.group_name == NO_NAME, ops.group, ops.group_name)
+        names = np.arange(len(strings), dtype=np.int32)
+        for code in distinct(group).tolist():
+            if code not in spanning and code != NO_NAME:
+                names[code] = strings.code(f"{strings[code]} of {self.replica.name}")
+        members = records.members
+        return replace(
+            records,
+            ops=replace(ops, group_name=names[group]),
+            members=replace(members, group=names[members.group]),
+        )
+
+
+# -- copies ----------------------------------------------------------------------------------------
+
 
 _RAW_KINDS = frozenset({FormatKind.RAW, FormatKind.UNREADABLE})
 """What CANN recorded and nothing was made of."""
@@ -44,7 +207,7 @@ def drop_copies(claims: list[Claim]) -> tuple[list[Claim], list[str]]:
 
 
 def _merged(claims: Sequence[Claim]) -> _Passed:
-    """Parts of merged traces whose own traces are there as well.
+    """Return parts of merged traces whose own traces are there as well.
 
     Those are traces of the same rank and time; where they tell no rank, as many as were merged.
     """
@@ -72,7 +235,7 @@ def _merged(claims: Sequence[Claim]) -> _Passed:
 
 
 def _same_files(claims: Sequence[Claim]) -> _Passed:
-    """All but one of the captures that have name, device, rank, time and files in common.
+    """Return all but one of the captures that have name, device, rank, time and files in common.
 
     Of a file that lies there packed too, the plain one is kept. Directories in which others of a
     name differ are two runs, and hold no copies of each other.
@@ -106,7 +269,7 @@ def _depth_and_path(claim: Claim) -> tuple[int, str]:
 
 
 def _logs_of_texts(claims: Sequence[Claim]) -> _Passed:
-    """Raw files beside the text that a framework made of them.
+    """Return raw files beside the text that a framework made of them.
 
     Their ids cannot be compared: those of raw files are devices, those of text may be ranks.
     """
@@ -128,7 +291,7 @@ def _logs_of_texts(claims: Sequence[Claim]) -> _Passed:
 
 
 def _nameless_raw(claims: Sequence[Claim]) -> _Passed:
-    """Raw captures of no known rank where better ones are.
+    """Return raw captures of no known rank where better ones are.
 
     So are PROF_* directories beside text, which the framework made of them.
     """
@@ -152,7 +315,7 @@ def _nameless_raw(claims: Sequence[Claim]) -> _Passed:
 
 
 def _sessions_of_exports(claims: Sequence[Claim]) -> _Passed:
-    """Data of msprof beside what a framework made of it (MindSpore to 2.4)."""
+    """Find data of msprof beside what a framework made of it (MindSpore to 2.4)."""
     exports: dict[Path, list[Claim]] = defaultdict(list)
     for claim in claims:
         directory = claim.capture.directory
@@ -168,7 +331,7 @@ def _sessions_of_exports(claims: Sequence[Claim]) -> _Passed:
 
 
 def _poorer_of_a_rank(claims: Sequence[Claim]) -> _Passed:
-    """What holds less of a rank than others.
+    """Find captures that hold less of a rank than others.
 
     What was not exported, where there is an export, or a raw capture that can be read; a note
     names what is newer than all of those. Sums of steps, where another capture may be of the same
@@ -251,7 +414,6 @@ def have_same_files(one: Path, other: Path) -> bool:
 
 
 def _files_in(place: Path) -> dict[str, Path]:
-    """Return the files at and below a place by their paths from there."""
     if place.is_file():
         return {"": place}
     return {str(path.relative_to(place)): path for path in place.rglob("*") if path.is_file()}

@@ -1,35 +1,31 @@
-"""From a path to one source per rank of the newest run that lies there.
+"""Finds one source per rank of the newest run below a path.
 
-In order: find what formats recognise (captures), identify each (`identify_capture`), drop what
-others hold too (copies), number the ranks of replicas (replicas), group into runs by time (times,
-runs), give the captures of the newest run their ranks (ranks). Around all that, what is packed is
-unpacked (packed).
+In order: find what formats recognise (captures), identify each (`identify_capture`), drop
+duplicates (copies), number the ranks of replicas (copies), group into runs by time (runs), and
+give the captures of the newest run their ranks. Around all that, packed files are unpacked
+(packed).
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+import shlex
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
+from operator import itemgetter
 from pathlib import Path
 
-from timeline.errors import NoProfileError, SourceError, UsageError, did_you_mean
+from timeline.errors import NoProfileError, RankIdentityError, SourceError, UsageError, did_you_mean
 from timeline.sources import formats
 from timeline.sources.beside.source import WithCompanionFiles, with_companions
-from timeline.sources.capture import Capture, Claim, Evidence, FormatKind, Root
-from timeline.sources.common.msprof_files import find_sessions
+from timeline.sources.capture import NOT_DISTRIBUTED, Capture, Claim, Evidence, FormatKind, Root
+from timeline.sources.common.export_files import find_sessions
 from timeline.sources.files.opened import uncompressed_database_name
 from timeline.sources.files.remote_path import RemotePath
 from timeline.sources.finding.captures import find_captures
-from timeline.sources.finding.copies import drop_copies
-from timeline.sources.finding.ranks import (
-    ResolvedRanks,
-    count_ranks_on,
-    resolve_ranks,
-    tell_apart,
-)
-from timeline.sources.finding.replicas import ReplicaSource, number_replicas
+from timeline.sources.finding.copies import ReplicaSource, drop_copies, number_replicas
 from timeline.sources.finding.runs import (
     FoundRun,
     describe_older_runs,
@@ -39,10 +35,200 @@ from timeline.sources.finding.runs import (
 )
 from timeline.sources.source import OUTPUT, Source
 
+MOST_NAMED = 4
+"""So many captures are named in one message."""
+
+
+@dataclass(frozen=True)
+class ResolvedRanks:
+    """The captures of a run by rank, and what is wrong with the others.
+
+    problems: by capture, what is wrong with it. error: all of that as one error. is_partial:
+    whether the ranks are right without those. notes: what was assumed.
+    """
+
+    ranks: Mapping[int, Claim]
+    problems: tuple[tuple[Path, str], ...] = ()
+    error: RankIdentityError | None = None
+    is_partial: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def count_ranks_on(claims: Sequence[Claim]) -> list[Claim]:
+    """Return the claims with a rank of its own for each device of a process that tells one rank.
+
+    The devices are numbered in the order in which they are given, from that rank on.
+    """
+    made, counted = list(claims), Counter[tuple[Path, int | None]]()
+    for at, claim in enumerate(claims):
+        if claim.part is not None and claim.device is not None:
+            key = claim.capture.content, claim.rank
+            made[at] = _counted_on(claim, counted[key])
+            counted[key] += 1
+    return made
+
+
+def _counted_on(claim: Claim, by: int) -> Claim:
+    evidence = (Evidence(one.rank + by, one.where, one.counted + by) for one in claim.evidence)
+    return replace(claim, evidence=tuple(evidence))
+
+
+def resolve_ranks(claims: Sequence[Claim], path: Path) -> ResolvedRanks:
+    """Return the rank of each capture of a run.
+
+    Captures of which none tells a rank are not distributed: they are numbered by host, device and
+    path. Beside captures that tell one, and where two tell the same or one tells two, it is not
+    known which they are.
+
+    path: where they were found, for the commands that errors name.
+    """
+    if not any(claim.evidence for claim in claims):
+        return _number_in_order(claims) if claims else ResolvedRanks({})
+    claims = _with_free_ranks(claims)
+    by_rank: dict[int, list[Claim]] = defaultdict(list)
+    for claim in claims:
+        if claim.rank is not None:
+            by_rank[claim.rank].append(claim)
+    known = dict(sorted(by_rank.items()))
+    places, error = tell_apart(claims, "path", "file"), None
+    nameless = sorted((claim for claim in claims if claim.rank is None), key=_order)
+    nameless.sort(key=lambda claim: not claim.evidence)  # contradictions first
+    told = f"tells no rank, while others of its run are {spell_ranks(known)}."
+    problems = [
+        (one, f"contradictory rank ids: {one.contradiction}." if one.evidence else told)
+        for one in nameless
+    ]
+    shared = {rank: same for rank, same in known.items() if len(same) > 1}
+    for rank, same in shared.items():
+        for one in same:
+            others = [places[id(other)] for other in same[: MOST_NAMED + 1] if other is not one]
+            said = ", ".join(others[:MOST_NAMED])
+            said += f" and {len(same) - 1 - MOST_NAMED} more" if len(same) > MOST_NAMED + 1 else ""
+            problems.append((one, f"is rank {rank} by {one.evidence[0].where}, as {said} is."))
+    if nameless:
+        first, said = problems[0]
+        ask = "Say which is right:" if first.evidence else "Say which it is, as in:"
+        do = f"{ask} {_assign_command(path, nameless, claims)}"
+        error = RankIdentityError(Path(places[id(first)]), said, do=do)
+    elif shared:
+        rank, same = next(iter(shared.items()))
+        ways = "; ".join(
+            f"{places[id(one)]} by {one.evidence[0].where}" for one in same[:MOST_NAMED]
+        )
+        further = [one for same in shared.values() for one in same[1:]]
+        error = RankIdentityError(
+            path,
+            f"rank {rank} appears twice, in captures of one time: {ways}. Using neither.",
+            do=f"Pass one of them: {shlex.join(['tlexport', str(same[-1].capture.directory)])}; or "
+            f"give the others ranks of their own: {_assign_command(path, further, claims)}",
+        )
+    return ResolvedRanks(
+        {rank: same[0] for rank, same in known.items() if rank not in shared},
+        tuple((Path(places[id(claim)]), said) for claim, said in problems),
+        error,
+        is_partial=not shared,
+        notes=() if shared else tuple(_notes_on_parts(claims)),
+    )
+
+
+def _number_in_order(claims: Sequence[Claim]) -> ResolvedRanks:
+    ordered = sorted(claims, key=_order)
+    named = [claim.capture.directory.name for claim in ordered]
+    named = [
+        name if claim.device is None else f"{name} (device {claim.device})"
+        for name, claim in zip(named, ordered, strict=True)
+    ]
+    said = _spell_some(named, range(len(named)))
+    if len(ordered) == 1:
+        return ResolvedRanks(
+            {0: ordered[0]}, notes=(f"the capture tells no rank ({NOT_DISTRIBUTED}): {said}.",)
+        )
+    note = (
+        f"the captures tell no rank ({NOT_DISTRIBUTED}), so they are numbered in order of host, "
+        f"device and path: {said}."
+    )
+    return ResolvedRanks(dict(enumerate(ordered)), notes=(note,))
+
+
+def _spell_some(names: Sequence[str], ranks: Sequence[int]) -> str:
+    """Spell which rank each of some names is, of many the first ones and the last rank."""
+    said = [f"{name} is rank {rank}" for name, rank in zip(names, ranks[:MOST_NAMED], strict=False)]
+    more = [f"and so on up to rank {ranks[-1]}"] if len(ranks) > MOST_NAMED else []
+    return ", ".join(said + more)
+
+
+def _order(claim: Claim) -> tuple[str, int, str]:
+    device = -1 if claim.device is None else claim.device
+    return claim.clock.host, device, str(claim.capture.directory)
+
+
+def _with_free_ranks(claims: Sequence[Claim]) -> list[Claim]:
+    """Return the claims with each rank that was counted on moved to the next free one.
+
+    Ranks that captures tell themselves are never free.
+    """
+    counted = {id(one): one for one in claims if one.evidence and one.evidence[0].counted}
+    taken = {one.rank for one in claims if id(one) not in counted}
+    ranked = [(one.rank, one) for one in counted.values() if one.rank is not None]
+    moved, free = dict[int, Claim](), 0
+    for rank, claim in sorted(ranked, key=itemgetter(0)):
+        free = max(rank, free)
+        while free in taken:
+            free += 1
+        moved[id(claim)] = _counted_on(claim, free - rank)
+        free += 1
+    return [moved.get(id(claim), claim) for claim in claims]
+
+
+def _notes_on_parts(claims: Sequence[Claim]) -> Iterator[str]:
+    """Return which ranks the parts of captures are that do not tell that themselves."""
+    parts: dict[Path, list[Claim]] = defaultdict(list)
+    for claim in claims:
+        if claim.part is not None:
+            parts[claim.capture.content].append(claim)
+    for _, same in sorted(parts.items()):
+        ranks = [one.rank for one in same if one.rank is not None]
+        is_merged = any(one.part is not None and one.part.processes for one in same)
+        is_counted = any(said.counted for one in same for said in one.evidence)
+        if len(same) == len(ranks) > 1 and (is_merged or is_counted):
+            what = "traces that were merged" if is_merged else "devices of one process"
+            said = _spell_some([one.part.name for one in same if one.part is not None], ranks)
+            yield f"{same[0].capture.directory.name} holds {len(same)} {what}: {said}."
+
+
+def tell_apart(claims: Sequence[Claim], *ways: str) -> dict[int, str]:
+    """Return a name of each claim, by its id(): the first of some that no other claim has.
+
+    ways: properties of claims that hold names, the last of which is taken in any case.
+    """
+    held = {way: Counter(getattr(claim, way) for claim in claims) for way in ways}
+    return {
+        id(claim): next(
+            name for way in ways if held[way][name := getattr(claim, way)] == 1 or way == ways[-1]
+        )
+        for claim in claims
+    }
+
+
+def _assign_command(path: Path, asked: Sequence[Claim], claims: Sequence[Claim]) -> str:
+    """Return the command that gives captures ranks: those that they tell, or free ones."""
+    names = tell_apart(claims, "name", "path", "file")
+    taken = {claim.rank for claim in claims}
+    free = (rank for rank in count() if rank not in taken)
+    words = ["tlexport", str(path)]
+    for claim in asked[:MOST_NAMED]:
+        rank = claim.evidence[0].rank if claim.contradiction else next(free)
+        words += ["--assign-rank", f"{names[id(claim)]}={rank}"]
+    rest = len(asked) - MOST_NAMED
+    return shlex.join(words) + (f" ... (and {rest} more)" if rest > 0 else "")
+
+
+# -- discovery -------------------------------------------------------------------------------------
+
 
 @dataclass(frozen=True)
 class FindingOptions:
-    """What is asked of finding captures, beyond a source for each rank.
+    """Options for finding captures, beyond a source for each rank.
 
     keep_going: pass over captures that cannot be identified, and over directories that cannot be
     read, as long as there is another capture. lists_all: tell what is wrong with a capture instead
@@ -144,7 +330,7 @@ class _Search:
         )
 
     def _captures(self) -> Sequence[Capture]:
-        """The captures; outputs of profilers that hold nothing are noted, and alone are errors."""
+        """Return the captures; empty outputs of profilers are noted, and errors if alone."""
         may_fail = self._finding.keep_going or self._finding.lists_all
         unreadable: list[SourceError] | None = [] if may_fail else None
         found = find_captures(self._root.path, unreadable)
@@ -159,7 +345,7 @@ class _Search:
         return found.captures
 
     def _claims(self, captures: Sequence[Capture]) -> list[Claim]:
-        """Who the captures are; those that cannot be identified are left out, where they may."""
+        """Identify captures; those that cannot be identified are left out, where they may."""
         claims: list[Claim] = []
         for capture, identified in zip(captures, self._identified(captures), strict=True):
             try:
@@ -178,7 +364,7 @@ class _Search:
         return claims
 
     def _identified(self, captures: Sequence[Capture]) -> Iterator[Callable[[], list[Claim]]]:
-        """What tells who each capture is; on another file system many are asked at once."""
+        """Identify each capture; on another file system many are asked at once."""
         if not isinstance(self._root.path, RemotePath):
             yield from (partial(self._identify, capture) for capture in captures)
             return
@@ -199,7 +385,7 @@ class _Search:
         return identify_capture(capture, self._root)
 
     def _with_assigned_ranks(self, claims: list[Claim], assigned: Mapping[str, int]) -> list[Claim]:
-        """The claims with the ranks that they are given.
+        """Return the claims with the ranks that they are given.
 
         A name that fits several captures is that of each, if they are of different runs.
         """
@@ -233,7 +419,7 @@ class _Search:
 
 
 def identify_capture(capture: Capture, root: Root) -> list[Claim]:
-    """Who a capture says it is, a claim for each device in it.
+    """Identify a capture by a claim for each device in it.
 
     Where neither its files nor its names tell a rank, the text that a framework made of it and
     left beside it may.
@@ -248,7 +434,7 @@ def identify_capture(capture: Capture, root: Root) -> list[Claim]:
 
 
 def _evidence_beside(capture: Capture) -> tuple[Evidence, ...]:
-    """The id of text or tables beside a session of msprof, if there is but one of each."""
+    """Return the id of text or tables beside a session of msprof, if there is one of each."""
     parent = capture.directory.parent
     if sum(1 for path in find_sessions(parent) if path.is_dir()) != 1:
         return ()
@@ -263,7 +449,7 @@ def _evidence_beside(capture: Capture) -> tuple[Evidence, ...]:
 def _notes_on_tables(
     tables: Sequence[Capture], sources: Sequence[Source], claims: Sequence[Claim]
 ) -> Iterator[str]:
-    """Which small tables are of a rank that there is no capture of, in any run."""
+    """Return notes on small tables of ranks without a capture in any run."""
     known = {claim.rank for claim in claims} | {claim.capture.device for claim in claims}
     read = {
         (directory, one.number)

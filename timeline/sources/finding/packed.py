@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from timeline.errors import NoProfileError, SourceError, TimelineError, UsageError
 from timeline.records.tables import Records
-from timeline.sources.files.member_names import archive_stem, is_archive
 from timeline.sources.files.opened import (
+    archive_stem,
+    is_archive,
     source_errors_for,
     temporary_directory,
     uncompressed_database_name,
@@ -30,7 +31,7 @@ from timeline.sources.finding.discovery import (
 from timeline.sources.source import Identity, ReadRequest, Source, SourceAround
 
 if TYPE_CHECKING:
-    from timeline.sources.files.unpacking import Report
+    from timeline.sources.files.archives import Report
 
 
 @contextlib.contextmanager
@@ -79,12 +80,12 @@ class _Names:
         )
 
     def needed_for(self, paths: Iterable[Path]) -> _Names:
-        """The names of what holds some paths, and of them: of thousands, one source needs few."""
+        """Return the names of what holds some paths, and of them: one source needs few."""
         lineage = {parent for path in paths for parent in (path, *path.parents)}
         return _Names({one: packed for one, packed in self.packed.items() if one in lineage})
 
     def unpacked_path(self, name: str) -> str:
-        """Where a path that people know lies unpacked; any other name as it is."""
+        """Return the unpacked path of a path that people know; any other name as it is."""
         path = Path(name)
         for parent in (path, *path.parents):
             for there, packed in self.packed.items():
@@ -94,7 +95,7 @@ class _Names:
 
     @contextlib.contextmanager
     def errors_named(self) -> Iterator[None]:
-        """Errors name what is packed."""
+        """Run a `with` block in which errors name what is packed."""
         try:
             yield
         except TimelineError as error:
@@ -105,7 +106,7 @@ class _Names:
 
 
 class _Unpacking:
-    """What lies packed at a path, and the temporary directory into which it is unpacked."""
+    """An archive at a path, and the temporary directory into which it is unpacked."""
 
     def __init__(
         self, path: Path, report: Report, executor: str, stack: contextlib.ExitStack
@@ -141,7 +142,7 @@ class _Unpacking:
         The directories have the names of the archives and of what they lie in, because names tell
         ranks and times.
         """
-        from timeline.sources.files.unpacking import limit_for, unpack
+        from timeline.sources.files.archives import limit_for, unpack
 
         temporary = self._directory(archives[0])
         root = temporary / "archives" / (around.resolve().name or "root")
@@ -209,8 +210,7 @@ class _Unpacking:
         return _UnpackedSource(source, names, source.layout) if names.packed else source
 
     def _unpack_database(self, packed: Path) -> Path:
-        """Where a compressed database lies unpacked."""
-        from timeline.sources.files.unpacking import limit_for, unpack_file
+        from timeline.sources.files.archives import limit_for, unpack_file
 
         if packed not in self._databases:
             temporary = self._directory(packed)
@@ -222,7 +222,7 @@ class _Unpacking:
         return self._databases[packed]
 
     def _directory(self, packed: Path) -> Path:
-        """The temporary directory.
+        """Return the temporary directory.
 
         Raises:
             SourceError: none can be made.
@@ -241,7 +241,7 @@ class _Unpacking:
 
 
 def _archives_below(path: Path) -> list[Path]:
-    """The archives in a directory and in those in it; deeper ones are hardly of one run."""
+    """Return the archives in a directory and in those in it; deeper ones are not of one run."""
     with source_errors_for(path):
         found = [one for names in ("*", "*/*") for one in path.glob(names) if is_archive(one.name)]
         return sorted(one for one in found if one.is_file())

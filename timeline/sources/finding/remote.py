@@ -31,7 +31,7 @@ _KEPT_RANKS = 16
 
 @contextlib.contextmanager
 def path_of_url(url: str) -> Iterator[Path]:
-    """The path of what lies at a URL; copies of files there are gone after the block.
+    """Return the path of a URL; copies of files there are gone after the block.
 
     Raises:
         UsageError: there is nothing that reads such a URL.
@@ -77,7 +77,7 @@ def _tree_of(url: str, place: Path) -> RemoteTree:
 
 
 def with_remote_files(found: Discovered, *, elsewhere: bool) -> Discovered:
-    """The same sources, which fetch what they read from where that is.
+    """Return the same sources, which fetch what they read.
 
     elsewhere: whether they are read on other machines, which see no copies that are made here.
     """

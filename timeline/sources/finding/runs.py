@@ -1,7 +1,8 @@
-"""Runs: the captures that belong together, each run with its time and what opens it."""
+"""Groups captures into runs by names and times, and finds when each was recorded."""
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
@@ -10,10 +11,114 @@ from datetime import datetime, timezone
 from itertools import compress, takewhile
 from pathlib import Path
 
-from timeline.errors import RankIdentityError, spell_ids
+from timeline.errors import RankIdentityError, SourceError, spell_ids
+from timeline.layers import Layer
+from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.sources.capture import NO_EXTENT, Capture, Claim, Extent
+from timeline.sources.common.decimals import whole_number
+from timeline.sources.common.export_files import find_sessions
+from timeline.sources.common.identity import PROFILER_INFO_NAME, wall_extent
+from timeline.sources.decoders.json_values import read_json
+from timeline.sources.files.opened import files_by_name, find_file, remember_by_directory
 from timeline.sources.files.remote_path import path_as_shown
-from timeline.sources.finding.times import named_time, read_time, recorded_time
+from timeline.sources.source import ReadRequest
+
+
+def named_time(claim: Claim) -> Extent:
+    """Return the time in the name of a capture, in the time zone of whoever named it."""
+    if not claim.taken:
+        return NO_EXTENT
+    try:
+        day = (int(claim.taken[:4]), int(claim.taken[4:6]), int(claim.taken[6:8]))
+        time = (int(claim.taken[8:10]), int(claim.taken[10:12]), int(claim.taken[12:14]))
+        moment = datetime(*day, *time, tzinfo=timezone.utc)
+    except ValueError:
+        return NO_EXTENT
+    return int(moment.timestamp()) * 10**9 + int(claim.taken[14:]) * 10**6, None
+
+
+def recorded_time(claim: Claim) -> Extent:
+    """Return start and end of a capture by its files, in wall time.
+
+    A file that cannot be read tells nothing: its capture is no worse for that.
+    """
+    with contextlib.suppress(SourceError):
+        found = claim.capture.format.recorded_time(claim.capture)
+        return found if found != NO_EXTENT else _time_of_files(claim)
+    return NO_EXTENT
+
+
+def _time_of_files(claim: Claim) -> Extent:
+    """Return what msprof wrote when it began and ended, or what the framework wrote at its end.
+
+    Of the host before the device.
+    """
+    directory = claim.capture.directory
+    for session in (directory, *find_sessions(directory)):
+        inner = [(session / "host", "")]
+        if claim.device is not None:
+            inner.append((session / f"device_{claim.device}", f".{claim.device}"))
+        for where, suffix in inner:
+            begun = find_file(where, f"start_info{suffix}")
+            ended = find_file(where, f"end_info{suffix}")
+            start_us, end_us = (
+                None if path is None else whole_number(read_json(path).get(key))
+                for path, key in ((begun, "collectionTimeBegin"), (ended, "collectionTimeEnd"))
+            )
+            if start_us is not None:
+                return wall_extent(start_us * 1000, None if end_us is None else end_us * 1000)
+    info = _find_profiler_info(directory)
+    return NO_EXTENT if info is None else _time_of_profiler_info(info)
+
+
+@remember_by_directory
+def _find_profiler_info(directory: Path) -> Path | None:
+    named = files_by_name(directory).items()
+    return next((path for name, path in named if PROFILER_INFO_NAME.fullmatch(name)), None)
+
+
+def _time_of_profiler_info(path: Path) -> Extent:
+    """Return the extent by torch_npu: the wall time of its end, and a monotonic clock at both."""
+    document = read_json(path)
+    start, end = (document.get(key) for key in ("start_info", "end_info"))
+    if not isinstance(start, dict) or not isinstance(end, dict):
+        return NO_EXTENT
+    end_ns = whole_number(end.get("collectionTimeEnd"))
+    began_ns = whole_number(start.get("start_monotonic"))
+    ended_ns = whole_number(end.get("MonotonicTimeEnd"))
+    if end_ns is None or began_ns is None or ended_ns is None:
+        return NO_EXTENT
+    return wall_extent(end_ns - (ended_ns - began_ns), end_ns)
+
+
+def read_time(claim: Claim) -> Extent:
+    """Return the first and last timestamp of a capture's records, in wall time.
+
+    It is read for that, so this is asked only where nothing else tells runs apart. What counts
+    ticks of a device tells no wall time and is not read.
+    """
+    if claim.capture.format.counts_ticks:
+        return NO_EXTENT
+    try:
+        source = claim.capture.format.open(claim, rank=0)
+        records = source.read(
+            ReadRequest(frozenset({Layer.HARDWARE}), every_arg=False, measures=False)
+        )
+    except SourceError:
+        return NO_EXTENT  # whoever reads the capture gets the error
+    tables = [table for table in (records.tasks, records.ops, records.steps) if len(table)]
+    if not tables:
+        return NO_EXTENT
+    start_ns = min(int(table.start_ns.min()) for table in tables)
+    end_ns = max(int(table.end_ns.max()) for table in tables)
+    moved_ns = 0
+    if start_ns < EARLIEST_WALL_NS:
+        moved_ns = claim.clock.wall_offset_ns or 0
+    return wall_extent(start_ns + moved_ns, end_ns + moved_ns)
+
+
+# -- runs ------------------------------------------------------------------------------------------
+
 
 SAME_RUN_NS = 60 * 10**9
 """Captures of different devices whose starts are closer than this belong to one run."""
@@ -28,8 +133,8 @@ class FoundRun:
     """The captures of one run.
 
     ranks: ascending; where no capture tells its rank, their numbers from 0. sources: where they
-    lie. start_ns and end_ns: wall time, None where not known. when: its start for people. path:
-    what opens this run and no other, None where there is no such path. group: the same number for
+    lie. start_ns and end_ns: wall time, None if not known. when: its start for people. path:
+    what opens this run and no other, None if there is no such path. group: the same number for
     runs that nothing but their directories sets apart.
     """
 
@@ -44,11 +149,11 @@ class FoundRun:
 
     @property
     def layouts(self) -> tuple[str, ...]:
-        """What its captures are laid out as, each once."""
+        """Return the layouts of its captures, each once."""
         return tuple(dict.fromkeys(claim.capture.format.name for claim in self.claims))
 
     def renamed(self, name: Callable[[str], str]) -> FoundRun:
-        """The run under the names that people know, which `name` tells of a path."""
+        """Return the run under the names that people know, which `name` gives for a path."""
         return replace(
             self,
             sources=tuple(path_as_shown(name(str(source))) for source in self.sources),
@@ -56,17 +161,17 @@ class FoundRun:
         )
 
     def spelled(self) -> str:
-        """Its time and ranks for people."""
+        """Return its time and ranks for people."""
         return f"{self.when}, {spell_ranks(self.ranks)}"
 
 
 def spell_ranks(ranks: Collection[int]) -> str:
-    """Ranks for people, with their noun."""
+    """Return ranks for people, with their noun."""
     return f"{'rank' if len(ranks) == 1 else 'ranks'} {spell_ids(ranks)}"
 
 
 def group_into_runs(claims: Sequence[Claim], *, with_times: bool = False) -> list[FoundRun]:
-    """The runs that captures are of, oldest first.
+    """Return the runs that captures are of, oldest first.
 
     Names tell when they were taken, then files, and what they recorded only where that leaves it
     open which belong together. Where times do not part captures of one rank, directories do.
@@ -91,7 +196,7 @@ def group_into_runs(claims: Sequence[Claim], *, with_times: bool = False) -> lis
 
 
 def _by_directory(group: list[int], claims: Sequence[Claim]) -> list[list[int]]:
-    """The captures of one time by the directory they lie in, where ranks make them several runs.
+    """Return captures of one time by their directory, where ranks make them several runs.
 
     That is where no directory has a rank twice, and any two have one in common. Ids in names of
     files may be those of devices, which two hosts of one run have in common.
@@ -113,7 +218,7 @@ def _by_directory(group: list[int], claims: Sequence[Claim]) -> list[list[int]]:
 
 
 def _as_base_and_new(name: str) -> tuple[bool, str]:
-    """The order in which directories are compared: what is called like a base comes first."""
+    """Return the sort key of a directory: one called like a base comes first."""
     return not name.lower().startswith(("before", "base", "old")), name
 
 
@@ -123,7 +228,7 @@ def _are_doubled(group: Sequence[int], claims: Sequence[Claim]) -> bool:
 
 
 def _group_by_times(claims: Sequence[Claim]) -> tuple[list[list[int]], list[Extent]]:
-    """The runs as numbers of claims, and the times that tell them apart."""
+    """Return the runs as numbers of claims, and the times that separate them."""
     tried = list[tuple[list[list[int]], list[Extent]]]()
     for extents in _ever_better_times(claims):
         sessions = list(map(_session, claims, extents))
@@ -136,7 +241,7 @@ def _group_by_times(claims: Sequence[Claim]) -> tuple[list[list[int]], list[Exte
 
 
 def _ever_better_times(claims: Sequence[Claim]) -> Iterator[list[Extent]]:
-    """When captures were taken, by what takes ever longer to ask."""
+    """Return functions for the time of a capture, the fastest first."""
     named = _times_in_names(claims)
     if named is not None:
         yield named
@@ -152,7 +257,7 @@ def _ever_better_times(claims: Sequence[Claim]) -> Iterator[list[Extent]]:
 
 
 def _ask_once(ask: Callable[[Claim], Extent], claims: Sequence[Claim]) -> list[Extent]:
-    """When captures were taken; the ranks that were merged into one file are asked together."""
+    """Return the times of captures; ranks merged into one file are asked together."""
     found: dict[tuple[Capture, int | None], Extent] = {}
     for claim in claims:
         if (claim.capture, claim.device) not in found:
@@ -204,7 +309,7 @@ def _when(members: Sequence[Claim], start_ns: int | None) -> str:
 
 
 def _path(members: Sequence[Claim], claims: Sequence[Claim]) -> Path | None:
-    """The nearest directory around a run, or its one capture, if no other run lies there."""
+    """Return the nearest directory around a run, or its one capture, if it has no other run."""
     directories = {claim.capture.directory for claim in members}
     around = _directory_around(directories)
     ours = set(map(id, members))
@@ -215,7 +320,7 @@ def _path(members: Sequence[Claim], claims: Sequence[Claim]) -> Path | None:
 
 
 def _directory_around(directories: Iterable[Path]) -> Path:
-    """The nearest directory that is each of some, or lies around it."""
+    """Return the nearest directory that is each of some, or lies around it."""
     first, *others = directories
     lineage = [first, *first.parents]
     for other in others:
@@ -238,7 +343,7 @@ def describe_older_runs(runs: Sequence[FoundRun], path: Path) -> list[str]:
 
 
 def _how(run: FoundRun) -> str:
-    """What opens a run, or what to do so that something does."""
+    """Return what opens a run, or advice so that something does."""
     if run.path is not None:
         return shlex.join(["tlexport", str(run.path)])
     names = ", ".join(source.name for source in run.sources[:2])
@@ -279,7 +384,7 @@ def runs_of_one_time(runs: Sequence[FoundRun], root: Path) -> RankIdentityError 
 class Session:
     """Who was captured, and when, as far as it is known; all times are of one clock.
 
-    rank, host, worker: None or empty where not known. end_ns: None where only the start, or some
+    rank, host, worker: None or empty where not known. end_ns: None if only the start, or some
     moment near it, is known. hardware: what kind of device it is of.
     """
 
@@ -294,7 +399,7 @@ class Session:
 
     @property
     def keys(self) -> dict[str, Hashable]:
-        """What can be in one capture at a time only: a rank, a card of a host, a process."""
+        """Return what one capture alone can hold: a rank, a card of a host, a process."""
         card = None if self.device is None else (self.host, self.device)
         keys = {"rank": self.rank, "card": card, "worker": self.worker or None}
         return {kind: key for kind, key in keys.items() if key is not None}

@@ -14,17 +14,17 @@ import orjson
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.distinct import distinct, distinct_pairs, rows_by_value
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.records.collective_kinds import (
+from timeline.records.not_given import NO_ID
+from timeline.records.tables import CommunicationOps, GroupMembers, Tasks
+from timeline.records.task_kinds import (
     POINT_TO_POINT,
     UNKNOWN_OP,
     collective_kind,
+    function_parts,
+    have_type,
     spelled_kind,
 )
-from timeline.records.kernel_functions import function_parts
-from timeline.records.not_given import NO_ID
-from timeline.records.tables import CommunicationOps, GroupMembers, Tasks
-from timeline.records.task_kinds import have_type
-from timeline.sources.common.process_groups import ProcessGroup, members_of, ranks_in
+from timeline.sources.common.identity import ProcessGroup, members_of, ranks_in
 from timeline.sources.decoders.event_columns import EventRows
 from timeline.sources.decoders.exported_values import Value, number, text
 from timeline.sources.kineto.launches import innermost_open_at

@@ -18,8 +18,13 @@ from timeline.sources.capture import (
     Part,
     Root,
 )
+from timeline.sources.common.export_files import (
+    JsonKind,
+    find_moment_ns,
+    has_json_name,
+    kind_of_json,
+)
 from timeline.sources.common.identity import find_evidence_in_names
-from timeline.sources.common.json_kinds import JsonKind, find_moment_ns, has_json_name, kind_of_json
 from timeline.sources.kineto.header import (
     host_of,
     is_named_kineto,

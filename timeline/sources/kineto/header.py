@@ -13,9 +13,13 @@ import orjson
 
 from timeline.errors import SourceError
 from timeline.sources.common.decimals import whole_number
-from timeline.sources.common.identity import ranks_in_file_name
-from timeline.sources.common.json_kinds import EVENTS, LIST_OF_OBJECTS, read_beginning, tail_values
-from timeline.sources.common.process_groups import ranks_in
+from timeline.sources.common.export_files import (
+    EVENTS,
+    LIST_OF_OBJECTS,
+    read_beginning,
+    tail_values,
+)
+from timeline.sources.common.identity import ranks_in, ranks_in_file_name
 from timeline.sources.files.opened import UTF8_MARK, last_bytes, open_profile_file
 
 MOST_HEAD_BYTES = 1 << 24

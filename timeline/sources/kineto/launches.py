@@ -12,7 +12,7 @@ from timeline.columns.nesting import latest_open
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import Flows, HostEvents, Tasks
-from timeline.sources.common.arrows import gradient_arrows
+from timeline.sources.common.flow_events import gradient_arrows
 from timeline.sources.decoders.event_columns import ARROW_START, EventColumns, EventRows
 from timeline.sources.kineto.tables import NOT_LAUNCHED, RuntimeCalls, ThreadIntervals, correlations
 

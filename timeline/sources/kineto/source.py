@@ -34,7 +34,7 @@ from timeline.records.tables import (
     Tasks,
 )
 from timeline.sources.capture import Part
-from timeline.sources.common.counter_events import CounterReader, counters_at
+from timeline.sources.common.counters import CounterReader, counters_at
 from timeline.sources.common.flow_events import FlowReader, LaneRows
 from timeline.sources.common.losses import LossLog
 from timeline.sources.common.trace_names import LaneNames, profiler_steps

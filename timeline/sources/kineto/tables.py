@@ -18,8 +18,8 @@ from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import RUNTIME, Allocations, FlowEnd, Flows, HostEvents, Spans, Tasks
 from timeline.records.task_kinds import COPY_TYPES, drive_communication, have_type
-from timeline.sources.common.arrows import build_arrows
-from timeline.sources.common.counter_events import CounterEvents
+from timeline.sources.common.counters import CounterEvents
+from timeline.sources.common.flow_events import build_arrows
 from timeline.sources.decoders.event_columns import ArgValues, EventRows
 from timeline.sources.decoders.exported_values import Value, number
 from timeline.sources.decoders.trace_events import (

@@ -42,7 +42,7 @@ class DisplayComplete(Complete, gc=False, tag_field="ph", tag="X"):
 
 
 class _Label(Ignored, gc=False, tag_field="ph", tag="M"):
-    """What rows are called: the numbers of processes and threads tell what they are."""
+    """The labels of rows: the numbers of processes and threads identify them."""
 
 
 DISPLAY: EventFormat[DisplayComplete | _Label] = EventFormat(DisplayComplete | _Label | Other)
@@ -55,7 +55,7 @@ _STEP = re.compile(r"(?:Model ID: *([0-9]{1,18}) +Iteration ID: *)?([0-9]{1,18})
 
 
 class _Row(enum.IntEnum):
-    """What the events of a row are."""
+    """A kind of row, by its events."""
 
     AI_CORE = enum.auto()
     AI_CPU = enum.auto()
@@ -87,7 +87,7 @@ _BY_THREAD = {
 
 @dataclass(frozen=True)
 class Display:
-    """What a display holds, on its own clock: 0 is its first event."""
+    """The content of a display, on its own clock: 0 is its first event."""
 
     tasks: Tasks
     ops: CommunicationOps
@@ -108,7 +108,7 @@ class Display:
 
 
 def names_its_rows(path: Path) -> bool:
-    """Whether a display names processes, which those of MindSpore 2.3 and 2.4 do: a trace view.
+    """Return whether a display names processes, as a trace view of MindSpore 2.3 and 2.4 does.
 
     Raises:
         SourceError: the file cannot be read.
@@ -187,11 +187,10 @@ class _Tables:
         self._tasks[core].add(Tasks.of(count, values))
 
     def _names(self, events: EventRows, args: Sequence[Any]) -> Codes:
-        """The full names that args give, or else the names."""
         return self._strings.codes(map(_full_name, events.spelled_names(), args))
 
     def _about(self, name: int, args: dict[str, Any] | None) -> tuple[int, int, int, int]:
-        """Type, shapes and types of an operator: those of the first event that tells them."""
+        """Return type, shapes and types of an operator, of the first event that has them."""
         found = self._known.get(name)
         if found is None:
             if not args:
@@ -229,7 +228,7 @@ class _Tables:
         self._steps.add(Steps.of(len(matches), values))
 
     def display(self, rank: int, damage: LossLog, others: int) -> Display:
-        """All that was read; others: events of phases that stand for nothing."""
+        """Return all that was read; others: events of phases that stand for nothing."""
         derived = {"overlap and scopes, which are computed anew": self._derived}
         unknown = {"trace events that stand for nothing known": self._unknown + others}
         tasks = self._tasks[AI_CORE]

@@ -21,12 +21,16 @@ from timeline.sources.capture import (
 )
 from timeline.sources.common.device_clock import read_hardware_log_clock
 from timeline.sources.common.identity import find_evidence_in_names, make_claim
-from timeline.sources.files.opened import find_file, source_errors_for, without_gz
-from timeline.sources.files.remembered import remember_by_directory
+from timeline.sources.files.opened import (
+    find_file,
+    remember_by_directory,
+    source_errors_for,
+    without_gz,
+)
 from timeline.sources.source import Identity, Source
 
 if TYPE_CHECKING:
-    from timeline.records.vendor import UnusedFile
+    from timeline.records.profiler_tables import UnusedFile
 
 _TEXT = re.compile(
     r"(?:output_timeline_data_(?P<id>0|[1-9]\d{0,8})\.txt"
@@ -76,14 +80,13 @@ def _id_in(match: re.Match[str]) -> int:
 
 
 def _capture_of(file: CaptureFile, found: Format, pattern: re.Pattern[str]) -> list[Capture]:
-    """Return the capture of the id in the name of a file."""
     match = pattern.fullmatch(file.name)
     directory = file.path.parent
     return [Capture(found, directory, directory, _id_in(match))] if match else []
 
 
 def _identify(capture: Capture, root: Root) -> list[Claim]:
-    """Who the files of one of several ids in a directory are.
+    """Identify the files of one of several ids in a directory.
 
     The id is the rank since MindSpore 1.5 and the device before. So where a directory named after
     a rank holds files of one id only, that name tells the rank and the id can be the device.
@@ -117,7 +120,7 @@ def _read_text(claim: Claim, identity: Identity) -> Source:
 
 
 def _unused_beside_text(capture: Capture) -> Iterator[UnusedFile]:
-    from timeline.records.vendor import UnusedFile
+    from timeline.records.profiler_tables import UnusedFile
 
     yield from _unused_of_id(capture)
     unnumbered = capture.content / UNNUMBERED
@@ -127,7 +130,7 @@ def _unused_beside_text(capture: Capture) -> Iterator[UnusedFile]:
 
 
 def _unused_of_id(capture: Capture) -> Iterator[UnusedFile]:
-    from timeline.records.vendor import UnusedFile
+    from timeline.records.profiler_tables import UnusedFile
 
     for template, what in UNUSED_NUMBERED.items():
         held = find_file(capture.content, template.format(capture.device))
@@ -155,7 +158,7 @@ MINDSPORE_TEXT = Format(
 
 
 def _recognise_tables(folder: Folder) -> list[Capture]:
-    """Small tables, of which only the step trace tells when."""
+    """Recognise small tables, of which only the step trace has times."""
     found = {table_number(without_gz(name)) for name in folder.names} - {None}
     numbers = sorted(number for number in found if number is not None)
     job = _job_of(folder.path, folder.names)
@@ -163,13 +166,13 @@ def _recognise_tables(folder: Folder) -> list[Capture]:
 
 
 def _job_of(directory: Path, names: Iterable[str]) -> Path:
-    """The directory of a job, whose raw files may lie in `data` there."""
+    """Return the directory of a job, whose raw files may lie in `data` there."""
     is_data = directory.name == "data" and any(map(_SLICE.fullmatch, map(without_gz, names)))
     return directory.parent if is_data else directory
 
 
 def _file_of_tables(file: CaptureFile) -> list[Capture]:
-    """What holds the tables of the number in a name: the capture beside it, or all tables."""
+    """Return the file with the tables of a number: the capture beside it, or all tables."""
     number = table_number(file.name)
     if number is None:
         return []
@@ -203,7 +206,7 @@ MINDSPORE_TABLES = Format(
 
 
 def _recognise_log(folder: Folder) -> list[Capture]:
-    """The raw files of a job, which lie in its directory, in `data` there, or in both."""
+    """Recognise the raw files of a job, in its directory, in `data` there, or in both."""
     job = folder.directory.parent if folder.directory.name == "data" else folder.directory
     ids = _ids_among(folder.names, _LOG)
     return [Capture(MINDSPORE_RAW, job, folder.path, number) for number in ids]

@@ -17,6 +17,7 @@ from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError
 from timeline.records.clock import Clock
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
+from timeline.records.profiler_tables import StepTraceMeans
 from timeline.records.tables import (
     CommunicationOps,
     Omission,
@@ -133,7 +134,7 @@ def read_events_of(
     is_event: Callable[[npt.NDArray[Any]], Bool],
     rank: int,
 ) -> tuple[npt.NDArray[Any], tuple[Omission, ...]]:
-    """The records of all slices, joined: a record may lie in two of them.
+    """Return the records of all slices, joined: a record may lie in two of them.
 
     Where the bytes are no whole number of records, either the first or the last one is broken;
     the records themselves tell which, and it is counted.
@@ -173,7 +174,7 @@ def _is_hardware_event(events: npt.NDArray[Any]) -> Bool:
 
 
 def _is_training_event(events: npt.NDArray[Any]) -> Bool:
-    """Tags are small, so records that are read out of step hold none."""
+    """Return which events have a small tag: records that are read out of step have none."""
     return np.asarray((events["tag"] < 1 << 32) & (events["tick"] > 0))
 
 
@@ -215,7 +216,7 @@ class _Operators:
 def _tasks_of(
     events: npt.NDArray[Any], operators: _Operators, strings: StringPool, rank: int
 ) -> tuple[Tasks, tuple[Omission, ...]]:
-    """Tasks from their starts and ends; those of operators compute, as MindSpore counts them."""
+    """Return tasks of starts and ends; those of operators compute, as MindSpore counts them."""
     begins, ends, omissions = _paired(events, rank)
     start_ns = begins["tick"].astype(np.int64) * TICK_NS
     end_ns = ends["tick"].astype(np.int64) * TICK_NS
@@ -243,7 +244,7 @@ def _tasks_of(
 def _paired(
     events: npt.NDArray[Any], rank: int
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], tuple[Omission, ...]]:
-    """The start and the end of each task: of each stream and task id, first start with first end.
+    """Return start and end of each task: per stream and task id, first start with first end.
 
     An end before which no start is open is of a task that began before the capture.
     """
@@ -272,7 +273,7 @@ def _paired(
 
 
 def _below_all_before(change: Int64, group: Int64) -> Bool:
-    """Where the running sum of a group falls below 0 and below all of it before."""
+    """Return where the running sum of a group falls below 0 and below all of it before."""
     if not len(change):
         return np.zeros(0, np.bool_)
     total = np.cumsum(change)
@@ -293,7 +294,7 @@ TICK_NS = 10
 
 
 def read_training_trace(events: npt.NDArray[Any], strings: StringPool, rank: int) -> StepTicks:
-    """Steps in order of their ends; each starts where the one before ends, the first at its FP.
+    """Return steps in order of their ends; each starts where the one before ends.
 
     A first step without FP has no start, so it is left out, and so is what follows the last end.
     """
@@ -330,14 +331,18 @@ def read_training_trace(events: npt.NDArray[Any], strings: StringPool, rank: int
         "starts of reduces without an end": odd,
     }
     return StepTicks(
-        steps.take(good), parts, ops, counted_losses(lost, rank, OmissionCode.UNPAIRED)
+        steps.take(good),
+        parts,
+        ops,
+        StepTraceMeans.empty(),
+        counted_losses(lost, rank, OmissionCode.UNPAIRED),
     )
 
 
 def _reduces(
     step: Int64, stream: Int64, time_ns: Int64, strings: StringPool
 ) -> tuple[StepParts, CommunicationOps, int]:
-    """Marks of a step and stream in pairs of start and end; also how many have no partner."""
+    """Return pairs of start and end of a step and stream; also how many have no partner."""
     order = np.lexsort((np.arange(len(step)), stream, step))
     step, stream, time_ns = step[order], stream[order], time_ns[order]
     number = count_turns(step, stream)

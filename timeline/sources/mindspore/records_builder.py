@@ -17,6 +17,7 @@ from timeline.columns.intervals import open_at
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
+from timeline.records.profiler_tables import ProfilerTables
 from timeline.records.tables import (
     CommunicationOps,
     Omission,
@@ -26,9 +27,14 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
+from timeline.sources.beside.delimited import TablesBuilder
 from timeline.sources.beside.file_kinds import UNNUMBERED
-from timeline.sources.beside.framework import describe_operators, read_framework_table
-from timeline.sources.beside.step_trace import GROUP, StepTicks
+from timeline.sources.beside.framework import (
+    add_operators,
+    describe_operators,
+    read_framework_rows,
+)
+from timeline.sources.beside.step_trace import GROUP, StepTicks, read_step_ticks
 from timeline.sources.capture import Capture
 from timeline.sources.common.decimals import interval_ns
 from timeline.sources.common.losses import LossLog, counted_losses
@@ -107,7 +113,7 @@ def read_hccl_files(
 
 
 def _op_name(path: Path) -> str:
-    """The directory of an op is named after it; files may also lie in one directory."""
+    """Return the name of an op: that of its directory, or of the file in a shared one."""
     return path.stem if path.parent.name.startswith(UNNUMBERED) else path.parent.name
 
 
@@ -166,14 +172,14 @@ def _text(value: Any) -> str:
 
 
 def _number(value: Any) -> int:
-    """An id or size, which some versions write in hexadecimal."""
+    """Return an id or size, which some versions write in hexadecimal."""
     if isinstance(value, str) and _HEXADECIMAL.fullmatch(value):
         value = int(value, 16)
     return number(value, NO_ID) if isinstance(value, (str, int, float)) else NO_ID
 
 
 def find_repeated(reduces: CommunicationOps, ops: CommunicationOps) -> Bool:
-    """Which reduces of the step trace share a moment with an op, which tells the same."""
+    """Return which reduces of the step trace overlap an op, which is the same."""
     if not len(ops):
         return np.zeros(len(reduces), np.bool_)
     order = np.argsort(ops.start_ns, kind="stable")
@@ -187,7 +193,7 @@ _Table = TypeVar("_Table", Tasks, CommunicationOps, PlaneTasks)
 
 
 def find_main_graph(tasks: Tasks, steps: Steps) -> int:
-    """The graph that a step trace is of: the one with most tasks inside its steps.
+    """Return the graph of a step trace: the one with most tasks inside its steps.
 
     NO_GRAPH where no task names a graph.
     """
@@ -198,7 +204,7 @@ def find_main_graph(tasks: Tasks, steps: Steps) -> int:
 
 
 def with_iterations(tasks: Tasks, steps: Steps, main: int) -> Tasks:
-    """The tasks, with the main graph where they name none.
+    """Return the tasks, with the main graph for those that name none.
 
     Those of other graphs get the number of the step in which they start, so they make steps of
     their own graph: a step of the training runs several graphs when it has control flow.
@@ -212,7 +218,7 @@ def with_iterations(tasks: Tasks, steps: Steps, main: int) -> Tasks:
 
 
 def with_known_graphs(table: _Table, steps: Steps) -> _Table:
-    """The rows, with the graph of the step in which they start where they name none."""
+    """Return the rows, with the graph of the step in which they start if they name none."""
     row = open_at(table.start_ns, steps.start_ns, steps.end_ns)
     found = (table.graph == NO_GRAPH) & (row >= 0)
     graph = table.graph.copy()
@@ -221,10 +227,14 @@ def with_known_graphs(table: _Table, steps: Steps) -> _Table:
 
 
 class RecordsBuilder:
-    """Builds the records of a profile whose steps name no graphs, a table at a time."""
+    """Builds the records of a profile whose steps name no graphs, a table at a time.
 
-    def __init__(self, records: Records) -> None:
-        self.records = records
+    with_tables: also keeps the small tables that lie in the same files.
+    """
+
+    def __init__(self, records: Records, *, with_tables: bool = False) -> None:
+        self.records, self._with_tables = records, with_tables
+        self._into = TablesBuilder(records.rank)
         self._ticks = StepTicks.none()
 
     def report(self, omissions: tuple[Omission, ...], warnings: tuple[str, ...] = ()) -> None:
@@ -239,6 +249,18 @@ class RecordsBuilder:
         """Put device tasks to those there are."""
         self.report(omissions)
         self.records = replace(self.records, tasks=Tasks.concat([self.records.tasks, tasks]))
+
+    def read_steps(self, path: Path | None) -> StepTicks:
+        """Read a step trace, and keep its mean.
+
+        Raises:
+            SourceError: the file cannot be read.
+        """
+        if path is None:
+            return StepTicks.none()
+        ticks = read_step_ticks(path, self.records.strings, self.records.rank)
+        self._into.add(ticks.means)
+        return ticks
 
     def add_steps(self, ticks: StepTicks) -> None:
         """Take the steps, and their reduces as communication ops where no others tell of them."""
@@ -276,11 +298,14 @@ class RecordsBuilder:
         """Give tasks what the framework's table says of their operators."""
         records = self.records
         damage = LossLog(path)
-        table = read_framework_table(path, records.strings, damage)
-        tasks, described = describe_operators(records.tasks, table)
+        rows = read_framework_rows(path, self._into.strings, damage)
+        if self._with_tables:
+            add_operators(rows, self._into)
+        strings = self._into.strings, records.strings
+        tasks, described = describe_operators(records.tasks, rows, *strings)
         self.records = replace(records, tasks=tasks)
         self.report(damage.omissions(records.rank))
-        if len(table) and len(tasks) and not described:
+        if len(rows) and len(tasks) and not described:
             self.report(
                 (),
                 (
@@ -290,7 +315,7 @@ class RecordsBuilder:
             )
 
     def build(self) -> Records:
-        """The records, with graphs on which tasks, ops and steps agree."""
+        """Return the records, with graphs on which tasks, ops and steps agree."""
         records, ticks = self.records, self._ticks
         tasks, ops, planes = records.tasks, records.ops, records.planes
         main = find_main_graph(tasks, ticks.steps)
@@ -304,5 +329,6 @@ class RecordsBuilder:
             planes=with_known_graphs(planes, ticks.steps),
             steps=ticks.steps,
             parts=ticks.parts,
+            profiler_tables=self._into.build()[0] if self._with_tables else ProfilerTables(),
             tells_free=len(tasks) > 0 or not len(ticks.steps),
         )

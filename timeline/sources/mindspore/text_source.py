@@ -18,7 +18,7 @@ from timeline.records.clock import Clock
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import CommunicationOps, Omission, OmissionCode, Records, Steps, Tasks
 from timeline.sources.ascend_trace.reader import TraceFiles, read_trace
-from timeline.sources.beside.step_trace import StepTicks, read_step_ticks
+from timeline.sources.beside.step_trace import StepTicks
 from timeline.sources.capture import Capture
 from timeline.sources.common.decimals import interval_ns_of_milliseconds, moment_ns, moments_ns
 from timeline.sources.common.losses import LossLog, counted_losses
@@ -193,7 +193,7 @@ class MindSporeTextSource:
             else (display, self._file("min_cycle_counter_{}.txt"), self._summary(display))
         )
         shared = (
-            self._file("step_trace_raw_{}_detail_time.csv"),
+            self._step_trace,
             self._file("framework_raw_{}.csv"),
         )
         named = [path for path in (*chosen, *shared) if path is not None]
@@ -207,7 +207,7 @@ class MindSporeTextSource:
         return next((path for path in found if path), None)
 
     def _summary(self, display: Path) -> Path | None:
-        """What counts the operators of a display before it is cut off."""
+        """Return the file that counts the operators of a display before it is cut off."""
         return self._file(f"{_SUMMARIES[display.name.rpartition('_')[0]]}_{{}}.json")
 
     def read(self, wanted: ReadRequest) -> Records:
@@ -227,19 +227,20 @@ class MindSporeTextSource:
 
     def _of_text(self, wanted: ReadRequest) -> Records:
         strings, rank = StringPool(), self.identity.rank
-        builder = RecordsBuilder(Records(rank, strings, tells_copies=False))
+        empty = Records(rank, strings, tells_copies=False)
+        builder = RecordsBuilder(empty, with_tables=wanted.measures)
         if path := self._file("output_timeline_data_{}.txt"):
             builder.add_tasks(*read_device_rows(path, strings, rank))
         if path := self._file("aicpu_intermediate_{}.csv"):
             builder.add_tasks(*read_aicpu_rows(path, strings, rank))
-        builder.add_steps(self._ticks(strings))
+        builder.add_steps(builder.read_steps(self._step_trace))
         self._add_operators(builder)
         self._add_communication(builder, wanted)
         return builder.build()
 
-    def _ticks(self, strings: StringPool) -> StepTicks:
-        path = self._file("step_trace_raw_{}_detail_time.csv")
-        return read_step_ticks(path, strings, self.identity.rank) if path else StepTicks.none()
+    @property
+    def _step_trace(self) -> Path | None:
+        return self._file("step_trace_raw_{}_detail_time.csv")
 
     def _add_operators(self, builder: RecordsBuilder) -> None:
         if path := self._file("framework_raw_{}.csv"):
@@ -251,9 +252,10 @@ class MindSporeTextSource:
     def _of_display(self, path: Path, wanted: ReadRequest) -> Records:
         strings, rank = StringPool(), self.identity.rank
         display = read_display(path, strings, rank)
-        ticks = self._ticks(strings)
+        empty = Records(rank, strings, tells_copies=False)
+        builder = RecordsBuilder(empty, with_tables=wanted.measures)
+        ticks = builder.read_steps(self._step_trace)
         origin_ns = self._origin_ns(display, ticks)
-        builder = RecordsBuilder(Records(rank, strings, tells_copies=False))
         builder.report(display.omissions)
         moved_ns = origin_ns or 0
         builder.add_tasks(display.tasks.shifted(moved_ns))
@@ -277,7 +279,7 @@ class MindSporeTextSource:
         return builder.build()
 
     def _origin_ns(self, display: Display, ticks: StepTicks) -> int | None:
-        """The device clock at 0 of the display: written beside it, or told by the reduces."""
+        """Return the device clock at 0 of the display: written beside it, or by the reduces."""
         if path := self._file("min_cycle_counter_{}.txt"):
             ticks_as_us_ns = moment_ns(read_whole_file(path).strip())
             if ticks_as_us_ns > 0:
@@ -300,9 +302,9 @@ class MindSporeTextSource:
 
 
 def _origin_of(ops: CommunicationOps, reduces: CommunicationOps) -> int | None:
-    """What the first op of each name is moved by to be the first reduce of that name.
+    """Return the offset of the first op of each name to the first reduce of that name.
 
-    None where no name is shared, or names disagree.
+    None if no name is shared, or names disagree.
     """
     shared = np.intersect1d(ops.name, reduces.name)
     known = reduces.start_ns != NO_TIME
@@ -321,8 +323,7 @@ _WITH_STEPS = "MindSpore step trace"
 
 @dataclass(frozen=True)
 class MindSporeTablesSource:
-    """The small tables of one id in a directory; of these it reads the steps of the step trace,
-    and the tasks of communication beside it.
+    """The small tables of one id in a directory: its step trace, and tasks of communication.
 
     The other tables are read as those beside any capture are.
     """
@@ -354,10 +355,8 @@ class MindSporeTablesSource:
             SourceError: a file cannot be read.
         """
         strings, rank = StringPool(), self.identity.rank
-        path = self._step_trace
         empty = Records(rank, strings, tells_copies=False, tables_only=True)
-        builder = RecordsBuilder(empty)
-        if path is not None:
-            builder.add_steps(read_step_ticks(path, strings, rank))
+        builder = RecordsBuilder(empty, with_tables=True)
+        builder.add_steps(builder.read_steps(self._step_trace))
         builder.add_hccl(self.capture, with_planes=Layer.COMMUNICATION in wanted.layers)
         return builder.build()

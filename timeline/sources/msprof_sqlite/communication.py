@@ -12,10 +12,10 @@ from timeline.columns.columns import Codes, ColumnTable, Float64, Int64, Rows, c
 from timeline.columns.distinct import NO_ROWS, distinct, map_values, rows_by_value
 from timeline.columns.group_by import group_by
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.records.ids import IDS
+from timeline.records.joining import IDS
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import CommunicationOps, GroupMembers, PlaneTasks, Tasks
-from timeline.sources.common.process_groups import label_groups
+from timeline.sources.common.identity import label_groups
 from timeline.sources.decoders.joins import Lookup, common_keys, ordinals, values_at
 from timeline.sources.msprof_sqlite.databases import LooseTable, ParsedDatabases
 from timeline.sources.msprof_sqlite.tasks import build_task_keys, read_task_ids

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from timeline.sources.capture import Capture, CaptureFile, Claim, Folder, FolderKind, Format
+from timeline.sources.common.export_files import find_device_table_directories
 from timeline.sources.common.identity import identify_device
-from timeline.sources.common.msprof_files import find_device_table_directories
 from timeline.sources.files.opened import files_by_name
 from timeline.sources.msprof_sqlite import TASKS
 from timeline.sources.source import SQLITE, Identity, Source
 
 if TYPE_CHECKING:
-    from timeline.records.vendor import UnusedFile
+    from timeline.records.profiler_tables import UnusedFile
 
 
 def _recognise(folder: Folder) -> list[Capture]:
@@ -42,7 +42,7 @@ def _parsed_directories(capture: Capture) -> tuple[Path, ...]:
 
 
 def _unused(capture: Capture) -> Iterator[UnusedFile]:
-    from timeline.records.vendor import UnusedFile
+    from timeline.records.profiler_tables import UnusedFile
     from timeline.sources.beside.file_kinds import Use, find_kind
 
     for directory in (one for one in _parsed_directories(capture) if one.is_dir()):

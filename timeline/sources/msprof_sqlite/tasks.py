@@ -10,13 +10,13 @@ import numpy as np
 from timeline.columns.columns import Bool, Codes, Int64
 from timeline.columns.distinct import map_values
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.records.ids import IDS
+from timeline.records.joining import IDS
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import CommunicationOps, Flows, HostEvents, Tasks
 from timeline.records.task_kinds import COPY_TYPES, compute_by_type, drive_communication, have_type
-from timeline.sources.common.arrows import ArrowTargets
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.device_clock import DeviceClocks
+from timeline.sources.common.flow_events import ArrowTargets
 from timeline.sources.decoders.joins import Lookup, common_keys
 from timeline.sources.msprof_sqlite.databases import LooseTable, ParsedDatabases
 

@@ -17,8 +17,8 @@ from timeline.sources.capture import (
     FormatKind,
     Root,
 )
+from timeline.sources.common.export_files import OPERATOR_TABLE, has_file_named
 from timeline.sources.common.identity import identify_all_devices, identify_each_device
-from timeline.sources.common.msprof_files import OPERATOR_TABLE, has_file_named
 from timeline.sources.files.opened import without_gz
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, Identity, Source
 

@@ -18,7 +18,6 @@ from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError, spell_ids
 from timeline.layers import Layer
 from timeline.records.clock import Clock
-from timeline.records.collective_kinds import collective_kind
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.profiler_tables import CollectiveSums, ParallelTimes
 from timeline.records.tables import (
@@ -30,7 +29,7 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.records.task_kinds import COPY_TYPES, compute_by_type, have_type
+from timeline.records.task_kinds import COPY_TYPES, collective_kind, compute_by_type, have_type
 from timeline.sources.beside.communication import (
     MeasuredOps,
     read_op_file,
@@ -40,6 +39,8 @@ from timeline.sources.beside.communication import (
 from timeline.sources.beside.delimited import TablesBuilder
 from timeline.sources.beside.measures import read_step_sums
 from timeline.sources.beside.measures import read_step_table as read_summed_steps
+from timeline.sources.common.export_files import find_newest_export
+from timeline.sources.common.identity import label_groups
 from timeline.sources.common.kernel_table import (
     ARGS,
     DESCRIPTION,
@@ -48,15 +49,15 @@ from timeline.sources.common.kernel_table import (
     SHAPES,
     KernelTable,
     NumberedFile,
+    distinct_parts,
+    distinct_steps,
     find_following_rows,
     match_rows,
     read_kernel_rows,
+    read_step_table,
 )
 from timeline.sources.common.losses import FFTS_REASON, LossLog, counted_losses
-from timeline.sources.common.msprof_files import find_newest_export
 from timeline.sources.common.overlap_analysis import remark_on_ai_cpu_tasks
-from timeline.sources.common.process_groups import label_groups
-from timeline.sources.common.step_table import distinct_parts, distinct_steps, read_step_table
 from timeline.sources.decoders.sqlite import open_database
 from timeline.sources.files.opened import find_file, without_gz
 from timeline.sources.source import Identity, ReadRequest

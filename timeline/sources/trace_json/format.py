@@ -19,17 +19,20 @@ from timeline.sources.capture import (
     Lookalike,
     Root,
 )
+from timeline.sources.common.export_files import (
+    OPERATOR_TABLE,
+    JsonKind,
+    find_device_table_directories,
+    find_moment_ns,
+    has_file_named,
+    has_json_name,
+    kind_of_json,
+)
 from timeline.sources.common.identity import (
     identify_all_devices,
     identify_device,
     identify_each_device,
     ranks_in_file_name,
-)
-from timeline.sources.common.json_kinds import JsonKind, find_moment_ns, has_json_name, kind_of_json
-from timeline.sources.common.msprof_files import (
-    OPERATOR_TABLE,
-    find_device_table_directories,
-    has_file_named,
 )
 from timeline.sources.files.opened import find_file, without_gz
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, Identity, Source

@@ -20,18 +20,20 @@ from timeline.sources.ascend_trace.reader import (
     read_trace,
     read_trace_and_overlap,
 )
+from timeline.sources.common.export_files import find_newest_export
 from timeline.sources.common.kernel_table import (
     delay_of_table,
     describe_tasks,
+    distinct_parts,
+    distinct_steps,
     end_tasks,
     match_tasks,
     move_table,
     read_kernel_table,
+    read_step_table,
 )
 from timeline.sources.common.losses import LossLog
-from timeline.sources.common.msprof_files import find_newest_export
 from timeline.sources.common.overlap_analysis import VendorOverlap, mark_unlisted_kernels
-from timeline.sources.common.step_table import distinct_parts, distinct_steps, read_step_table
 from timeline.sources.files.opened import find_file, without_gz
 from timeline.sources.source import Identity, ReadRequest
 from timeline.units import spell_count, spell_duration

@@ -1,4 +1,4 @@
-"""Proves that arrows that a trace leaves out are drawn by connections."""
+"""Proves that arrows lead from launches to what they run, and from operators to gradients."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ from collections import Counter as Multiset
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.support.profile_shelf import ProfileShelf, change_events
 from tests.support.read_profiles import records_of
-from timeline.records.tables import FlowEnd, Records
+from timeline.columns.strings import StringPool
+from timeline.records.tables import FORWARD_BACKWARD, FlowEnd, Records
+from timeline.sources.common.flow_events import gradient_arrows
 
 
 def arrows(records: Records) -> Multiset[tuple[Any, ...]]:
@@ -69,3 +74,34 @@ def test_a_trace_has_the_arrows_of_a_database(shelf: ProfileShelf, layout: str) 
         )
 
     assert launches(layout) == launches("torch-db")
+
+
+CALLS = st.lists(
+    st.tuples(st.integers(0, 1000), st.integers(-1, 4), st.integers(-1, 2)),
+    max_size=20,
+    unique_by=lambda call: call[0],
+)
+"""Start, sequence number and forward thread of calls."""
+
+
+@given(CALLS)
+def test_the_last_forward_call_is_joined_to_the_first_backward_call(
+    calls: list[tuple[int, int, int]],
+) -> None:
+    """One arrow for each number that both have, from the innermost forward call."""
+    strings = StringPool()
+    start_ns, number, thread = np.array(calls, np.int64).reshape(-1, 3).T
+    flows = gradient_arrows(strings, 7 + np.arange(len(calls)), start_ns, number, thread)
+    expected = set()
+    for one in range(1, 5):
+        forward = [
+            (call[0], row) for row, call in enumerate(calls) if call[1] == one and call[2] <= 0
+        ]
+        backward = [
+            (call[0], row) for row, call in enumerate(calls) if call[1] == one and call[2] > 0
+        ]
+        if forward and backward:
+            expected.add((7 + max(forward)[1], 7 + min(backward)[1]))
+    found = list(zip(flows.source_row.tolist(), flows.target_row.tolist(), strict=True))
+    assert len(found) == len(expected) and set(found) == expected
+    assert {strings[code] for code in flows.category.tolist()} <= {FORWARD_BACKWARD}

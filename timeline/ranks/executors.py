@@ -1,4 +1,4 @@
-"""An executor of several processes of this machine, which run nothing of the caller's script."""
+"""Executors that work on ranks: processes of this machine, and a Dask cluster."""
 
 from __future__ import annotations
 
@@ -8,21 +8,27 @@ import os
 import signal
 import sys
 import threading
+import time
 import types
+import uuid
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, TypeVar
 
+from timeline.errors import UsageError
 from timeline.process import ENDING, signals_held, tune_for_one_command
-from timeline.ranks.read_counts import SharedCounts, take_place
 from timeline.ranks.shared_columns import (
     SharedArguments,
     SharedResult,
     close_shared_file,
     open_shared_file,
 )
+from timeline.ranks.workers import SharedCounts, take_place
+
+# -- processes of this machine ---------------------------------------------------------------------
+
 
 THREADS = Path("/proc/self/task")
 """Has an entry for each thread of this process, those of libraries included."""
@@ -33,7 +39,7 @@ _Result = TypeVar("_Result")
 
 @contextlib.contextmanager
 def starting_processes() -> Iterator[None]:
-    """While processes may start: they run nothing of the caller's, and cannot be ended yet.
+    """Start processes in a `with` block: they run nothing of the caller's, and cannot be ended.
 
     A new process would run the caller's script again, and its imports would answer Ctrl-C with a
     traceback; it takes signals once it has begun. So would one that is told only half of what to
@@ -56,7 +62,7 @@ class Processes(ProcessPoolExecutor):
     """Processes that begin without the caller's script, and end when they are not waited for."""
 
     def __init__(self, jobs: int, counts: SharedCounts | None = None) -> None:
-        """counts: where they tell how much of their ranks is read."""
+        """Start no process yet; counts: where they report how much of their ranks is read."""
         self._others = frozenset(multiprocessing.active_children())
         context = multiprocessing.get_context(_start_method())
         super().__init__(jobs, context, _begin, (counts,))
@@ -131,7 +137,7 @@ def _run(path: str, call: Any) -> Any:
 
 
 def _start_method() -> str:
-    """A copy of this process begins at once; a new one has to import all that this one has.
+    """Return fork if a copy of this process is sane, else spawn, which imports all again.
 
     A copy is only sane where this process has one thread: another might be in the midst of
     something that nobody ends in the copy.
@@ -159,3 +165,117 @@ def _die_with_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
+
+
+# -- a Dask cluster --------------------------------------------------------------------------------
+
+
+DASK = "dask://"
+"""What addresses of Dask schedulers begin with."""
+CONNECT_SECONDS = 10
+PATIENCE_SECONDS = 60.0
+"""For which a cluster may have no worker: new ones take a while to start."""
+LOOK_SECONDS = 5.0
+TRIES = 2
+
+
+class DiedTwiceError(Exception):
+    """Two workers died while they did a piece of work."""
+
+
+class Cluster(Executor):
+    """Has the workers of a cluster call functions.
+
+    Its scheduler would give work to four workers, one after the other, if each dies, and then blame
+    what only waited for one of them, too. So what begins is counted here.
+    """
+
+    def __init__(self, address: str) -> None:
+        """Connect to the scheduler at an address.
+
+        Raises:
+            UsageError: there is none, or Dask is not installed.
+        """
+        if not address.startswith(DASK):
+            raise UsageError(
+                f"--executor {address} is no Dask address.", do=f"Write {DASK}HOST:PORT."
+            )
+        try:
+            from distributed import Client
+        except ImportError as error:
+            raise UsageError("--executor needs Dask.", do="pip install 'tlexport[dask]'") from error
+        self._address = address
+        try:
+            self._client = Client(f"tcp://{address.removeprefix(DASK)}", timeout=CONNECT_SECONDS)
+        except (OSError, ValueError) as error:
+            raise UsageError(
+                f"--executor {address}: no scheduler answers there: {error}.",
+                do="Start one with: dask scheduler",
+            ) from error
+        self._executor = self._client.get_executor(pure=False)
+
+    def threads(self) -> int:
+        """Return how many pieces of work run at once."""
+        return sum(self._client.nthreads().values())
+
+    def submit(self, fn: Callable[..., _Result], /, *args: Any, **kwargs: Any) -> Future[_Result]:
+        """Have a worker call a function."""
+        name = f"tlexport-{uuid.uuid4().hex}"
+        future: Future[_Result] = self._executor.submit(_call, name, fn, *args, **kwargs)
+        return future
+
+    def result(self, future: Future[_Result]) -> _Result:
+        """Return the result of a call, as long as there is a worker that may do it.
+
+        Raises:
+            UsageError: there is none, or no scheduler any more.
+        """
+        seen = time.monotonic()
+        while True:
+            try:
+                return future.result(LOOK_SECONDS)
+            except TimeoutError:
+                if future.done():
+                    raise
+            except CancelledError as error:
+                raise UsageError(
+                    f"--executor {self._address}: its scheduler is gone.", do="Start it again."
+                ) from error
+            now = time.monotonic()
+            if self.threads():
+                seen = now
+            elif now - seen > PATIENCE_SECONDS:
+                raise UsageError(
+                    f"--executor {self._address}: it has no workers.",
+                    do=f"Start some with: dask worker tcp://{self._address.removeprefix(DASK)}",
+                )
+
+    def drop(self) -> None:
+        """Forget all work that is not done; the next begins as if there had been none."""
+        self._executor.shutdown(wait=False)
+        self._executor = self._client.get_executor(pure=False)
+
+    def close(self) -> None:
+        """Leave the cluster as it was."""
+        self._executor.shutdown(wait=False)
+        self._client.close()
+
+
+def _call(name: str, fn: Callable[..., _Result], *args: Any, **kwargs: Any) -> _Result:
+    """Call a function in a worker, unless others died of it.
+
+    Raises:
+        DiedTwiceError: two of them did.
+    """
+    from distributed import Event
+
+    begun = [Event(f"{name}-{count}") for count in range(TRIES)]
+    now = next((one for one in begun if not one.is_set()), None)
+    try:
+        if now is None:
+            raise DiedTwiceError
+        now.set()
+        return fn(*args, **kwargs)
+    finally:
+        for one in begun:
+            one.clear()
