@@ -37,7 +37,6 @@ def _report(shape: Shape, directory: Path) -> None:
             profile,
             directory / "summary.pftrace",
             report=directory / "page.html",
-            png=directory / "page.png",
             csv=directory / "steps.csv",
         )
         report.to_json()
@@ -57,7 +56,6 @@ def _compare(shape: Shape, directory: Path) -> None:
             new,
             directory / "compare.pftrace",
             report=directory / "compare.html",
-            png=directory / "compare.png",
             csv=directory / "compare.csv",
             markdown=directory / "compare.md",
         )

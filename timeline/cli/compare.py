@@ -82,8 +82,6 @@ def _print_report(
         report.comparison, Display.of(words), gate=report.gate, verbose=prints.verbose
     )
     words.write(text + "\n")
-    say(
-        *report.lines(verbose=prints.verbose), *look_at_lines(report.page, report.png), stream=words
-    )
+    say(*report.lines(verbose=prints.verbose), *look_at_lines(report.page), stream=words)
     if report.outputs and not opens:
         say(OPEN_HINT.format(", or add --open"), stream=words)

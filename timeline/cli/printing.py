@@ -59,7 +59,6 @@ def check_no_file(asked: argparse.Namespace, views: ViewOptions) -> None:
         ("-o", asked.output),
         ("--csv", asked.csv),
         ("--report", asked.report),
-        ("--png", asked.png),
         ("--markdown", getattr(asked, "markdown", None)),
         ("--open", views.open),
         ("--offline", views.offline),
@@ -167,7 +166,7 @@ def viewer(
 
 
 def look_at_lines(*files: Path | None) -> list[str]:
-    """A line for each page or picture that was written."""
+    """Return a line for the page that was written, if any."""
     return [f"Look at: {file}" for file in files if file is not None]
 
 

@@ -41,7 +41,7 @@ class ChangedStep:
 class ComparisonReport:
     """What a comparison found, and what it wrote; print it for what the command says.
 
-    csv, page, png, markdown: what was written beside the timeline. shift_ns: by how much the new
+    csv, page, markdown: what was written beside the timeline. shift_ns: by how much the new
     run is moved in time there. gate: how `fail_above` was judged, None where it was not asked for.
     changed: the step that became longest, None without steps. by_layer: whether rows are grouped by
     layer before rank. limited_by: the limit that binds, None where everything is in the file.
@@ -58,7 +58,6 @@ class ComparisonReport:
     resolutions: tuple[ResolutionRow, ...]
     csv: Path | None = None
     page: Path | None = None
-    png: Path | None = None
     markdown: Path | None = None
     gate: Gate | None = None
     changed: ChangedStep | None = None
@@ -96,7 +95,6 @@ class ComparisonReport:
             "resolution": [row.to_dict() for row in self.resolutions],
             "notes": list(self.notes),
             "warnings": list(self.warnings),
-            "png": None if self.png is None else str(self.png),
             "markdown": None if self.markdown is None else str(self.markdown),
             "gate": None if self.gate is None else self.gate.to_dict(),
         }
