@@ -12,7 +12,7 @@ from timeline import export
 from timeline.reports.export_report import ExportReport
 from timeline.reports.html import render_export_page
 from timeline.reports.terminal import Display, render_blocks
-from timeline.reports.terminal_idle import idle_grid
+from timeline.reports.terminal_verdict import idle_grid
 
 
 @pytest.fixture(scope="module")

@@ -126,7 +126,7 @@ def print_verdict(filed: FiledVerdict, prints: PrintOptions) -> None:
         print_json(filed.to_json())
     elif sys.stdout is not None and not prints.quiet:
         from timeline.reports.terminal import Display
-        from timeline.reports.terminal_filed import filed_text
+        from timeline.reports.terminal_verdict import filed_text
 
         sys.stdout.write(filed_text(filed, Display.of(sys.stdout), verbose=prints.verbose))
         if filed.see_why:

@@ -49,9 +49,8 @@ from timeline.ranks.workers import worker_pool_for
 from timeline.records.clock import ClockMove
 from timeline.records.not_given import NO_GRAPH
 from timeline.records.tables import AI_CPU
-from timeline.reports.comparison_markdown import comparison_markdown
-from timeline.reports.comparison_report import ChangedStep, ComparisonReport
-from timeline.reports.file_notes import notes_of
+from timeline.reports.comparison_report import ChangedStep, ComparisonReport, comparison_markdown
+from timeline.reports.report_rows import notes_of
 from timeline.selection import Selection, select
 from timeline.sources.finding.discovery import FindingOptions
 from timeline.tracks.model import Track

@@ -50,8 +50,7 @@ from timeline.ranks.workers import worker_pool_for
 from timeline.records.not_given import NO_GRAPH
 from timeline.records.tables import rows_by_reason
 from timeline.reports.export_report import ExportReport
-from timeline.reports.file_notes import notes_of
-from timeline.reports.report_rows import CsvFile, spell_exact_steps
+from timeline.reports.report_rows import CsvFile, notes_of, spell_exact_steps
 from timeline.reports.valid_json import json_of
 from timeline.selection import Selection, select
 from timeline.sources.source import Source

@@ -21,7 +21,7 @@ from timeline.layers import LAYERS, Layer
 from timeline.ranks.read_ranks import JoinedRanks
 from timeline.ranks.warnings import said_once
 from timeline.records.not_given import NO_TIME
-from timeline.reports.check_text import check_warnings
+from timeline.reports.export_report import check_warnings
 from timeline.reports.report_rows import (
     ExactStep,
     OutputFile,

@@ -1,23 +1,25 @@
-"""The report of an export: files, ranks, overlap and what is left out, as JSON, lines and HTML."""
+"""The report of an export as JSON, lines, HTML and CSV."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 
 from timeline.errors import spell_ids
 from timeline.figures.idle_table import idle_dicts
+from timeline.figures.parallel_tables import ParallelIndices
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table, link_html, paragraph_html, table_html
 from timeline.figures.verdict import Verdict
 from timeline.figures.waiting_tables import path_rows, waiting_dicts
 from timeline.fitting.limits import LimitName
 from timeline.records.tables import Omission
-from timeline.reports.bookkeeping import bookkeeping_lines
-from timeline.reports.check_text import check_lines, unused_lines
 from timeline.reports.report_rows import (
     CsvFile,
     ExactStep,
@@ -25,11 +27,11 @@ from timeline.reports.report_rows import (
     OverlapRow,
     RankReport,
     ResolutionRow,
+    bookkeeping_lines,
     exact_steps_dict,
     omission_dict,
     spell_omissions,
 )
-from timeline.reports.step_times import step_times
 from timeline.reports.valid_json import json_of
 from timeline.units import spell_bytes, spell_count, spell_duration
 
@@ -218,3 +220,179 @@ class ExportReport:
     def _exact_lines(self) -> list[str]:
         """The command that shows exactly what is not."""
         return [f"  exact: {self.suggestion}"] if self.suggestion else []
+
+
+# -- differences from the profiler's numbers -------------------------------------------------------
+
+
+MOST_FILES = 12
+_NUMBERS = re.compile(r"(?:_\d+)+(?=\.)")
+"""The rank and the time stamp in the name of a file."""
+
+
+def check_lines(checks: Table) -> Iterator[str]:
+    """How many numbers of each file are equal, a line per file."""
+    for file, rows in _by(checks, "file").items():
+        ranks = _ranks(rows)
+        some = spell_count(sum(row["numbers"] for row in rows), "number")
+        different = [row for row in rows if not row["equal"]]
+        if different:
+            yield f"  checked: {len(different)} of {some} of {ranks} differ from {file}"
+        else:
+            within_ns = max(row["tolerance"] for row in rows)
+            yield f"  checked: {some} of {ranks} equal to {file} within {within_ns} ns"
+
+
+def check_warnings(checks: Table) -> Iterator[str]:
+    """What differs, a sentence per file and reason, with the numbers that differ most."""
+    different = [row for row in checks.to_dicts() if not row["equal"]]
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in different:
+        reason = row["reason"] or "the reason is not known"
+        found.setdefault((row["file"], reason), []).append(row)
+    for (file, reason), rows in found.items():
+        worst = max(rows, key=_off_ns)
+        ours = "not known" if worst["ours"] is None else f"{worst['ours']} ns"
+        more = len(rows) - 1
+        others = f" ({spell_count(more, 'more number')} of {_ranks(rows)} so)" if more else ""
+        yield (
+            f"rank {worst['rank']}: {worst['what']} is {worst['theirs']} ns in {file} and {ours} "
+            f"here{others}: {reason}."
+        )
+
+
+def unused_lines(unused: Table) -> Iterator[str]:
+    """Which files and tables are not used, a line for all ranks that have the same."""
+    alike: dict[tuple[tuple[str, str], ...], list[int]] = {}
+    for rank, rows in _by(unused, "rank").items():
+        files = dict.fromkeys((_NUMBERS.sub("", row["file"]), row["what"]) for row in rows)
+        alike.setdefault(tuple(files), []).append(rank)
+    for named_files, ranks in alike.items():
+        which = f"{'rank' if len(ranks) == 1 else 'ranks'} {spell_ids(ranks)}"
+        named = ", ".join(f"{file} ({what})" for file, what in named_files[:MOST_FILES])
+        more = len(named_files) - MOST_FILES
+        yield f"  not used of {which}: {named}" + (f", {more} more in --json" if more > 0 else "")
+
+
+def _by(table: Table, column: str) -> dict[Any, list[dict[str, Any]]]:
+    found: dict[Any, list[dict[str, Any]]] = {}
+    for row in table.to_dicts():
+        found.setdefault(row[column], []).append(row)
+    return found
+
+
+def _ranks(rows: list[dict[str, Any]]) -> str:
+    ranks = sorted({row["rank"] for row in rows})
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {spell_ids(ranks)}"
+
+
+def _off_ns(row: dict[str, Any]) -> int:
+    return abs(int(row["theirs"]) - int(row["ours"] or 0))
+
+
+# -- the times of each step as a table -------------------------------------------------------------
+
+
+TIMES = (
+    "Computing",
+    "Communication(Not Overlapped)",
+    "Overlapped",
+    "Communication",
+    "Free",
+    "Stage",
+    "Bubble",
+    "Communication(Not Overlapped and Exclude Receive)",
+    "Preparing",
+)
+_RECEIVE = "Receive"
+
+
+def step_times(
+    figures: Figures,
+    devices: Mapping[int, int | None],
+    indices: Mapping[int, ParallelIndices],
+) -> Table:
+    """A row per rank and step (and graph, where a rank has several) with device work.
+
+    One rank has the columns of torch_npu's step_trace_time.csv, Device_id first; several have
+    those of cluster_step_trace_time.csv, which msprof-analyze makes of such files: Step, Type
+    ("rank") and Index (the rank). msprof-analyze takes any column that it does not know for a
+    time, so there is no column of our own but Graph, and that only where steps are not told apart
+    without it. A rank without steps has one row, whose Step is empty.
+
+    Times are decimal text in us with all digits of ns. Stage is the span of the device work less
+    Bubble, the time in receive ops. Preparing, from the start of the step on the host to its first
+    device work, is empty where steps are not marked on the host.
+
+    devices: the device of each rank, where it is known. indices: of each rank in the groups of its
+    run; several ranks have columns of them where any is known.
+    """
+    rows = [*_step_rows(figures.steps), *_whole_rows(figures)]
+    rows.sort(key=lambda row: row["rank"])  # stable: steps stay in order of time
+    several = len(devices) > 1
+    graphs = {(row["rank"], row["graph"]) for row in rows}
+    columns: dict[str, list[Any]] = {}
+    if several:
+        columns["Step"] = [_spelled(row["step"]) for row in rows]
+        columns["Type"] = ["rank"] * len(rows)
+        columns["Index"] = [str(row["rank"]) for row in rows]
+    else:
+        columns["Device_id"] = [_spelled(devices.get(row["rank"])) for row in rows]
+        columns["Step"] = [_spelled(row["step"]) for row in rows]
+    times = [_times_ns(row) for row in rows]
+    for at, name in enumerate(TIMES):
+        columns[name] = [_microseconds(times_ns[at]) for times_ns in times]
+    if several and set(indices.values()) - {ParallelIndices()}:
+        for name in ("dp", "pp", "tp"):
+            cells = [getattr(indices[row["rank"]], name) for row in rows]
+            columns[f"{name.upper()} Index"] = ["NA" if at is None else str(at) for at in cells]
+    if len(graphs) > len({rank for rank, _ in graphs}):
+        columns["Graph"] = [_spelled(row["graph"]) for row in rows]
+    return Table({name: np.array(cells, object) for name, cells in columns.items()})
+
+
+def _step_rows(steps: Table) -> list[dict[str, Any]]:
+    if not len(steps):
+        return []
+    return steps.take(np.ma.filled(steps["span_ns"], 0) > 0).to_dicts()
+
+
+def _whole_rows(figures: Figures) -> Iterator[dict[str, Any]]:
+    """The ranks whose device work is in no step, each as a whole."""
+    in_steps = {row["rank"] for row in _step_rows(figures.steps)}
+    receive_ns: dict[int, int] = {}
+    for row in figures.operators.to_dicts():
+        if row["communication"] and row["type"] == _RECEIVE:
+            receive_ns[row["rank"]] = receive_ns.get(row["rank"], 0) + row["total_ns"]
+    for row in figures.overlap.to_dicts():
+        if row["span_ns"] and row["rank"] not in in_steps:
+            received = receive_ns.get(row["rank"], 0)
+            yield {**row, "graph": None, "step": None, "receive_ns": received, "preparing_ns": None}
+
+
+def _times_ns(row: Mapping[str, Any]) -> tuple[int | None, ...]:
+    """Return the times in the order of the columns, None where they are not recorded."""
+    received, not_overlapped = row["receive_ns"], row["not_overlapped_ns"]
+    alone = not_overlapped is not None
+    return (
+        row["computing_ns"],
+        not_overlapped,
+        row["communication_ns"] - not_overlapped if alone else None,
+        row["communication_ns"],
+        row["free_ns"],
+        row["span_ns"] - received,
+        received,
+        max(not_overlapped - received, 0) if alone else None,
+        row["preparing_ns"],
+    )
+
+
+def _microseconds(time_ns: int | None) -> str:
+    if time_ns is None:
+        return ""
+    whole, rest = divmod(abs(time_ns), 1000)
+    return f"{'-' if time_ns < 0 else ''}{whole}.{rest:03d}"
+
+
+def _spelled(number: int | None) -> str:
+    return "" if number is None else str(number)

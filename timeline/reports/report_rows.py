@@ -1,8 +1,8 @@
-"""Rows of reports: files, ranks, overlap, the resolution of layers, and what is left out."""
+"""Rows of reports: files, ranks, overlap, resolutions, and what is merged or left out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,12 @@ from typing import Any
 from timeline.errors import spell_ids
 from timeline.figures.parallel_tables import ParallelIndices
 from timeline.fitting.drawn_layers import WHOLE_NS
+from timeline.fitting.limits import LimitName
+from timeline.printable import valid_text
 from timeline.records.counting_rules import CommunicationRule, FreeRule
 from timeline.records.not_given import NO_GRAPH
 from timeline.records.tables import Omission, OmissionCode
+from timeline.tracks.notes import Note, Notes
 from timeline.units import spell_bytes, spell_count, spell_duration, spell_number
 
 
@@ -257,3 +260,130 @@ def spell_omissions(
         steps = sorted({step for omission in found for step in omission.steps})
         where = f"steps {spell_ids(steps)}: " if steps else ""
         yield f"{where}{spell_count(rows, 'record')}, {reason}", rows, found[0].code
+
+
+# -- what a file is not exact in -------------------------------------------------------------------
+
+
+KEPT_EXACT = "nothing is merged in"
+_LIMITS: Mapping[LimitName, str] = {
+    "bytes": "size limit",
+    "events": "limit of events",
+    "memory": "limit of a viewer's memory",
+}
+
+
+def bookkeeping_lines(
+    omissions: Sequence[Omission],
+    resolutions: Sequence[ResolutionRow],
+    exact_steps: Sequence[ExactStep],
+    limited_by: LimitName | None,
+    clocks: Sequence[str],
+    *,
+    aligned: bool,
+    verbose: bool,
+) -> list[str]:
+    """What a file is not exact in, and what was done to clocks; nothing where nothing was.
+
+    clocks: how well they agree. aligned: whether they were moved. verbose: all of it, a line each.
+    """
+    merged = sum(1 for row in resolutions if row.merged)
+    if verbose:
+        return [
+            *(f"  clocks: {line}" for line in clocks),
+            *([f"  {spell_merged(merged, limited_by)}"] if merged else []),
+            *(f"  {row.spelled()}" for row in resolutions),
+            *([f"  {KEPT_EXACT}: {spell_exact_steps(exact_steps)}"] if exact_steps else []),
+            *(f"  left out: {text}" for text, *_ in spell_omissions(omissions)),
+        ]
+    exact = f" (nothing in {spell_exact_steps(exact_steps)})" if exact_steps else ""
+    left_out = sum(omission.rows for omission in omissions)
+    said = [
+        *([f"{spell_merged(merged, limited_by)}{exact}"] if merged else []),
+        *([f"{spell_count(left_out, 'record')} left out"] if left_out else []),
+        *(["clocks aligned"] if aligned else []),
+    ]
+    return [f"  {', '.join(said)}: -v says more"] if said else []
+
+
+def spell_merged(layers: int, limited_by: LimitName | None) -> str:
+    """How many layers are merged, and to keep which limit."""
+    return f"{spell_count(layers, 'layer')} merged to keep the {_LIMITS[limited_by or 'bytes']}"
+
+
+# -- notes that travel in a file -------------------------------------------------------------------
+
+
+MERGED = "Merged"
+"""The topic of layers that are not exact."""
+MOST_NOTES = 8
+"""So many notes of each topic are in the file; the rest is in the report."""
+MOST_CHARACTERS = 240
+
+
+def notes_of(
+    warnings: Sequence[str],
+    omissions: Sequence[Omission],
+    resolutions: Sequence[ResolutionRow],
+    exact_steps: Sequence[ExactStep] = (),
+    limited_by: LimitName | None = None,
+) -> Notes | None:
+    """What whoever opens the file should know; None where nothing is wrong or missing.
+
+    Records that only repeat others, or arrows to what was not asked for, are no reason for notes,
+    but are told where there are any.
+    """
+    merged = [row for row in resolutions if row.merged]
+    lossy = any(omission.loss for omission in omissions)
+    if not warnings and not merged and not lossy:
+        return None
+    left_out = list(spell_omissions(omissions))
+    topics = {
+        "Warnings": [Note(valid_text(text)) for text in dict.fromkeys(warnings)],
+        "Left out": [Note(valid_text(text), (("records", rows),)) for text, rows, _ in left_out],
+        MERGED: [
+            *([Note(f"{KEPT_EXACT}: {spell_exact_steps(exact_steps)}")] if exact_steps else []),
+            *map(_merged, merged),
+        ],
+    }
+    return Notes(
+        "; ".join(_counts(topics, len(merged), limited_by)),
+        tuple((topic, tuple(_first(notes))) for topic, notes in topics.items() if notes),
+    )
+
+
+def _merged(row: ResolutionRow) -> Note:
+    return Note(
+        row.spelled(),
+        (
+            ("resolution_ns", row.resolution_ns),
+            ("exact", row.exact),
+            ("merged", row.merged),
+            ("merged_into", row.merged_into),
+        ),
+    )
+
+
+def _counts(
+    topics: dict[str, list[Note]], merged: int, limited_by: LimitName | None
+) -> Iterator[str]:
+    """The notes in one line."""
+    if warnings := topics["Warnings"]:
+        yield spell_count(len(warnings), "warning")
+    if left_out := topics["Left out"]:
+        records = sum(rows for note in left_out for _, rows in note.numbers)
+        yield f"{spell_count(records, 'record')} left out"
+    if merged:
+        yield spell_merged(merged, limited_by)
+
+
+def _first(notes: Sequence[Note]) -> Iterator[Note]:
+    """The first notes, none too long, and how many there are besides."""
+    for note in notes[:MOST_NOTES]:
+        text = note.text
+        if len(text) > MOST_CHARACTERS:
+            text = text[: MOST_CHARACTERS - 1] + "…"
+        yield Note(text, note.numbers)
+    more = len(notes) - MOST_NOTES
+    if more > 0:
+        yield Note(f"and {spell_count(more, 'more note')} in the report", (("more", more),))

@@ -11,20 +11,22 @@ from rich.console import Console, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
+from timeline.analysis.idle.idle_sums import IdleCause
+from timeline.figures.filed_verdict import FiledVerdict
+from timeline.figures.idle_table import least_gap_ns, sum_of_selection
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.figures.verdict import BARS, Verdict
 from timeline.reports.terminal import (
     GAP,
     Display,
+    TimesGrid,
     name_text,
     named_grid,
     plain_grid,
     render_blocks,
 )
-from timeline.reports.terminal_idle import idle_grid
-from timeline.reports.times_grid import TimesGrid
-from timeline.units import spell_count, spell_number, spell_share, spell_short
+from timeline.units import spell_count, spell_duration, spell_number, spell_share, spell_short
 
 SIDE_BY_SIDE_WIDTH = 116
 """From this width on, operators and collectives stand side by side."""
@@ -259,3 +261,70 @@ class _Blocks:
         ]
         heads = ["longest communication op"], ["rank", "step", "time"]
         return named_grid(self.display, self.display.width, *heads, shown["name"].tolist(), cells)
+
+
+# -- idle time -------------------------------------------------------------------------------------
+
+
+MOST_CALLS = 2
+"""Host calls that are told of each cause."""
+LEAST_CALL = 0.05
+"""Those that take less of the time of a cause are not."""
+
+
+def idle_grid(figures: Figures, display: Display) -> Grid | None:
+    """The causes of idle time, longest first, with the host calls meanwhile; None without any.
+
+    Times are sums over all ranks of the selection.
+    """
+    causes = sum_of_selection(figures.idle, "cause")
+    if not len(causes):
+        return None
+    calls = sum_of_selection(figures.idle_calls, "cause", "call").to_dicts()
+    cells = []
+    for row in causes.to_dicts():
+        longest = [
+            f"{call['call']} {spell_short(call['total_ns'])}"
+            for call in calls
+            if call["cause"] == row["cause"] and call["total_ns"] > LEAST_CALL * row["total_ns"]
+        ]
+        if row["cause"] == IdleCause.BETWEEN_TASKS.value:
+            least_ns = least_gap_ns(figures.idle)
+            longest = [f"at least {spell_duration(least_ns)} each"] if least_ns else []
+        told = name_text(", ".join(longest[:MOST_CALLS]), display)
+        cells.append(
+            (
+                *(() if display.narrow else (told,)),
+                spell_short(row["total_ns"]),
+                spell_share(row["share"], 1),
+                spell_number(row["gaps"]),
+            )
+        )
+    names = [IdleCause(cause).label for cause in causes["cause"].tolist()]
+    titles = ["idle", *([] if display.narrow else ["meanwhile on the host"])]
+    return named_grid(display, display.width, titles, ["time", "share", "gaps"], names, cells)
+
+
+# -- the verdict of a file -------------------------------------------------------------------------
+
+
+def filed_text(filed: FiledVerdict, display: Display, *, verbose: bool = False) -> str:
+    """The text that the command printed when it wrote the file.
+
+    verbose: each step too, the longest communication ops, and which rows the file does not have.
+    """
+    if filed.verdict is not None and filed.figures is not None:
+        text = verdict_text(filed.verdict, filed.figures, display, verbose=verbose)
+    elif filed.comparison is not None:
+        from timeline.reports.terminal_comparison import comparison_text
+
+        text = comparison_text(filed.comparison, display)
+    else:
+        text = render_blocks([[name_text(line, display) for line in filed.sentences]], display)
+    left_out = [Text(line) for line in _left_out(filed)] if verbose else []
+    return text + (f"\n{render_blocks([left_out], display)}" if left_out else "")
+
+
+def _left_out(filed: FiledVerdict) -> Iterator[str]:
+    for name, rows in filed.left_out.items():
+        yield f"Not in the file, to keep it small: {spell_count(rows, 'row')} of {name}"
