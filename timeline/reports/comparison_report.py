@@ -58,12 +58,12 @@ class ChangedStep:
 
 @dataclass(frozen=True, repr=False)
 class ComparisonReport:
-    """What a comparison found, and what it wrote; print it for what the command says.
+    """The result of a comparison, and what it wrote; print it for what the command says.
 
     csv, page, markdown: what was written beside the timeline. shift_ns: by how much the new
-    run is moved in time there. gate: how `fail_above` was judged, None where it was not asked for.
+    run is moved in time there. gate: how `fail_above` was judged, None if it was not asked for.
     changed: the step that became longest, None without steps. by_layer: whether rows are grouped by
-    layer before rank. limited_by: the limit that binds, None where everything is in the file.
+    layer before rank. limited_by: the limit that binds, None if everything is in the file.
     notes: those of the warnings that change what the answer is about.
     """
 
@@ -85,7 +85,7 @@ class ComparisonReport:
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain values; the shape is versioned by `schema`."""
+        """Return the report as plain values; the shape is versioned by `schema`."""
         return {
             "schema": SCHEMA_VERSION,
             "status": "ok",
@@ -94,14 +94,7 @@ class ComparisonReport:
             "shift_ns": self.shift_ns,
             "comparison": self.comparison.to_dict(),
             "outputs": [
-                {
-                    "path": str(output.path),
-                    "format": output.format,
-                    "bytes": output.size_bytes,
-                    "slices": output.slices,
-                    "elements": output.elements,
-                    "replaced": output.replaced,
-                }
+                {key: value for key, value in output.to_dict().items() if key != "steps"}
                 for output in self.outputs
             ],
             "csv": None if self.csv is None else str(self.csv),
@@ -119,11 +112,11 @@ class ComparisonReport:
         }
 
     def to_json(self) -> bytes:
-        """The report as one JSON object."""
+        """Return the report as one JSON object."""
         return json_of(self.to_dict(), orjson.OPT_INDENT_2)
 
     def lines(self, *, verbose: bool = True) -> list[str]:
-        """What was written, and what is not in it, for people; see `comparison_text` too.
+        """Return what was written, and what is not in it, for people; see `comparison_text` too.
 
         verbose: with a line for all that was merged or left out, which is one line else.
         """
@@ -145,7 +138,7 @@ class ComparisonReport:
         ]
 
     def sentences(self) -> list[str]:
-        """What changed, and how that was judged."""
+        """Return what changed, and how that was judged."""
         judged = [] if self.gate is None else [self.gate.sentence()]
         return [*self.comparison.sentences(), *judged]
 
@@ -157,7 +150,7 @@ class ComparisonReport:
         return f"<ComparisonReport: {' '.join(line.strip() for line in said)}>"
 
     def _repr_html_(self) -> str:
-        """What changed, what was written, with links, and what is missing."""
+        """Return what changed, what was written, with links, and what is missing."""
         files = [
             (link_html(output.path), spell_bytes(output.size_bytes)) for output in self.outputs
         ]
@@ -178,11 +171,11 @@ MOST_OF_NAME = 80
 """Characters of the name of an operator."""
 INDENT = "\N{NO-BREAK SPACE}" * 4
 _MARKS = re.compile(r"([\\`*_{}\[\]<>#|~])")
-"""What Markdown could take for markup; GitHub takes @ for the name of a user."""
+"""Characters of Markdown markup; GitHub takes @ for the name of a user."""
 
 
 def comparison_markdown(report: ComparisonReport) -> str:
-    """The first sentence as a heading, the others, the parts of a step, and the top operators."""
+    """Yield a heading, the other sentences, the parts of a step, and the top operators."""
     return "".join(f"{line}\n" for line in _lines(report))
 
 
@@ -223,7 +216,7 @@ def _lines(report: ComparisonReport) -> Iterator[str]:
 
 
 def _of_framework(comparison: Comparison, whole_ns: int) -> Iterator[str]:
-    """The operators and modules of the framework that changed most, and what they allocate."""
+    """Yield operators and modules of the framework that changed most, and what they allocate."""
     for title, table, names_of in (
         ("operator of the framework", comparison.framework_operators, framework_names),
         ("module, without those inside", module_times(comparison.modules), module_names),

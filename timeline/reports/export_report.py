@@ -53,29 +53,29 @@ class ExportReport:
     verdict: Verdict
     omissions: tuple[Omission, ...] = ()
     warnings: tuple[str, ...] = ()
-    """What is wrong, missing or assumed: the notes too."""
+    """All that is wrong, missing or assumed, with the notes."""
     notes: tuple[str, ...] = ()
-    """What was read, and what was assumed, where that changes what the answer is about."""
+    """Warnings on what was read or assumed, if that changes what the answer is about."""
     suggestion: str = ""
     limit_bytes: int = 0
     max_events: int = 0
     resolutions: tuple[ResolutionRow, ...] = ()
     limited_by: LimitName | None = None
-    """The limit that binds, None where everything is in the file."""
+    """The limit that binds, None if everything is in the file."""
     exact_steps: tuple[ExactStep, ...] = ()
     """Steps in which nothing is merged, where anything else is."""
     csv: CsvFile | None = None
     see_why: str = ""
     """The command that shows why the slowest is slow; empty where there is none."""
     by_layer: bool = False
-    """Whether rows are grouped by layer before rank."""
+    """Rows are grouped by layer before rank."""
     slowest_start_ns: int | None = None
-    """When the slowest step begins on its first rank; None where none is called so."""
+    """Start of the slowest step on its first rank; None if no step is called so."""
     removed: tuple[Path, ...] = ()
     """Parts of an earlier answer under the same default name, which no new part replaced."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain values; the shape is versioned by `schema`."""
+        """Return the report as plain values; the shape is versioned by `schema`."""
         return {
             "schema": SCHEMA_VERSION,
             "status": "ok",
@@ -121,16 +121,16 @@ class ExportReport:
         }
 
     def step_times(self) -> Table:
-        """The times of each rank and step, in the columns of step_trace_time.csv."""
+        """Return the times of each rank and step, in the columns of step_trace_time.csv."""
         devices = {rank.rank: rank.device for rank in self.ranks}
         return step_times(self.figures, devices, {rank.rank: rank.indices for rank in self.ranks})
 
     def to_json(self) -> bytes:
-        """The report as one JSON object."""
+        """Return the report as one JSON object."""
         return json_of(self.to_dict(), orjson.OPT_INDENT_2)
 
     def lines(self, *, verbose: bool = True) -> list[str]:
-        """The report for people: what was written, and what is missing; see `terminal` too.
+        """Return the report for people: what was written, and what is missing; see `terminal` too.
 
         verbose: with a line for all that was merged, left out or moved, which is one line else.
         """
@@ -149,7 +149,7 @@ class ExportReport:
         ]
 
     def verbose_lines(self) -> list[str]:
-        """What was compared with the profiler's own numbers, and what is not used."""
+        """Return what was compared with the profiler's own numbers, and what is not used."""
         return [*check_lines(self.figures.checks), *unused_lines(self.figures.unused)]
 
     def __str__(self) -> str:
@@ -160,7 +160,7 @@ class ExportReport:
         return f"<ExportReport: {'; '.join(line.strip() for line in said)}>"
 
     def _repr_html_(self) -> str:
-        """What was written, with links, what is slow, and what is missing."""
+        """Return what was written, with links, what is slow, and what is missing."""
         files = [
             (
                 link_html(output.path),
@@ -180,7 +180,7 @@ class ExportReport:
         )
 
     def _clock_lines(self) -> list[str]:
-        """How well the clocks of ranks agree, where collectives can tell."""
+        """Return how well the clocks of ranks agree, as far as collectives show it."""
         lines = []
         for align, said in (
             ("collectives", "moved by their collectives, whose ends now differ"),
@@ -218,7 +218,7 @@ class ExportReport:
         ]
 
     def _exact_lines(self) -> list[str]:
-        """The command that shows exactly what is not."""
+        """Return the command that shows exactly what is not."""
         return [f"  exact: {self.suggestion}"] if self.suggestion else []
 
 
@@ -231,7 +231,7 @@ _NUMBERS = re.compile(r"(?:_\d+)+(?=\.)")
 
 
 def check_lines(checks: Table) -> Iterator[str]:
-    """How many numbers of each file are equal, a line per file."""
+    """Yield how many numbers of each file are equal, a line per file."""
     for file, rows in _by(checks, "file").items():
         ranks = _ranks(rows)
         some = spell_count(sum(row["numbers"] for row in rows), "number")
@@ -244,7 +244,7 @@ def check_lines(checks: Table) -> Iterator[str]:
 
 
 def check_warnings(checks: Table) -> Iterator[str]:
-    """What differs, a sentence per file and reason, with the numbers that differ most."""
+    """Yield what differs, a sentence per file and reason, with the numbers that differ most."""
     different = [row for row in checks.to_dicts() if not row["equal"]]
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in different:
@@ -262,7 +262,7 @@ def check_warnings(checks: Table) -> Iterator[str]:
 
 
 def unused_lines(unused: Table) -> Iterator[str]:
-    """Which files and tables are not used, a line for all ranks that have the same."""
+    """Yield files and tables that are not used, a line for all ranks that have the same."""
     alike: dict[tuple[tuple[str, str], ...], list[int]] = {}
     for rank, rows in _by(unused, "rank").items():
         files = dict.fromkeys((_NUMBERS.sub("", row["file"]), row["what"]) for row in rows)
@@ -312,7 +312,7 @@ def step_times(
     devices: Mapping[int, int | None],
     indices: Mapping[int, ParallelIndices],
 ) -> Table:
-    """A row per rank and step (and graph, where a rank has several) with device work.
+    """Return a row per rank and step (and graph, where a rank has several) with device work.
 
     One rank has the columns of torch_npu's step_trace_time.csv, Device_id first; several have
     those of cluster_step_trace_time.csv, which msprof-analyze makes of such files: Step, Type
@@ -324,7 +324,7 @@ def step_times(
     Bubble, the time in receive ops. Preparing, from the start of the step on the host to its first
     device work, is empty where steps are not marked on the host.
 
-    devices: the device of each rank, where it is known. indices: of each rank in the groups of its
+    devices: the device of each rank, if it is known. indices: of each rank in the groups of its
     run; several ranks have columns of them where any is known.
     """
     rows = [*_step_rows(figures.steps), *_whole_rows(figures)]
@@ -358,7 +358,7 @@ def _step_rows(steps: Table) -> list[dict[str, Any]]:
 
 
 def _whole_rows(figures: Figures) -> Iterator[dict[str, Any]]:
-    """The ranks whose device work is in no step, each as a whole."""
+    """Yield the ranks whose device work is in no step, each as a whole."""
     in_steps = {row["rank"] for row in _step_rows(figures.steps)}
     receive_ns: dict[int, int] = {}
     for row in figures.operators.to_dicts():
@@ -371,7 +371,7 @@ def _whole_rows(figures: Figures) -> Iterator[dict[str, Any]]:
 
 
 def _times_ns(row: Mapping[str, Any]) -> tuple[int | None, ...]:
-    """Return the times in the order of the columns, None where they are not recorded."""
+    """Return the times in the order of the columns, None if they are not recorded."""
     received, not_overlapped = row["receive_ns"], row["not_overlapped_ns"]
     alone = not_overlapped is not None
     return (

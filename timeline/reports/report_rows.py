@@ -46,7 +46,7 @@ class OutputFile:
         return f"Wrote {self.path}{replaced}  {spell_bytes(self.size_bytes)}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The file under the names of the report."""
+        """Return the file under the names of the report."""
         return {
             "path": str(self.path),
             "format": self.format,
@@ -67,16 +67,16 @@ class CsvFile:
     rows: int
 
     def to_dict(self) -> dict[str, Any]:
-        """The table under the names of the report."""
+        """Return the table under the names of the report."""
         return {"path": str(self.path), "bytes": self.size_bytes, "rows": self.rows}
 
 
 @dataclass(frozen=True)
 class RankReport:
-    """What was read of one rank, and how its clock was moved.
+    """The records read of one rank, and how its clock was moved.
 
     spread_ns: what is left between the ends of the collectives that it shares with others,
-    `matched_ops` of them; None where clocks were not compared by them. drift_ppb: by how much more
+    `matched_ops` of them; None if clocks were not compared by them. drift_ppb: by how much more
     its clock was moved each second, in ns. free_rule, communication_rule: how its time is counted.
     host_offset_ns: what its host times were moved by before, on to the clock of its device.
     indices: where it is in the groups of its run.
@@ -102,7 +102,7 @@ class RankReport:
     indices: ParallelIndices = ParallelIndices()
 
     def to_dict(self) -> dict[str, Any]:
-        """The rank under the names of the report."""
+        """Return the rank under the names of the report."""
         return {
             "rank": self.rank,
             "device": self.device,
@@ -133,7 +133,7 @@ class RankReport:
 class OverlapRow:
     """Overlap of one rank: of the whole selection (no step), or of one step.
 
-    free_ns is copies, outside and idle together; outside_ns is None where it is not told whether
+    free_ns is copies, outside and idle together; outside_ns is None if it is not told whether
     the profiler counts what lies before the first and after the last kernel, and copies_ns where
     copies are not in the profile. What nothing records is None: of a rank with tables alone any
     part but communication, and free_ns and idle_ns where no task of the device is left.
@@ -160,7 +160,7 @@ class OverlapRow:
     late_ns: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The row under the names of the report."""
+        """Return the row under the names of the report."""
         row = vars(self) | {"graph": None if self.graph == NO_GRAPH else self.graph}
         row["exposed_communication_ns"] = row["not_overlapped_ns"]
         return row
@@ -183,7 +183,7 @@ class ResolutionRow:
     merged_into: int
 
     def spelled(self) -> str:
-        """The row for people."""
+        """Format the row for people."""
         noun = self.layer.replace("_", " ")
         if not self.resolution_ns:
             return f"{noun}: exact ({spell_count(self.exact, 'slice')})"
@@ -204,7 +204,7 @@ class ResolutionRow:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The row under the names of the report."""
+        """Return the row under the names of the report."""
         return dict(vars(self))
 
 
@@ -217,7 +217,7 @@ class ExactStep:
 
 
 def spell_exact_steps(steps: Sequence[ExactStep]) -> str:
-    """The steps for people: those that are exact on the same ranks together, most ranks first."""
+    """Format the steps: those that are exact on the same ranks together, most ranks first."""
     by_ranks: dict[tuple[int, ...], list[int]] = {}
     for one in steps:
         by_ranks.setdefault(one.ranks, []).append(one.step)
@@ -229,7 +229,7 @@ def spell_exact_steps(steps: Sequence[ExactStep]) -> str:
 
 
 def exact_steps_dict(steps: Sequence[ExactStep]) -> dict[str, Any]:
-    """The steps under the names of the report, and on which ranks each is exact."""
+    """Return the steps under the names of the report, and on which ranks each is exact."""
     return {
         "exact_steps": [one.step for one in steps],
         "exact_ranks": {str(one.step): list(one.ranks) for one in steps},
@@ -237,7 +237,7 @@ def exact_steps_dict(steps: Sequence[ExactStep]) -> dict[str, Any]:
 
 
 def omission_dict(omission: Omission) -> dict[str, Any]:
-    """An omission under the names of the report."""
+    """Return an omission under the names of the report."""
     return {
         "code": omission.code.value,
         "reason": omission.reason,
@@ -251,7 +251,7 @@ def omission_dict(omission: Omission) -> dict[str, Any]:
 def spell_omissions(
     omissions: Iterable[Omission],
 ) -> Iterator[tuple[str, int, OmissionCode]]:
-    """What is left out of all ranks, for people, how many records, and the kind of the reason."""
+    """Yield each omission of all ranks as text, its number of records, and its code."""
     by_reason: dict[str, list[Omission]] = {}
     for omission in omissions:
         by_reason.setdefault(omission.reason, []).append(omission)
@@ -283,7 +283,7 @@ def bookkeeping_lines(
     aligned: bool,
     verbose: bool,
 ) -> list[str]:
-    """What a file is not exact in, and what was done to clocks; nothing where nothing was.
+    """Return lines on what a file is not exact in, and what was done to clocks, if anything.
 
     clocks: how well they agree. aligned: whether they were moved. verbose: all of it, a line each.
     """
@@ -307,7 +307,7 @@ def bookkeeping_lines(
 
 
 def spell_merged(layers: int, limited_by: LimitName | None) -> str:
-    """How many layers are merged, and to keep which limit."""
+    """Format how many layers are merged, and to keep which limit."""
     return f"{spell_count(layers, 'layer')} merged to keep the {_LIMITS[limited_by or 'bytes']}"
 
 
@@ -328,7 +328,7 @@ def notes_of(
     exact_steps: Sequence[ExactStep] = (),
     limited_by: LimitName | None = None,
 ) -> Notes | None:
-    """What whoever opens the file should know; None where nothing is wrong or missing.
+    """Return notes for whoever opens the file; None if nothing is wrong or missing.
 
     Records that only repeat others, or arrows to what was not asked for, are no reason for notes,
     but are told where there are any.
@@ -367,7 +367,7 @@ def _merged(row: ResolutionRow) -> Note:
 def _counts(
     topics: dict[str, list[Note]], merged: int, limited_by: LimitName | None
 ) -> Iterator[str]:
-    """The notes in one line."""
+    """Yield the notes in one line."""
     if warnings := topics["Warnings"]:
         yield spell_count(len(warnings), "warning")
     if left_out := topics["Left out"]:
@@ -378,7 +378,7 @@ def _counts(
 
 
 def _first(notes: Sequence[Note]) -> Iterator[Note]:
-    """The first notes, none too long, and how many there are besides."""
+    """Yield the first notes, none too long, and how many there are besides."""
     for note in notes[:MOST_NOTES]:
         text = note.text
         if len(text) > MOST_CHARACTERS:

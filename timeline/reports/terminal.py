@@ -30,7 +30,7 @@ ONE_LINE_WIDTH = 72
 
 @dataclass(frozen=True)
 class Display:
-    """Where text is shown: its width in characters, its encoding, and whether it is a terminal.
+    """A place where text is shown: its width in characters, encoding, and if it is a terminal.
 
     width: of tables, LEAST_WIDTH or more.
     """
@@ -46,18 +46,18 @@ class Display:
 
     @classmethod
     def of(cls, stream: TextIO) -> Display:
-        """The display that a stream writes to; a pipe or file is PIPE_WIDTH wide."""
+        """Return the display that a stream writes to; a pipe or file is PIPE_WIDTH wide."""
         terminal = stream.isatty() and not (os.name == "nt" and detect_legacy_windows())
         width = shutil.get_terminal_size().columns if terminal else PIPE_WIDTH
         return cls(max(width, LEAST_WIDTH), stream.encoding or "utf-8", terminal, width)
 
     def holds(self, text: str) -> bool:
-        """Whether the encoding has these characters."""
+        """Return True if the encoding has these characters."""
         return encoded(text, self.encoding) == text
 
     @property
     def narrow(self) -> bool:
-        """Whether a line has no room for times beside their shares."""
+        """True if a line has no room for times beside their shares."""
         return self.width < ONE_LINE_WIDTH
 
 
@@ -93,7 +93,7 @@ def render_blocks(blocks: Iterable[Sequence[RenderableType]], display: Display) 
 
 
 def plain_grid(display: Display, titles: Sequence[str], numbers: Sequence[str]) -> Grid:
-    """A table without lines: columns of names, then of numbers."""
+    """Return a table without lines: columns of names, then of numbers."""
     gap = 1 if display.narrow else GAP
     grid = Grid(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
     for title in titles:
@@ -112,7 +112,7 @@ def named_grid(
     cells: Sequence[Sequence[str | Text]],
     styles: Sequence[str] = (),
 ) -> Grid:
-    """A table whose first column holds names: what others leave of the width, in two lines.
+    """Return a table whose first column holds names: what others leave of the width, in two lines.
 
     titles: of the names and of columns of words. numbers: of the columns behind them. cells: of
     each row behind its name. styles: of each row, if any.
@@ -128,7 +128,7 @@ def named_grid(
 
 
 def name_text(name: str, display: Display) -> Text:
-    """A name of the profile, in which nothing is obeyed."""
+    """Return a name of the profile, in which nothing is obeyed."""
     return Text(encoded(printable(name), display.encoding))
 
 
@@ -178,7 +178,7 @@ _PARTS = (
     _Part("edges_ns", "before,\nbetween", "before,\nbetween", "bright_black", "·", "."),
 )
 _SPLIT = ("waiting_ns", "transfer_ns")
-"""What exposed communication consists of; where that is known, all of it has no column."""
+"""The parts of exposed communication; if they are known, all of it has no column."""
 _RARE = (
     "computing_ns",
     "communication_ns",
@@ -237,7 +237,7 @@ class TimesGrid:
         self.grid.add_row("…" if self._display.holds("…") else "...")
 
     def _width_for_bar(self, heads: int) -> int:
-        """The columns that are left for a bar; a pipe has none."""
+        """Return the columns that are left for a bar; a pipe has none."""
         if self._stacked or not self._display.terminal:
             return 0
         used = ID_WIDTH + (heads - 1) * TIME_WIDTH + sum(part.width for part in self._parts)
@@ -261,7 +261,7 @@ class TimesGrid:
 
 
 def _parts_of(table: Table, display: Display, heads: int) -> tuple[_Part, ...]:
-    """The parts that have columns."""
+    """Return the parts that have columns."""
 
     def has(name: str) -> bool:
         return name in table.columns and not np.ma.getmaskarray(table[name]).all()

@@ -44,7 +44,7 @@ _SLOW = "bold red"
 def verdict_text(
     verdict: Verdict, figures: Figures, display: Display, *, verbose: bool = False
 ) -> str:
-    """The answer to "what is slow", in lines that fit the display.
+    """Return the answer to "what is slow", in lines that fit the display.
 
     verbose: each step too, why devices idle, and the longest communication ops one by one.
     """
@@ -98,7 +98,7 @@ class _Blocks:
     # -- ranks and steps ---------------------------------------------------------------------------
 
     def _ranks(self) -> Iterator[RenderableType]:
-        """The mean step of each rank: the culprit first, or of many ranks those that wait most."""
+        """Yield mean steps: of the culprit first, or of many ranks of those that wait most."""
         rows, shown = self.verdict.mean_steps.to_dicts(), self._shown_ranks()
         steps = max(row["steps"] for row in rows)
         heads = ["rank", ("mean\nstep" if steps > 1 else "step") if steps else "time"]
@@ -114,7 +114,7 @@ class _Blocks:
         yield from self._rank_notes(shown, steps)
 
     def _rank_notes(self, shown: Sequence[Row], steps: int) -> Iterator[Text]:
-        """What the rows are of, and which ranks have none."""
+        """Yield what the rows are of, and which ranks have none."""
         used = self.verdict.used_ranks
         if steps > 1:
             left_out = self.verdict.step_count - steps
@@ -133,7 +133,7 @@ class _Blocks:
             yield Text(f"{spell_count(unused, 'rank')} without device records.")
 
     def _shown_ranks(self) -> list[Row]:
-        """The culprit, then the others in order of rank, or of many those that wait longest."""
+        """Return the culprit, then others in order of rank, or of many those that wait longest."""
         rows = self.verdict.mean_steps.to_dicts()
         if self.verdict.used_ranks > MOST_RANKS:
             name = "waiting_ns" if self._waiting_is_known else "period_ns"
@@ -182,22 +182,24 @@ class _Blocks:
     # -- who came last -----------------------------------------------------------------------------
 
     def _late_ranks(self) -> list[Row]:
-        """The ranks that others waited for most, profiled or not: the culprit, then the worst."""
-        found = {row["rank"]: row for row in self.verdict.stragglers.to_dicts()}
+        """Return ranks others waited for most, profiled or not: the culprit, then the worst."""
+        late_by_rank = {row["rank"]: row for row in self.verdict.stragglers.to_dicts()}
         for row in self.figures.waited_for.to_dicts():
             rank, caused_ns = row["waited_for_rank"], row["waited_ns"]
             if row["profiled"]:
                 continue
-            late = found.setdefault(rank, {"rank": rank, "caused_ns": 0, "times_last": 0})
+            late = late_by_rank.setdefault(rank, {"rank": rank, "caused_ns": 0, "times_last": 0})
             late["caused_ns"] += caused_ns
             late["times_last"] = max(late["times_last"], row["times"])
         culprit = self.verdict.culprit
         rank = None if culprit is None else culprit.rank
-        order = sorted(found.values(), key=lambda row: (row["rank"] != rank, -row["caused_ns"]))
+        order = sorted(
+            late_by_rank.values(), key=lambda row: (row["rank"] != rank, -row["caused_ns"])
+        )
         return order[:MOST_STRAGGLERS]
 
     def _stragglers(self, late: Sequence[Row]) -> Grid:
-        """How often each came last, and what that cost."""
+        """Return how often each rank came last, and what that cost."""
         most = 2 if self.display.narrow else None
         numbers = ["times last", "wait caused", "longest"]
         shown = not most and self.display.holds(BARS) and any(row.get("history") for row in late)
@@ -273,7 +275,7 @@ LEAST_CALL = 0.05
 
 
 def idle_grid(figures: Figures, display: Display) -> Grid | None:
-    """The causes of idle time, longest first, with the host calls meanwhile; None without any.
+    """Return the causes of idle time, longest first, with the host calls; None without any.
 
     Times are sums over all ranks of the selection.
     """
@@ -291,10 +293,10 @@ def idle_grid(figures: Figures, display: Display) -> Grid | None:
         if row["cause"] == IdleCause.BETWEEN_TASKS.value:
             least_ns = least_gap_ns(figures.idle)
             longest = [f"at least {spell_duration(least_ns)} each"] if least_ns else []
-        told = name_text(", ".join(longest[:MOST_CALLS]), display)
+        calls_text = name_text(", ".join(longest[:MOST_CALLS]), display)
         cells.append(
             (
-                *(() if display.narrow else (told,)),
+                *(() if display.narrow else (calls_text,)),
                 spell_short(row["total_ns"]),
                 spell_share(row["share"], 1),
                 spell_number(row["gaps"]),
@@ -309,7 +311,7 @@ def idle_grid(figures: Figures, display: Display) -> Grid | None:
 
 
 def filed_text(filed: FiledVerdict, display: Display, *, verbose: bool = False) -> str:
-    """The text that the command printed when it wrote the file.
+    """Return the text that the command printed when it wrote the file.
 
     verbose: each step too, the longest communication ops, and which rows the file does not have.
     """

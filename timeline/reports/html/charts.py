@@ -162,7 +162,7 @@ class StepGrid:
         return len(self.ranks), len(self.steps)
 
     def has(self, name: str) -> bool:
-        """True if any step of any rank has such a time."""
+        """Return True if any step of any rank has such a time."""
         return bool((self.times[name] != NOT_GIVEN).any())
 
     @property

@@ -68,23 +68,23 @@ def wait_section(figures: Figures) -> Block | None:
     if is_map:
         title = "Each rank by the rank it waited for"
         unknown = "; in the last column it is not known for which rank"
-        told = f"Light is long{unknown if '?' in drawn['labels'] else ''}."
+        said_of_chart = f"Light is long{unknown if '?' in drawn['labels'] else ''}."
     else:
         title, run = "How long others waited for each rank", drawn["run"]
         longest = f"Of each {run} neighbouring ranks the one that others waited for longest."
-        told = longest if run > 1 else ""
+        said_of_chart = longest if run > 1 else ""
     return section(
         "Who waits for whom",
         note(said),
         heading(title),
-        note(told),
+        note(said_of_chart),
         {**drawn, "class": "waits"},
         *(folded(table, opened=not is_map or table["rows"] <= 8) for table in tables if table),
     )
 
 
 def _straggler_table(waiting: Table) -> Block | None:
-    """A row per rank that any other waited for."""
+    """Return a row per rank that any other waited for."""
     caused_ns, waited_ns = (np.ma.filled(waiting[name], 0) for name in ("caused_ns", "waited_ns"))
     order = np.lexsort((-waited_ns, -caused_ns))
     order = order[caused_ns[order] > 0]
@@ -117,7 +117,7 @@ def _straggler_table(waiting: Table) -> Block | None:
 
 
 def _waited_for_table(waited_for: Table) -> Block | None:
-    """A row per rank and the rank it waited for, the longest waits of all ranks first."""
+    """Return a row per rank and the rank it waited for, the longest waits of all ranks first."""
     if not len(waited_for):
         return None
     order = np.argsort(-waited_for["waited_ns"], kind="stable")
@@ -194,7 +194,7 @@ def _kind_table(kinds: Table) -> Block | None:
 
 
 def _collective_table(collectives: Table) -> Block | None:
-    """A row per kind and group, all ranks together, longest first."""
+    """Return a row per kind and group, all ranks together, longest first."""
     moved = np.ma.filled(collectives["bandwidth_gb_s"] * collectives["transfer_ns"], 0)
     added = {"ranks": np.ones(len(collectives), np.int64), "moved": moved}
     sums = _summed(
@@ -444,7 +444,7 @@ def _split_words(parallel: Table) -> str:
 def _alone(row: dict[str, Any]) -> dict[str, Any]:
     """Return the parts of a mean step that make up its bar.
 
-    All communication is of collectives if receives are not told apart.
+    All communication is of collectives if receives are not said_of_chart apart.
     """
     alone_ns, receive_ns = row["communication_alone_ns"] or 0, row["receive_alone_ns"] or 0
     computing_ns = row["computing_ns"] or 0
@@ -458,7 +458,7 @@ def _alone(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rank_times(figures: Figures, times: Sequence[dict[str, Any]]) -> Block | None:
-    """A row per rank: the interval before its mean step, and the times of that."""
+    """Return a row per rank: the interval before its mean step, and the times of that."""
     interval_ns = {row["rank"]: row["interval_ns"] for row in mean_rows(figures.step_trace)}
     rows = [row | {"interval_ns": interval_ns.get(row["rank"])} for row in times]
     columns = {
@@ -489,7 +489,7 @@ def _rank_times(figures: Figures, times: Sequence[dict[str, Any]]) -> Block | No
 
 
 def _link_table(links: Table) -> Block | None:
-    """A row per rank and link, the slowest first."""
+    """Return a row per rank and link, the slowest first."""
     if not len(links):
         return None
     shown = links.take(np.argsort(links["bandwidth_gb_s"], kind="stable")[:MOST_LINKS])

@@ -231,7 +231,7 @@ def _operator_section(noun: str, table: Table) -> Block | None:
 
 
 def _sum_tables(comparison: Comparison) -> Iterator[Block | None]:
-    """What is paired besides operators: whom ranks waited for, who launched, tasks, memory."""
+    """Yield what is paired besides operators: waits, launchers, tasks, memory."""
     modules = module_times(comparison.modules)
     framework = comparison.framework_operators
     of_framework = "Operators of the framework, by what they and those inside launched"

@@ -172,7 +172,7 @@ def _bars_notes(report: ExportReport, parts: Sequence[Part]) -> Iterator[str]:
 
 
 def _rank_table(report: ExportReport) -> Block | None:
-    """Where the time of a mean ordinary step of each rank goes, in order of ranks."""
+    """Return the parts of a mean ordinary step of each rank, in order of ranks."""
     mean, table = report.verdict.mean, report.verdict.mean_steps
     if mean is None:
         return None
@@ -251,7 +251,7 @@ def _why_first(report: ExportReport, rank: int) -> str:
 
 
 def _step_table(report: ExportReport, *, graphs: bool) -> Block | None:
-    """The time of each step and its parts, on the rank where it took longest, in order of time.
+    """Return a row per step, in order of time: its parts on the rank where it took longest.
 
     graphs: a rank has several.
     """
@@ -358,7 +358,7 @@ def _operator_tables(figures: Figures, *, communication: bool) -> Iterator[Block
 
 
 def _launch_tables(figures: Figures) -> Iterator[Block | None]:
-    """Computing of all ranks together: by launching operator, and by module, if known."""
+    """Yield computing of all ranks together: by launching operator, and by module, if known."""
     launches = {"launched_by": "Launched by", "operator": "Operator"}
     for table, anchor, title, names in (
         (figures.launchers, "operators-by-launch", "Operators by what launched them", launches),
@@ -391,7 +391,7 @@ def _launch_tables(figures: Figures) -> Iterator[Block | None]:
 
 
 def _file_sum_tables(figures: Figures) -> Iterator[Block | None]:
-    """What the profiler itself sums up of operators, of all ranks together: a table per source."""
+    """Yield the profiler's own sums of operators, of all ranks together: a table per source."""
     sums = figures.operator_sums
     for source, caption in _SUM_CAPTIONS.items():
         rows = sums.take(sums["source"] == source) if len(sums) else sums
@@ -440,7 +440,7 @@ def _rest_note(rest: Table, all_ns: int) -> str:
 
 
 def _longest_op_table(ops: Table) -> Block | None:
-    """The communication ops that took longest on any rank."""
+    """Return the communication ops that took longest on any rank."""
     if not len(ops):
         return None
     shown = ops.take(np.argsort(-ops["duration_ns"], kind="stable")[:MOST_OPS])
@@ -459,7 +459,7 @@ def _longest_op_table(ops: Table) -> Block | None:
 
 
 def _source_table(report: ExportReport) -> Block | None:
-    """What was read of each rank."""
+    """Return what was read of each rank."""
     shown = report.ranks[:MOST_ROWS]
     offsets_ns = np.array([rank.offset_ns for rank in shown], np.int64)
     return page_table(

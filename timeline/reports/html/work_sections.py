@@ -239,7 +239,7 @@ def _graph_table(shown: Table, count: int) -> Block | None:
 
 
 def _held(figures: Figures, graphs: Sequence[dict[str, Any]]) -> Iterator[Block | None]:
-    """What is held at the peak of each graph, largest first."""
+    """Yield what is held at the peak of each graph, largest first."""
     for number, graph in enumerate(graphs):
         tensors = _of_graph(figures.memory_tensors, graph)
         alive = tensors.take(tensors["at_peak"].astype(np.bool_))
