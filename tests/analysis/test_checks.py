@@ -28,7 +28,7 @@ from timeline.cli.main import main
 from timeline.figures.table import Table
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.profiler_tables import Measure
-from timeline.reports.check_text import check_lines, unused_lines
+from timeline.reports.export_report import check_lines, unused_lines
 
 pytestmark = pytest.mark.sweep
 

@@ -22,7 +22,7 @@ from tests.support.run_command import Command
 from timeline.errors import SourceError, TimelineError
 from timeline.figures.filed_verdict import CHECKSUM, TEXT, DamagedVerdictError, FiledVerdict
 from timeline.reports.terminal import Display
-from timeline.reports.terminal_filed import filed_text
+from timeline.reports.terminal_verdict import filed_text
 from timeline.tracks.root_rows import WHAT_CHANGED, WHAT_IS_SLOW
 
 pytestmark = pytest.mark.sweep

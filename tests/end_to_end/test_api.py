@@ -579,7 +579,7 @@ def test_importing_every_module_keeps_the_names() -> None:
 
 @pytest.mark.parametrize(
     ("keyword", "suffix"),
-    [("output", ".pftrace"), ("csv", ".csv"), ("report", ".html"), ("png", ".png")],
+    [("output", ".pftrace"), ("csv", ".csv"), ("report", ".html")],
 )
 def test_names_of_files_without_a_zero_byte_alone(
     shelf: ProfileShelf, keyword: str, suffix: str

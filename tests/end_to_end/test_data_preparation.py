@@ -16,12 +16,13 @@ from simulator.scenario import Scenario
 from simulator.simulation import make_run
 from simulator.writers.mindspore.tables.data_preparation import write_data_preparation
 from simulator.writers.mindspore.text import write_mindspore_text
+from tests.support.html_page import read
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.run_command import Command
-from timeline.errors import TimelineWarning
+from timeline import TimelineWarning
 from timeline.figures.filed_verdict import FiledVerdict
 from timeline.reports.export_report import ExportReport
-from timeline.reports.html.data_section import MOST_BOXES
+from timeline.reports.html.work_sections import MOST_BOXES
 from timeline.selection import Selection
 from timeline.units import spell_count
 
@@ -219,11 +220,11 @@ def test_the_page_shows_queues_and_the_operation(tmp_path: Path) -> None:
     exported(written(run, tmp_path / "run"), tmp_path, report=tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert "Input-bound: rank 0 waits " in page
-    assert page.count('class="box limit"') == 1
-    assert '<div class="box limit"><strong>MapOp 1</strong>' in page
+    (pipeline,) = [one for one in read(page.encode()).blocks if one["is"] == "pipeline"]
+    boxes = [box for level in pipeline["levels"] for box in level]
+    assert [box["name"] for box in boxes if box["limit"]] == ["MapOp 1"]
     for queue in ("Host queue", "Device queue", "Queue to the device"):
         assert queue in page
-    assert 'data-name="queues"' in page
 
 
 def test_a_page_without_such_tables_has_no_such_section(tmp_path: Path) -> None:
@@ -265,6 +266,6 @@ def test_a_page_draws_some_operations_of_a_huge_pipeline(command: Command) -> No
     (preparation,) = report["data_preparation"]
     assert preparation["operations"] == [count - 1]
     page = (command.directory / "page.html").read_text()
-    assert page.count('<div class="box') == MOST_BOXES
-    assert page.count('<div class="box limit"><strong>Map 1999</strong>') == 1
+    assert page.count('"usage":') == MOST_BOXES
+    assert page.count('"name":"Map 1999"') == 1
     assert f"{spell_count(count - MOST_BOXES, 'more operation')} in the JSON report" in page

@@ -11,8 +11,8 @@ import pytest
 
 from tests.support.limited_exports import Loaded
 from tests.support.profile_shelf import ProfileShelf
+from timeline import export
 from timeline.cli.main import main
-from timeline.commands.export import export
 from timeline.errors import SelectionError, UsageError
 from timeline.options import DEFAULT_MAX_EVENTS
 from timeline.reports.export_report import ExportReport

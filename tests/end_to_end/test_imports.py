@@ -268,7 +268,7 @@ def test_the_package_exports_its_errors() -> None:
 def test_help_needs_no_library() -> None:
     """What encodes and computes is loaded when it is needed, not by every `--help`."""
     encoding = ("numpy", "perfetto", "google.protobuf", "orjson", "msgspec", "apsw")
-    libraries = (*encoding, "rich", "argcomplete", "jinja2", "matplotlib")
+    libraries = (*encoding, "rich", "argcomplete")
     code = (
         "import sys; from timeline.cli.main import main\n"
         "try: main(['--help'])\n"

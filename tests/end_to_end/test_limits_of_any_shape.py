@@ -28,10 +28,10 @@ from tests.support.perfetto_sql import TraceProcessor
 from tests.support.random_intervals import EPOCH_NS
 from tests.support.random_records import Sizes, random_records
 from tests.support.row_totals import row_totals
+from timeline import export
 from timeline.analysis.selected_rank import ChosenDetail, DrawOptions
 from timeline.columns.columns import Int64
 from timeline.columns.strings import StringPool
-from timeline.commands.export import export
 from timeline.encoders.formats import format_of
 from timeline.errors import LimitError
 from timeline.fitting.fit import fit as fit_to_limit

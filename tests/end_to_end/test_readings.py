@@ -9,7 +9,7 @@ import pytest
 from tests.support.other_readings import READINGS
 from tests.support.places import DATA
 from tests.support.profile_shelf import ProfileShelf
-from timeline.commands.export import export
+from timeline import export
 
 pytestmark = pytest.mark.sweep
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.places import DATA
-from timeline.commands.export import export
-from timeline.errors import TimelineWarning
+from timeline import TimelineWarning, export
 
 
 def report_on(name: str, tmp_path: Path) -> dict[str, Any]:

@@ -15,13 +15,12 @@ import pytest
 
 from tests.support.places import DATA
 from tests.support.read_profiles import records_of
+from timeline import Selection, open_profile
 from timeline.analysis.work.task_sums import rank_links
 from timeline.cli.main import main
 from timeline.commands.export import export
-from timeline.profile import open_profile
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import Records
-from timeline.selection import Selection
 
 TEXT, DATABASE = DATA / "torch-npu-text", DATA / "torch-npu-db"
 LEVEL_0, RINGS = DATA / "torch-npu-db-level0", DATA / "torch-npu-db-2024-10"

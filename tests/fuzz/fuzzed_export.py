@@ -11,7 +11,7 @@ from timeline.commands.compare import compare
 from timeline.commands.export import export
 from timeline.commands.show import read_verdict
 from timeline.reports.terminal import Display
-from timeline.reports.terminal_filed import filed_text
+from timeline.reports.terminal_verdict import filed_text
 from timeline.sources.finding.captures import find_captures
 
 WAYS = 64

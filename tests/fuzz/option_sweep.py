@@ -127,7 +127,7 @@ def _run(case: OptionCase, capture: Path, output: Path) -> str | Fault:
         if case.where.startswith("tlexport"):
             words = [*case.where.split()[1:], *map(str, profiles), "--force", "-j", "1"]
             flag = [f"{case.option}={case.value}"] if case.option.startswith("--") else []
-            if case.option in ("--output", "--csv", "--report", "--png", "--markdown"):
+            if case.option in ("--output", "--csv", "--report", "--markdown"):
                 flag = [case.option, case.value]
             elif case.value == "":
                 flag = [case.option]

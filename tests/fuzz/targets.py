@@ -39,7 +39,7 @@ from timeline.profile import open_profile
 from timeline.records.clock import Clock
 from timeline.records.tables import Records, Tasks
 from timeline.reports.terminal import Display
-from timeline.reports.terminal_filed import filed_text
+from timeline.reports.terminal_verdict import filed_text
 from timeline.selection import DETAIL_LAYERS
 from timeline.sources.ascend_trace import reader
 from timeline.sources.ascend_trace.reader import TraceFiles, read_trace

@@ -27,13 +27,11 @@ from timeline.commands.compare import compare
 from timeline.commands.export import export
 from timeline.commands.show import read_verdict
 from timeline.errors import LimitError, TimelineError
-from timeline.reports.comparison_markdown import comparison_markdown
-from timeline.reports.comparison_report import ComparisonReport
+from timeline.reports.comparison_report import ComparisonReport, comparison_markdown
 from timeline.reports.export_report import ExportReport
 from timeline.reports.terminal import Display
 from timeline.reports.terminal_comparison import comparison_text
-from timeline.reports.terminal_filed import filed_text
-from timeline.reports.terminal_verdict import verdict_text
+from timeline.reports.terminal_verdict import filed_text, verdict_text
 
 WHOLE: Mapping[str, Any] = {
     "kind": "detail",

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.grown_records import Shape, grown_profile
-from timeline.commands.compare import compare
-from timeline.commands.export import export
+from timeline import compare, export
 from timeline.commands.verdict import find_verdict
 from timeline.layers import Layer
 from timeline.selection import DETAIL_LAYERS
@@ -38,7 +37,6 @@ def _report(shape: Shape, directory: Path) -> None:
             profile,
             directory / "summary.pftrace",
             report=directory / "page.html",
-            png=directory / "page.png",
             csv=directory / "steps.csv",
         )
         report.to_json()
@@ -58,7 +56,6 @@ def _compare(shape: Shape, directory: Path) -> None:
             new,
             directory / "compare.pftrace",
             report=directory / "compare.html",
-            png=directory / "compare.png",
             csv=directory / "compare.csv",
             markdown=directory / "compare.md",
         )
