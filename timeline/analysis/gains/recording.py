@@ -82,7 +82,7 @@ class HostPoints(ColumnTable):
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What a replay needs of one rank; codes are positions in `strings`.
+    """The data of one rank that a replay needs; codes are positions in `strings`.
 
     items: number of items, even if there are too many to hold and `work` is empty.
     """
