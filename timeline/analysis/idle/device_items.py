@@ -1,4 +1,4 @@
-"""DeviceItems: work of the device, with the call that launched each item and when it was asked for."""
+"""DeviceItems: work of the device, with the launch and the request of each item."""
 
 from __future__ import annotations
 
@@ -46,8 +46,7 @@ class DeviceItems(Spans):
 
 
 def device_items(records: Records, also: Bool | None = None) -> DeviceItems:
-    """Return the compute tasks and communication ops of a rank, with the host calls that led to
-    each.
+    """Return the compute tasks and communication ops of a rank, with the host calls behind them.
 
     A launch is identified by an arrow or a connection. Of several calls the latest counts, as for
     launch times. An item that starts more than MOST_HOST_OFFSET_NS before a call, on the clocks as
@@ -105,7 +104,7 @@ def values_at(values: Int64, rows: Int64, absent: int = NO_TIME) -> Int64:
 def _launches(
     records: Records, kind: FlowEnd, table: Tasks | CommunicationOps, rows: Rows, is_runtime: Bool
 ) -> tuple[Int64, Int64]:
-    """Return the call that launched each row of a table, and the latest other source of its arrows."""
+    """Return the call that launched each row of a table, and the latest other arrow source."""
     host, flows = records.host, records.flows
     ending = np.flatnonzero((flows.target_kind == kind) & (flows.source_kind == FlowEnd.HOST))
     source, target = flows.source_row[ending], flows.target_row[ending]

@@ -81,8 +81,7 @@ class _Phase(enum.IntEnum):
 
 
 class _Ends(ColumnTable):
-    """Item that ends each gap: when it was asked for and launched, and by which rows of host
-    events.
+    """Item that ends each gap: when it was asked for and launched, and by which host events.
 
     Unknown times lie before or after all times, so that the phase from there covers all of the gap,
     or nothing.
@@ -251,7 +250,7 @@ class _Parting:
     def _before_asked(
         self, rows: Rows, start_ns: Int64, end_ns: Int64, asked: Int64
     ) -> Iterator[Parts]:
-        """Yield parts by what the asking thread did: waiting for data or the device, or other work."""
+        """Yield parts by the work of the asking thread: waiting for data or device, or other."""
         unknown = asked == NO_ID
         yield self._parts(
             rows[unknown], start_ns[unknown], end_ns[unknown], IdleCause.HOST_NOT_ASKED
@@ -278,7 +277,7 @@ class _Parting:
     def _windows(
         self, some: Rows, start_ns: Int64, end_ns: Int64, host_rows: Int64
     ) -> Iterator[tuple[CallWindow, Rows]]:
-        """Yield the calls of the thread of a host row in some pieces, and the piece of each part."""
+        """Yield the calls on the thread of a host row in some pieces, and the piece of each."""
         host = self._host
         threads = host.thread[host_rows[some]]
         asking = dict(rows_by_value(threads))
@@ -298,8 +297,9 @@ _IS_VAGUE = np.array([cause in _VAGUE for cause in CAUSES])
 
 
 def _fetching(records: Records) -> IntervalSet:
-    """Return the intervals in which the device fetches data, from its marks or tasks without
-    compute.
+    """Return the intervals in which the device fetches data.
+
+    They are its own marks, and fetching tasks that do not compute.
     """
     parts, tasks = records.parts, records.tasks
     marked = parts.kind == StepPart.GET_NEXT

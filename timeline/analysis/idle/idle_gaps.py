@@ -52,11 +52,10 @@ def find_gaps(
 
 
 def _ending(ends_ns: Int64, items: DeviceItems, start_ns: Int64, end_ns: Int64) -> Int64:
-    """Return the item that starts at the end of each gap, else the op that continues; NO_ID for
-    none.
+    """Return the item that starts at the end of each gap, else the op that continues.
 
-    If several start then, one with a known launch is preferred. In some captures ops count by their
-    HCCL tasks, so that gaps lie inside them.
+    NO_ID for none. If several start then, one with a known launch is preferred. In some captures
+    ops count by their HCCL tasks, so that gaps lie inside them.
 
     Args:
         ends_ns: (k,) the ends of gaps.

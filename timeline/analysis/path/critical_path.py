@@ -211,9 +211,7 @@ class _Walk:
         ]
 
     def all(self, steps: PathSteps) -> Iterator[tuple[int, list[_Visits]]]:
-        """Yield the items of the paths of consecutive steps in batches, with the first step of
-        each.
-        """
+        """Yield batches of the paths of consecutive steps, with the first step of each."""
         first, visits, count = 0, list[_Visits](), 0
         spans = zip(steps.start_ns.tolist(), steps.end_ns.tolist(), strict=True)
         for path, (start_ns, end_ns) in enumerate(spans):
@@ -279,7 +277,7 @@ def _items_of_collectives(rank: PathRank) -> Rows:
 
 
 def _others(own: int, rank: PathRank, items: Sequence[Rows]) -> dict[int, tuple[int, int]]:
-    """Return, by item, the position of another rank that came last to the op, and its item there."""
+    """Map the item of each op that another rank came last to, to that rank and its item."""
     arrivals = rank.arrivals
     others = {}
     for row in np.flatnonzero((arrivals.last != NO_ID) & (arrivals.last != own)).tolist():
@@ -391,10 +389,10 @@ class _Gathered:
     def _moments(
         self, row: Rows, way: Rows, items: PathItems
     ) -> tuple[Int64, npt.NDArray[np.int64]]:
-        """Return the times at which each item's path is cut, (v, boundaries) descending, and the
-        kinds.
+        """Return the times at which each item's path is cut, and the kinds.
 
-        If the path leaves an item earlier, the remaining times equal its last one.
+        Both are (v, boundaries), times descending. If the path leaves an item earlier, the
+        remaining times equal its last one.
         """
         has_before = items.before != NO_ID
         before = np.where(has_before, row - self._own(row) + items.before, 0)

@@ -52,7 +52,7 @@ def path_steps(facts: Sequence[RankFacts]) -> PathSteps:
 
 
 def _spans(facts: Sequence[RankFacts]) -> tuple[list[Int64], Int64, Int64]:
-    """Return graph and number, first start and last end on the device, of each step of each rank."""
+    """Return graph and number, first start and last device end, of each step of each rank."""
     nothing = [np.empty(0, np.int64)]
     several = any(len(distinct(rank.steps.graph)) > 1 for rank in facts)
     known = [rank.device_start_ns != NO_TIME for rank in facts]

@@ -380,8 +380,8 @@ def _latest_seen(
     """Find the last arrival of ranks without a matching op, from the tasks of each rank.
 
     Returns:
-        Per rank and op: the rank and when it came, NO_ID and NO_TIME for none; and when the last notify
-        of ranks with an op came or was sent.
+        Per rank and op: the rank and when it came, NO_ID and NO_TIME for none; and when the last
+        notify of ranks with an op came or was sent.
     """
     order = sort_rows(numbers)
     at = np.minimum(np.searchsorted(numbers, arrivals.read_rank, sorter=order), len(numbers) - 1)
