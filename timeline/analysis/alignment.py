@@ -416,10 +416,10 @@ def _trusted(
 # -- islands ---------------------------------------------------------------------------------------
 
 
-def _joint(island: Rows, found: Alignment, hosts: Sequence[str]) -> Rows:
+def _joint(island: Rows, alignment: Alignment, hosts: Sequence[str]) -> Rows:
     """Return each rank's island, joined for ranks of one host whose clocks were not moved."""
     joint = np.where(island < 0, np.arange(len(island)), island)
-    still = (found.offsets_ns == 0) & (found.drifts_ppb == 0)
+    still = (alignment.offsets_ns == 0) & (alignment.drifts_ppb == 0)
     lowest: dict[str, int] = {}
     for at in np.flatnonzero(still).tolist():
         if hosts[at]:
@@ -427,24 +427,24 @@ def _joint(island: Rows, found: Alignment, hosts: Sequence[str]) -> Rows:
     return joint
 
 
-def _across_islands(ranks: Sequence[RankCollectives], found: Alignment) -> Alignment:
+def _across_islands(ranks: Sequence[RankCollectives], alignment: Alignment) -> Alignment:
     """Align the clocks of islands by shared collectives that need not end together."""
-    lowest, island = np.unique(found.joint, return_inverse=True)
+    lowest, island = np.unique(alignment.joint, return_inverse=True)
     count = len(lowest)
     if count < 2:
-        return found
+        return alignment
     meeting = kind_numbers([kind for kind in KINDS if kind not in ENDING_ALONE])
     ops = find_shared_ops(ranks, [np.isin(rank.ops.kind, meeting) for rank in ranks])
     shared, order, first = ops.of_islands(island)
     often = np.bincount(shared.rank, minlength=count)[shared.rank] >= LEAST_OPS
     often &= np.bincount(shared.op[often], minlength=shared.count)[shared.op] > 1
     if not often.any():
-        return found
-    origin_ns = found.origin_ns or int(ops.take("end_ns").min())
+        return alignment
+    origin_ns = alignment.origin_ns or int(ops.take("end_ns").min())
     start, end = (
         (ops.take(name) - origin_ns).astype(np.float64)[order] for name in ("start_ns", "end_ns")
     )
-    own, drift = found.offsets_ns[ops.rank[order]], found.drifts_ppb[ops.rank[order]] / 1e9
+    own, drift = alignment.offsets_ns[ops.rank[order]], alignment.drifts_ppb[ops.rank[order]] / 1e9
     start, end = start - own - drift * start, end - own - drift * end
     came, left = np.maximum.reduceat(start, first)[often], np.minimum.reduceat(end, first)[often]
     mean = (np.add.reduceat(end, first) / np.diff([*first, len(order)]))[often]
@@ -466,13 +466,13 @@ def _across_islands(ranks: Sequence[RankCollectives], found: Alignment) -> Align
     offsets, drifts = np.where(moves, offsets, 0.0), np.where(moves, clocks.drifts, 0.0)
     doubt = np.maximum(np.maximum(SKEW_NS, spread), np.abs(most - least) / 2)
     joined = np.isin(fit.island, fit.island[moves])[island]
-    ahead_ns = found.offsets_ns * (1 - drifts[island]) + offsets[island]
+    ahead_ns = alignment.offsets_ns * (1 - drifts[island]) + offsets[island]
     return replace(
-        found,
+        alignment,
         offsets_ns=np.round(ahead_ns).astype(np.int64),
-        drifts_ppb=found.drifts_ppb + np.round(drifts * 1e9).astype(np.int64)[island],
+        drifts_ppb=alignment.drifts_ppb + np.round(drifts * 1e9).astype(np.int64)[island],
         origin_ns=origin_ns,
-        island=np.where(joined, lowest[fit.island[island]], found.island),
+        island=np.where(joined, lowest[fit.island[island]], alignment.island),
         doubt_ns=np.where(fit.island >= 0, np.round(doubt), 0).astype(np.int64)[island],
     )
 

@@ -154,8 +154,8 @@ def _of_capture(vendor: VendorFigures, steps: Steps) -> VendorFigures:
 def _counts_by_start(vendor: VendorFigures, measured: Measured, host_offset_ns: int) -> Bool:
     """Return a mask of parts of steps that equal the segments starting in the step's host window.
 
-    MindSpore counts so since 2.6: whole busy segments, and free time within the window, both of
-    whose ends belong to it.
+    MindSpore counts so since 2.6: whole busy segments, and free time within the window, including
+    both of its ends.
     """
     steps = measured.steps.take(measured.steps.host)
     steps = steps.take(np.argsort(steps.iteration, kind="stable"))

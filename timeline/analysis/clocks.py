@@ -219,16 +219,16 @@ def _doubts(ranks: Sequence[RankClock], moves: Sequence[RankMove]) -> Iterator[s
     )
 
 
-def _corrected(found: Alignment, at: int, move: RankMove) -> RankMove:
-    move = replace(move, island=int(found.joint[at]), doubt_ns=int(found.doubt_ns[at]))
-    if found.ops[at]:
-        move = replace(move, spread_ns=int(found.spreads_ns[at]), ops=int(found.ops[at]))
-    if not found.used[at]:
+def _corrected(alignment: Alignment, at: int, move: RankMove) -> RankMove:
+    move = replace(move, island=int(alignment.joint[at]), doubt_ns=int(alignment.doubt_ns[at]))
+    if alignment.ops[at]:
+        move = replace(move, spread_ns=int(alignment.spreads_ns[at]), ops=int(alignment.ops[at]))
+    if not alignment.used[at]:
         return move
     corrected = ClockMove(
-        move.offset_ns - int(found.offsets_ns[at]),
-        -int(found.drifts_ppb[at]),
-        found.origin_ns - move.offset_ns,
+        move.offset_ns - int(alignment.offsets_ns[at]),
+        -int(alignment.drifts_ppb[at]),
+        alignment.origin_ns - move.offset_ns,
     )
     return replace(move, move=corrected, method=Align.COLLECTIVES.value)
 

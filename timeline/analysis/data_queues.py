@@ -55,20 +55,20 @@ def with_queue_sums(tables: ProfilerTables) -> ProfilerTables:
     return ProfilerTables(tables.strings, kept)
 
 
-def _sum(its: QueueRecords) -> QueueSums:
+def _sum(batches: QueueRecords) -> QueueSums:
     """Return empty = #{size = 0} and full = #{size = capacity}, over batches with a known size."""
-    sized = its.size != NO_ID
-    bounded = sized & (its.capacity != NO_ID)
+    sized = batches.size != NO_ID
+    bounded = sized & (batches.capacity != NO_ID)
     count = int(np.count_nonzero(sized))
     empty, full, capacity = NO_ID, NO_ID, NO_ID
     if count:
-        empty = int(np.count_nonzero(sized & (its.size == 0)))
+        empty = int(np.count_nonzero(sized & (batches.size == 0)))
     if bounded.any():
-        full = int(np.count_nonzero(bounded & (its.size == its.capacity)))
-        capacity = int(its.capacity[bounded].max())
-    times = [_mean(getattr(its, name)) for name in ("get_ns", "push_ns", "total_ns")]
-    records = count or len(np.unique(its.step))
-    row = [int(its.queue[0]), records, empty, full, capacity, *times]
+        full = int(np.count_nonzero(bounded & (batches.size == batches.capacity)))
+        capacity = int(batches.capacity[bounded].max())
+    times = [_mean(getattr(batches, name)) for name in ("get_ns", "push_ns", "total_ns")]
+    records = count or len(np.unique(batches.step))
+    row = [int(batches.queue[0]), records, empty, full, capacity, *times]
     return QueueSums(*np.array(row, np.int64).reshape(-1, 1))
 
 
@@ -79,9 +79,9 @@ def _mean(times_ns: Int64) -> int:
     return round(int(times_ns[known].sum()) / count) if count else NO_TIME
 
 
-def _curve(its: QueueRecords) -> QueueCurves:
+def _curve(batches: QueueRecords) -> QueueCurves:
     """Return the extremes of runs of equally many batches, in order."""
-    sized = its.take(its.size != NO_ID)
+    sized = batches.take(batches.size != NO_ID)
     sized = sized.take(np.argsort(sized.step, kind="stable"))
     count = len(sized)
     if not count:
@@ -89,7 +89,7 @@ def _curve(its: QueueRecords) -> QueueCurves:
     points = min(count, MOST_POINTS)
     first = np.arange(points) * count // points
     return QueueCurves(
-        np.full(points, int(its.queue[0])),
+        np.full(points, int(batches.queue[0])),
         sized.step[first],
         np.minimum.reduceat(sized.size, first),
         np.maximum.reduceat(sized.size, first),

@@ -304,16 +304,20 @@ def _lives(tensors: MemoryTensors, nodes: Int64) -> tuple[Int64, Int64, Bool]:
 
 
 def _made(
-    made: NodeTensors, of_made: Int64, tensors: MemoryTensors, of_tensor: Int64, first_node: Int64
+    node_tensors: NodeTensors,
+    of_node_tensor: Int64,
+    tensors: MemoryTensors,
+    of_tensor: Int64,
+    first_node: Int64,
 ) -> tuple[Int64, Int64]:
     """Return the first node of each tensor, (t,), and the size of each node's tensors, (n,)."""
-    ids = np.concatenate([tensors.tensor, made.tensor])
-    number = group_numbers(len(ids), [np.concatenate([of_tensor, of_made]), ids])
+    ids = np.concatenate([tensors.tensor, node_tensors.tensor])
+    number = group_numbers(len(ids), [np.concatenate([of_tensor, of_node_tensor]), ids])
     row_of = np.full(int(number.max(initial=-1)) + 1, -1)
     row_of[number[: len(tensors)]] = np.arange(len(tensors))
     tensor = row_of[number[len(tensors) :]]
     known = tensor >= 0
-    node, tensor = (first_node[of_made] + made.node)[known], tensor[known]
+    node, tensor = (first_node[of_node_tensor] + node_tensors.node)[known], tensor[known]
     # A tensor that is both output and workspace of a node counts once.
     pairs = np.unique(node * max(1, len(tensors)) + tensor)
     node, tensor = np.divmod(pairs, max(1, len(tensors)))

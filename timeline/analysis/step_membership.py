@@ -150,17 +150,17 @@ def _host_windows(records: Records, tasks: Rows, ops: Rows) -> _Windows:
     return _Windows(rows, start_ns, end_ns)
 
 
-def _by_window(table: Tasks | CommunicationOps, found: Rows, windows: _Windows) -> Rows:
+def _by_window(table: Tasks | CommunicationOps, step: Rows, windows: _Windows) -> Rows:
     if not len(windows.rows):
-        return found
+        return step
     rows = np.flatnonzero(
-        (found == NO_STEP) & (table.launch_ns == NO_TIME) & (table.iteration == NO_ID)
+        (step == NO_STEP) & (table.launch_ns == NO_TIME) & (table.iteration == NO_ID)
     )
     if not len(rows):
-        return found
-    found = found.copy()
-    found[rows] = _open_step(windows, table.start_ns[rows])
-    return found
+        return step
+    step = step.copy()
+    step[rows] = _open_step(windows, table.start_ns[rows])
+    return step
 
 
 def _device_spans(records: Records, tasks: Rows, ops: Rows) -> tuple[Int64, Int64]:

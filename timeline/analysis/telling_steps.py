@@ -1,4 +1,4 @@
-"""Runs of steps that show best what is slow: their detail is kept longest."""
+"""Runs of steps that show best what is slow, for keeping their detail longest."""
 
 from __future__ import annotations
 

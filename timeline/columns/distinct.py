@@ -48,8 +48,8 @@ def distinct(values: npt.NDArray[_Integer]) -> npt.NDArray[_Integer]:
     if is_constant(values):
         return values[:1].copy()
     if (dense := dense_range(values)) is not None:
-        values_found, _ = _numbered(values, *dense)
-        return values_found
+        unique, _ = _numbered(values, *dense)
+        return unique
     parts = [_sorted_distinct(values[chunk]) for chunk in chunks(len(values))]
     return _sorted_distinct(np.concatenate([values[:0], *parts]))
 
@@ -63,10 +63,8 @@ def distinct_values(values: npt.NDArray[_Integer]) -> tuple[npt.NDArray[_Integer
     if (dense := dense_range(values)) is None:
         return _sorted_values(values)
     least, _ = dense
-    values_found, position = _numbered(values, *dense)
-    return values_found, compute_in_chunks(
-        np.intp, lambda some: position.take(some - least), values
-    )
+    unique, position = _numbered(values, *dense)
+    return unique, compute_in_chunks(np.intp, lambda some: position.take(some - least), values)
 
 
 def _distinct_of_few(
@@ -75,10 +73,10 @@ def _distinct_of_few(
     """Return the same as `distinct_values` for a few rows, for which calling NumPy takes longer."""
     rows = values.tolist()
     number = {value: place for place, value in enumerate(sorted(set(rows)))}
-    values_found = np.array(list(number), values.dtype)
+    unique = np.array(list(number), values.dtype)
     if len(number) == 1:
-        return values_found, constant(0, len(rows), np.intp)
-    return values_found, np.array([number[value] for value in rows], np.intp)
+        return unique, constant(0, len(rows), np.intp)
+    return unique, np.array([number[value] for value in rows], np.intp)
 
 
 def distinct_as_met(values: npt.NDArray[_Integer]) -> tuple[npt.NDArray[_Integer], Rows]:
@@ -88,14 +86,14 @@ def distinct_as_met(values: npt.NDArray[_Integer]) -> tuple[npt.NDArray[_Integer
     >>> found.tolist(), which.tolist()
     ([7, 3], [0, 1, 0])
     """
-    values_met, which = distinct_values(values)
-    first = np.empty(len(values_met), np.intp)
+    unique, which = distinct_values(values)
+    first = np.empty(len(unique), np.intp)
     # The last of several assignments stays.
     first[which[::-1]] = np.arange(len(values) - 1, -1, -1)
     order = np.argsort(first)
     number = np.empty(len(order), np.intp)
     number[order] = np.arange(len(order))
-    return values_met[order], number[which]
+    return unique[order], number[which]
 
 
 def map_values(
@@ -158,9 +156,9 @@ def _rows_of_each(values: npt.NDArray[_Integer]) -> Iterator[tuple[int, Rows]]:
     order = sort_rows(keys)
     ordered = keys[order]
     bounds = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1], [True]]))
-    distinct_values_found = values[order[bounds[:-1]]]
+    unique = values[order[bounds[:-1]]]
     for value, begin, stop in zip(
-        distinct_values_found.tolist(), bounds[:-1].tolist(), bounds[1:].tolist(), strict=True
+        unique.tolist(), bounds[:-1].tolist(), bounds[1:].tolist(), strict=True
     ):
         yield value, order[begin:stop]
 
@@ -173,10 +171,8 @@ def _numbered(
     for chunk in chunks(len(values)):
         # Indexing with 64-bit positions is so much faster in NumPy that converting pays.
         occurs[(values[chunk] - least).astype(np.intp, copy=False)] = True
-    values_found = np.flatnonzero(occurs).astype(values.dtype, copy=False) + values.dtype.type(
-        least
-    )
-    return values_found, np.cumsum(occurs, dtype=np.int32) - 1
+    unique = np.flatnonzero(occurs).astype(values.dtype, copy=False) + values.dtype.type(least)
+    return unique, np.cumsum(occurs, dtype=np.int32) - 1
 
 
 def _sorted_distinct(values: npt.NDArray[_Integer]) -> npt.NDArray[_Integer]:

@@ -105,8 +105,8 @@ def joined_keys(count: int, keys: Iterable[Int64 | Codes]) -> tuple[Int64, int]:
         if dense := dense_range(key):
             least, others = dense
         else:
-            keys_found, number = distinct_values(key)
-            least, others = 0, len(keys_found)
+            unique, number = distinct_values(key)
+            least, others = 0, len(unique)
         if bound * others > DENSE * count:
             joined, bound = _renumbered(joined)
         append = partial(_append, others, least)

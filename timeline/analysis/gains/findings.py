@@ -389,7 +389,7 @@ def _masks(part: Codes) -> Iterator[tuple[Cause, Bool]]:
 
 
 def _slower_ranks(run: Run, mends: Mends, less_ns: Int64) -> Iterator[tuple[int, slice]]:
-    """Yield each rank whose parts would take notably less time, with the slice of its parts."""
+    """Yield each rank with parts that would take notably less time, and the slice of its parts."""
     bounds = np.searchsorted(mends.parts.rank, np.arange(len(run.ranks) + 1)).tolist()
     for rank, (first, stop) in enumerate(pairwise(bounds)):
         if int(less_ns[first:stop].sum()) >= PROMISING * run.recording_ns:

@@ -81,10 +81,10 @@ def cut_off_before(records: Records) -> IntervalSet:
     return IntervalSet(before.start_ns[lasts], before.end_ns[lasts])
 
 
-def _with_warning(records: Records, lost: Rows, said: str) -> Records:
+def _with_warning(records: Records, lost: Rows, description: str) -> Records:
     noun = "launch" if len(lost) == 1 else "launches"
     lost_by = "the profiler lost what they launched" if len(lost) > 1 else "the profiler lost it"
-    warning = f"rank {records.rank}: {spell_number(len(lost))} {noun}{said}: {lost_by}."
+    warning = f"rank {records.rank}: {spell_number(len(lost))} {noun}{description}: {lost_by}."
     return replace(records, warnings=(*records.warnings, warning))
 
 

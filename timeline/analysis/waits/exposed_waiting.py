@@ -45,8 +45,8 @@ def split_exposed(ranks: Sequence[RankFacts], waits: Waits) -> tuple[ExposedPart
         ranks, steps: a row for each rank, and one for the period of each step of each rank.
     """
     sums, steps = [ExposedParts.empty()], [ExposedParts.empty()]
-    for rank, its in zip(ranks, waits.by_rank(len(ranks)), strict=True):
-        parts = _exposed_parts(rank, its)
+    for rank, own in zip(ranks, waits.by_rank(len(ranks)), strict=True):
+        parts = _exposed_parts(rank, own)
         sums.append(ExposedParts(*np.array([[part.total_ns] for part in parts], np.int64)))
         periods = rank.recorded.begin_ns, rank.recorded.end_ns
         steps.append(ExposedParts(*(covered_between(part, *periods) for part in parts)))
@@ -121,8 +121,8 @@ def late_by_step(ranks: Sequence[RankFacts], waits: Waits) -> list[Int64]:
     """
     waited = list[tuple[Int64, Bool]]()
     by_step: dict[tuple[int, int], list[int]] = {}
-    for rank, its in zip(ranks, waits.by_rank(len(ranks)), strict=True):
-        waited_ns, known = _waited_by_step(rank, its)
+    for rank, own in zip(ranks, waits.by_rank(len(ranks)), strict=True):
+        waited_ns, known = _waited_by_step(rank, own)
         waited.append((waited_ns, known))
         for key, time_ns in zip(_step_keys(rank, known), waited_ns[known].tolist(), strict=True):
             by_step.setdefault(key, []).append(time_ns)

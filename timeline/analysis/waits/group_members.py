@@ -57,7 +57,7 @@ def group_in_name(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class _Told:
+class _NamedGroups:
     """Groups that a source names, by name and by the last digits of their number."""
 
     most: int = 0
@@ -65,10 +65,10 @@ class _Told:
     by_digits: dict[int, set[str]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, records: Records) -> _Told:
+    def of(cls, records: Records) -> _NamedGroups:
         members, strings = records.members, records.strings
         most = int(members.size[members.group == NO_NAME].max(initial=0))
-        groups_told = cls(most)
+        named_groups = cls(most)
         named = distinct(members.group[members.group != NO_NAME])
         for code, rows in rows_by_value(members.group, named):
             ranks = sorted(set(members.rank[rows].tolist()) - {NO_ID})
@@ -77,16 +77,16 @@ class _Told:
             name = next((strings[one] for one in names if one != NO_NAME), "")
             size = sizes.pop() if len(sizes) == 1 else 0
             all_ranks = tuple(ranks) if len(ranks) == size else ()
-            groups_told._add(strings[code], RankGroup(name, all_ranks, size, most))
+            named_groups._add(strings[code], RankGroup(name, all_ranks, size, most))
         # The links of a rank with tables only show a minimum number of members.
         links = records.vendor_links
         groups = distinct(links.group[links.group != NO_NAME]) if records.tables_only else ()
         for code in groups:
             rows = np.flatnonzero(links.group == code)
             highest = int(max(links.source_rank[rows].max(), links.target_rank[rows].max()))
-            if strings[code] not in groups_told.by_name:
-                groups_told._add(strings[code], RankGroup(size=highest + 1, most=most))
-        return groups_told
+            if strings[code] not in named_groups.by_name:
+                named_groups._add(strings[code], RankGroup(size=highest + 1, most=most))
+        return named_groups
 
     def _add(self, name: str, group: RankGroup) -> None:
         number = int(name) if _NUMBER.fullmatch(name) else group_number(name)
@@ -104,18 +104,19 @@ class _Told:
 
 def find_groups(records: Records) -> dict[int, RankGroup]:
     """Return the known facts of each group of ops, by the code of its label."""
-    told, strings, ops = _Told.of(records), records.strings, records.ops
+    named_groups, strings, ops = _NamedGroups.of(records), records.strings, records.ops
     names: dict[int, set[str]] = {}
     digits: dict[int, set[str]] = {}
     pairs, _ = distinct_pairs(ops.group.astype(np.int64), ops.group_name.astype(np.int64))
     for label, name in pairs.tolist():
         names.setdefault(label, set()).update({strings[label], strings[name]} - {""})
-    if told.by_digits:
+    if named_groups.by_digits:
         pairs, _ = distinct_pairs(ops.group.astype(np.int64), ops.name.astype(np.int64))
         for label, name in pairs.tolist():
             digits.setdefault(label, set()).update({group_in_name(strings[name])} - {""})
     return {
-        label: told.group(of_label, digits.get(label, set())) for label, of_label in names.items()
+        label: named_groups.group(of_label, digits.get(label, set()))
+        for label, of_label in names.items()
     }
 
 
@@ -124,11 +125,13 @@ def unknown_groups(records: Records, groups: Codes) -> Codes:
 
     groups: codes of labels, or of the numbers that CANN derives from the names.
     """
-    told, known = _Told.of(records), find_groups(records)
+    named_groups, known_groups = _NamedGroups.of(records), find_groups(records)
     unknown = [
         code
         for code in distinct(groups).tolist()
-        if not (known.get(code) or told.group({records.strings[code]}, set())).members
+        if not (
+            known_groups.get(code) or named_groups.group({records.strings[code]}, set())
+        ).members
     ]
     return np.array(unknown, np.int32)
 
@@ -162,9 +165,9 @@ def _with_ranks(records: Records, groups: Mapping[int, RankGroup]) -> Records:
             target_rank=compute_in_chunks(np.int64, in_tasks, planes.group, planes.target_rank),
         )
     if len(links):
-        told = _Told.of(records)
+        named_groups = _NamedGroups.of(records)
         of_links = {
-            code: np.array(told.group({records.strings[code]}, set()).members, np.int64)
+            code: np.array(named_groups.group({records.strings[code]}, set()).members, np.int64)
             for code in distinct(links.group[links.group != NO_NAME]).tolist()
         }
         links = replace(

@@ -254,7 +254,7 @@ class _Fit:
 
 
 def _best_fit(order: _Order, other: _Order) -> _Fit | None:
-    """Return the pairs of two lanes whose ends agree best, None if they are undetermined.
+    """Return the pairs of two lanes with the best agreement of ends, None if undetermined.
 
     If others agree as well, the fit that makes the first launched ops of both one collective is
     used, provided both launched equally many ops, and so the same, or the recorded clocks agree

@@ -165,25 +165,25 @@ def _phases(chains: CallChains) -> Int64:
     return np.where(chains.backward, Phase.BACKWARD, forward).astype(np.int64)
 
 
-def _with_scopes(found: Launchers, records: Records, items: DeviceItems) -> Launchers:
+def _with_scopes(origins: Launchers, records: Records, items: DeviceItems) -> Launchers:
     """Use the scopes in the names of operators as modules if there are no others.
 
     Graphs name operators `Default/network/Conv2D-op1`, those of backward `Gradients/Default/...`.
     """
     names, strings = items.name, records.strings
-    if records.hardware == GPU or (found.module != NO_NAME).any():
-        return found
+    if records.hardware == GPU or (origins.module != NO_NAME).any():
+        return origins
     used = distinct(names)
     scopes = [strings[code].rpartition("/")[0] for code in used.tolist()]
     if not any(scopes):
-        return found
+        return origins
     place = np.searchsorted(used, names)
     modules = strings.codes(_module_of_scope(scope) for scope in scopes)
-    phase = found.phase
+    phase = origins.phase
     if any(scope.startswith(_GRADIENTS) for scope in scopes):
         phases = np.array([_phase_of_scope(scope) for scope in scopes], np.int64)
         phase = phases[place]
-    return Launchers(found.launched_by, found.operator, modules[place], phase)
+    return Launchers(origins.launched_by, origins.operator, modules[place], phase)
 
 
 def _phase_of_scope(scope: str) -> Phase:
@@ -208,19 +208,19 @@ def _module_of_scope(scope: str) -> str:
 def with_launchers(records: Records) -> Records:
     """Return the records of a rank with the launchers of its computing tasks and ops."""
     items = device_items(records)
-    found = launchers(records, items)
+    origins = launchers(records, items)
     return replace(
         records,
-        tasks=_filled(records.tasks, found, items, ~items.is_op),
-        ops=_filled(records.ops, found, items, items.is_op),
+        tasks=_filled(records.tasks, origins, items, ~items.is_op),
+        ops=_filled(records.ops, origins, items, items.is_op),
     )
 
 
-def _filled(table: _Table, found: Launchers, items: DeviceItems, here: Bool) -> _Table:
+def _filled(table: _Table, origins: Launchers, items: DeviceItems, here: Bool) -> _Table:
     """Return a table with the launchers of the items that are its rows."""
     rows = items.row[here].astype(np.intp)
     columns: dict[str, Any] = {
-        name: _put(len(table), rows, values[here]) for name, values in found.columns().items()
+        name: _put(len(table), rows, values[here]) for name, values in origins.columns().items()
     }
     return replace(table, **columns)
 
@@ -319,7 +319,7 @@ class ModulePaths:
         self._numbers: dict[tuple[int, str], int] = {}
         self._texts = [""]
         self.around = [NO_PATH]
-        """By number: the path that a path lies in, whose number is lower."""
+        """By number: the enclosing path, which has a lower number."""
         self.is_step = [False]
         """By number: whether the path is a step alone."""
 

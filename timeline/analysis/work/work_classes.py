@@ -329,18 +329,16 @@ def _classes_by_kernel(records: Records, rows: Rows) -> Classes:
     names, types, units = tasks.name[rows], tasks.op_type[rows], tasks.task_type[rows]
     on_gpu = records.hardware == GPU
     by_name = _by_code(pool, names, _gpu_class if on_gpu else _class_of_name)
-    classes_found = by_name[names]
+    by_rule = by_name[names]
     if not on_gpu:
         by_type = _by_code(pool, types, _class_of_type)
         moves = _by_code(pool, names, _is_tensor_move)
         given = _by_code(pool, types, lambda kind: kind not in _NOT_TOLD)
-        classes_found = np.where(given[types] != 0, by_type[types], classes_found)
-        classes_found = np.where(moves[names] != 0, WorkClass.SDMA, classes_found)
-    told = any(unit_of(pool[code]) is Unit.VECTOR for code in distinct(units).tolist())
-    by_unit = _by_code(pool, units, lambda core: _class_of_core(core, told=told))
-    classes: Classes = np.where(
-        classes_found == WorkClass.OTHER, by_unit[units], classes_found
-    ).astype(np.int8)
+        by_rule = np.where(given[types] != 0, by_type[types], by_rule)
+        by_rule = np.where(moves[names] != 0, WorkClass.SDMA, by_rule)
+    has_vector = any(unit_of(pool[code]) is Unit.VECTOR for code in distinct(units).tolist())
+    by_unit = _by_code(pool, units, lambda core: _class_of_core(core, told=has_vector))
+    classes: Classes = np.where(by_rule == WorkClass.OTHER, by_unit[units], by_rule).astype(np.int8)
     return classes
 
 
