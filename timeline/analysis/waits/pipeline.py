@@ -73,7 +73,7 @@ class Bubbles(ColumnTable):
 
     rank: position of the rank. iteration: number of the step, NO_ID outside of any. stage: its
     place in its pipeline, from 0, out of `stages`; micro_batches: number that ran through it in the
-    step; all three NO_ID if unknown. receives: number of receives, `matched` of them with a known
+    step; NO_ID if unknown. receives: number of receives, `matched` of them with a known
     send. bubble_ns: time in which any of them waited; exposed_ns: part of it in which nothing
     computed. A receive stops waiting when its send begins; without a known send it waits all the
     time.
