@@ -11,7 +11,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.bench.kineto_trace import repeat_trace
 from tests.support.places import ROOT
 
 
@@ -74,23 +73,6 @@ class Inputs:
         tool = self.shared / "tools/scaleup.py"
         command = [sys.executable, str(tool), kind, "--src", str(source), "--out", str(target)]
         subprocess.run([*command, *size], check=True, stdout=subprocess.DEVNULL)
-
-    def mindspore(self, megabytes: int) -> Path:
-        """Two ranks of MindSpore with timelines of some size each, as MindInsight reads them."""
-        made = self.directory / f"mindspore-{megabytes}"
-        tool = self.shared / "tools/scaleup.py"
-        command = [sys.executable, str(tool), "ms", "--out", str(made), "--ranks", "2"]
-        size = ["--mb", str(megabytes)]
-        subprocess.run([*command, *size], check=True, stdout=subprocess.DEVNULL)
-        return made
-
-    def kineto(self, megabytes: int) -> Path:
-        """A trace of PyTorch on a GPU of some size."""
-        made = self.directory / f"kineto-{megabytes}"
-        made.mkdir()
-        source = self.shared / "data/gpu/mi300/resnet_act_checkpoint.json.gz"
-        repeat_trace(source, made / "resnet_rank0.1694128201545.pt.trace.json", megabytes)
-        return made
 
     def ranks(self, count: int) -> Path:
         """Many small ranks."""

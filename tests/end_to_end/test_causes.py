@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections import Counter
 from contextlib import closing
 from typing import Any
 
@@ -58,18 +57,6 @@ def _kernel_lengths_ns(rank: Any) -> list[int]:
 
 def _end_ns(run: Run) -> int:
     return max(rank.steps[-1].device_end_ns for rank in run.ranks)
-
-
-@pytest.mark.parametrize("cause", LATE)
-@given(st.data())
-@few
-def test_a_late_rank_is_last(cause: str, data: st.DataObject) -> None:
-    """It causes nearly all of the waiting, which is the truth that verdicts are held against."""
-    truth = data.draw(faulty_clusters(cause)).run().truth
-    ((rank, _),) = truth.causes
-    waited_ns = truth.waited_for_ns()
-    caused_ns = sum(one for (_, last), one in waited_ns.items() if last == rank)
-    assert caused_ns > 0.8 * sum(waited_ns.values())
 
 
 @pytest.mark.parametrize(("stages", "micro_batches"), [(2, 2), (2, 6), (4, 4)])
@@ -131,37 +118,6 @@ def _waited_for_ns(report: dict[str, Any]) -> dict[tuple[int, int | None], int]:
     }
 
 
-@pytest.mark.parametrize("cause", CAUSES)
-@given(st.data())
-@few
-def test_waiting_is_exact_where_all_ranks_are_profiled(cause: str, data: st.DataObject) -> None:
-    """To the nanosecond, for whoever was last, on clocks that are right."""
-    run = data.draw(faulty_clusters(cause)).run()
-    assert _waited_for_ns(reported(run)) == run.truth.waited_for_ns()
-
-
-@pytest.mark.parametrize("cause", LATE)
-@given(st.data())
-@few
-def test_a_rank_without_a_profile_is_found_by_its_notifies(cause: str, data: st.DataObject) -> None:
-    """By its number in the job; a notify comes some microseconds after the op of its rank began."""
-    run = data.draw(faulty_clusters(cause, unprofiled=True)).run()
-    ((late, _),) = run.truth.causes
-    truth, report = run.truth.waited_for_ns(), reported(run)
-    told = {
-        row["rank"]: {one["rank"]: one for one in row["waited_for"]} for row in report["waiting"]
-    }
-    ops = len({(one.step, one.name) for one in run.truth.meetings})
-    for rank in run.truth.profiled:
-        assert told[rank][late]["profiled"] is False
-        assert told[rank][late]["waited_ns"] == pytest.approx(
-            truth[rank, late], abs=ops * NOTIFIED_NS
-        )
-        # Whoever else is called last was hardly waited for: it came before the late rank's notify.
-        others = sum(one["waited_ns"] for other, one in told[rank].items() if other != late)
-        assert others <= 0.2 * truth[rank, late] + ops * NOTIFIED_NS
-
-
 @given(st.data())
 @few
 def test_ranks_of_groups_are_those_of_the_job(data: st.DataObject) -> None:
@@ -189,23 +145,6 @@ def test_nobody_is_blamed_for_a_pipeline(stages: int, micro_batches: int) -> Non
 
 
 # -- why devices idle ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("cause", CAUSES)
-@given(st.data())
-@few
-def test_causes_part_idle_time_exactly(cause: str, data: st.DataObject) -> None:
-    """Of every rank they add up to the idle time of the overlap, and to that of each period."""
-    run = data.draw(faulty_clusters(cause)).run()
-    report = reported(run)
-    parts: Counter[tuple[int, int | None]] = Counter()
-    for row in report["idle"]:
-        assert row["total_ns"] > 0
-        assert sum(call["total_ns"] for call in row["calls"]) <= row["total_ns"]
-        parts[row["rank"], row["step"]] += row["total_ns"]
-    for row in report["overlap"]:
-        around_ns = (row["before_ns"] or 0) + (row["between_ns"] or 0)
-        assert 0 <= parts[row["rank"], row["step"]] - row["idle_ns"] <= around_ns
 
 
 @given(st.data())
@@ -254,45 +193,7 @@ def _idle_ns(report: dict[str, Any]) -> dict[tuple[int, str], int]:
 # -- what determined the step --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cause", CAUSES)
-@given(st.data())
-@few
-def test_paths_are_whole_and_run_over_the_late_rank(cause: str, data: st.DataObject) -> None:
-    """Segments follow on each other from the step before, and most of them are of the culprit."""
-    cluster = data.draw(faulty_clusters(cause))
-    run = cluster.run()
-    report = reported(run)
-    ((late, _),) = run.truth.causes
-    paths = report["critical_path"]
-    assert [row["step"] for row in paths] == [step.id for step in run.ranks[0].steps]
-    ends_ns = [max(rank.steps[at].device_end_ns for rank in run.ranks) for at in range(len(paths))]
-    for row, begins_ns, ends in zip(paths[1:], ends_ns, ends_ns[1:], strict=False):
-        assert sum(part["total_ns"] for part in row["parts"]) == row["path_ns"]
-        assert row["path_ns"] == ends - begins_ns
-    if cause != "link":
-        on_late = sum(p["total_ns"] for row in paths for p in row["parts"] if p["rank"] == late)
-        on_all = sum(p["total_ns"] for row in paths for p in row["parts"])
-        moved = sum(p["total_ns"] for row in paths for p in row["parts"] if p["kind"] == "transfer")
-        assert on_late > 0.5 * (on_all - moved)
-
-
 # -- the culprit ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("cause", LATE)
-@given(st.data())
-@few
-def test_the_culprit_is_the_rank_with_the_fault(cause: str, data: st.DataObject) -> None:
-    """And its cause is what is wrong with it."""
-    run = data.draw(faulty_clusters(cause)).run()
-    ((late, _),) = run.truth.causes
-    culprit = reported(run)["verdict"]["culprit"]
-    assert (culprit["rank"], culprit["profiled"], culprit["cause"]) == (late, True, cause)
-    steps = [step.id for step in run.ranks[0].steps]
-    waited_ns = run.truth.waited_for_ns()
-    caused_ns = sum(one for (_, last), one in waited_ns.items() if last == late)
-    assert culprit["waited_ns"] == caused_ns
-    assert culprit["steps"] == len(steps)
 
 
 @pytest.mark.parametrize("cause", LATE)

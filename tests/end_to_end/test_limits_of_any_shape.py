@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.examples import at_most
-from tests.support.grown_records import Shape, grown_profile
 from tests.support.limited_exports import (
     LEAST_LIMIT,
     LEAST_SHARE,
@@ -28,7 +27,6 @@ from tests.support.perfetto_sql import TraceProcessor
 from tests.support.random_intervals import EPOCH_NS
 from tests.support.random_records import Sizes, random_records
 from tests.support.row_totals import row_totals
-from timeline import export
 from timeline.analysis.selected_rank import ChosenDetail, DrawOptions
 from timeline.columns.columns import Int64
 from timeline.columns.strings import StringPool
@@ -101,31 +99,6 @@ SHARES = (0.3, 0.6, 0.8, 0.95, ONE_BYTE_LESS)
 def test_random_profiles_keep_limits_and_use_them(tmp_path: Path, shape: str, suffix: str) -> None:
     """Durations, gaps, names and ids are random: nothing repeats, so nothing packs by luck."""
     keeps_limits([random_records(0, REALISTIC[shape])], tmp_path / f"timeline{suffix}")
-
-
-SMALL = Sizes(steps=3, tasks=300, ops=2, planes=1, calls=20, samples=10, names=40, streams=2)
-
-
-@pytest.mark.parametrize("tasks", [0, 20_000], ids=["without tasks", "with tasks"])
-def test_rows_without_gaps_use_the_limit(tmp_path: Path, tasks: int) -> None:
-    """Steps that follow each other at once, and what a rank does all the time."""
-    limit, target = 400_000, tmp_path / "out.pftrace"
-    with grown_profile(Shape(tasks=tasks, steps=50_000 - tasks, step_ns=1_000)) as profile:
-        report = export(profile, target, kind="detail", limit=limit)
-    (output,) = report.outputs
-    assert report.limited_by == "bytes"
-    assert 0.9 * limit <= output.size_bytes <= limit
-
-
-@pytest.mark.parametrize(("ranks", "limit"), [(8, 64), (24, 64), (24, 128), (48, 64), (56, 64)])
-def test_many_small_ranks_use_small_limits(tmp_path: Path, ranks: int, limit: int) -> None:
-    """Hundreds of short tracks: what a track costs counts for as much as what is on it."""
-    records = [random_records(seed, SMALL) for seed in range(ranks)]
-    made, writes = written(records, tmp_path / "timeline.pftrace", limit << 10)
-    (part,) = made.parts
-    assert LEAST_SHARE * (limit << 10) <= part.draft.size_bytes <= limit << 10
-    assert len(writes) <= MOST_WRITES
-    made.discard()
 
 
 def keeps_limits(records: Sequence[Records], target: Path) -> None:

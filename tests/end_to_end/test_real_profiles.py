@@ -28,7 +28,7 @@ from timeline.commands.export import export
 from timeline.options import Args
 from timeline.profile import open_profile
 from timeline.reports.export_report import ExportReport
-from timeline.selection import Kind, Selection
+from timeline.selection import Kind
 
 CAPTURES = ("torch-npu-db", "torch-npu-text", "mindspore-2.1")
 RANKS = (0, 1)
@@ -185,27 +185,6 @@ def test_overlap_of_databases_equals_step_trace_time_to_the_nanosecond(
     assert last_ns - first_ns == nearest_ns(str(stage))
     (host,) = (one for one in exported.slices("Step Trace", rank) if one.row == "ProfilerStep")
     assert first_ns - host.start_ns == nearest_ns(str(preparing))
-
-
-@pytest.mark.parametrize("rank", RANKS)
-def test_figures_of_the_library_equal_step_trace_time(rank: int) -> None:
-    """Overlap of the rank and of its only step, without any export, to the nanosecond."""
-    table = output_of("torch-npu-db", rank) / "analysis.db"
-    ((step, stage, *sums),) = rows_of(
-        table,
-        "SELECT step, stage, computing, communication, communication_not_overlapped, free"
-        " FROM StepTraceTime",
-    )
-    names = ("span_ns", "computing_ns", "communication_ns", "not_overlapped_ns", "free_ns")
-    wanted = {name: nearest_ns(str(us)) for name, us in zip(names, (stage, *sums), strict=True)}
-    with open_profile(DATA / "torch-npu-db") as profile:
-        selection = Selection(ranks=rank)
-        (whole,) = profile.overlap(selection).to_dicts()
-        (only,) = profile.steps(selection).to_dicts()
-    assert {name: whole[name] for name in names} == wanted
-    assert {name: only[name] for name in names} == wanted
-    around_ns = only["before_ns"] + only["between_ns"]
-    assert (whole["step_ns"], only["step"]) == (wanted["span_ns"] + around_ns, int(step))
 
 
 def test_steps_of_the_library_equal_the_mindspore_files() -> None:
@@ -536,19 +515,3 @@ def test_every_kernel_has_an_arrow_from_cann_and_from_the_framework(
             if task in kernels:
                 joined.setdefault(task, []).append(call.layer)
     assert {tuple(sorted(joined.get(task, []))) for task in kernels} == {("CANN", "Python")}
-
-
-@pytest.mark.parametrize("capture", CAPTURES)
-def test_json_shows_the_same(exports: dict[str, Export], capture: str, tmp_path: Path) -> None:
-    exported, other = exports[capture], export_of(capture, tmp_path / "timeline.json")
-    zero_ns = min(one.start_ns for one in exported.loaded.by_id.values()) - min(
-        one.start_ns for one in other.loaded.by_id.values()
-    )
-    again = LoadedPicture(other.loaded.processor, True, zero_ns)
-    same(
-        (one.bare for one in again.by_id.values()),
-        (one.bare for one in exported.loaded.by_id.values()),
-    )
-    assert Multiset(tuple(sorted(pair)) for pair in again.arrows()) == Multiset(
-        tuple(sorted(pair)) for pair in exported.loaded.arrows()
-    )

@@ -126,15 +126,6 @@ def test_columns_that_came_are_not_sent_back(executor: Processes) -> None:
 
 
 @linux
-def test_a_file_that_has_the_path_of_another_is_not_taken_for_it(executor: Processes) -> None:
-    count = shared_columns.WORTH_BYTES // 8
-    for first in range(8):
-        made = executor.submit(np.arange, first, first + count).result()
-        assert executor.submit(np.sum, made).result() == made.sum()
-        del made
-
-
-@linux
 def test_nothing_stays_open_of_work_that_failed(executor: Processes) -> None:
     before = open_files()
     assert executor.submit(sum, (1, 2)).result() == 3
