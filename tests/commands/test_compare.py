@@ -19,7 +19,6 @@ from simulator.simulation import make_run
 from tests.support.html_page import HOSTILE, MOST_BYTES, read
 from tests.support.made_figures import made_report
 from tests.support.perfetto_sql import TraceProcessor
-from tests.support.places import DATA
 from tests.support.profile_shelf import WRITERS, ProfileShelf, change_events
 from timeline.analysis.work.work_classes import CLASSES
 from timeline.cli.main import main
@@ -33,7 +32,6 @@ from timeline.reports.html import render_comparison_page
 from timeline.reports.terminal import Display
 from timeline.reports.terminal_comparison import comparison_text
 
-GPU = DATA / "gpu" / "trace_filter"
 SLOWED = "MatMulV2"
 TIMES = ("base_ns", "new_ns", "delta_ns")
 
@@ -142,15 +140,6 @@ def test_parts_add_up(
         assert causes.sum() == pytest.approx(whole[side], abs=len(causes))
         operators = int(report.comparison.operators[side].sum())
         assert sum(classes) == pytest.approx(operators, abs=len(report.comparison.operators))
-
-
-@pytest.mark.skipif(not GPU.is_dir(), reason=f"the real captures are not in {GPU}")
-def test_matrix_products_of_two_real_ranks(tmp_path: Path) -> None:
-    """Only the operators that multiply; a library whose name holds gemm sorts and copies too."""
-    base, new = (GPU / f"sampled_rank-{rank}.json.gz" for rank in (0, 1))
-    report = timeline.compare(base, new, tmp_path / "t.pftrace")
-    matmul = overall(report.comparison)["matmul"]
-    assert matmul["delta_ns"] / matmul["base_ns"] == pytest.approx(0.021, abs=0.001)
 
 
 # -- runs that do not match ------------------------------------------------------------------------

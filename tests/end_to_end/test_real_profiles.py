@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -250,25 +249,6 @@ def test_overlap_of_text_equals_step_trace_time(exports: dict[str, Export], rank
 
 
 @pytest.mark.parametrize("rank", RANKS)
-def test_overlap_of_text_has_the_segments_of_the_file(
-    exports: dict[str, Export], rank: int
-) -> None:
-    """As many, and every edge within 1 ns: durations there are finer than 1 ns."""
-    lanes = text_lanes(rank)
-    for name in OVERLAP_ROWS:
-        wanted = sorted(span_ns(event) for event in lanes[OVERLAP, name])
-        found = sorted(
-            (one.start_ns, one.length_ns)
-            for one in exports["torch-npu-text"].overlap_slices(rank)
-            if one.row == name
-        )
-        assert len(found) == len(wanted) > 0
-        for mine, theirs in zip(found, wanted, strict=True):
-            assert abs(mine[0] - theirs[0]) <= 1
-            assert abs(sum(mine) - sum(theirs)) <= 1
-
-
-@pytest.mark.parametrize("rank", RANKS)
 @pytest.mark.parametrize("iteration", ITERATIONS)
 def test_overlap_of_mindspore_iterations_equals_their_own_files(
     exports: dict[str, Export], rank: int, iteration: int
@@ -286,24 +266,6 @@ def test_overlap_of_mindspore_iterations_equals_their_own_files(
         assert spans
         assert not missing
     assert exports["mindspore-2.1"].overlap(rank, iteration) == sums
-
-
-@pytest.mark.parametrize("rank", RANKS)
-def test_overlap_between_mindspore_iterations_is_free(
-    exports: dict[str, Export], rank: int
-) -> None:
-    """The whole capture has the segments of its files and the gaps between them, nothing else."""
-    wanted: Multiset[tuple[str, int, int]] = Multiset()
-    edges = []
-    for iteration in ITERATIONS:
-        lanes = iteration_lanes(rank, iteration)
-        spans = [(row, *span_ns(event)) for row in OVERLAP_ROWS for event in lanes[OVERLAP, row]]
-        wanted.update(spans)
-        edges.append((min(span[1] for span in spans), max(sum(span[1:]) for span in spans)))
-    for before, after in pairwise(edges):
-        wanted["Free", before[1], after[0] - before[1]] += 1
-    drawn = exports["mindspore-2.1"].overlap_slices(rank)
-    same(((one.row, one.start_ns, one.length_ns) for one in drawn), wanted.elements())
 
 
 # -- clocks ------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,7 +20,6 @@ from tests.support.ranks_in_processes import REQUEST
 from tests.support.sessions import PROC
 from timeline.options import ReadingOptions
 from timeline.progress import Silent
-from timeline.ranks import processes
 from timeline.ranks.rank_work import draw_rank_from_source
 from timeline.ranks.workers import (
     RANKS_PER_PROCESS,
@@ -28,9 +27,6 @@ from timeline.ranks.workers import (
     WorkerPool,
     worker_pool_for,
 )
-from timeline.records.clock import Clock
-from timeline.records.tables import Records
-from timeline.sources.source import Identity, ReadRequest
 
 _Result = TypeVar("_Result")
 
@@ -58,41 +54,6 @@ def test_processes_are_as_many_as_are_worth_it(
     sources = [MadeSource(rank, files=(path, tmp_path / "absent")) for rank in range(ranks)]
     workers = worker_pool_for(sources, ReadingOptions(jobs=asked), Silent())
     assert workers.jobs == expected
-
-
-@dataclass
-class AskedSource:
-    """Counts how often a rank is asked for its files, which takes a look into directories."""
-
-    made: MadeSource
-    asked: int = 0
-    layout: str = "made"
-
-    @property
-    def identity(self) -> Identity:
-        return self.made.identity
-
-    @property
-    def clock(self) -> Clock:
-        return self.made.clock
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        self.asked += 1
-        return self.made.files
-
-    def read(self, wanted: ReadRequest) -> Records:
-        """See `Source.read`."""
-        return self.made.read(wanted)
-
-
-def test_files_are_looked_for_once() -> None:
-    """Whoever reads ranks, again or not, knows the sizes of their files from the beginning."""
-    sources = [AskedSource(source) for source in made_sources(3, {})]
-    with worker_pool_for(sources, ReadingOptions(jobs=1), Silent()) as workers:
-        for _ in range(2):
-            assert len(list(workers.results(sources, draw_rank_from_source, [REQUEST] * 3))) == 3
-    assert [source.asked for source in sources] == [1, 1, 1]
 
 
 @dataclass
@@ -126,24 +87,6 @@ def test_results_come_in_the_order_of_ranks_and_few_are_in_work() -> None:
     assert ranks == list(range(12))
     assert counter.submitted == 12
     assert counter.most == RANKS_PER_PROCESS * 2
-
-
-def test_a_pool_that_breaks_while_a_process_starts_is_broken(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The pipes that a new process is to get were closed because another one had died."""
-    executor = processes.Processes(2)
-
-    def closed(*_: object) -> None:
-        vars(executor)["_broken"] = "a process died"
-        raise OSError("handle is closed")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ProcessPoolExecutor, "_adjust_process_count", closed)
-        patch.setattr(ProcessPoolExecutor, "_start_executor_manager_thread", closed)
-        with pytest.raises(BrokenExecutor, match="a process died"):
-            executor.submit(sum, (1, 2))
-    executor.shutdown()
 
 
 HALF_MESSAGES = """
