@@ -62,12 +62,6 @@ print(hasattr(timeline, "nothing"))
     assert ran.stdout.split("\n") == ["[]", "set()", "False", ""]
 
 
-def test_no_module_hides_a_name() -> None:
-    """A module of the package becomes an attribute of it when it is imported."""
-    modules = {one.name for one in pkgutil.iter_modules(timeline.__path__)}
-    assert not modules & set(timeline.__all__)
-
-
 def test_the_package_is_typed() -> None:
     assert (Path(timeline.__file__).parent / "py.typed").is_file()
 

@@ -8,12 +8,10 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-import timeline
-from simulator.model import Run
 from simulator.overlap import IDLE, free_segments
 from simulator.parallelism import Parallelism
-from simulator.scenario import Scenario, slow_step
-from tests.support.faulty_clusters import Cluster, faulty_clusters, on_disk, reported
+from simulator.scenario import Scenario
+from tests.support.faulty_clusters import Cluster, faulty_clusters, reported
 
 pytestmark = pytest.mark.sweep
 
@@ -23,10 +21,6 @@ NOTIFIED_NS = 10_000
 """What a member takes at most from the start of its op until its notify comes to its peers."""
 
 # -- the simulation ----------------------------------------------------------------------------
-
-
-def _end_ns(run: Run) -> int:
-    return max(rank.steps[-1].device_end_ns for rank in run.ranks)
 
 
 # -- who was waited for --------------------------------------------------------------------------
@@ -106,34 +100,3 @@ def _idle_ns(report: dict[str, Any]) -> dict[tuple[int, str], int]:
 
 
 # -- the culprit ---------------------------------------------------------------------------------
-
-
-@given(st.integers(0, 1 << 20), st.integers(2, 6))
-@few
-def test_where_nothing_is_wrong_waiting_is_little(seed: int, ranks: int) -> None:
-    """Whoever is named, if anybody comes last by chance in most steps, held up hardly anything."""
-    culprit = reported(Cluster(ranks, seed, Scenario()).run())["verdict"]["culprit"]
-    assert culprit is None or culprit["share"] < 0.05
-
-
-@pytest.mark.parametrize("seed", range(1, 11))
-def test_what_a_faster_rank_would_win_is_what_it_wins(seed: int) -> None:
-    """Within 5% of the truth: the same cluster is made again without its slow rank.
-
-    On five of the seeds the rank is slow in one step only and hosts run ahead of their devices. As
-    fast as the others is also without what the rank itself is late by chance, which others wait for
-    in good order too.
-    """
-    scenario = Scenario(slow_computing={1: 1.8}) if seed % 2 else slow_step(1, 1.8)
-    cluster = Cluster(2 + seed % 3, seed, scenario, ops_per_step=24)
-    run, healthy = cluster.run(), cluster.healthy_run()
-    with (
-        on_disk(run) as path,
-        timeline.open_profile(path, align=timeline.Align.RECORDED, jobs=1) as profile,
-    ):
-        estimated_ns = profile.estimate_gain(1)
-    by_chance_ns = max(
-        (one for (_, last), one in healthy.truth.waited_for_ns().items() if last == 1), default=0
-    )
-    gained_ns = _end_ns(run) - _end_ns(healthy)
-    assert estimated_ns == pytest.approx(gained_ns, abs=0.05 * gained_ns + by_chance_ns)

@@ -20,7 +20,6 @@ from typing import Any
 import pytest
 
 from simulator.model import RankRun
-from simulator.overlap import expected_overlap
 from tests.support.drawn_slices import DrawnSlice, drawn_slices
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import (
@@ -248,17 +247,6 @@ def test_d7_rank_minus_one_is_not_zero(
     assert "--assign-rank" in said
 
 
-def test_d8_dots_in_directories(shelf: ProfileShelf, tmp_path: Path, export: Exporter) -> None:
-    """The newest export is found by its stamp where directories have dots in their names."""
-    profile = shelf.copy("mindstudio-exported-twice", tmp_path / "job.2025.01" / "v1.0")
-    report = export.report(profile.path)
-    whole = {row["rank"]: row for row in report["overlap"] if row["step"] is None}
-    for rank in (0, 1):
-        expected = expected_overlap(profile.run, rank)
-        named = {"not_overlapped_ns": "exposed_communication_ns"}
-        assert {name: whole[rank][named.get(name, name)] for name in expected} == expected
-
-
 @pytest.mark.parametrize("spell", [int, float, str])
 def test_d9_ids_are_integers(
     shelf: ProfileShelf, tmp_path: Path, export: Exporter, spell: Callable[[int], object]
@@ -482,29 +470,6 @@ def test_d17_flow_ids_are_our_own(tmp_path: Path, export: Exporter) -> None:
 
 
 # -- D16, D18 --------------------------------------------------------------------------------------
-
-
-def test_d18_duplicate_rank(shelf: ProfileShelf, tmp_path: Path, export: Exporter) -> None:
-    """Two captures of one rank are an error that names both: none replaces the other."""
-    profile = shelf.copy("mindspore-2.1", tmp_path / "run")
-    change_fields(only(profile.captures[1], "info.json.1"), {"rank_id": 0})
-    said = export.refusal(profile.path, code=1)
-    assert "rank 0 appears twice" in said
-    assert all(capture.name in said for capture in profile.captures)
-
-
-def test_d18_missing_rank(shelf: ProfileShelf, tmp_path: Path, export: Exporter) -> None:
-    """A capture that does not tell its rank was not distributed: rank 0, and that is said."""
-    profile = shelf.copy("mindspore-2.1", tmp_path / "run", ranks=1)
-    change_fields(only(profile.captures[0], "info.json.0"), {"rank_id": None})
-    report = export.report(profile.path)
-    assert [row["rank"] for row in report["ranks"]] == [0]
-    assert any(
-        "not distributed" in warning and profile.captures[0].name in warning
-        for warning in report["warnings"]
-    )
-    report = export.report(profile.path, "--assign-rank", f"{profile.captures[0].name}=3")
-    assert [row["rank"] for row in report["ranks"]] == [3]
 
 
 # -- D19, D20 --------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import pickle
 import signal
@@ -164,18 +163,3 @@ def test_where_there_is_no_file_everything_goes_through_the_pipe(
     found = pickle.loads(pickle.dumps(SharedResult(columns, path)))
     for name, column in columns.items():
         np.testing.assert_array_equal(found[name], column)
-
-
-@linux
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are copies where they can be")
-def test_a_copy_of_this_process_keeps_no_file_of_it() -> None:
-    path = open_shared_file()
-    context = multiprocessing.get_context("fork")
-    with context.Pool(1) as pool:
-        assert pool.apply(_offered_files) == 0
-    assert _offered_files() == 1
-    close_shared_file(path)
-
-
-def _offered_files() -> int:
-    return len(shared_columns._offered)

@@ -90,9 +90,3 @@ def test_a_listing_without_any_rank_advises_what_it_can_do(
     assert str(paths[1 if more else 0]) in outcome.err
     assert "--keep-going" not in outcome.err
     assert ("List one of the --ranks" in outcome.err) == (not more)
-
-
-def test_keep_going_with_all_ranks_changes_nothing(command: Command, shelf: ProfileShelf) -> None:
-    path = shelf.get("mindspore-2.1", ranks=3).path
-    options = ("--kind", "detail", "--json", "-j", 2)
-    assert command(path, *options, "--keep-going") == command(path, *options)
