@@ -9,11 +9,10 @@ import json
 import math
 import re
 import sqlite3
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -383,33 +382,6 @@ def test_d11_scopes_cover_parallel_operators(tmp_path: Path, export: Exporter) -
 
 
 # -- D12, D13 --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("slices", [4, 5])
-def test_d13_slices_lose_nothing(
-    shelf: ProfileShelf, tmp_path: Path, export: Exporter, slices: int
-) -> None:
-    """The events of all slices of an export are drawn, those of an uneven last one too."""
-    profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1)
-    trace = only(profile.captures[0], "msprof_2*.json")
-    events = json.loads(trace.read_text(encoding="utf-8"))
-    trace.unlink()
-    size = len(events) // slices
-    bounds = [*range(0, size * slices, size), len(events)]
-    for number, (first, last) in enumerate(pairwise(bounds)):
-        path = trace.with_name(f"msprof_slice_{number}_{trace.stem[-14:]}.json")
-        path.write_text(json.dumps(events[first:last]), encoding="utf-8")
-    assert len(events) % slices
-    processes = {
-        event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"
-    }
-    recorded = Counter(
-        processes[event["pid"]] for event in events if event["ph"] == "X" and event["tid"] < 70_000
-    )
-    picture = export.picture(profile.path, "--kind", "detail")
-    drawn = Counter(one.row[1] for one in drawn_slices(picture) if len(one.row) > 1)
-    for process in ("Ascend Hardware", "Communication", "CANN", "python3"):
-        assert drawn[process] == recorded[process] > 0
 
 
 # -- D14, D15, D17 ---------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ import pytest
 
 from tests.support.places import DATA
 from tests.support.run_command import Command
-from timeline.profile import open_profile
 
 CAPTURES = (
     "gpu/dlrm_kineto.tar.gz",
@@ -101,19 +100,3 @@ def on_device(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def of_host(warnings: list[str]) -> list[str]:
     """All but those on who waits in collectives, which HCCL tasks tell more of."""
     return [warning for warning in warnings if "collective" not in warning]
-
-
-def test_calls_of_causes_are_told_by_the_library() -> None:
-    """By call, what the host did is told with the time in it, which no cause exceeds."""
-    profile = open_profile(capture("torch-npu-db"))
-    by_cause, by_call = profile.idle(), profile.idle(by="call")
-    longest = by_call.to_dicts()[0]
-    assert (longest["cause"], longest["call"]) == ("host_not_asked", "empty_tensor")
-    causes = {
-        tuple(row[name] for name in ("rank", "step", "cause")): row["total_ns"]
-        for row in by_cause.to_dicts()
-    }
-    found: dict[tuple[Any, ...], int] = defaultdict(int)
-    for row in by_call.to_dicts():
-        found[row["rank"], row["step"], row["cause"]] += row["total_ns"]
-    assert all(total_ns <= causes[key] for key, total_ns in found.items())

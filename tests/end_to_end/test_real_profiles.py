@@ -6,7 +6,6 @@ beside the project; without them these tests are skipped.
 
 from __future__ import annotations
 
-import csv
 import json
 import sqlite3
 from collections import Counter as Multiset
@@ -234,21 +233,6 @@ def test_overlap_of_databases_equals_their_overlap_analysis_table(
 
 
 @pytest.mark.parametrize("rank", RANKS)
-def test_overlap_of_text_equals_step_trace_time(exports: dict[str, Export], rank: int) -> None:
-    """Within 25 ns: the table sums up to 187 durations that were rounded one by one."""
-    path = output_of("torch-npu-text", rank) / "step_trace_time.csv"
-    with path.open(newline="", encoding="utf-8") as file:
-        (row,) = csv.DictReader(file)
-    row = {OWN_NAMES.get(name, name): value for name, value in row.items()}
-    for step in (int(row["Step"]), None):
-        found = exports["torch-npu-text"].overlap(rank, step)
-        for name in OVERLAP_ROWS:
-            assert abs(found[name] - nearest_ns(row[name])) <= 25, name
-        spent = sum(found[name] for name in OVERLAP_ROWS if name != "Communication")
-        assert abs(spent - nearest_ns(row["Stage"])) <= 250, "stages are quantised to 0.25 us"
-
-
-@pytest.mark.parametrize("rank", RANKS)
 @pytest.mark.parametrize("iteration", ITERATIONS)
 def test_overlap_of_mindspore_iterations_equals_their_own_files(
     exports: dict[str, Export], rank: int, iteration: int
@@ -404,22 +388,6 @@ def test_nothing_else_is_left_out(exports: dict[str, Export]) -> None:
     assert {
         one.reason for exported in exports.values() for one in exported.report.omissions if one.loss
     } == (set())
-
-
-def test_every_sample_of_memory_bandwidth_is_drawn(exports: dict[str, Export]) -> None:
-    wanted: dict[tuple[int, str], list[tuple[int, float]]] = {}
-    for rank in RANKS:
-        for event in events_of(output_of("torch-npu-text", rank) / "trace_view.json"):
-            if event["ph"] == "C" and event["name"].startswith("HBM"):
-                ((_, value),) = event["args"].items()
-                samples = wanted.setdefault((rank, event["name"]), [])
-                samples.append((nearest_ns(str(event["ts"])), float(value)))
-    found = {
-        (one.rank, one.name): (one.unit, list(one.samples))
-        for one in exports["torch-npu-text"].loaded.counters()
-        if one.group == "HBM"
-    }
-    assert found == {key: ("MB/s", sorted(samples)) for key, samples in wanted.items()}
 
 
 # -- steps and arrows --------------------------------------------------------------------------

@@ -261,23 +261,6 @@ def test_a_mixed_run_counts_every_rank(profile: Profile, command: Command) -> No
     )
 
 
-def test_tables_give_way_to_any_timeline_of_their_rank(
-    shelf: ProfileShelf, tmp_path: Path, command: Command
-) -> None:
-    """As where MindSpore leaves them in a directory beside the session of msprof."""
-    made = shelf.copy("mindspore-2.1", tmp_path / "run", ranks=1)
-    before = command.report(made.path)
-    beside = made.captures[0].parent / "rank-0_20240101120000_ascend_ms" / OUTPUT
-    beside.mkdir(parents=True)
-    (beside / "step_trace_time.csv").write_text(
-        "Step,Computing,Communication(Not Overlapped),Communication,Free\n1,1,1,1,1\n",
-        encoding="utf-8",
-    )
-    after = command.report(made.path)
-    assert [one["layout"] for one in after["ranks"]] == [one["layout"] for one in before["ranks"]]
-    assert after["overlap"] == before["overlap"]
-
-
 # -- how the run is split --------------------------------------------------------------------------
 
 

@@ -24,7 +24,6 @@ from timeline.errors import OutputError
 from timeline.ranks import shared_columns
 from timeline.ranks.processes import Processes
 from timeline.ranks.shared_columns import (
-    SharedArguments,
     SharedResult,
     close_shared_file,
     open_shared_file,
@@ -107,21 +106,6 @@ def test_large_columns_do_not_travel(executor: Processes) -> None:
     assert len(open_files() - before) == 1
     del made, column
     assert not open_files() - before
-
-
-@linux
-def test_columns_that_came_are_not_sent_back(executor: Processes) -> None:
-    """Whoever is asked about them reads them where they lie; columns made here do travel."""
-    made = executor.submit(large_columns, shared_columns.WORTH_BYTES // 8).result()
-    part = made["part"][1000:]
-    assert len(pickle.dumps(SharedArguments((made["numbers"], part)))) < 4096
-    assert executor.submit(np.sum, part).result() == part.sum()
-    column = np.arange(1 << 16)
-    assert len(pickle.dumps(SharedArguments(column))) > column.nbytes
-    assert executor.submit(np.sum, column).result() == column.sum()
-    assert executor.submit(np.sum, made["every other"]).result() == made["every other"].sum()
-    scattered = np.broadcast_to(part[:5000], (3, 5000))
-    assert executor.submit(np.sum, scattered).result() == scattered.sum()
 
 
 @linux
