@@ -2,7 +2,7 @@
 
     python -m tests.bench [PART ...] [--runs 5] [--json table.json]
 
-Parts: traces, databases and starts, which are what is not asked for by name; causes; growth, which
+Parts: traces, databases and starts, which are what is not asked for by name; growth, which
 makes a database of 2 GB. Inputs are made by tools/scaleup.py of the shared directory, in a
 temporary directory. Every run is a process of its own, so times hold the start of Python, and peaks
 are those of that process.
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.bench.durations import causes, databases, growth, starts, traces
+from tests.bench.durations import databases, growth, starts, traces
 from tests.bench.inputs import Inputs
 from tests.bench.runs import Bench, Row
 from tests.support.places import ROOT
@@ -30,7 +30,6 @@ _PARTS: dict[str, Callable[[Bench, Inputs], Iterator[Row]]] = {
     "traces": traces,
     "databases": databases,
     "starts": starts,
-    "causes": causes,
     "growth": growth,
 }
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-import sqlite3
 import subprocess
 import sys
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,15 +42,6 @@ class Inputs:
         """A torch_npu capture with a database of some tasks, and the CANN calls beside them."""
         made = self.directory / f"database-{tasks}"
         self._capture(made, 0, tasks)
-        return made
-
-    def cluster(self, ranks: int, tasks: int) -> Path:
-        """Captures of some ranks that share so many tasks, with all calls of the host."""
-        made = self.directory / f"cluster-{ranks}-{tasks}"
-        for rank in range(ranks):
-            path = self._capture(made, rank, tasks // ranks, "--host")
-            with closing(sqlite3.connect(path)) as database, database:
-                database.execute("UPDATE RANK_DEVICE_MAP SET rankId = ?", (rank,))
         return made
 
     def _capture(self, made: Path, rank: int, tasks: int, *options: str) -> Path:

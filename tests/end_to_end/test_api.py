@@ -5,10 +5,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
-import importlib
 import inspect
 import json
-import pkgutil
 import shutil
 import sqlite3
 import subprocess
@@ -560,15 +558,6 @@ def test_ranks_that_are_left_out_are_a_warning(shelf: ProfileShelf, tmp_path: Pa
     with timeline.open_profile(profile.path, keep_going=True) as opened, warned() as said:
         assert list(opened.overlap()["rank"]) == [0]
     assert any("rank 1 is left out" in str(one.message) for one in said)
-
-
-def test_importing_every_module_keeps_the_names() -> None:
-    """The name `export` is the function's, whatever was imported."""
-    for found in pkgutil.walk_packages(timeline.__path__, "timeline."):
-        if not found.name.endswith("__main__"):
-            importlib.import_module(found.name)
-    assert callable(timeline.export)
-    assert callable(timeline.open_profile)
 
 
 @pytest.mark.parametrize(

@@ -119,21 +119,6 @@ def test_dropped_file_opens_and_sql_agrees(
 
 
 @pytest.mark.browser
-def test_page_can_be_operated_and_photographed(ui: PerfettoUi, tmp_path: Path) -> None:
-    dropped, picture = tmp_path / "nested.pftrace", tmp_path / "page.png"
-    dropped.write_bytes(NESTED)
-    ui.drop(dropped)
-    ui.expand_all()
-    before = tmp_path / "before.png"
-    ui.screenshot(before)
-    ui.select_slice(1)
-    ui.screenshot(picture)
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    assert picture.read_bytes() != before.read_bytes()
-    assert ui.errors == []
-
-
-@pytest.mark.browser
 def test_refused_file_shows_a_dialog(ui: PerfettoUi, tmp_path: Path) -> None:
     from tests.support.perfetto_ui import TraceRefusedError
 

@@ -57,14 +57,3 @@ def test_classes_are_those_of_msprof_analyze(
     assert {key: tuple(rows[key][name] for name in names) for key in expected} == expected
     for row in rows.values():
         assert row["delta_ns"] == row["new_ns"] - row["base_ns"]
-
-
-def test_memory_is_the_most_that_was_reserved(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    """Although nobody asked for counters."""
-    base, new = TEXT / "rank0_ascend_pt", TEXT / "rank1_ascend_pt"
-    comparison = compared(base, new, capsys, tmp_path)
-    (reserved,) = (row for row in comparison["memory"] if row["metric"] == "reserved")
-    assert reserved["base_bytes"] == 2_216_407_040
-    assert reserved["delta_bytes"] == reserved["new_bytes"] - reserved["base_bytes"]
