@@ -1,0 +1,75 @@
+"""Proves which call is the innermost, against looking at every nanosecond."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.random_intervals import Interval, columns_of, intervals
+from timeline.analysis.idle import innermost_calls
+from timeline.analysis.idle.innermost_calls import Calls, part_by_call
+from timeline.records.not_given import NO_ID
+
+
+def innermost_at(calls: Sequence[Interval], moment_ns: int) -> Interval | None:
+    """Of the calls that are open the one that began last, the shorter one of two."""
+    found = [call for call in calls if call[0] <= moment_ns < call[1]]
+    return max(found, key=lambda call: (call[0], -call[1]), default=None)
+
+
+def calls_of(pairs: Sequence[Interval]) -> Calls:
+    start_ns, end_ns = columns_of(pairs)
+    return Calls(start_ns, end_ns, np.arange(len(pairs)) + 100)
+
+
+@pytest.mark.parametrize("window", [1, 3, 1 << 16])
+@given(calls=intervals(), stretches=intervals())
+def test_each_moment_of_each_stretch_has_its_innermost_call(
+    window: int, calls: list[Interval], stretches: list[Interval]
+) -> None:
+    """Parts tile every stretch, and name the call, however many calls are looked at together."""
+    stretches = [pair for pair in stretches if pair[1] > pair[0]]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(innermost_calls, "WINDOW_CALLS", window)
+        found = list(part_by_call(calls_of(calls), *columns_of(stretches)))
+    named: dict[tuple[int, int], int] = {}
+    for one in found:
+        parts = one.stretches
+        for of, start_ns, end_ns, call in zip(
+            parts.stretch.tolist(),
+            parts.start_ns.tolist(),
+            parts.end_ns.tolist(),
+            parts.call.tolist(),
+            strict=True,
+        ):
+            for moment_ns in range(start_ns, end_ns):
+                assert (of, moment_ns) not in named
+                named[of, moment_ns] = call
+    wanted = {
+        (of, moment_ns): innermost_at(calls, moment_ns)
+        for of, (start_ns, end_ns) in enumerate(stretches)
+        for moment_ns in range(start_ns, end_ns)
+    }
+    assert named.keys() == wanted.keys()
+    for key, call in named.items():
+        assert (None if call == NO_ID else calls[call - 100]) == wanted[key]
+
+
+@given(calls=intervals(), stretches=intervals(), some=st.lists(st.booleans(), min_size=12))
+def test_the_innermost_of_some_calls_is_told_apart(
+    calls: list[Interval], stretches: list[Interval], some: list[bool]
+) -> None:
+    """Around the innermost call, which of some others is open."""
+    stretches = [pair for pair in stretches if pair[1] > pair[0]]
+    for one in part_by_call(calls_of(calls), *columns_of(stretches)):
+        mask = np.array([some[row - 100] for row in one.calls.row.tolist()], np.bool_)
+        chosen = [call for call, is_one in zip(calls, some, strict=False) if is_one]
+        for start_ns, call in zip(
+            one.stretches.start_ns.tolist(), one.innermost_of(mask).tolist(), strict=True
+        ):
+            wanted = innermost_at(chosen, start_ns)
+            assert (None if call == NO_ID else calls[call - 100]) == wanted
