@@ -107,30 +107,6 @@ def test_tasks_have_the_operations_of_their_operator(
     assert not list(TraceProcessor.load(target.read_bytes()).rows(ARGS))
 
 
-@pytest.mark.parametrize("limit", ["10KB", "30KB"])
-def test_a_limit_leaves_operations_out(
-    profile: tuple[Path, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str], limit: str
-) -> None:
-    """The figures are the same then."""
-    path, _ = profile
-    every = exported(path, tmp_path / "t.pftrace", capsys)["flops"]
-    target = tmp_path / "small.pftrace"
-    assert exported(path, target, capsys, "--kind", "detail", "--limit", limit)["flops"] == every
-
-
-def test_operators_of_another_network_are_counted(
-    profile: tuple[Path, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """They are in the table, on no task, and nothing is lost of what was asked for."""
-    path, _ = profile
-    file = path / "profiler" / "flops_1.txt"
-    file.write_text(file.read_text() + "Default/Other-op7, 1, 2, 3\nDefault/Other-op8, 1, 2, 3\n")
-    report = exported(path, tmp_path / "t.pftrace", capsys, "--kind", "detail")
-    (left_out,) = report["omitted"]
-    assert (left_out["rows"], left_out["rank"], left_out["loss"]) == (2, 1, False)
-    assert len(picked(report["flops"], name="Default/Other-op8")) == 1
-
-
 def test_the_page_shows_scopes_ranks_and_operators(
     profile: tuple[Path, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -139,17 +139,6 @@ SOMETIMES = (
         ),
         (
             "torch-text",
-            "-o a.json",
-            "commands.export encoders.chrome encoders.piece_maker reports.terminal"
-            " sources.decoders.trace_events sources.trace_json.source tracks.draw_rank",
-        ),
-        (
-            "torch-db",
-            "--verdict",
-            "reports.terminal sources.database.source sources.decoders.sqlite",
-        ),
-        (
-            "torch-text",
             "--verdict",
             "reports.terminal sources.decoders.trace_events sources.trace_json.source",
         ),
