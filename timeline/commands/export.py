@@ -364,7 +364,7 @@ def _report(
                 joined.facts, joined.sources, joined.clock.moves, strict=True
             )
         ),
-        overlap=tuple(overlap_rows(joined.facts, joined.waiting.waits)),
+        overlap=tuple(overlap_rows(joined.facts, found.figures.steps)),
         steps=selected_steps(joined.facts),
         figures=found.figures,
         verdict=found.verdict,

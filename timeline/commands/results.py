@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from timeline.analysis.clocks import RankMove
 from timeline.analysis.rank_facts import RankFacts
-from timeline.analysis.waits.exposed_waiting import late_by_step
-from timeline.analysis.waits.waiting import Waits
-from timeline.columns.columns import Int64
 from timeline.encoders.formats import format_of
 from timeline.errors import spell_ids
 from timeline.figures.check_tables import check_table
 from timeline.figures.parallel_tables import ParallelIndices, parallel_contradictions
+from timeline.figures.table import Table
 from timeline.fitting.drawn_layers import DrawnLayer
 from timeline.fitting.writer import Kept, Written
 from timeline.layers import LAYERS, Layer
 from timeline.ranks.read_ranks import JoinedRanks, said_once
-from timeline.records.not_given import NO_TIME
 from timeline.reports.export_report import check_warnings
 from timeline.reports.report_rows import (
     ExactStep,
@@ -186,13 +185,16 @@ def rank_report(
     )
 
 
-def overlap_rows(ranks: Sequence[RankFacts], waits: Waits) -> Iterator[OverlapRow]:
+def overlap_rows(ranks: Sequence[RankFacts], steps: Table) -> Iterator[OverlapRow]:
     """Yield the rows of the report on how each rank spent its time: the whole, then each step."""
-    for facts, late_ns in zip(ranks, late_by_step(ranks, waits), strict=True):
-        yield from _overlap_rows(facts, late_ns)
+    bounds = np.cumsum([0, *(len(facts.steps) for facts in ranks)]).tolist()
+    for facts, (first, stop) in zip(ranks, pairwise(bounds), strict=True):
+        yield from _overlap_rows(facts, steps["late_ns"][first:stop] if len(steps) else ())
 
 
-def _overlap_rows(facts: RankFacts, late_ns: Int64) -> Iterator[OverlapRow]:
+def _overlap_rows(
+    facts: RankFacts, late_ns: npt.NDArray[np.int64] | Sequence[int]
+) -> Iterator[OverlapRow]:
     parts, unknown = facts.free_parts, dict.fromkeys(facts.not_recorded)
     whole: dict[str, int | None] = {
         **facts.overlap_ns,
@@ -213,7 +215,7 @@ def _overlap_rows(facts: RankFacts, late_ns: Int64) -> Iterator[OverlapRow]:
     times_ns = (facts.step_totals.period_ns, before_ns, between_ns)
     columns.extend(values[known].tolist() for values in times_ns)
     ids = steps.graph[known].tolist(), steps.iteration[known].tolist()
-    late = np.ma.masked_equal(late_ns[known], NO_TIME).tolist()
+    late = np.ma.asarray(late_ns)[known].tolist()
     for graph, step, late_by, *times in zip(*ids, late, *columns, strict=True):
         of_step = {"outside_ns": 0, **unknown, **dict(zip(names, times, strict=True))}
         of_step["late_ns"] = late_by

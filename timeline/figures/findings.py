@@ -271,12 +271,16 @@ class FindingWords:
         alone = spell_share(finding.gain_ns, whole_ns)
         if finding.kind is FindingKind.EXPOSED_COMMUNICATION and finding.basis is Basis.BOUND:
             return f", the run would be {least}{alone} shorter"
-        if not finding.fault:
-            return f" would make the run {least}{alone} shorter"
         further = spell_share(finding.further_ns, whole_ns)
+        if not finding.fault:
+            above = " once those above are fixed" if follows else ""
+            would = "would be" if finding.kind is FindingKind.SLOW_HOSTS else "would make the run"
+            return f" {would} {least}{further} shorter{above}"
         if not follows or further == alone:
             return f": without that, the run would be {least}{alone} shorter"
-        return f": {least}{alone} to win alone, {further} once what stands above is mended"
+        if 100 * finding.gain_ns < whole_ns:
+            return f": {least}{further} to win once those above are fixed"
+        return f": {least}{alone} to win, {further} once those above are fixed"
 
 
 @dataclass(frozen=True)
@@ -352,14 +356,19 @@ class _Told:
     @property
     def in_call(self) -> str:
         """Return the host call that takes most of the time, if it is known."""
+        return f" ({self.inside_call[1:]})" if self.inside_call else ""
+
+    @property
+    def inside_call(self) -> str:
+        """Return the same for what stands in brackets already."""
         call = self.evidence.get("call")
-        return f" (in {shortened([call], MOST_CHARACTERS)[0]})" if call else ""
+        return f" in {shortened([call], MOST_CHARACTERS)[0]}" if call else ""
 
 
 def _slow_rank(told: _Told) -> str:
     evidence = told.evidence
     if told.finding.absent is not None:
-        return f"{told.rank} comes last, {told.per_step}"
+        return f"{told.rank} comes late to collectives, {told.per_step}"
     if told.finding.cause is Cause.COMPUTING:
         why = ""
         if evidence.get("computing_cause") == "frequency":
@@ -367,8 +376,7 @@ def _slow_rank(told: _Told) -> str:
             why = f", at {own:.2f} instead of {peers:.2f} GHz"
         return f"{told.rank} computes {told.longer}{told.than}{told.in_steps}{why}"
     if told.finding.cause is Cause.HOST:
-        longer = f"it takes {told.per_step} longer{told.in_call}"
-        return f"{told.rank}'s host falls behind{told.in_steps}, {longer}"
+        return f"{told.rank}'s host falls behind{told.in_steps}{told.in_call}"
     return f"{told.rank} takes {told.per_step} longer{told.in_steps}{told.in_call}"
 
 
@@ -376,10 +384,9 @@ def _slow_ranks(told: _Told) -> str:
     others = len(told.words.numbers) - len(told.ranks or ())
     if told.finding.cause is Cause.COMPUTING:
         as_than = "as" if "times" in told.longer else "than"
-        return f"{told.rank} compute {told.longer} {as_than} the other {others}"
+        return f"{told.rank} compute up to {told.longer} {as_than} the other {others}"
     if told.finding.cause is Cause.HOST:
-        longer = f"they take {told.per_step} longer{told.in_call}"
-        return f"The hosts of {told.rank.lower()} fall behind, {longer}"
+        return f"The hosts of {told.rank.lower()} fall behind{told.in_call}"
     return f"{told.rank} take {told.per_step} longer than the other {others}"
 
 
@@ -395,8 +402,8 @@ def _slow_steps(told: _Told) -> str:
     why = {
         Cause.COMPUTING: "all ranks compute longer" if len(told.words.numbers) > 1 else "computing",
         Cause.INPUT: "data come late",
-        Cause.HOST: f"the host is busy{told.in_call}",
-    }.get(told.finding.cause, f"host and device take longer{told.in_call}")
+        Cause.HOST: f"the host is busy{told.inside_call}",
+    }.get(told.finding.cause, f"host and device take longer{told.inside_call}")
     if told.is_from_then_on:
         return f"From step {steps[0]} on, steps take {longer} ({why})"
     step = "Step" if len(steps) == 1 else "Steps"
@@ -418,10 +425,10 @@ def _starved(told: _Told) -> str:
 
 def _slow_hosts(told: _Told) -> str:
     if not told.finding.fault:
-        return "Host-bound: launching in time"
+        return "Host-bound: if launches never kept the device waiting, the run"
     one = len(told.words.numbers) == 1
     hosts = "The host stands" if one else "Hosts stand"
-    return f"{hosts} still, {told.per_step}{told.in_call}"
+    return f"{hosts} still{told.in_call}"
 
 
 def _slow_link(told: _Told) -> str:

@@ -10,6 +10,7 @@ from timeline.analysis.ordinary_steps import ordinary_steps
 from timeline.analysis.path.critical_path import CriticalPath
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waits.culprit import Culprit
+from timeline.analysis.waits.exposed_waiting import late_by_step, split_exposed
 from timeline.analysis.waits.waiting import Basis, Waiting
 from timeline.figures.advice import Advice, advice_table, cluster_advice, data_advice
 from timeline.figures.check_tables import check_table, unused_table
@@ -222,7 +223,8 @@ class Figures:
         every_rank: those of the profile, selected or not.
         """
         ordinary = ordinary_steps(facts)
-        exposed, exposed_steps = exposed_tables(facts, waiting.waits, ordinary)
+        of_ranks, of_steps = split_exposed(facts, waiting.waits)
+        exposed, exposed_steps = exposed_tables(facts, of_ranks, of_steps, ordinary)
         memory_graphs, memory_operators, memory_tensors = memory_tables(facts)
         operator_steps = operator_step_table(facts)
         critical_path = path_table(CriticalPath() if path is None else path)
@@ -235,7 +237,7 @@ class Figures:
         return (
             cls(
                 overlap=overlap_table(facts, ordinary),
-                steps=step_table(facts, waiting.waits, ordinary),
+                steps=step_table(facts, late_by_step(facts, of_steps), ordinary),
                 operators=operator_table(facts),
                 longest_ops=longest_op_table(facts),
                 waiting=waiting_table(facts, waiting.stragglers),

@@ -11,8 +11,6 @@ import numpy.typing as npt
 
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.step_trace import data_aug_bounds
-from timeline.analysis.waits.exposed_waiting import late_by_step
-from timeline.analysis.waits.waiting import Waits
 from timeline.columns.columns import Bool, Int64
 from timeline.figures.table import Table, join_tables
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
@@ -65,9 +63,10 @@ def extent_ns(overlap: Table) -> Int64:
     return np.asarray(overlap["span_ns"] - np.ma.filled(overlap["outside_ns"], 0))
 
 
-def step_table(facts: Sequence[RankFacts], waits: Waits, ordinary: Sequence[Bool]) -> Table:
-    """See `Figures.steps`; ordinary: which steps of each rank are."""
-    late = late_by_step(facts, waits)
+def step_table(
+    facts: Sequence[RankFacts], late: Sequence[Int64], ordinary: Sequence[Bool]
+) -> Table:
+    """See `Figures.steps`; ordinary: which steps of each rank are; late: see `late_by_step`."""
     return join_tables(map(_steps, facts, ordinary, late))
 
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from timeline.analysis.path.critical_path import CriticalPath, PathKind
 from timeline.analysis.rank_facts import RankFacts
-from timeline.analysis.waits.exposed_waiting import ExposedParts, split_exposed
-from timeline.analysis.waits.waiting import Stragglers, WaitedFor, Waits
+from timeline.analysis.waits.exposed_waiting import ExposedParts
+from timeline.analysis.waits.waiting import Stragglers, WaitedFor
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.group_by import group_by
 from timeline.figures.table import Table
@@ -65,10 +65,16 @@ def waited_for_table(facts: Sequence[RankFacts], waited_for: WaitedFor) -> Table
 
 
 def exposed_tables(
-    facts: Sequence[RankFacts], waits: Waits, ordinary: Sequence[Bool]
+    facts: Sequence[RankFacts],
+    of_ranks: ExposedParts,
+    parts: ExposedParts,
+    ordinary: Sequence[Bool],
 ) -> tuple[Table, Table]:
-    """See `Figures.exposed` and `Figures.exposed_steps`; ordinary: which steps of each rank are."""
-    of_ranks, parts = split_exposed(facts, waits)
+    """See `Figures.exposed` and `Figures.exposed_steps`.
+
+    of_ranks, parts: of ranks and of their steps, see `split_exposed`. ordinary: which steps of each
+    rank are ordinary.
+    """
     chosen = np.concatenate([np.zeros(0, np.bool_), *ordinary])
     if chosen.any():
         owner = np.repeat(np.arange(len(facts)), [len(rank.steps) for rank in facts])

@@ -366,7 +366,11 @@ def _with_waiting(
     """
     if not any(request.draw for request in requests):
         return tuple(drawn)
-    from timeline.analysis.waits.exposed_waiting import Lateness, late_by_step
+    from timeline.analysis.waits.exposed_waiting import (
+        Lateness,
+        late_by_step,
+        split_exposed,
+    )
     from timeline.tracks.piece_args import with_piece_args
     from timeline.tracks.waiting import with_waiting
 
@@ -377,11 +381,12 @@ def _with_waiting(
         made = replace(tracks, tracks=with_piece_args(tracks.tracks, facts[place]))
         return kept(made, len(facts))
 
+    late = late_by_step(facts, split_exposed(facts, waiting.waits)[1])
     with_waiting(
         rows,
         [rank.collectives for rank in facts],
         waiting,
-        late=[*map(Lateness.of_rank, facts, late_by_step(facts, waiting.waits))],
+        late=[*map(Lateness.of_rank, facts, late)],
         arrows=any(Layer.ARROWS in request.options.layers for request in requests),
         on_disk=_on_disk(requests),
         finish=finish,

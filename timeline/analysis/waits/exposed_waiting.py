@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from timeline.analysis.ordinary_steps import number_steps
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waits.waiting import Waits
-from timeline.columns.columns import Bool, ColumnTable, Int64, column
+from timeline.columns.columns import ColumnTable, Int64, column
+from timeline.columns.distinct import rows_by_value
 from timeline.columns.intervals import (
     IntervalSet,
     covered_between,
@@ -110,51 +112,23 @@ class Lateness(ColumnTable):
         return cls(begin_ns[known], late_ns[known])
 
 
-def late_by_step(ranks: Sequence[RankFacts], waits: Waits) -> list[Int64]:
+def late_by_step(ranks: Sequence[RankFacts], steps: ExposedParts) -> list[Int64]:
     """Return how much later than its peers each rank comes to the collectives of each step.
 
-    That is the median wait of all ranks in the step, less the wait of the rank itself: negative if
-    it comes earlier. NO_TIME if fewer than two ranks have comparable collectives.
+    That is the median exposed wait of all ranks in the step, less that of the rank itself: negative
+    if it comes earlier. NO_TIME if the waits of fewer than two ranks are known.
+
+    Args:
+        steps: a row per rank and step, see `split_exposed`.
 
     Returns:
         For each rank (steps,) ns.
     """
-    waited = list[tuple[Int64, Bool]]()
-    by_step: dict[tuple[int, int], list[int]] = {}
-    for rank, own in zip(ranks, waits.by_rank(len(ranks)), strict=True):
-        waited_ns, known = _waited_by_step(rank, own)
-        waited.append((waited_ns, known))
-        for key, time_ns in zip(_step_keys(rank, known), waited_ns[known].tolist(), strict=True):
-            by_step.setdefault(key, []).append(time_ns)
-    peers_ns = {key: int(np.median(times)) for key, times in by_step.items() if len(times) > 1}
-    late = list[Int64]()
-    for rank, (waited_ns, known) in zip(ranks, waited, strict=True):
-        late_ns = np.full(len(rank.steps), NO_TIME, np.int64)
-        late_ns[known] = [
-            peers_ns[key] - own_ns if key in peers_ns else NO_TIME
-            for key, own_ns in zip(_step_keys(rank, known), waited_ns[known].tolist(), strict=True)
-        ]
-        late.append(late_ns)
-    return late
-
-
-def _step_keys(rank: RankFacts, chosen: Bool) -> list[tuple[int, int]]:
-    """Return graph and number of the chosen steps, which are the same on all ranks."""
-    steps = rank.steps
-    return list(zip(steps.graph[chosen].tolist(), steps.iteration[chosen].tolist(), strict=True))
-
-
-def _waited_by_step(rank: RankFacts, waits: Waits) -> tuple[Int64, Bool]:
-    """Return the waits of a rank in the collectives of each step, and a mask of steps with any."""
-    waited_ns, count = np.zeros((2, len(rank.steps)), np.int64)
-    chosen = waits.take(rank.collectives.ops.selected[waits.row])
-    if not len(waited_ns) or not len(chosen):
-        return waited_ns, count > 0
-    begin_ns, end_ns = rank.recorded.begin_ns, rank.recorded.end_ns
-    order = np.argsort(begin_ns, kind="stable")
-    start_ns = rank.collectives.ops.start_ns[chosen.row]
-    step = order[np.maximum(np.searchsorted(begin_ns[order], start_ns, side="right") - 1, 0)]
-    inside = (start_ns >= begin_ns[step]) & (start_ns < end_ns[step])
-    np.add.at(waited_ns, step[inside], chosen.waited_ns[inside])
-    np.add.at(count, step[inside], 1)
-    return waited_ns, count > 0
+    late_ns = np.full(len(steps), NO_TIME, np.int64)
+    known = np.flatnonzero((steps.waiting_ns > 0) | (steps.transfer_ns > 0))
+    if len(known):
+        for _, rows in rows_by_value(number_steps(ranks)[known]):
+            waits_ns = steps.waiting_ns[known[rows]]
+            if len(rows) > 1:
+                late_ns[known[rows]] = int(np.median(waits_ns)) - waits_ns
+    return np.split(late_ns, np.cumsum([len(rank.steps) for rank in ranks])[:-1])
