@@ -1,4 +1,4 @@
-"""The rows of all ranks as one tree, whose ids and arrows are numbered throughout."""
+"""The rows of all ranks as one tree of tracks, with ids and arrows numbered across ranks."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def assemble(
     path: CriticalPath | None = None,
     highlights: Highlights = NOTHING_TO_POINT_AT,
 ) -> tuple[Track, ...]:
-    """Put the rows of all ranks beside those of the overview, grouped by layer or by rank.
+    """Combine the rows of all ranks with the overview, grouped by layer or by rank.
 
-    folds_ranks: whether many ranks are folded below rows of a hundred. path: is drawn too, where
-    there is one.
+    folds_ranks: folds many ranks below rows of a hundred each. path: the critical path, drawn too
+    unless it is None.
     """
     painter = Painter()
     paint_overview(painter, facts, highlights.step)
-    made = with_ranks(
+    drawn = with_ranks(
         painter.tracks,
         {"": ranks},
         highlights.ranks,
@@ -52,7 +52,7 @@ def assemble(
         folds_ranks=folds_ranks,
         telling=highlights.telling,
     )
-    return made if path is None else with_critical_path(made, path)
+    return drawn if path is None else with_critical_path(drawn, path)
 
 
 def with_ranks(
@@ -64,16 +64,16 @@ def with_ranks(
     folds_ranks: bool = False,
     telling: Collection[int] = (),
 ) -> tuple[Track, ...]:
-    """The tracks, which have no arrows, and the rows of all ranks of each run, by its name.
+    """Add the rows of all ranks of each run (keyed by the run's name) to tracks without arrows.
 
-    remarks: what is said of some ranks. folds_ranks: whether many others are folded, but
-    for those that are telling.
+    remarks: remarks that go into the names of some ranks. folds_ranks: folds many ranks below rows
+    of a hundred each, except those with a remark and those in `telling`.
     """
     names = rank_rows({run: [rank.rank for rank in ranks] for run, ranks in runs.items()}, remarks)
-    made = list(tracks)
-    folders = _layer_folders(made, runs) if by_layer else {}
+    placed = list(tracks)
+    folders = _layer_folders(placed, runs) if by_layer else {}
     folder_of = rank_folders(names, telling) if folds_ranks and not by_layer else {}
-    folders |= _rank_folders(made, folder_of.values())
+    folders |= _rank_folders(placed, folder_of.values())
     order_of = {name: order for order, name in enumerate(sorted(names.values()))}
     last_arrow = 0
     for run, ranks in runs.items():
@@ -83,7 +83,7 @@ def with_ranks(
             name = names[run, rank.rank]
             if not by_layer:
                 rank = _with_root(rank, name)  # noqa: PLW2901
-            first_id = len(made)
+            first_id = len(placed)
             for track in rank.tracks:
                 content = _with_arrows_after(track.content, first_arrow, between)
                 last_arrow = max(last_arrow, _last_arrow(content))
@@ -98,13 +98,13 @@ def with_ranks(
                     }
                 elif folder := folder_of.get((run, rank.rank)):
                     place = {"order": order_of[name], "parent": folders[folder]}
-                made.append(replace(track, id=track.id + first_id, content=content, **place))
+                placed.append(replace(track, id=track.id + first_id, content=content, **place))
             first_arrow += rank.arrows
-    return tuple(made)
+    return tuple(placed)
 
 
 def _layer_folders(made: list[Track], runs: Mapping[str, Sequence[RankTracks]]) -> dict[str, int]:
-    """Add a row without a parent for each layer of any rank; their ids by the layer."""
+    """Add a row without a parent for each layer that any rank has; return their ids by layer."""
     layers = {
         track.name: track
         for ranks in runs.values()
@@ -121,7 +121,7 @@ def _layer_folders(made: list[Track], runs: Mapping[str, Sequence[RankTracks]]) 
 
 
 def _rank_folders(made: list[Track], names: Iterable[str]) -> dict[str, int]:
-    """Add a row without a parent for each folder of ranks; their ids by their names."""
+    """Add a row without a parent for each folder of ranks; return their ids by name."""
     painter = Painter()
     painter.tracks = made
     return {
@@ -131,7 +131,7 @@ def _rank_folders(made: list[Track], names: Iterable[str]) -> dict[str, int]:
 
 
 def _with_root(rank: RankTracks, name: str) -> RankTracks:
-    """The rows of a rank below one of that name, which parts its time if it has any."""
+    """Put the rows of a rank below a row of this name, its partition of time if it has one."""
     if not rank.tracks:
         return rank
     first, *rest = rank.tracks
@@ -159,7 +159,7 @@ def _with_root(rank: RankTracks, name: str) -> RankTracks:
 def _with_arrows_after(
     content: Slices | Samples | None, first: int, last: int
 ) -> Slices | Samples | None:
-    """Arrows of the rank behind those of ranks before it, and those between ranks behind all."""
+    """Renumber arrows: a rank's after those of earlier ranks, those between ranks last."""
     if not isinstance(content, Slices) or not len(content.arrows.arrow):
         return content
     arrow = content.arrows.arrow
@@ -168,5 +168,5 @@ def _with_arrows_after(
 
 
 def _last_arrow(content: Slices | Samples | None) -> int:
-    """The greatest number of an arrow that touches a row, 0 for none."""
+    """Return the greatest arrow number that touches a row, 0 if there is none."""
     return int(content.arrows.arrow.max(initial=0)) if isinstance(content, Slices) else 0

@@ -1,4 +1,4 @@
-"""The layers of the detail: tasks, communication, host calls, scopes, counters, and arrows."""
+"""The layers of the detail: tasks, communication, host calls, scopes, counters and arrows."""
 
 from __future__ import annotations
 
@@ -85,9 +85,9 @@ def _task_args(tasks: Tasks) -> list[ArgColumn]:
 
 
 def _flop_args(records: Records) -> list[ArgColumn]:
-    """Floating-point operations of the operators that tasks are called after, where they are told.
+    """Return the floating-point operations of the operators that tasks are named after, if known.
 
-    The rate is that of the operator in the mean over its runs, as is its share of the peak.
+    The rate is the operator's mean over its runs, and so is its share of the peak.
     """
     flops, named = task_flops(records), records.tasks.name
     if flops is None:
@@ -102,7 +102,7 @@ def _flop_args(records: Records) -> list[ArgColumn]:
 
 
 def _paint_communication(drawing: LayerDrawing) -> None:
-    """Draw groups: the communication ops of each above its planes."""
+    """Draw the groups: the communication ops of each above its planes."""
     painter, records, parent = drawing.painter, drawing.rank.detail, drawing.add_row()
     ops, planes, strings = records.ops, records.planes, records.strings
     every_op = SliceTable(
@@ -117,8 +117,8 @@ def _paint_communication(drawing: LayerDrawing) -> None:
         FlowEnd.PLANE,
     )
     ops_of, planes_of = dict(rows_by_value(ops.group)), dict(rows_by_value(planes.group))
-    found = sorted(ops_of.keys() | planes_of.keys())
-    for order, group in enumerate(sorted(found, key=lambda code: natural_order(strings[code]))):
+    groups = sorted(ops_of.keys() | planes_of.keys())
+    for order, group in enumerate(sorted(groups, key=lambda code: natural_order(strings[code]))):
         op_rows, plane_rows = ops_of.get(group, NO_ROWS), planes_of.get(group, NO_ROWS)
         label = strings[group]
         inside = {strings[code] for code in distinct(ops.group_name[op_rows]).tolist()} - {""}
@@ -174,7 +174,7 @@ def _plane_args(planes: PlaneTasks) -> list[ArgColumn]:
 
 
 def _paint_runtime(drawing: LayerDrawing) -> None:
-    """Draw the host layers whose calls launch tasks, each where the layer is."""
+    """Draw the host layers whose calls launch tasks, each on a row of its own."""
     for name, rows in _host_layers(drawing.rank.detail, runtime=True):
         _paint_host_layer(drawing, drawing.add_row(name), rows)
 
@@ -182,17 +182,17 @@ def _paint_runtime(drawing: LayerDrawing) -> None:
 def _paint_framework(drawing: LayerDrawing) -> None:
     """Draw all other host layers, one after another."""
     for position, (name, rows) in enumerate(_host_layers(drawing.rank.detail, runtime=False)):
-        said = descriptions.AI_CPU if name == AI_CPU else ""
-        _paint_host_layer(drawing, drawing.add_row(name, position, said), rows)
+        description = descriptions.AI_CPU if name == AI_CPU else ""
+        _paint_host_layer(drawing, drawing.add_row(name, position, description), rows)
 
 
 def _host_layers(records: Records, *, runtime: bool) -> list[tuple[str, Rows]]:
-    """The host layers that are runtimes, or those that are not, by name, with their rows."""
+    """Return the host layers that are (or are not) runtimes: their names and rows, by name."""
     strings, runtimes = records.strings, {records.strings.find(name) for name in RUNTIME_LAYERS}
     layers = distinct(records.host.layer)
     wanted = layers[np.array([(code in runtimes) is runtime for code in layers.tolist()], bool)]
-    found = {strings[code]: rows for code, rows in rows_by_value(records.host.layer, wanted)}
-    return [(name, found[name]) for name in sorted(found, key=natural_order)]
+    rows_of = {strings[code]: rows for code, rows in rows_by_value(records.host.layer, wanted)}
+    return [(name, rows_of[name]) for name in sorted(rows_of, key=natural_order)]
 
 
 def _paint_host_layer(drawing: LayerDrawing, parent: int, layer: Rows) -> None:
@@ -248,7 +248,7 @@ def _paint_scopes(drawing: LayerDrawing) -> None:
 
 
 def _paint_missing(drawing: LayerDrawing) -> None:
-    """Draw a slice wherever the detail of steps had to be left out, if any had."""
+    """Draw a slice for each stretch whose detail had to be left out, if any."""
     strings, missing = drawing.rank.detail.strings, drawing.rank.missing
     if not missing:
         return
@@ -320,11 +320,11 @@ PAINTERS: Mapping[Layer | None, PaintLayer] = {
     Layer.COUNTERS: _paint_counters,
     None: _paint_missing,
 }
-"""What paints each layer of the detail; None is the layer that nobody can leave out."""
+"""The painter of each layer of the detail; None stands for the layer that is always drawn."""
 
 
 def expect_arrows(painter: Painter, records: Records) -> None:
-    """Have the painter remember where the rows that arrows join will be drawn."""
+    """Reserve room in the painter for the places of the rows that arrows connect."""
     flows = records.flows
     tables = {
         FlowEnd.HOST: records.host,
@@ -342,7 +342,7 @@ def expect_arrows(painter: Painter, records: Records) -> None:
 
 
 def paint_arrows(painter: Painter, records: Records, first_id: int) -> tuple[int, int]:
-    """Draw the arrows whose two ends are drawn; the next free id, and how many were not.
+    """Draw the arrows whose ends are both drawn; return the next free id and the number left out.
 
     Every pair has an id of its own: one id for several ends would draw a chain.
     """
@@ -357,7 +357,7 @@ def paint_arrows(painter: Painter, records: Records, first_id: int) -> tuple[int
 
 
 def _slice_numbers(painter: Painter, kinds: Int64, rows: Int64) -> Int64:
-    """The slice at one end of each arrow, as the painter numbers them."""
+    """Return the painter's number of the slice at one end of each arrow."""
 
     def numbers_of(kinds: Int64, rows: Int64) -> Int64:
         numbers = np.full(len(kinds), NOT_DRAWN, np.int64)

@@ -1,4 +1,4 @@
-"""The rows of one rank: where its time goes, the layers that are asked for, and their arrows."""
+"""The rows of one rank: where its time goes, the selected layers and their arrows."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from timeline.tracks.partition import paint_partition
 from timeline.tracks.rank_tracks import RankTracks
 
 PAINTERS: Mapping[Layer | None, PaintLayer] = {**summary.PAINTERS, **detail.PAINTERS}
-"""What paints each row of LAYERS, by its option."""
+"""The painter of each row of LAYERS, by its option."""
 
 
 def draw_rank(
     rank: SelectedRank, options: DrawOptions, wanted: Callable[[ArgColumn], bool]
 ) -> RankTracks:
-    """Draw the layers of one rank that are asked for, with the args that are wanted."""
+    """Draw the selected layers of one rank, with the args for which `wanted` returns True."""
     painter, records = Painter(wanted), rank.detail
     idle = None if rank.idle is None else rank.idle.parts
     computes = not rank.records.tables_only

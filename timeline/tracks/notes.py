@@ -18,7 +18,7 @@ from timeline.tracks.root_rows import NOTES
 
 @dataclass(frozen=True)
 class Note:
-    """One thing to know of a timeline: a sentence, and the numbers in it."""
+    """One note about a timeline: a sentence, and the numbers in it."""
 
     text: str
     numbers: tuple[tuple[str, int], ...] = ()
@@ -26,7 +26,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Notes:
-    """All there is to know of a timeline, by topic, and the same in one line."""
+    """All notes about a timeline by topic, with a headline that sums them up in one line."""
 
     headline: str
     topics: tuple[tuple[str, tuple[Note, ...]], ...]
@@ -35,10 +35,10 @@ class Notes:
 def with_notes(
     tracks: Sequence[Track], notes: Notes | None, start_ns: int, end_ns: int
 ) -> tuple[Track, ...]:
-    """The tracks and the rows of the notes, which have higher numbers.
+    """Add the rows of the notes after the tracks, with higher ids.
 
-    Each note is a slice as long as the timeline, so that its text can be read at once and no time
-    is added. Topics are rows below.
+    Each note is a slice as long as the timeline, so that its text can be read without zooming and
+    no time is added. Topics are rows below.
     """
     if notes is None:
         return tuple(tracks)

@@ -1,7 +1,7 @@
-"""The row of a rank that parts its time: computing, exposed communication, copies, idle by cause.
+"""The row of a rank's time: computing, exposed communication, copies, and idle by cause.
 
-It is drawn with the rank, before it is known who waited for whom; `with_waits` then parts exposed
-communication into waiting and transfer.
+It is drawn with the rank, before the waits between ranks are known; `with_waits` then splits
+exposed communication into waiting and transfer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from timeline.tracks.painter import Painter, SliceTable, names
 from timeline.units import spell_short
 
 PARTITION = "Where time goes"
-"""What the row is called where it is not that of the rank itself."""
+"""Name of the row where it is not the row of the rank itself."""
 COMPUTING, EXPOSED, COPIES, IDLE = "Computing", "Exposed communication", "Copies", "Idle"
 COMMUNICATION, TRANSFER = "Communication", "Transfer"
 WAITING_FOR, DELAYED_BY = "Waiting for", "Transfer delayed by"
@@ -39,7 +39,7 @@ _FIRST = -1
 
 
 def is_partition(track: Track) -> bool:
-    """Whether a row parts the time of a rank."""
+    """Return True if the row splits the time of a rank."""
     content = track.content
     return isinstance(content, Slices) and content.kind is SliceKind.PARTITION
 
@@ -53,23 +53,23 @@ def paint_partition(
     *,
     computes: bool = True,
 ) -> None:
-    """Draw how the time of a rank was spent, from the first to the last of what it did.
+    """Draw how the time of a rank was spent, from its first to its last activity.
 
-    The slices are disjoint. Those of each name sum up to the part of the overlap analysis, and of
-    idle time by cause, that they are called after.
+    The slices are disjoint. Those of one name add up to the part of the overlap analysis, or of
+    idle time by cause, that they are named after.
 
-    idle: why it idles, None where that was not asked. computes: whether it is recorded when the
-    rank computes; else nothing but its communication is drawn.
+    idle: idle time by cause, None if causes were not asked for. computes: False if computing is not
+    recorded; then only communication is drawn.
     """
-    told = idle is not None and idle.tells_causes
+    has_causes = idle is not None and idle.tells_causes
     whole = (
         (COMPUTING, overlap.computing),
         (EXPOSED, overlap.not_overlapped),
         (COPIES, overlap.copies),
-        *(() if told else ((IDLE, overlap.idle),)),
+        *(() if has_causes else ((IDLE, overlap.idle),)),
     )
     if not computes:
-        told, whole = False, ((COMMUNICATION, overlap.communication),)
+        has_causes, whole = False, ((COMMUNICATION, overlap.communication),)
     parts = [
         _Parts(
             spans.start_ns,
@@ -79,7 +79,7 @@ def paint_partition(
         )
         for name, spans in whole
     ]
-    if idle is not None and told:
+    if idle is not None and has_causes:
         labels = strings.codes(f"{IDLE}: {cause.words}" for cause in CAUSES)
         parts.append(_Parts(idle.start_ns, idle.end_ns, labels[idle.cause], idle.call))
     every = _Parts.concat(parts)
@@ -102,19 +102,19 @@ def paint_partition(
 
 
 def paint_sums(painter: Painter, row: Track) -> None:
-    """Draw one slice below a row of parts, where nothing else is: how long each of them took."""
+    """Draw the sums of the parts of a rank as one slice below a row that has nothing else below."""
     slices = row.content
     assert isinstance(slices, Slices)
     length_ns = np.zeros(len(slices.strings), np.int64)
     np.add.at(length_ns, slices.name, slices.end_ns - slices.start_ns)
     longest = np.argsort(-length_ns, kind="stable")[: np.count_nonzero(length_ns)]
-    told = ", ".join(
+    label = ", ".join(
         f"{slices.strings[code]} {spell_short(int(length_ns[code]))}" for code in longest.tolist()
     )
     drawn = SliceTable(
         slices.start_ns[:1],
         slices.end_ns[-1:],
-        slices.strings.codes([told]),
+        slices.strings.codes([label]),
         SliceKind.NOTE,
     )
     painter.add_flat_row(
@@ -123,7 +123,7 @@ def paint_sums(painter: Painter, row: Track) -> None:
 
 
 class _Parts(ColumnTable):
-    """Parts of the time of a rank; call: the host call in which most of it passed, if it idles."""
+    """Parts of a rank's time; call: the host call that takes most of an idle part."""
 
     start_ns: Int64 = column(np.int64)
     end_ns: Int64 = column(np.int64)
@@ -137,24 +137,24 @@ def with_waits(
     waits: Waits,
     on_disk: frozenset[int],
 ) -> list[Track]:
-    """The rows of a rank, with exposed communication parted into waiting and transfer.
+    """Split exposed communication in the rows of a rank into waiting and transfer.
 
-    Where an op waits and another one transfers, the time counts as waiting, as it does in the
-    figures; where two wait, for the one that began first. So does the part of a transfer that is
-    exposed only because the op waited while the device computed: "Transfer delayed by rank 5". What
-    was merged already stays as it is.
+    If one op waits while another transfers, the time counts as waiting, as in the figures; if two
+    wait, it is that of the one that began first. The part of a transfer that is exposed only
+    because the op waited while the device computed counts as waiting too: "Transfer delayed by rank
+    5". Slices that are merged already stay as they are.
 
     Args:
         waits: those of the rank.
         on_disk: the ranks of the profile, selected or not.
     """
-    made = list(tracks)
+    replaced = list(tracks)
     for at, track in enumerate(tracks):
         content = track.content
         if isinstance(content, Slices) and is_partition(track):
             parted = _parted(content, collectives, waits, on_disk)
-            made[at] = replace(track, content=parted)
-    return made
+            replaced[at] = replace(track, content=parted)
+    return replaced
 
 
 def wait_labels(
@@ -186,9 +186,9 @@ def _parted(
     exposed = np.flatnonzero(is_exposed)
     spans = IntervalSet(slices.start_ns[exposed], slices.end_ns[exposed])
     came_ns, until_ns = delayed_until(spans, start_ns, end_ns, waits)
-    known = waits.transfer_ns != NO_TIME
+    measured = waits.transfer_ns != NO_TIME
     waiting, delayed = _Cover.of(start_ns, came_ns), _Cover.of(came_ns, until_ns)
-    transfer = _Cover.of(came_ns[known], end_ns[known])
+    transfer = _Cover.of(came_ns[measured], end_ns[measured])
     edges_ns = np.concatenate([one.edges_ns for one in (waiting, delayed, transfer)])
     owner, begin_ns, stop_ns = _cut(spans, edges_ns)
     name = np.where(transfer.rows_at(begin_ns) >= 0, strings.code(TRANSFER), strings.code(EXPOSED))
@@ -214,9 +214,9 @@ def _parted(
 
 
 def _coarse_of(parted: Slices, coarse: Coarse, row: Rows) -> Coarse:
-    """What the pieces stand for: merged ones for as many as before, others for themselves.
+    """Return what the pieces stand for: merged ones for as many as before, others for themselves.
 
-    row: (n,) the slice that each piece is of.
+    row: (n,) the slice that each piece belongs to.
     """
     merged = coarse.row[row] == MERGED
     count = len(row)
@@ -235,7 +235,7 @@ def _coarse_of(parted: Slices, coarse: Coarse, row: Rows) -> Coarse:
 
 @dataclass(frozen=True)
 class _Cover:
-    """When any of some intervals is open, and the one that began first: disjoint, ascending.
+    """Disjoint, ascending spans in which any interval is open, and the one that began first.
 
     row: (n,) the row of each among the intervals.
     """
@@ -246,7 +246,7 @@ class _Cover:
 
     @classmethod
     def of(cls, start_ns: Int64, end_ns: Int64) -> _Cover:
-        """The cover of intervals in any order, which may be empty and may overlap."""
+        """Cover intervals in any order, which may be empty and may overlap."""
         row = np.argsort(start_ns, kind="stable")
         end_ns = end_ns[row]
         reach_ns = np.maximum.accumulate(end_ns)
@@ -257,17 +257,17 @@ class _Cover:
 
     @property
     def edges_ns(self) -> Int64:
-        """Where what is open changes."""
+        """Return the times at which the open interval changes."""
         return np.concatenate([self.start_ns, self.end_ns])
 
     def rows_at(self, moments_ns: Int64) -> Rows:
-        """The row of the interval that is open at each moment, -1 for none."""
+        """Return the row of the interval that is open at each moment, -1 for none."""
         at = open_at(moments_ns, self.start_ns, self.end_ns)
         return np.where(at >= 0, np.append(self.row, -1)[at], -1)
 
 
 def _cut(spans: IntervalSet, edges_ns: Int64) -> tuple[Rows, Int64, Int64]:
-    """The pieces between edges: of which span each is, and its start and end, in order of time."""
+    """Cut spans at edges; return the span, start and end of each piece, in order of time."""
     edges_ns = distinct(edges_ns)
     at = np.searchsorted(spans.start_ns, edges_ns, side="right") - 1
     inside = (at >= 0) & (edges_ns > spans.start_ns[at]) & (edges_ns < spans.end_ns[at])

@@ -1,4 +1,4 @@
-"""Args of the pieces that the time of a rank is parted into: of whom, in which step, how much."""
+"""Args of the pieces of a rank's time: their rank, step, share of the step, and collective."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from timeline.units import spell_tenths
 
 _KINDS = frozenset({SliceKind.OVERLAP, SliceKind.PARTITION})
 _LEAST_TENTHS = 10
-"""Pieces of a smaller share, in tenths of a percent, tell nothing."""
+"""Pieces with a smaller share, in tenths of a percent, get no args."""
 _WHOLE_PERCENT = 100
 _TENTHS_TWICE = 2000
-"""Twice the tenths of a percent that there are, so that half of one is whole."""
+"""Twice the number of tenths of a percent in a whole, for rounding half up in integers."""
 _NO_ROW = -1
 
 
@@ -37,7 +37,7 @@ class StepPeriods:
     end_ns: Int64
 
     def rows_at(self, moments_ns: Int64) -> Rows:
-        """The step that began last before each moment, if it still ran; else -1."""
+        """Return the step that began last before each moment if it still runs then, else -1."""
         row = np.searchsorted(self.start_ns, moments_ns, side="right") - 1
         return np.where(moments_ns < np.append(self.end_ns, 0)[row], row, _NO_ROW)
 
@@ -50,23 +50,24 @@ def step_periods(facts: RankFacts) -> StepPeriods:
 
 
 def with_piece_args(tracks: Sequence[Track], facts: RankFacts) -> tuple[Track, ...]:
-    """The rows of a rank, whose pieces of time tell the rank, the step and their share of it.
+    """Add to the pieces of a rank's time the args rank, step, and their share of the step.
 
-    Of the partition they also tell the collective in which the rank waits or transfers. A share is
-    that of the step in which a piece begins, up to the end of the step; between steps, nothing is
-    said but the rank. Pieces of less than a percent of the step, or of all time between steps, have
-    no such args: nearly all are so short, and what they would tell takes more bytes than they do.
+    Pieces of the partition also get the collective in which the rank waits or transfers. The share
+    is that of the step in which a piece begins, up to the end of the step; between steps, only the
+    rank is given. Pieces of less than a percent of the step, or between steps of the whole time,
+    get no args: nearly all pieces are that short, and the args would take more bytes than the
+    pieces.
     """
     steps = step_periods(facts)
-    made = []
+    with_args = []
     for track in tracks:
         content = track.content
         if isinstance(content, Slices) and content.kind in _KINDS and len(content):
             args = _args(content, facts, steps)
-            made.append(replace(track, content=replace(content, args=(*content.args, *args))))
+            with_args.append(replace(track, content=replace(content, args=(*content.args, *args))))
         else:
-            made.append(track)
-    return tuple(made)
+            with_args.append(track)
+    return tuple(with_args)
 
 
 def _args(slices: Slices, facts: RankFacts, steps: StepPeriods) -> list[Arg]:
@@ -77,26 +78,26 @@ def _args(slices: Slices, facts: RankFacts, steps: StepPeriods) -> list[Arg]:
     pieces, step, tenths = pieces.where(tells), step[tells], tenths[tells]
     if not len(pieces):
         return []
-    made = []
+    args = []
     if slices.kind is SliceKind.PARTITION:
         op = _ops(pieces, slices, facts.collectives)
-        made.append(pieces.arg("op", ArgKind.NAME, op, op != NO_NAME))
+        args.append(pieces.arg("op", ArgKind.NAME, op, op != NO_NAME))
     rank = constant(facts.rank, len(pieces), np.int64)
-    made.append(pieces.arg("rank", ArgKind.INTEGER, rank))
+    args.append(pieces.arg("rank", ArgKind.INTEGER, rank))
     in_step = step != _NO_ROW
     if in_step.any():
         distinct, which = distinct_values(tenths)
         share = slices.strings.codes(map(spell_tenths, distinct.tolist()))[which]
-        made += [
+        args += [
             pieces.arg("iteration", ArgKind.INTEGER, steps.iteration[step], in_step),
             pieces.arg("share_of_step", ArgKind.NAME, share, in_step),
         ]
-    return [arg for arg in made if arg.present.any()]
+    return [arg for arg in args if arg.present.any()]
 
 
 @dataclass(frozen=True)
 class _Pieces:
-    """Some slices of a track: their rows (k,) of so many, start and end, and those of all."""
+    """Some slices of a track: their rows (k,), start and end, and the row count and span of all."""
 
     row: Rows
     rows: int
@@ -106,7 +107,7 @@ class _Pieces:
 
     @classmethod
     def that_may_tell(cls, slices: Slices, steps: StepPeriods) -> _Pieces:
-        """Those that are not merged and long enough for the shortest step, which few are."""
+        """Take the slices that are not merged and long enough to matter for the shortest step."""
         first_ns, last_ns = int(slices.start_ns.min()), int(slices.end_ns.max())
         shortest_ns = int((steps.end_ns - steps.start_ns).min(initial=last_ns - first_ns))
         length_ns = slices.end_ns - slices.start_ns
@@ -121,7 +122,7 @@ class _Pieces:
         return len(self.row)
 
     def where(self, holds: Bool) -> _Pieces:
-        """Those for which something holds."""
+        """Take the pieces for which the mask holds."""
         return replace(
             self,
             row=self.row[holds],
@@ -136,7 +137,7 @@ class _Pieces:
         values: Int64 | Codes,
         given: Bool | None = None,
     ) -> Arg:
-        """An arg (k,) of these slices, or of those to which it is given."""
+        """Return an arg of all slices from values (k,) of these, absent where `given` is False."""
         column = np.zeros(self.rows, values.dtype)
         column[self.row] = values
         present = np.zeros(self.rows, np.bool_)
@@ -145,9 +146,10 @@ class _Pieces:
 
 
 def _tenths(pieces: _Pieces, steps: StepPeriods, step: Rows) -> Int64:
-    """Tenths of a percent of its step that each piece takes; between steps, of all slices.
+    """Return the share of its step that each piece takes, in tenths of a percent.
 
-    Two digits count, so larger ones are whole percents.
+    Between steps, the share is that of the time of all slices. Shares have two significant digits,
+    so those from ten percent on are whole percents.
     """
     in_step = step != _NO_ROW
     first_ns, last_ns = pieces.span_ns
@@ -161,29 +163,29 @@ def _tenths(pieces: _Pieces, steps: StepPeriods, step: Rows) -> Int64:
 
 
 def _ops(pieces: _Pieces, slices: Slices, collectives: RankCollectives) -> Codes:
-    """The collective in which each piece of exposed communication begins, NO_NAME for others.
+    """Return the collective in which each piece of exposed communication begins, else NO_NAME.
 
-    Where several go on, it is the one that began first, for which waiting is counted too.
+    If several run at once, it is the one that began first, for which waiting is counted too.
     """
     ops, strings = collectives.ops, slices.strings
     communicates = map_values(slices.name[pieces.row], partial(_are_communication, strings))
-    found = np.full(len(pieces), NO_NAME, np.int32)
+    op_names = np.full(len(pieces), NO_NAME, np.int32)
     if not len(ops) or not communicates.any():
-        return found
+        return op_names
     order = np.argsort(ops.start_ns, kind="stable")
     reach_ns = np.maximum.accumulate(ops.end_ns[order])
     at_ns = pieces.start_ns[communicates]
     position = np.searchsorted(reach_ns, at_ns, side="right")
     row = order[np.minimum(position, len(order) - 1)]
     goes_on = (position < len(order)) & (ops.start_ns[row] <= at_ns)
-    found[communicates] = np.where(
+    op_names[communicates] = np.where(
         goes_on, strings.codes(collectives.strings)[ops.name[row]], NO_NAME
     )
-    return found
+    return op_names
 
 
 def _are_communication(strings: StringPool, codes: Codes) -> Bool:
     names = (strings[code] for code in codes.tolist())
     meant = (EXPOSED, TRANSFER)
-    told = (name in meant or name.startswith((WAITING_FOR, DELAYED_BY)) for name in names)
-    return np.fromiter(told, np.bool_, len(codes))
+    matches = (name in meant or name.startswith((WAITING_FOR, DELAYED_BY)) for name in names)
+    return np.fromiter(matches, np.bool_, len(codes))

@@ -1,8 +1,8 @@
-"""The rows without a parent: what they are called, and in which order they are seen.
+"""The names and the order of the rows without a parent.
 
-Version 52 of the Perfetto UI sorts them by name alone, whatever order a file gives them; leading
-spaces sort first and are not seen. As soon as one of them has rows below it, it hides those that
-have none in a folded group, so each needs one.
+Version 52 of the Perfetto UI sorts them by name alone, whatever order a file gives; leading spaces
+sort first and are invisible. As soon as one of them has rows below it, the UI hides those that have
+none in a folded group, so each needs one.
 """
 
 from __future__ import annotations
@@ -20,20 +20,23 @@ CRITICAL_PATH = " Critical path"
 NOTES = " Notes"
 
 MOST_BESIDE = 128
-"""Rows of ranks that stand beside each other. Version 52 keeps all rows that are not folded in its
-document, and takes about 3 ms a rank for each redraw, as while one scrolls."""
+"""Most ranks whose rows are not folded.
+
+Version 52 keeps all rows that are not folded in its document, and takes about 3 ms per rank for
+each redraw, as while scrolling.
+"""
 RANKS_OF_FOLDER = 100
 
 SLOWS_OTHERS = "slows the others"
 IDLES_FOR_DATA = "waits for data"
 
 RunRank: TypeAlias = tuple[str, int]
-"""What a run is called, empty for one alone, and a rank of it."""
+"""The name of a run, empty if it is the only one, and the number of a rank in it."""
 
 
 @dataclass(frozen=True)
 class SlowStep:
-    """The step that is called the slowest; graph: None where its number alone tells it."""
+    """The step named the slowest; graph: None if its number alone identifies it."""
 
     graph: int | None
     step: int
@@ -41,7 +44,7 @@ class SlowStep:
 
 @dataclass(frozen=True)
 class Highlights:
-    """What names of rows and slices point at: ranks, each with a remark, and the slowest step.
+    """Remarks on ranks in the names of rows, and the slowest step, marked in the names of slices.
 
     telling: ranks to look at, with a remark or without.
     """
@@ -57,22 +60,22 @@ NOTHING_TO_POINT_AT = Highlights()
 def rank_rows(
     runs: Mapping[str, Iterable[int]], remarks: Mapping[RunRank, str]
 ) -> dict[RunRank, str]:
-    """The names of the rows of ranks: those with a remark come before all others.
+    """Return the names of the rows of ranks; ranks with a remark sort before all others.
 
-    Where a rank has one in any run, its rows of all runs do.
+    If a rank has a remark in any run, its rows of all runs sort first.
 
     Args:
-        runs: the ranks of each run by what it is called, which is empty for one alone.
+        runs: the ranks of each run by the name of the run, which is empty for a single run.
 
     >>> rank_rows({"": (5, 10)}, {("", 5): SLOWS_OTHERS})
     {('', 5): ' Rank 05: slows the others', ('', 10): 'Rank 10'}
     """
     every = [(run, rank) for run, ranks in runs.items() for rank in ranks]
     width = max((len(str(rank)) for _, rank in every), default=1)
-    told = {rank for _, rank in remarks}
+    remarked = {rank for _, rank in remarks}
     names = dict[RunRank, str]()
     for run, rank in every:
-        first = " " if rank in told else ""
+        first = " " if rank in remarked else ""
         name = " ".join(filter(None, (f"{first}Rank {rank:0{width}}", run)))
         remark = remarks.get((run, rank))
         names[run, rank] = f"{name}: {remark}" if remark else name
@@ -80,10 +83,10 @@ def rank_rows(
 
 
 def rank_folders(names: Mapping[RunRank, str], telling: Collection[int] = ()) -> dict[RunRank, str]:
-    """The rows, folded at first, that hold ranks without a remark, where there are many ranks.
+    """Return the folded rows above ranks without a remark; none for up to MOST_BESIDE ranks.
 
     Args:
-        names: those of the rows of ranks.
+        names: the names of the rows of ranks.
         telling: ranks that are not folded either.
 
     >>> [*rank_folders({("", rank): f"Rank {rank:03}" for rank in range(130)}).values()][99:101]
@@ -102,24 +105,24 @@ def rank_folders(names: Mapping[RunRank, str], telling: Collection[int] = ()) ->
 
 
 def named_rank(name: str) -> int | None:
-    """The rank that the name of a row tells, None if it tells none."""
+    """Return the rank in the name of a row, None if there is none."""
     word, _, rest = name.strip().partition(" ")
     number = rest.partition(" ")[0].rstrip(":")
     return int(number) if word == "Rank" and number.isdecimal() else None
 
 
 def layer_row(place: int, name: str) -> str:
-    """The name of the row of a layer of all ranks, the how manyth it is."""
+    """Return the name of the row of a layer of all ranks, numbered by its place."""
     return f"{place} {name}"
 
 
 def seen_name(name: str) -> str:
-    """A name as it is read."""
+    """Return a name without the spaces that sort it."""
     return name.strip()
 
 
 def in_order(tracks: Sequence[Track]) -> tuple[Track, ...]:
-    """The tracks, of which rows without a parent have the order in which the viewer shows them."""
+    """Set the order of rows without a parent to the order in which the viewer shows them."""
     names = sorted({track.name for track in tracks if track.parent is None})
     place = {name: order for order, name in enumerate(names)}
     return tuple(

@@ -1,4 +1,4 @@
-"""The timelines of two runs under each other, below how their steps differ."""
+"""The timelines of two runs under each other, below the row of how their steps differ."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from timeline.tracks.rank_tracks import RankTracks
 from timeline.tracks.root_rows import STEPS, RunRank
 
 BASE, NEW = "base", "new"
-"""What the runs are called in the names of rows; that of the base sorts first."""
+"""Names of the runs in the names of rows; the base sorts first."""
 
 
 @dataclass(frozen=True)
 class StepDifferences:
-    """Steps of both runs, ascending by start_ns, that of the base; all columns are (n,) int64."""
+    """Steps of both runs, ascending by start_ns of the base; all columns are (n,) int64."""
 
     base_step: Int64
     new_step: Int64
@@ -36,7 +36,7 @@ class StepDifferences:
 
 @dataclass(frozen=True)
 class RunOfRanks:
-    """What is known of the ranks of one run, and their rows."""
+    """The facts of the ranks of one run, and their rows."""
 
     facts: Sequence[RankFacts]
     ranks: Sequence[RankTracks]
@@ -51,9 +51,9 @@ def side_by_side(
     by_layer: bool,
     folds_ranks: bool = False,
 ) -> tuple[Track, ...]:
-    """The rows of both runs on one time axis: rank by rank, that of the base above the new one.
+    """Return the rows of both runs on one time axis: by rank, the base above the new run.
 
-    remarks: what is said of some ranks. folds_ranks: whether many others are folded.
+    remarks: remarks that go into the names of some ranks. folds_ranks: folds many other ranks.
     """
     painter = Painter()
     _paint_steps(painter, base, new, differences)
@@ -69,7 +69,7 @@ def side_by_side(
 def _paint_steps(
     painter: Painter, base: RunOfRanks, new: RunOfRanks, steps: StepDifferences
 ) -> None:
-    """Draw how steps differ, with the steps of each run below; nothing without any in common."""
+    """Draw how steps differ, with the steps of each run below; nothing without common steps."""
     if not len(steps.start_ns):
         return
     strings = StringPool()

@@ -1,4 +1,4 @@
-"""The row that says what is slow, with what to do next below it."""
+"""The row that says what is slow, with the next command below it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PRINT_AGAIN = "tlexport show prints this with its tables"
 
 @dataclass(frozen=True)
 class VerdictRow:
-    """What the row says: its title, a slice for each sentence, and the command that shows why."""
+    """Content of the row: its title, a slice for each sentence, and the command that shows why."""
 
     title: str
     sentences: tuple[str, ...]
@@ -29,11 +29,11 @@ class VerdictRow:
 def with_verdict(
     tracks: Sequence[Track], verdict: VerdictRow | None, start_ns: int, end_ns: int
 ) -> tuple[Track, ...]:
-    """The tracks and the row of the verdict, which has a higher number.
+    """Add the row of the verdict after the tracks, with a higher id.
 
-    Each sentence is a slice as long as the timeline, so that it can be read at once and no time is
-    added. Perfetto shows a row without a parent at the top only if it has rows below it, so the
-    next command, which is in the args of each sentence, has a row of its own.
+    Each sentence is a slice as long as the timeline, so that it can be read without zooming and no
+    time is added. Perfetto shows a row without a parent at the top only if it has rows below it, so
+    the next command, which is in the args of each sentence, also has a row of its own.
     """
     if verdict is None or not verdict.sentences:
         return tuple(tracks)
