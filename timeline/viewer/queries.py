@@ -1,4 +1,4 @@
-"""Questions to a timeline in SQL: all of them, or what some of them are made of."""
+"""Queries of a timeline in SQL: the whole script, or the definitions that some views need."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _WORD = re.compile(r"\w+")
 
 
 def queries_text() -> str:
-    """All questions as one script, for the Perfetto UI or a trace processor."""
+    """Return all queries as one script, for the Perfetto UI or a trace processor."""
     file = importlib.resources.files("timeline.viewer") / "queries.sql"
     return file.read_text(encoding="utf-8")
 
 
 def definitions(names: Iterable[str]) -> str:
-    """What some views are made of, and nothing else, as one line without comments.
+    """Return the definitions of views and of all they need, as one line without comments.
 
     Raises:
         KeyError: there is no such view.
@@ -36,11 +36,11 @@ def definitions(names: Iterable[str]) -> str:
 
 @functools.cache
 def _statements() -> dict[str, str]:
-    """The statements by the name of what each defines, in the order of the script."""
+    """Return the statements by the name that each defines, in the order of the script."""
     text = " ".join(_COMMENT.sub("", queries_text()).split())
-    found = dict[str, str]()
+    by_name = dict[str, str]()
     for statement in map(str.strip, text.split(";")):
         defined = _DEFINES.match(statement)
         if defined is not None:
-            found[defined[1]] = statement
-    return found
+            by_name[defined[1]] = statement
+    return by_name
