@@ -1,4 +1,4 @@
-"""Names of timelines for which no name was given: by what they show."""
+"""Default names of timelines, made from their content."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from timeline.sources.source import Source
 _SUFFIX = ".pftrace"
 _MOST_OF_PROFILE = 40
 _MOST_OF_IDS = 60
-"""Characters: file systems take 255 bytes of a name, parts of it and a temporary suffix too."""
+"""Characters: file systems take 255 bytes of a name, which also gets endings and suffixes."""
 _ARCHIVE = re.compile(r"\.(tar(\.\w+)?|tgz|tbz2|txz|zip)$", re.IGNORECASE)
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -21,14 +21,14 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 def timeline_name(
     profile: Path, kind: Kind, selection: Selection, sources: Sequence[Source]
 ) -> Path:
-    """The name of a timeline here: `timeline-PROFILE-KIND-rRANKS[-gG][-sS].pftrace`."""
+    """Return the name of a timeline here: `timeline-PROFILE-KIND-rRANKS[-gG][-sS].pftrace`."""
     ranks = [source.identity.rank for source in sources]
     name = f"timeline-{_safe_name(profile)}-{kind.value}-r{_short(ranks)}"
     return Path(name + _selected(selection) + _SUFFIX)
 
 
 def comparison_name(base: Path, new: Path, kind: Kind, selection: Selection) -> Path:
-    """The name of a timeline of two runs here: `compare-BASE-NEW-KIND[-rR][-gG][-sS].pftrace`."""
+    """Return the name for two runs here: `compare-BASE-NEW-KIND[-rR][-gG][-sS].pftrace`."""
     name = f"compare-{_safe_name(base)}-{_safe_name(new)}-{kind.value}"
     if selection.ranks is not None:
         name += f"-r{_short(selection.ranks)}"
@@ -45,7 +45,7 @@ def _selected(selection: Selection) -> str:
 
 
 def _safe_name(profile: Path) -> str:
-    """The last name of the path, of letters, digits, dots, dashes and underscores alone.
+    """Return the last name of the path, with letters, digits, dots, dashes and underscores alone.
 
     A name that begins with a dash or a dot would be an option, or hidden, when it is typed alone.
     """

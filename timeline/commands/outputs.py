@@ -16,10 +16,10 @@ from timeline.sources.source import Source
 
 @dataclass(frozen=True)
 class Target:
-    """Where a timeline goes, and what it may replace there.
+    """The file of a timeline, and what it may replace there.
 
-    has_default_name: nobody chose the name, so an earlier answer to the same question gives way,
-    and nothing else does. force: whatever is there may be replaced.
+    has_default_name: nobody chose the name, so an earlier answer to the same question is replaced,
+    and nothing else. force: anything there may be replaced.
     """
 
     path: Path
@@ -28,19 +28,19 @@ class Target:
 
     @classmethod
     def of(cls, options: ExportOptions, default_name: Path) -> Target:
-        """The file that was asked for, or else that of the default name."""
+        """Choose the file that was asked for, or else that of the default name."""
         return cls(options.output or default_name, options.output is None, options.force)
 
     def check(self, path: Path) -> None:
         """Make sure that a file may be written; `path` is that of the timeline or of a part of it.
 
         Raises:
-            OutputError: something is there that is to stay, or the directory is not.
+            OutputError: a file there must stay, or the directory does not exist.
         """
         _check_file(path, may_replace=self.force or (self.has_default_name and is_ours(path)))
 
     def stale_parts(self, written: Sequence[Path]) -> list[Path]:
-        """Parts of an earlier answer to the same question that no new part replaces."""
+        """Return the parts of an earlier answer to the same question that no new part replaces."""
         if not self.has_default_name:
             return []
         beside = parts_beside(self.path, format_of(self.path))
@@ -80,11 +80,11 @@ def check_targets(
 ) -> None:
     """Make sure that all files that are asked for may be written.
 
-    inputs: paths of profiles, with what is read of each. more: files besides those of the options.
+    inputs: the sources of each profile, by its path. more: files besides those of the options.
 
     Raises:
         UsageError: two of them are one file.
-        OutputError: one is there already, its directory is not, or it is part of a profile.
+        OutputError: one exists already, its directory does not, or it is part of a profile.
     """
     asked = (options.csv, options.report, options.png, *more)
     beside = [file for file in asked if file is not None]
@@ -117,9 +117,9 @@ def _check_file(file: Path, *, may_replace: bool) -> None:
 
 
 def _check_not_input(target: Path, profile: Path, sources: Sequence[Source]) -> None:
-    """Make sure that nothing of a profile is replaced, read or not, not even with --force.
+    """Make sure that no file of a profile is replaced, read or not, not even with --force.
 
-    Timelines that were written into a capture before may be.
+    Timelines that were written into a capture earlier may be replaced.
 
     Raises:
         OutputError: the target is part of the profile.
@@ -138,5 +138,5 @@ def _check_not_input(target: Path, profile: Path, sources: Sequence[Source]) -> 
 def _is_file(path: Path, target: Path) -> bool:
     try:
         return path.samefile(target)
-    except OSError:  # its reader will say so
+    except OSError:  # its reader reports that
         return False

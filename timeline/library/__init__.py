@@ -1,1 +1,1 @@
-"""What can be asked of an open profile in Python: a module of tables for each topic."""
+"""Tables of an open profile for Python: a module of methods for each topic."""

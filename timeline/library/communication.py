@@ -1,4 +1,4 @@
-"""Collectives, who waits for whom, links, and how a run is split over ranks."""
+"""Tables of collectives, waits between ranks, links, and how a run is split over ranks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class CommunicationTables(OpenProfile):
-    """Collectives, who waits for whom, links, and how a run is split over ranks."""
+    """Tables of collectives, waits between ranks, links, and how a run is split over ranks."""
 
     @with_keywords(SelectionKeywords, Selection)
     def collectives(
@@ -26,17 +26,17 @@ class CommunicationTables(OpenProfile):
         by: Literal["longest", "op", "kind", "group"] = "longest",
         **keywords: Unpack[SelectionKeywords],
     ) -> Table:
-        """Communication: the longest ops of each rank, every op, or sums by kind or group.
+        """Return communication: the longest ops of each rank, every op, or sums by kind or group.
 
         Longest (at most 20 of each rank, longest first): rank, name, group, graph, step, start_ns,
         duration_ns. By op, in order of start: rank, kind (such as AllReduce), name, group, graph,
-        step, start_ns, duration_ns, size_bytes (what the rank puts in), waited_ns (until the last
-        rank arrived), last_rank (which that was), transfer_ns (from then on).
+        step, start_ns, duration_ns, size_bytes (input of the rank), waited_ns (until the last rank
+        arrived), last_rank (the rank that arrived last), transfer_ns (from its arrival on).
 
         By kind: a row per rank, kind and group: rank, kind, group, count, size_bytes, moved_bytes
-        (what the rank sent over links, as the profiler sums it up), total_ns, waited_ns,
-        transfer_ns, bandwidth_gb_s (of the bus). By group: the same summed over kinds, without the
-        bandwidth. What is not known is masked; a sum is of what is known.
+        (sent by the rank over links, as the profiler sums it up), total_ns, waited_ns, transfer_ns,
+        bandwidth_gb_s (of the bus). By group: the same summed over kinds, without the bandwidth.
+        Unknown values are masked; sums are over known values.
 
         Raises:
             TimelineError: as `overlap`.
@@ -46,8 +46,8 @@ class CommunicationTables(OpenProfile):
         if by == "op":
             from timeline.figures.single_tables import op_table
 
-            known = read_known(*self._reader, self._chosen(selection, keywords), ALWAYS_ASKED)
-            return op_table(known.facts, known.waiting.waits)
+            ranks = read_known(*self._reader, self._chosen(selection, keywords), ALWAYS_ASKED)
+            return op_table(ranks.facts, ranks.waiting.waits)
         figures = self._measure(selection, keywords).figures
         if by == "longest":
             return figures.longest_ops
@@ -62,14 +62,14 @@ class CommunicationTables(OpenProfile):
         by: Literal["pair", "rank"] = "pair",
         **keywords: Unpack[SelectionKeywords],
     ) -> Table:
-        """Who waits for whom in collectives: a row per pair of ranks, longest first, or per rank.
+        """Return the waits in collectives: a row per pair of ranks, longest first, or per rank.
 
-        By pair: rank, waited_for_rank (masked where it is only known that some rank came last),
-        profiled (whether that is among the ranks read), times, waited_ns. By rank: rank; times_last
-        (how often it came last), waited_ns (how long it waited), caused_ns (how long others waited
-        for it), slowest_ns (the longest that it kept one waiting); and what that stands on: how
-        many collectives are shared (of which it is known who came last), unmatched, alone, unknown
-        or unnamed (of which it is not), with the time that each of these took.
+        By pair: rank, waited_for_rank (masked if it is only known that some rank came last),
+        profiled (True if that rank is among the ranks read), times, waited_ns. By rank: rank;
+        times_last (how often it came last), waited_ns (how long it waited), caused_ns (how long
+        others waited for it), slowest_ns (the longest that it kept one waiting); and the basis of
+        these numbers: how many collectives are shared (the last rank is known), and unmatched,
+        alone, unknown or unnamed (it is not), with the time that each of these took.
 
         Raises:
             TimelineError: as `overlap`.
@@ -83,12 +83,13 @@ class CommunicationTables(OpenProfile):
     def links(
         self, selection: Selection | None = None, **keywords: Unpack[SelectionKeywords]
     ) -> Table:
-        """A row per rank and link: what its HCCL tasks, or else the profiler's sums of them, moved.
+        """Return a row per rank and link with the traffic of its HCCL tasks.
 
-        rank, source_rank and target_rank, link (its kind, such as HCCS), count (of tasks; masked in
-        the profiler's sums), size_bytes, total_ns, bandwidth_gb_s (size / time), group (in which
-        ranks are counted, where its members are not known), numbered_in (run or group: what
-        source_rank and target_rank are numbers in).
+        Without such tasks, rows hold the profiler's own sums. Columns: rank, source_rank and
+        target_rank, link (its kind, such as HCCS), count (of tasks; masked in the profiler's sums),
+        size_bytes, total_ns, bandwidth_gb_s (size / time), group (the one in which ranks are
+        counted, if its members are not known), numbered_in (run or group: the numbering of
+        source_rank and target_rank).
 
         Raises:
             TimelineError: as `overlap`.
@@ -99,10 +100,10 @@ class CommunicationTables(OpenProfile):
     def parallel(
         self, selection: Selection | None = None, **keywords: Unpack[SelectionKeywords]
     ) -> Table:
-        """How MindSpore split the run over ranks: one row, or none where no file tells it.
+        """Return one row on how MindSpore split the run over ranks; none if no file records it.
 
-        mode (in the file's words, such as auto_parallel or pipeline-parallel), stages and ranks
-        (how many), stage_ranks (a list: the ranks of each stage).
+        Columns: mode (in the file's words, such as auto_parallel or pipeline-parallel), stages and
+        ranks (counts), stage_ranks (a list: the ranks of each stage).
 
         Raises:
             TimelineError: as `overlap`.
@@ -113,12 +114,12 @@ class CommunicationTables(OpenProfile):
     def parallel_times(
         self, selection: Selection | None = None, **keywords: Unpack[SelectionKeywords]
     ) -> Table:
-        """A row per rank and step that MindSpore's cluster analysis sums up, then their means.
+        """Return the sums of MindSpore's cluster analysis by rank and step, then their means.
 
-        rank, stage (from 0), step (masked in means), of (in means: steps for the selected ones but
-        the first, file for what MindSpore wrote), computing_ns, communication_alone_ns (while
-        nothing computes), stage_ns = computing_ns + collective_alone_ns, receive_alone_ns and
-        collective_alone_ns, which make up communication_alone_ns. What is not known is masked.
+        Columns: rank, stage (from 0), step (masked in means), of (in means: steps for the selected
+        ones but the first, file for what MindSpore wrote), computing_ns, communication_alone_ns
+        (while nothing computes), stage_ns = computing_ns + collective_alone_ns, receive_alone_ns
+        and collective_alone_ns, which make up communication_alone_ns. Unknown values are masked.
 
         Raises:
             TimelineError: as `overlap`.

@@ -1,4 +1,4 @@
-"""How data is prepared, and where that limits a run."""
+"""Tables of data preparation, and where it limits a run."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 
 class DataTables(OpenProfile):
-    """How data is prepared, and where that limits a run."""
+    """Tables of data preparation, and where it limits a run."""
 
     @with_keywords(SelectionKeywords, Selection)
     def data_preparation(
         self, selection: Selection | None = None, **keywords: Unpack[SelectionKeywords]
     ) -> Table:
-        """What limits the preparation of data, by MindInsight's rules: a row per rank.
+        """Return a row per rank with what limits data preparation, by MindInsight's rules.
 
-        rank, bottleneck (processing, sending or none; None without a host queue), empty_share (the
-        share of batches that found the host queue empty), operations (a list: the op of each row of
-        `data_pipeline` that has a bottleneck), cpu_busy (0 to 1).
+        Columns: rank, bottleneck (processing, sending or none; None without a host queue),
+        empty_share (share of batches that met an empty host queue), operations (a list: the op of
+        each row of `data_pipeline` that has a bottleneck), cpu_busy (0 to 1).
 
         Raises:
             TimelineError: as `overlap`.
@@ -36,12 +36,12 @@ class DataTables(OpenProfile):
     def data_queues(
         self, selection: Selection | None = None, **keywords: Unpack[SelectionKeywords]
     ) -> Table:
-        """A row per rank and queue through which its batches go.
+        """Return a row per rank and queue that its batches pass.
 
-        rank; queue: host (from the pipeline to the sender), device (as GetNext found it), to device
-        (as the sender found it); records (batches), empty and full (at how many of these it was),
-        capacity (in batches), and means of a batch: get_ns (until there was one), push_ns (into the
-        queue behind), total_ns. What is not known is masked.
+        Columns: rank; queue: host (from the pipeline to the sender), device (as seen by GetNext),
+        to device (as seen by the sender); records (batches), empty and full (batches that met it
+        so), capacity (in batches), and means per batch: get_ns (until there was one), push_ns (into
+        the next queue), total_ns. Unknown values are masked.
 
         Raises:
             TimelineError: as `overlap`.
@@ -52,13 +52,13 @@ class DataTables(OpenProfile):
     def data_pipeline(
         self, selection: Selection | None = None, **keywords: Unpack[SelectionKeywords]
     ) -> Table:
-        """A row per rank and operation of its data pipeline that has a queue, and its root.
+        """Return a row per rank and operation of its data pipeline with a queue, and the root.
 
-        rank, op (its id), type, workers, parent and children (ids; those without a queue are passed
-        over), samples (of its queue), capacity and mean_size (in batches), usage (mean_size /
-        capacity), empty_share (of the samples), cpu_user and cpu_system (0 to 1), bottleneck
-        (fuller input, slow source or slow sink, by MindInsight's rules), advice (what to try then).
-        What is not known is masked or None.
+        Columns: rank, op (its id), type, workers, parent and children (ids; operations without a
+        queue are skipped), samples (of its queue), capacity and mean_size (in batches), usage
+        (mean_size / capacity), empty_share (of the samples), cpu_user and cpu_system (0 to 1),
+        bottleneck (fuller input, slow source or slow sink, by MindInsight's rules), advice (what to
+        try in that case). Unknown values are masked or None.
 
         Raises:
             TimelineError: as `overlap`.

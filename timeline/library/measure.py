@@ -1,4 +1,4 @@
-"""The figures of a selection, read from its ranks, and warnings of what they do not hold."""
+"""The figures of a selection, read from its ranks, and warnings about records left out."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PACKAGE = "timeline."
 
 @dataclass(frozen=True)
 class Measured:
-    """The figures of one selection, what they do not hold, and the notes on what was read."""
+    """The figures of one selection, the records that are in none, and notes on what was read."""
 
     figures: Figures
     omissions: Table
@@ -45,17 +45,17 @@ def measure(
     selection: Selection,
     questions: Questions,
 ) -> Measured:
-    """Read the figures of a selection, and warn of what they do not hold.
+    """Read the figures of a selection, and warn of records that are missing in them.
 
     Raises:
         TimelineError: something selected is not there, or a file cannot be read.
     """
     from timeline.figures.rank_tables import Figures
 
-    known = read_known(path, sources, reading, progress, selection, questions)
-    omissions = [omission for facts in known.facts for omission in facts.omissions]
-    figures = Figures.of(known.facts, known.waiting, known.path, known.on_disk)
-    return Measured(figures, _table_of(omissions), known.notes)
+    ranks = read_known(path, sources, reading, progress, selection, questions)
+    omissions = [omission for facts in ranks.facts for omission in facts.omissions]
+    figures = Figures.of(ranks.facts, ranks.waiting, ranks.path, ranks.on_disk)
+    return Measured(figures, _table_of(omissions), ranks.notes)
 
 
 def read_known(
@@ -66,7 +66,7 @@ def read_known(
     selection: Selection,
     questions: Questions,
 ) -> JoinedRanks:
-    """Read what is known of a selection, and warn whoever asked of what that does not hold.
+    """Read the facts of the selected ranks, and warn the caller of records that were lost.
 
     Raises:
         TimelineError: as `measure`.
@@ -74,23 +74,23 @@ def read_known(
     from timeline.ranks.read_ranks import read_facts
 
     try:
-        known = read_facts(path, sources, reading, progress, selection, questions)
+        ranks = read_facts(path, sources, reading, progress, selection, questions)
     finally:
         progress.finish()
-    omissions = [omission for facts in known.facts for omission in facts.omissions]
+    omissions = [omission for facts in ranks.facts for omission in facts.omissions]
     lost = [
         f"rank {omission.rank}: {omission.reason} ({spell_count(omission.rows, 'record')})"
         for omission in omissions
         if omission.loss
     ]
     caller = _frames_of_package()
-    for warning in (*known.warnings, *lost):
+    for warning in (*ranks.warnings, *lost):
         warnings.warn(in_python(warning), TimelineWarning, stacklevel=caller)
-    return known
+    return ranks
 
 
 def _frames_of_package() -> int:
-    """How many frames above the function that asks is the first that is not of this package."""
+    """Count the frames of this package above the function that calls this one."""
     frame, count = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
         frame, count = frame.f_back, count + 1

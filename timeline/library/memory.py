@@ -1,4 +1,4 @@
-"""Memory that graphs and operators hold."""
+"""Tables of the memory that graphs and operators hold."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _MEMORY = Questions(most_allocations=EVERY_ROW)
 
 
 class MemoryTables(OpenProfile):
-    """Memory that graphs and operators hold."""
+    """Tables of the memory that graphs and operators hold."""
 
     @with_keywords(SelectionKeywords, Selection)
     def memory_graphs(
         self, selection: Selection | None = None, **keywords: Unpack[SelectionKeywords]
     ) -> Table:
-        """A row per rank and graph: the most memory it holds, as MindSpore plans it.
+        """Return a row per rank and graph with the most memory it holds, as MindSpore plans it.
 
-        rank, graph, static_bytes (held throughout), peak_bytes, peak_node and peak_operator (where
-        that is first reached; a node is a place in the execution order, from 0), capacity_bytes (of
-        the device), nodes and tensors (how many), fp_start and bp_end (the operators that begin
-        forward and end backward). Where torch_npu recorded allocations, a row for the rank:
-        peak_operator allocated last before the peak, tensors is the number of allocations, and the
-        rest is masked.
+        Columns: rank, graph, static_bytes (held throughout), peak_bytes, peak_node and
+        peak_operator (where the peak is first reached; a node is a place in the execution order,
+        from 0), capacity_bytes (of the device), nodes and tensors (counts), fp_start and bp_end
+        (the operators that begin forward and end backward). If torch_npu recorded allocations,
+        there is a row for the rank: peak_operator allocated last before the peak, tensors is the
+        number of allocations, and the rest is masked.
 
         Raises:
             TimelineError: as `overlap`.
@@ -46,14 +46,14 @@ class MemoryTables(OpenProfile):
         by: Literal["operator", "tensor"] = "operator",
         **keywords: Unpack[SelectionKeywords],
     ) -> Table:
-        """Memory that graphs hold: a row per operator in execution order, or per tensor.
+        """Return the memory that graphs hold: a row per operator in execution order, or per tensor.
 
         By operator: rank, graph, node, name, use_bytes (held by the graph then), size_bytes (of the
         operator's outputs and workspaces), change_bytes (of use_bytes since the node before). By
         tensor: rank, graph, tensor, type, size_bytes, first and last (the nodes between which it
-        lives, both included), operator (the one that makes it), at_peak (whether it lives then).
-        Where torch_npu recorded allocations, either way a row for each, in order of time, without
-        graph and nodes. What is not known is masked or None.
+        lives, both included), operator (the one that makes it), at_peak (True if it lives at the
+        peak). If torch_npu recorded allocations, both ways give a row for each of them, in order of
+        time, without graph and nodes. Unknown values are masked or None.
 
         Raises:
             TimelineError: as `overlap`.

@@ -1,4 +1,4 @@
-"""A profile that was found and is open: its captures, and what was read of them."""
+"""A profile that is open: its captures, and a cache of the figures that were read."""
 
 from __future__ import annotations
 
@@ -18,17 +18,20 @@ from timeline.selection import Selection, select
 from timeline.sources.finding.discovery import Discovered
 
 MOST_SELECTIONS = 16
-"""So many selections are remembered; their figures are small, their records are not kept."""
+"""Number of selections whose figures are cached; figures are small, records are not kept."""
 ALWAYS_ASKED = Questions(causes=True)
-"""What every reading answers. Causes too: HCCL tasks and host calls, which they need, also tell how
-clocks lie and what links moved, so that figures without them would be other ones."""
+"""Questions that every reading answers.
+
+Causes are among them because HCCL tasks and host calls, which they need, also align clocks and
+measure links: without them, figures would differ.
+"""
 
 
 class OpenProfile:
-    """A profile that is open until it is closed, with the figures that were read of it.
+    """A profile that is open until it is closed, with the figures that were read from it.
 
-    path: as given. sources: a capture per rank, ascending. notes: what was assumed of captures,
-    and which were passed over. found: all that lies there, older runs too.
+    path: as given. sources: a capture per rank, ascending. notes: what was assumed of captures, and
+    which ones were passed over. found: all captures at the path, older runs too.
     """
 
     def __init__(
@@ -52,7 +55,7 @@ class OpenProfile:
         self._read = functools.lru_cache(MOST_SELECTIONS)(read)
 
     def close(self) -> None:
-        """Remove what was unpacked; nothing can be read any more. A second time does nothing."""
+        """Remove what was unpacked; nothing can be read any more. A second call does nothing."""
         self._close()
 
     def check_open(self) -> None:
@@ -70,11 +73,11 @@ class OpenProfile:
         keywords: SelectionKeywords,
         questions: Questions = ALWAYS_ASKED,
     ) -> Measured:
-        """The figures of a selection, or of its keywords, which are remembered."""
+        """Return the figures of a selection, or of its keywords, from the cache if possible."""
         return self._read(self._chosen(selection, keywords), questions)
 
     def _chosen(self, selection: Selection | None, keywords: SelectionKeywords) -> Selection:
-        """What is selected of an open profile; layers are only of drawings."""
+        """Return the selection on an open profile; without layers, which only drawings have."""
         chosen = select(selection, keywords)
         self.check_open()
         return replace(chosen, layers=None)

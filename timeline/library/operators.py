@@ -1,4 +1,4 @@
-"""Operators: what they took, in each step too, and what they are to the framework."""
+"""Tables of operators: their times, also by step, FLOPs, and their place in the framework."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class OperatorTables(OpenProfile):
-    """Operators: what they took, in each step too, and what they are to the framework."""
+    """Tables of operators: their times, also by step, FLOPs, and their place in the framework."""
 
     @with_keywords(SelectionKeywords, Selection)
     def operators(
@@ -27,21 +27,21 @@ class OperatorTables(OpenProfile):
         by: Literal["type", "name", "launch", "module"] = "type",
         **keywords: Unpack[SelectionKeywords],
     ) -> Table:
-        """A row per rank, source and type of operator; or by name, or by whose work it is.
+        """Return a row per rank, source and type of operator; or by name, or by launching code.
 
         By type: rank, communication (1 or 0), type, core (what ran it), count, total_ns,
         shortest_ns, longest_ns, waited_ns (from the end of the kernel before to each run, as Wait
         Time in kernel_details.csv), source, mean_ns, dispatch_ns (until an AI CPU began), run_ns
-        and share (of all of its source and rank). source is tasks, or the MindSpore file whose
-        sums are given: aicore_intermediate (of a mean step), aicpu_intermediate, or aicpu (the log
-        of the AI CPUs). By name: name, and shapes of inputs, which are empty by type.
+        and share (of all of its source and rank). source is tasks, or the MindSpore file that holds
+        the sums: aicore_intermediate (of a mean step), aicpu_intermediate, or aicpu (the log of the
+        AI CPUs). By name: name, and shapes of inputs, which are empty by type.
 
         By launch or module, of tasks alone: rank, communication, launched_by and operator (the
         outermost and the innermost operator of the framework around the launch), or module (the
         modules and annotations around it, or the scope in its name); phase (forward, backward or
         other), count, total_ns, shortest_ns, longest_ns.
 
-        What is not known is masked. Each compute task and communication op is in one row of tasks.
+        Unknown values are masked. Each compute task and communication op is in one row of tasks.
 
         Raises:
             TimelineError: as `overlap`.
@@ -69,13 +69,13 @@ class OperatorTables(OpenProfile):
         by: Literal["type", "name", "kernel"] | None = None,
         **keywords: Unpack[SelectionKeywords],
     ) -> Table:
-        """How often and how long operators ran in each step.
+        """Return how often and how long operators ran in each step.
 
         A row per rank, step and level: type, name (an operator and its shapes) or kernel (of GPUs);
-        by chooses one level. rank, step, level, side (cpu or gpu, where a file tells it), type,
-        name, shapes (of inputs), count, total_ns, mean_ns. Rows are of the rank's
-        dynamic_shape_info file, or else of its tasks and communication ops; what lies in no step
-        is in no row. What is not known is masked or None.
+        `by` chooses one level. Columns: rank, step, level, side (cpu or gpu, if a file names it),
+        type, name, shapes (of inputs), count, total_ns, mean_ns. Rows come from the rank's
+        dynamic_shape_info file, or else from its tasks and communication ops; those outside of all
+        steps are in no row. Unknown values are masked or None.
 
         Raises:
             TimelineError: as `overlap`.
@@ -90,13 +90,13 @@ class OperatorTables(OpenProfile):
     def flops(
         self, selection: Selection | None = None, **keywords: Unpack[SelectionKeywords]
     ) -> Table:
-        """The floating-point operations that MindSpore counted, of ranks, steps, scopes, operators.
+        """Return the FLOPs that MindSpore counted: rows of ranks, steps, scopes and operators.
 
-        rank, level (rank, step, scope or operator: what the row is of), name, parent (of a scope,
-        which is told by its name and that together), step, unit (all, cube or vector), flop (of
-        one step, or of one run of an operator), flop_per_s (of a rank the mean over its operators,
-        not work / time), utilization (of the peak, 0 to 1). What is not known is masked or None;
-        nothing is estimated from shapes.
+        Columns: rank, level (rank, step, scope or operator: the
+        subject of the row), name, parent (of a scope, which is identified by its name and parent
+        together), step, unit (all, cube or vector), flop (of one step, or of one run of an
+        operator), flop_per_s (of a rank the mean over its operators, not work / time), utilization
+        (of the peak, 0 to 1). Unknown values are masked or None; nothing is estimated from shapes.
 
         Raises:
             TimelineError: as `overlap`.
@@ -107,11 +107,11 @@ class OperatorTables(OpenProfile):
     def framework(
         self, selection: Selection | None = None, **keywords: Unpack[SelectionKeywords]
     ) -> Table:
-        """A row per operator as MindSpore describes it to the device.
+        """Return a row per operator as MindSpore describes it to the device.
 
-        rank, graph, stream, task (its id on the device), name, type, block_dim (how many blocks it
-        is split into), inputs and outputs (lists of {format, type, shape}). What is not known is
-        masked or None.
+        Columns: rank, graph, stream, task (its id on the device), name, type, block_dim (how many
+        blocks it is split into), inputs and outputs (lists of {format, type, shape}). Unknown
+        values are masked or None.
 
         Raises:
             TimelineError: as `overlap`.

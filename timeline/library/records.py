@@ -1,4 +1,4 @@
-"""Single tasks and host calls, which are read whenever they are asked for and not kept."""
+"""Tables of single tasks and host calls, which are read for each call and not kept."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
 
 class RecordTables(OpenProfile):
-    """Single tasks and host calls, which are read whenever they are asked for and not kept."""
+    """Tables of single tasks and host calls, which are read for each call and not kept."""
 
     @with_keywords(SelectionKeywords, Selection)
     def tasks(
         self, selection: Selection | None = None, **keywords: Unpack[SelectionKeywords]
     ) -> Table:
-        """A row per device task, by rank and start.
+        """Return a row per device task, by rank and start.
 
-        rank, graph, step, device, stream, task (its id on the device), role (computing,
+        Columns: rank, graph, step, device, stream, task (its id on the device), role (computing,
         communication: a task of HCCL within a communication op, copy or other), type (as in
         `operators`), name, core (what ran it), start_ns (on the clock that all ranks share),
-        duration_ns, launch_ns (when the host launched it), call (which of `host_calls` of the same
-        selection that was), launched_by and operator (the outermost and the innermost operator of
-        the framework around the launch), module, phase, shapes (of inputs), size_bytes (of copies).
-        What is not known is masked or None. Tasks that overlap in time count twice in a sum of
-        durations; `overlap` counts them once. They are read again each time: select some steps of
-        a large profile.
+        duration_ns, launch_ns (when the host launched it), call (the number of that call in
+        `host_calls` of the same selection), launched_by and operator (the outermost and the
+        innermost operator of the framework around the launch), module, phase, shapes (of inputs),
+        size_bytes (of copies). Unknown values are masked or None. Tasks that overlap in time count
+        twice in a sum of durations; `overlap` counts them once. They are read again each time:
+        select some steps of a large profile.
 
         Raises:
             TimelineError: as `overlap`.
@@ -47,13 +47,13 @@ class RecordTables(OpenProfile):
     def host_calls(
         self, selection: Selection | None = None, **keywords: Unpack[SelectionKeywords]
     ) -> Table:
-        """A row per host call, by rank and start: those that touch the time of the selection.
+        """Return a row per host call that touches the time of the selection, by rank and start.
 
-        rank, call (its number, as in `tasks`), graph, step (as told, or the step of the host in
-        which it began), layer (whose call: CANN, Python, PyTorch, Runtime, ...), process, thread,
-        name, level, start_ns (on the clock that all ranks share), duration_ns. Calls lie inside
-        others, so durations do not add up. What is not known is masked or None. They are read again
-        each time, as `tasks`.
+        Columns: rank, call (its number, as in `tasks`), graph, step (as recorded, or the step of
+        the host in which it began), layer (the caller: CANN, Python, PyTorch, Runtime, ...),
+        process, thread, name, level, start_ns (on the clock that all ranks share), duration_ns.
+        Calls lie inside others, so durations do not add up. Unknown values are masked or None. They
+        are read again each time, as `tasks`.
 
         Raises:
             TimelineError: as `overlap`.
