@@ -33,7 +33,7 @@ from timeline.layers import (
 )
 from timeline.records.tables import Records
 from timeline.tracks import detail, summary
-from timeline.tracks.draw_rank import PAINTERS
+from timeline.tracks.rank_tracks import PAINTERS
 
 # -- nothing is forgotten --------------------------------------------------------------------------
 

@@ -53,12 +53,11 @@ from timeline.reports.comparison_report import ChangedStep, ComparisonReport
 from timeline.reports.file_notes import notes_of
 from timeline.selection import Selection, select
 from timeline.sources.finding.discovery import FindingOptions
+from timeline.tracks.assemble import RunOfRanks, StepDifferences, side_by_side
 from timeline.tracks.model import Track
 from timeline.tracks.overview import step_starts_ns
 from timeline.tracks.rank_tracks import RankTracks
-from timeline.tracks.root_rows import WHAT_CHANGED
-from timeline.tracks.side_by_side import RunOfRanks, StepDifferences, side_by_side
-from timeline.tracks.verdict_row import VerdictRow
+from timeline.tracks.root_rows import WHAT_CHANGED, VerdictRow
 from timeline.units import spell_count
 from timeline.version import __version__
 

@@ -64,8 +64,7 @@ from timeline.selection import Selection, select
 from timeline.sources.source import Source
 from timeline.tracks.assemble import assemble
 from timeline.tracks.overview import step_starts_ns
-from timeline.tracks.root_rows import WHAT_IS_SLOW
-from timeline.tracks.verdict_row import VerdictRow
+from timeline.tracks.root_rows import WHAT_IS_SLOW, VerdictRow
 from timeline.version import __version__
 
 if TYPE_CHECKING:

@@ -24,10 +24,8 @@ from timeline.printable import valid_text
 from timeline.progress import Progress
 from timeline.records.tables import Omission
 from timeline.tracks.model import Samples, Slices, Timeline, Track
-from timeline.tracks.notes import Notes, with_notes
 from timeline.tracks.rank_tracks import DrawnRank, RankTracks, with_args
-from timeline.tracks.root_rows import in_order
-from timeline.tracks.verdict_row import VerdictRow, with_verdict
+from timeline.tracks.root_rows import Notes, VerdictRow, in_order, with_notes, with_verdict
 from timeline.units import spell_count, spell_number
 
 TIME_BYTES = 8

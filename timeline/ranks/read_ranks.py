@@ -269,7 +269,7 @@ def _read(
     limit_bytes = requests[0].limit_bytes if requests else 0
     most = max(LEAST_ELEMENTS_IN_MEMORY, LIMITS_IN_MEMORY * limit_bytes // BYTES_OF_ELEMENT)
     if requests and workers.jobs > 1:
-        import_for_workers(requests[0])
+        import_for_workers()
     for source, rank in workers.results(sources, draw_rank_from_source, requests):
         read.append(source)
         drawn.append(rank)
@@ -367,7 +367,7 @@ def _with_waiting(
     if not any(request.draw for request in requests):
         return tuple(drawn)
     from timeline.analysis.waits.exposed_waiting import Lateness, late_by_step
-    from timeline.tracks.piece_args import with_piece_args
+    from timeline.tracks.partition import with_piece_args
     from timeline.tracks.waiting import with_waiting
 
     facts, rows = [rank.facts for rank in drawn], [rank.tracks for rank in drawn]

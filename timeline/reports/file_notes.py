@@ -14,7 +14,7 @@ from timeline.reports.report_rows import (
     spell_exact_steps,
     spell_omissions,
 )
-from timeline.tracks.notes import Note, Notes
+from timeline.tracks.root_rows import Note, Notes
 from timeline.units import spell_count
 
 MERGED = "Merged"

@@ -1,24 +1,28 @@
-"""The rows of all ranks as one tree of tracks, with ids and arrows numbered across ranks."""
+"""The rows of all ranks of one run or of two as one tree, with continuous ids and arrows."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from timeline.analysis.path.critical_path import CriticalPath
 from timeline.analysis.rank_facts import RankFacts
+from timeline.columns.columns import Int64
+from timeline.columns.strings import StringPool
+from timeline.layers import SliceKind
 from timeline.tracks import descriptions
 from timeline.tracks.model import Samples, Slices, Track
-from timeline.tracks.overview import paint_overview
-from timeline.tracks.painter import Painter
+from timeline.tracks.overview import difference, paint_overview, paint_steps_of_run
+from timeline.tracks.painter import Painter, SliceTable, integers
 from timeline.tracks.partition import is_partition, paint_sums
 from timeline.tracks.path_rows import with_critical_path
 from timeline.tracks.rank_tracks import RankTracks
 from timeline.tracks.root_rows import (
     NOTHING_TO_POINT_AT,
+    STEPS,
     Highlights,
     RunRank,
     layer_row,
@@ -170,3 +174,84 @@ def _with_arrows_after(
 def _last_arrow(content: Slices | Samples | None) -> int:
     """Return the greatest arrow number that touches a row, 0 if there is none."""
     return int(content.arrows.arrow.max(initial=0)) if isinstance(content, Slices) else 0
+
+
+BASE, NEW = "base", "new"
+"""Names of the runs in the names of rows; the base sorts first."""
+
+
+@dataclass(frozen=True)
+class StepDifferences:
+    """Steps of both runs, ascending by start_ns of the base; all columns are (n,) int64."""
+
+    base_step: Int64
+    new_step: Int64
+    start_ns: Int64
+    base_ns: Int64
+    new_ns: Int64
+
+
+@dataclass(frozen=True)
+class RunOfRanks:
+    """The facts of the ranks of one run, and their rows."""
+
+    facts: Sequence[RankFacts]
+    ranks: Sequence[RankTracks]
+
+
+def side_by_side(
+    base: RunOfRanks,
+    new: RunOfRanks,
+    differences: StepDifferences,
+    remarks: Mapping[RunRank, str],
+    *,
+    by_layer: bool,
+    folds_ranks: bool = False,
+) -> tuple[Track, ...]:
+    """Return the rows of both runs on one time axis: by rank, the base above the new run.
+
+    remarks: remarks that go into the names of some ranks. folds_ranks: folds many other ranks.
+    """
+    painter = Painter()
+    _paint_steps(painter, base, new, differences)
+    return with_ranks(
+        painter.tracks,
+        {BASE: base.ranks, NEW: new.ranks},
+        remarks,
+        by_layer=by_layer,
+        folds_ranks=folds_ranks,
+    )
+
+
+def _paint_steps(
+    painter: Painter, base: RunOfRanks, new: RunOfRanks, steps: StepDifferences
+) -> None:
+    """Draw how steps differ, with the steps of each run below; nothing without common steps."""
+    if not len(steps.start_ns):
+        return
+    strings = StringPool()
+    columns = (steps.base_step, steps.new_step, steps.base_ns, steps.new_ns)
+    labels = (_label(*row) for row in zip(*(column.tolist() for column in columns), strict=True))
+    end_ns = steps.start_ns + steps.base_ns
+    end_ns[:-1] = np.minimum(end_ns[:-1], steps.start_ns[1:])
+    drawn = SliceTable(
+        steps.start_ns,
+        end_ns,
+        strings.codes(labels),
+        SliceKind.STEP,
+        [
+            integers("base_step", steps.base_step),
+            integers("new_step", steps.new_step),
+            integers("base_ns", steps.base_ns),
+            integers("new_ns", steps.new_ns),
+            integers("delta_ns", steps.new_ns - steps.base_ns),
+        ],
+    )
+    root = painter.add_stacked_row(STEPS, None, 0, drawn, strings, descriptions.BASE_AND_NEW)
+    for order, (name, run) in enumerate(((BASE, base), (NEW, new))):
+        paint_steps_of_run(painter, root, order, run.facts, name.capitalize())
+
+
+def _label(base_step: int, new_step: int, base_ns: int, new_ns: int) -> str:
+    which = f"Step {base_step}" if base_step == new_step else f"Step {base_step} and {new_step}"
+    return difference(which, base_ns, new_ns, "as before")

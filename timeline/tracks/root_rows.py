@@ -1,4 +1,4 @@
-"""The names and the order of the rows without a parent.
+"""The rows without a parent: their names and order, and those of text, verdict and notes.
 
 Version 52 of the Perfetto UI sorts them by name alone, whatever order a file gives; leading spaces
 sort first and are invisible. As soon as one of them has rows below it, the UI hides those that have
@@ -11,7 +11,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+import numpy as np
+
+from timeline.columns.strings import NO_NAME, StringPool
+from timeline.layers import SliceKind
+from timeline.records.not_given import NO_ID
+from timeline.tracks import descriptions
 from timeline.tracks.model import Track
+from timeline.tracks.painter import ArgColumn, Painter, SliceTable, integers, names
 
 WHAT_IS_SLOW = "   What is slow"
 WHAT_CHANGED = "   What changed"
@@ -129,3 +136,114 @@ def in_order(tracks: Sequence[Track]) -> tuple[Track, ...]:
         replace(track, order=place[track.name]) if track.parent is None else track
         for track in tracks
     )
+
+
+_NEXT = "See why"
+_PRINT_AGAIN = "tlexport show prints this with its tables"
+
+
+@dataclass(frozen=True)
+class VerdictRow:
+    """Content of the row: its title, a slice for each sentence, and the command that shows why."""
+
+    title: str
+    sentences: tuple[str, ...]
+    see_why: str = ""
+
+
+def with_verdict(
+    tracks: Sequence[Track], verdict: VerdictRow | None, start_ns: int, end_ns: int
+) -> tuple[Track, ...]:
+    """Add the row of the verdict after the tracks, with a higher id.
+
+    Each sentence is a slice as long as the timeline, so that it can be read without zooming and no
+    time is added. Perfetto shows a row without a parent at the top only if it has rows below it, so
+    the next command, which is in the args of each sentence, also has a row of its own.
+    """
+    if verdict is None or not verdict.sentences:
+        return tuple(tracks)
+    painter, strings = Painter(), StringPool()
+    painter.tracks = list(tracks)
+    code = strings.code(verdict.see_why) if verdict.see_why else NO_NAME
+
+    def drawn(texts: Sequence[str]) -> SliceTable:
+        count = len(texts)
+        return SliceTable(
+            np.full(count, start_ns, np.int64),
+            np.full(count, end_ns, np.int64),
+            strings.codes(texts),
+            SliceKind.NOTE,
+            [names("see_why", np.full(count, code, np.int32))],
+        )
+
+    root = painter.add_stacked_row(
+        verdict.title, None, 0, drawn(verdict.sentences), strings, descriptions.VERDICT
+    )
+    more = [verdict.see_why] if verdict.see_why else []
+    painter.add_stacked_row(
+        _NEXT, root, 0, drawn([*more, _PRINT_AGAIN]), strings, descriptions.SEE_WHY
+    )
+    return tuple(painter.tracks)
+
+
+@dataclass(frozen=True)
+class Note:
+    """One note about a timeline: a sentence, and the numbers in it."""
+
+    text: str
+    numbers: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Notes:
+    """All notes about a timeline by topic, with a headline that sums them up in one line."""
+
+    headline: str
+    topics: tuple[tuple[str, tuple[Note, ...]], ...]
+
+
+def with_notes(
+    tracks: Sequence[Track], notes: Notes | None, start_ns: int, end_ns: int
+) -> tuple[Track, ...]:
+    """Add the rows of the notes after the tracks, with higher ids.
+
+    Each note is a slice as long as the timeline, so that its text can be read without zooming and
+    no time is added. Topics are rows below.
+    """
+    if notes is None:
+        return tuple(tracks)
+    painter, strings = Painter(), StringPool()
+    painter.tracks = list(tracks)
+    headline = (Note(notes.headline),)
+    root = painter.add_stacked_row(
+        NOTES,
+        None,
+        0,
+        _drawn(headline, start_ns, end_ns, strings),
+        strings,
+        descriptions.NOTES,
+    )
+    for order, (topic, topic_notes) in enumerate(notes.topics):
+        drawn = _drawn(topic_notes, start_ns, end_ns, strings)
+        painter.add_stacked_row(topic, root, order, drawn, strings, descriptions.TOPICS[topic])
+    return tuple(painter.tracks)
+
+
+def _drawn(notes: Sequence[Note], start_ns: int, end_ns: int, strings: StringPool) -> SliceTable:
+    count = len(notes)
+    return SliceTable(
+        np.full(count, start_ns, np.int64),
+        np.full(count, end_ns, np.int64),
+        strings.codes(note.text for note in notes),
+        SliceKind.NOTE,
+        _args(notes),
+    )
+
+
+def _args(notes: Sequence[Note]) -> list[ArgColumn]:
+    given = [dict(note.numbers) for note in notes]
+    names = dict.fromkeys(name for numbers in given for name in numbers)
+    return [
+        integers(name, np.array([numbers.get(name, NO_ID) for numbers in given], np.int64), NO_ID)
+        for name in names
+    ]
