@@ -15,12 +15,7 @@ from timeline.declarations import fill, with_keywords
 from timeline.errors import in_python
 from timeline.figures.table import Table, paragraph_html
 from timeline.keywords import ReadingKeywords, SelectionKeywords
-from timeline.library.communication import CommunicationTables
-from timeline.library.data import DataTables
-from timeline.library.memory import MemoryTables
-from timeline.library.operators import OperatorTables
-from timeline.library.records import RecordTables
-from timeline.library.times import TimeTables
+from timeline.library.tables import ProfileTables
 from timeline.options import ReadingOptions
 from timeline.progress import Silent
 from timeline.selection import Selection
@@ -34,9 +29,7 @@ if TYPE_CHECKING:
 MOST_RANKS_SHOWN = 8
 
 
-class Profile(
-    TimeTables, CommunicationTables, OperatorTables, MemoryTables, DataTables, RecordTables
-):
+class Profile(ProfileTables):
     """A profile that was found, and is read when one of its methods needs records.
 
     Every method takes a Selection, or its keywords as in `overlap(ranks=[0, 1])`, or neither for

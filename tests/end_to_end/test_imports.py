@@ -175,7 +175,7 @@ def test_only_sources_open_files() -> None:
     The viewer opens what was written, to serve it, and the queries that belong to it; processes
     open the room for what they pass on, and options the file that is their value.
     """
-    others = ("viewer.serving", "viewer.queries", "ranks.shared_columns", "options")
+    others = ("viewer.serving", "viewer.startup", "ranks.shared_columns", "options")
     foreign = [
         f"{module.name} opens a file in line {call.lineno}"
         for module in MODULES

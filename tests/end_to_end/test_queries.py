@@ -22,7 +22,7 @@ from tests.support.profile_shelf import ProfileShelf
 from timeline.cli.main import main
 from timeline.commands.show import read_verdict
 from timeline.profile import open_profile
-from timeline.viewer.queries import queries_text
+from timeline.viewer.startup import queries_text
 
 VIEW = re.compile(r"PERFETTO (?:VIEW|TABLE) (\w+)")
 RUN = {"ops_per_step": 24, "planes": 4}

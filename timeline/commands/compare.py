@@ -18,9 +18,8 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import ChosenDetail, DrawOptions
 from timeline.analysis.work.framework_calls import MARKS
 from timeline.analysis.work.framework_sums import FrameworkSums, OperatorRules
-from timeline.commands.default_names import comparison_name
 from timeline.commands.inputs import open_if_path, with_drawn_layers
-from timeline.commands.outputs import Target, check_can_draw, check_targets
+from timeline.commands.outputs import Target, check_can_draw, check_targets, comparison_name
 from timeline.commands.results import (
     most_names,
     output_files,

@@ -13,11 +13,10 @@ from timeline.analysis.questions import Questions
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import DrawOptions
 from timeline.analysis.telling_steps import telling_steps
-from timeline.commands.default_names import timeline_name
 from timeline.commands.inputs import open_if_path, with_drawn_layers
 from timeline.commands.narrower import narrower_command
 from timeline.commands.next_command import see_why
-from timeline.commands.outputs import Target, check_can_draw, check_targets
+from timeline.commands.outputs import Target, check_can_draw, check_targets, timeline_name
 from timeline.commands.results import (
     exact_steps,
     most_names,

@@ -1,1 +1,1 @@
-"""Tables of an open profile for Python: a module of methods for each topic."""
+"""The profile in Python: open, with the figures of selections as tables."""

@@ -1,4 +1,4 @@
-"""The address at which the Perfetto UI shows what is slow in an export."""
+"""The views of an export and of a comparison, and their address in the Perfetto UI."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from timeline.figures.verdict import Extreme
 from timeline.records.not_given import NO_GRAPH
+from timeline.reports.comparison_report import ComparisonReport
 from timeline.reports.export_report import ExportReport
 from timeline.reports.report_rows import OutputFile
 from timeline.viewer.startup import (
@@ -146,3 +147,34 @@ def address(ui: str, trace_url: str, view: View) -> str:
         commands = [{"id": one.id, "args": one.args} for one in view.commands]
         parameters["startupCommands"] = json.dumps(commands, separators=(",", ":"))
     return f"{ui}/#!/?{urllib.parse.urlencode(parameters, quote_via=urllib.parse.quote)}"
+
+
+TIMES = ("Where does the time of each rank go?", "where_time_goes")
+CHANGES = ("Which steps changed?", "which_steps_changed")
+
+
+def view_of_comparison(report: ComparisonReport) -> View:
+    """Choose the step that became longest, its rank in both runs, and tables of answers."""
+    (output,) = report.outputs
+    is_json = output.format != "pftrace"
+    rows = rows_of_ranks(_ranks(report), by_layer=report.by_layer, is_json=is_json)
+    changed = report.changed
+    asked = [TIMES, *([WHO_HOLDS_UP] if len(report.comparison.waiting) else [])]
+    commands = (unfold_layers(), *unfold_and_pin(rows))
+    if changed is None:
+        return View(output, None, None, rows, (*commands, *answers(asked)), "all of both runs")
+    return View(
+        output,
+        visible_ns(output, (changed.start_ns, changed.end_ns)),
+        changed.start_ns + output.offset_ns,
+        rows,
+        (*commands, *answers([*asked, CHANGES])),
+        f"step {changed.step} of rank {changed.rank}, which changed most,",
+    )
+
+
+def _ranks(report: ComparisonReport) -> tuple[int, ...]:
+    """Return the slowest rank of the step that changed most, else the first rank of both runs."""
+    if report.changed is not None:
+        return (report.changed.rank,)
+    return tuple(report.comparison.ranks["rank"].tolist()[:1])

@@ -16,8 +16,7 @@ from timeline.printable import say
 from timeline.reports.comparison_report import ComparisonReport
 from timeline.reports.export_report import ExportReport
 from timeline.units import spell_bytes
-from timeline.viewer.comparison_view import view_of_comparison
-from timeline.viewer.links import View, address, view_of
+from timeline.viewer.links import View, address, view_of, view_of_comparison
 from timeline.viewer.serving import HOST, PORT, Offer, TraceServer
 
 UI = "https://ui.perfetto.dev"

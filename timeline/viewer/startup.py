@@ -1,14 +1,16 @@
-"""Commands that the Perfetto UI runs by itself once it has opened a file."""
+"""Commands that the Perfetto UI runs once it has opened a file, and their queries in SQL."""
 
 from __future__ import annotations
 
+import functools
+import importlib.resources
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from timeline.encoders.chrome import OVERVIEW
 from timeline.layers import Layer, spec_of
 from timeline.tracks.partition import PARTITION
-from timeline.viewer.queries import definitions
 
 UNFOLDED = (Layer.STEPS, Layer.OVERLAP, Layer.HARDWARE, Layer.COMMUNICATION)
 """The layers that explain most of why a rank is slow."""
@@ -72,3 +74,42 @@ def answers(views: Sequence[tuple[str, str]]) -> tuple[Command, ...]:
 def mark(title: str, query: str) -> Command:
     """Pin a row with the slices that a query returns, as no command can add a note."""
     return Command("dev.perfetto.AddDebugSliceTrack", (query, title))
+
+
+_DEFINES = re.compile(r"CREATE (?:OR REPLACE PERFETTO|VIRTUAL) (?:TABLE|VIEW|FUNCTION) (\w+)")
+_COMMENT = re.compile(r"--.*")
+_WORD = re.compile(r"\w+")
+
+
+def queries_text() -> str:
+    """Return all queries as one script, for the Perfetto UI or a trace processor."""
+    file = importlib.resources.files("timeline.viewer") / "queries.sql"
+    return file.read_text(encoding="utf-8")
+
+
+def definitions(names: Iterable[str]) -> str:
+    """Return the definitions of views and of all they need, as one line without comments.
+
+    Raises:
+        KeyError: there is no such view.
+    """
+    statements = _statements()
+    needed, asked = set[str](), list(names)
+    while asked:
+        name = asked.pop()
+        if name not in needed:
+            needed.add(name)
+            asked += statements.keys() & set(_WORD.findall(statements[name]))
+    return " ".join(f"{statements[name]};" for name in statements if name in needed)
+
+
+@functools.cache
+def _statements() -> dict[str, str]:
+    """Return the statements by the name that each defines, in the order of the script."""
+    text = " ".join(_COMMENT.sub("", queries_text()).split())
+    by_name = dict[str, str]()
+    for statement in map(str.strip, text.split(";")):
+        defined = _DEFINES.match(statement)
+        if defined is not None:
+            by_name[defined[1]] = statement
+    return by_name
