@@ -116,7 +116,7 @@ SOMETIMES = (
     "sources.msprof_sqlite.source",
     "sources.tables.source",
     "sources.trace_json.source",
-    "tracks.draw_rank",
+    "tracks.detail",
     "viewer",
 )
 """What only some profiles, files and options need."""
@@ -135,13 +135,13 @@ SOMETIMES = (
             "--kind detail -o a.pftrace",
             "commands.export encoders.perfetto encoders.piece_maker reports.terminal"
             " sources.beside.counters sources.database.source sources.decoders.sqlite"
-            " tracks.draw_rank",
+            " tracks.detail",
         ),
         (
             "torch-text",
             "-o a.json",
             "commands.export encoders.chrome encoders.piece_maker reports.terminal"
-            " sources.decoders.trace_events sources.trace_json.source tracks.draw_rank",
+            " sources.decoders.trace_events sources.trace_json.source tracks.detail",
         ),
         (
             "torch-db",

@@ -64,7 +64,7 @@ from timeline.records.tables import GPU, Records
 from timeline.selection import Align, Kind, Selection
 from timeline.sources.source import ReadRequest, Source
 from timeline.tracks.model import element_count
-from timeline.tracks.rank_tracks import DrawnRank, RankTracks, arg_filter, draw_rank
+from timeline.tracks.rank_tracks import DrawnRank, RankTracks, arg_filter
 
 
 def read_rank(
@@ -188,9 +188,12 @@ def merging_limit(options: ExportOptions, ranks: int) -> int:
     return max(options.limit_bytes, LEAST_MERGED_BYTES)
 
 
-def import_for_workers() -> None:
+def import_for_workers(request: RankRequest) -> None:
     """Import what each worker would, before they are copies of this process that have it."""
     import numpy.ma  # noqa: F401 - that `np.unique` asks for
+
+    if request.draw:
+        import timeline.tracks.detail  # noqa: F401
 
 
 def draw_rank_from_source(source: Source, request: RankRequest) -> DrawnRank:
@@ -279,6 +282,8 @@ def _draw_selected(
         facts = replace(_with_sums(facts, part, request), ordinary=ordinary)
     if not request.draw:
         return facts, RankTracks(records.rank, (), 0)
+    from timeline.tracks.detail import draw_rank
+
     return facts, draw_rank(selected, request.options, arg_filter(request.args))
 
 

@@ -269,7 +269,7 @@ def _read(
     limit_bytes = requests[0].limit_bytes if requests else 0
     most = max(LEAST_ELEMENTS_IN_MEMORY, LIMITS_IN_MEMORY * limit_bytes // BYTES_OF_ELEMENT)
     if requests and workers.jobs > 1:
-        import_for_workers()
+        import_for_workers(requests[0])
     for source, rank in workers.results(sources, draw_rank_from_source, requests):
         read.append(source)
         drawn.append(rank)

@@ -1,32 +1,35 @@
-"""The layers of the detail: tasks, communication, host calls, scopes, counters and arrows."""
+"""The layers of the detail, from tasks to arrows, and the drawing of all layers of one rank."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
 
+from timeline.analysis.rank_facts import holds_any
 from timeline.analysis.scopes import find_scopes
-from timeline.analysis.selected_rank import Missing
+from timeline.analysis.selected_rank import DrawOptions, Missing, SelectedRank
 from timeline.analysis.work.operators import task_flops
 from timeline.columns.chunks import compute_in_chunks
 from timeline.columns.columns import Int64, Rows, take
 from timeline.columns.distinct import NO_ROWS, distinct, rows_by_value
 from timeline.errors import spell_ids
-from timeline.layers import Layer, SliceKind
+from timeline.layers import LAYERS, Layer, SliceKind
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID
 from timeline.records.tables import (
     AI_CPU,
     RUNTIME_LAYERS,
     CommunicationOps,
     FlowEnd,
+    Omission,
+    OmissionCode,
     PlaneTasks,
     Records,
     Tasks,
 )
-from timeline.tracks import descriptions
+from timeline.tracks import descriptions, summary
 from timeline.tracks.model import Samples
 from timeline.tracks.painter import (
     NOT_DRAWN,
@@ -40,6 +43,8 @@ from timeline.tracks.painter import (
     numbers,
     sizes,
 )
+from timeline.tracks.partition import paint_partition
+from timeline.tracks.rank_tracks import RankTracks
 from timeline.units import spell_count
 
 
@@ -410,3 +415,32 @@ def natural_order(text: str) -> tuple[tuple[int, str], ...]:
         if part
         for number in [part.lstrip("0")]
     )
+
+
+ALL_PAINTERS: Mapping[Layer | None, PaintLayer] = {**summary.PAINTERS, **PAINTERS}
+"""The painter of each row of LAYERS, by its option."""
+
+
+def draw_rank(
+    rank: SelectedRank, options: DrawOptions, wanted: Callable[[ArgColumn], bool]
+) -> RankTracks:
+    """Draw the selected layers of one rank, with the args for which `wanted` returns True."""
+    painter, records = Painter(wanted), rank.detail
+    idle = None if rank.idle is None else rank.idle.parts
+    computes = not rank.records.tables_only
+    paint_partition(painter, rank.overlap, idle, records.strings, records.rank, computes=computes)
+    if Layer.ARROWS in options.layers:
+        expect_arrows(painter, records)
+    for layer in LAYERS:
+        drawn = rank.records if layer.in_summary else records
+        is_wanted = layer.option is None or layer.option in options.layers
+        if is_wanted and holds_any(drawn, layer):
+            ALL_PAINTERS[layer.option](LayerDrawing(painter, layer, rank, options))
+    arrows, omissions = 0, tuple[Omission, ...]()
+    if Layer.ARROWS in options.layers:
+        next_id, lost = paint_arrows(painter, records, 1)
+        arrows = next_id - 1
+        if lost:
+            reason = "arrows with an end in a layer that is not drawn"
+            omissions = (Omission(reason, lost, records.rank, code=OmissionCode.ARROW_CUT),)
+    return RankTracks(records.rank, tuple(painter.tracks), arrows, omissions)

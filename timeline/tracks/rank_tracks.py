@@ -1,21 +1,20 @@
-"""The rows of one rank: drawn from its records, with its facts, and with the selected args."""
+"""The rows of one rank with its facts, and the choice of args that slices are drawn with."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from timeline.analysis.rank_facts import RankFacts, holds_any
-from timeline.analysis.selected_rank import DrawOptions, SelectedRank
-from timeline.layers import LAYERS, Layer, SizeLayer
+from timeline.analysis.rank_facts import RankFacts
+from timeline.layers import SizeLayer
 from timeline.options import Args
 from timeline.records.clock import ClockMove
-from timeline.records.tables import Omission, OmissionCode
-from timeline.tracks import detail, summary
-from timeline.tracks.detail import expect_arrows, paint_arrows
+from timeline.records.tables import Omission
 from timeline.tracks.model import Arg, Slices, Track
-from timeline.tracks.painter import ArgColumn, LayerDrawing, Painter, PaintLayer
-from timeline.tracks.partition import paint_partition
+
+if TYPE_CHECKING:
+    from timeline.tracks.painter import ArgColumn
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,32 +77,3 @@ def _moved(track: Track, move: ClockMove) -> Track:
     if content is None:
         return track
     return replace(track, content=content.moved(move))
-
-
-PAINTERS: Mapping[Layer | None, PaintLayer] = {**summary.PAINTERS, **detail.PAINTERS}
-"""The painter of each row of LAYERS, by its option."""
-
-
-def draw_rank(
-    rank: SelectedRank, options: DrawOptions, wanted: Callable[[ArgColumn], bool]
-) -> RankTracks:
-    """Draw the selected layers of one rank, with the args for which `wanted` returns True."""
-    painter, records = Painter(wanted), rank.detail
-    idle = None if rank.idle is None else rank.idle.parts
-    computes = not rank.records.tables_only
-    paint_partition(painter, rank.overlap, idle, records.strings, records.rank, computes=computes)
-    if Layer.ARROWS in options.layers:
-        expect_arrows(painter, records)
-    for layer in LAYERS:
-        drawn = rank.records if layer.in_summary else records
-        is_wanted = layer.option is None or layer.option in options.layers
-        if is_wanted and holds_any(drawn, layer):
-            PAINTERS[layer.option](LayerDrawing(painter, layer, rank, options))
-    arrows, omissions = 0, tuple[Omission, ...]()
-    if Layer.ARROWS in options.layers:
-        next_id, lost = paint_arrows(painter, records, 1)
-        arrows = next_id - 1
-        if lost:
-            reason = "arrows with an end in a layer that is not drawn"
-            omissions = (Omission(reason, lost, records.rank, code=OmissionCode.ARROW_CUT),)
-    return RankTracks(records.rank, tuple(painter.tracks), arrows, omissions)
