@@ -161,8 +161,8 @@ def viewer(
     """Return what shows the file once it is written, or None; check now that a local UI exists."""
     if not views.open and not views.offline:
         return None
-    from timeline.viewer.local_ui import installed_pages
     from timeline.viewer.opening import show
+    from timeline.viewer.serving import installed_pages
 
     return partial(show, pages=installed_pages() if views.offline else None, quiet=prints.quiet)
 
